@@ -1,0 +1,89 @@
+# `make app` shows the app and `make test` tests it; both need only Python 3.11 or newer.
+PYTHON ?= python3
+# An index that serves torch alone, such as one of CPU-only builds; empty: pip's own.
+TORCH_INDEX_URL ?=
+# More arguments for streamlit, for pytest, for the benchmarks.
+APP_ARGS ?=
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+VERSION := import sys; print(*sys.version_info[:3])
+
+# A virtual environment that works, of the same version as $(PYTHON); any other is made anew.
+define make_venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "PosKernel needs Python 3.11 or newer: install it, or name it as in 'make app PYTHON=python3.11'." >&2; \
+	  exit 1; }
+	@wanted=$$($(PYTHON) -c '$(VERSION)'); \
+	found=$$($(BIN)/python -c '$(VERSION)' 2>/dev/null && $(PIP) --version >/dev/null 2>&1 || echo none); \
+	if [ "$$found" != "$$wanted" ]; then \
+	  echo "Making the virtual environment $(VENV) with Python $$(echo $$wanted | tr ' ' .)."; \
+	  rm -rf $(VENV); \
+	  $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	    echo "Python cannot make a virtual environment: on Debian and Ubuntu install python3-venv." >&2; exit 1; }; \
+	fi
+endef
+
+# Run the command $(2), unless the file $(1) held this very text when it ran last: the stamp is a copy.
+define install
+	@mkdir -p $(VENV)/.stamps
+	@cmp -s $(1) $(VENV)/.stamps/$(1) || { \
+	  echo "Installing $(1): this takes a few minutes."; \
+	  $(2) && cp $(1) $(VENV)/.stamps/$(1); }
+endef
+
+TORCH_FIRST = $(PIP) install -qq $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL)) \
+  "$$(grep '^torch==' requirements.txt)"
+
+.DEFAULT_GOAL := help
+.PHONY: help app test check format bench screenshots clean venv venv-dev browser
+
+help:  ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
+	  while read -r name dash words; do printf '  make %-12s %s\n' "$$name" "$$words"; done
+
+app: venv  ## Install what is needed and run the app on this machine
+	@$(BIN)/streamlit run app.py --server.address=localhost $(APP_ARGS)
+
+test: venv-dev browser  ## Install what is needed and run every test
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: venv-dev  ## Run the linters, the type checker and the fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -m "not slow and not browser" $(PYTEST_ARGS)
+
+format: venv-dev  ## Format the code and mend what the linter can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: venv-dev  ## Measure speed and memory
+	$(BIN)/python -m bench $(BENCH_ARGS)
+
+screenshots: venv-dev browser  ## Take the pictures of the README
+	$(BIN)/python tools/screenshots.py
+
+clean:  ## Remove the virtual environment and the tools' caches, not the results
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis test-results build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+venv:
+	$(call make_venv)
+	$(call install,requirements.txt,$(TORCH_FIRST) && $(PIP) install -qq -r requirements.txt)
+
+venv-dev: venv
+	$(call install,requirements-dev.txt,$(PIP) install -qq -r requirements-dev.txt)
+
+browser: venv-dev
+	@if ! $(BIN)/python -m tests.browser >/dev/null; then \
+	  if [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ]; then \
+	    echo "Installing Chromium for the tests in a browser."; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
+	  else \
+	    echo "The tests in a browser are skipped until Chromium or Google Chrome is installed."; \
+	  fi; \
+	fi

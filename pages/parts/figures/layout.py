@@ -1,0 +1,72 @@
+"""What all figures share: quiet neutral lines, titles with units, ticks for log scales, export.
+
+Backgrounds are transparent and text colours are left unset, so that a figure takes those of the
+page (light or dark); the greys set here read on both.
+"""
+
+import math
+from typing import Any
+
+import plotly.graph_objects as go
+
+GRID = "rgba(128,128,128,0.22)"
+LINE = "rgba(128,128,128,0.65)"
+MASKED = "rgba(128,128,128,0.16)"
+
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def style(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380) -> go.Figure:
+    """Give `figure` the shared look in place; axis titles carry their unit in brackets."""
+    axis = {
+        "gridcolor": GRID, "linecolor": LINE, "zeroline": False, "automargin": True,
+        "title": {"standoff": 12},
+    }  # fmt: skip
+    figure.update_layout(
+        height=height,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        margin={"l": 8, "r": 8, "t": 40, "b": 8},
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+    )
+    figure.update_xaxes(**axis, title_text=x_title)
+    figure.update_yaxes(**axis, title_text=y_title)
+    return figure
+
+
+def set_title(figure: go.Figure, title: str) -> go.Figure:
+    """Put `title` above the plotting area, in line with its left edge, in place."""
+    figure.update_layout(
+        title={"text": title, "x": 0, "xref": "paper", "y": 0.98, "yanchor": "top",
+               "font": {"size": 15}},
+    )  # fmt: skip
+    return figure
+
+
+def chart_config(filename: str) -> dict[str, Any]:
+    """Plotly's `config` for every chart: SVG export named `filename`, no logo, fluid width."""
+    return {
+        "displaylogo": False,
+        "responsive": True,
+        "toImageButtonOptions": {"format": "svg", "scale": 3, "filename": filename},
+    }
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round values in [low, high] for a log axis: 1-2-5 below two decades, else powers of ten."""
+    if not 0 < low < high:
+        raise ValueError(f"log ticks need 0 < low < high, got low={low:g}, high={high:g}")
+    steps = (1, 2, 5) if high / low < 100 else (1,)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    slack = 1 + 1e-9
+    ticks = [float(f"{step}e{decade}") for decade in decades for step in steps]
+    return [tick for tick in ticks if low / slack <= tick <= high * slack]
+
+
+def number(value: float) -> str:
+    """A tick label: plain from 0.001 to 10 000, else as m×10ⁿ."""
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:g}"
+    mantissa, exponent = f"{value:.0e}".split("e")
+    power = f"10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+    return power if mantissa == "1" else f"{mantissa}×{power}"

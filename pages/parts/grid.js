@@ -1,0 +1,216 @@
+// The layer x head grid. Python sends the cells in the order shown; the browser sends the picked
+// cell's name ("L3H7") as the component's state `cell`.
+//
+// The table is built once per shape and then painted in place, so that focus survives reruns.
+
+const instances = new WeakMap();
+
+const make = (tag, attributes = {}, text = "") => {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.textContent = text;
+  return node;
+};
+
+function buildTable(rowCount, columnCount) {
+  const table = make("table", { role: "grid", "aria-label": "Heads by layer" });
+  const head = table.createTHead().insertRow();
+  head.setAttribute("role", "row");
+  head.append(make("td", { role: "presentation" }));
+  for (let c = 0; c < columnCount; c++) head.append(make("th", { role: "columnheader" }));
+  const body = table.createTBody();
+  for (let r = 0; r < rowCount; r++) {
+    const row = body.insertRow();
+    row.setAttribute("role", "row");
+    row.append(make("th", { role: "rowheader" }, `L${r}`));
+    for (let c = 0; c < columnCount; c++) {
+      const cell = make("td", { role: "gridcell", tabindex: "-1", "aria-selected": "false" });
+      cell.append(make("span", { "aria-hidden": "true" }));
+      row.append(cell);
+    }
+  }
+  return table;
+}
+
+function build(root, data) {
+  const table = buildTable(data.rows.length, data.rows[0].length);
+  const scroller = make("div", { class: "scroller" });
+  const tip = make("div", { class: "tip", popover: "manual", "aria-hidden": "true" });
+  const legend = make("div", { class: "legend" });
+  scroller.append(table);
+  root.replaceChildren(scroller, legend, tip);
+  const cells = [...table.tBodies[0].rows].map((row) => [...row.cells].slice(1));
+  const view = { root, table, scroller, legend, tip, cells, byName: new Map(), painted: "" };
+  listen(view);
+  return view;
+}
+
+// Numbers on a header only where they fit: all up to 16 columns, then every 2nd, every 4th.
+function paintHeaders(view, headers, corner) {
+  view.table.tHead.rows[0].cells[0].textContent = corner;
+  const step = headers.length <= 16 ? 1 : headers.length <= 32 ? 2 : 4;
+  const nodes = view.table.tHead.querySelectorAll("th");
+  headers.forEach((text, c) => {
+    nodes[c].textContent = c % step ? "" : text;
+    nodes[c].setAttribute("aria-label", text);
+  });
+  const height = Math.max(14, Math.min(34, Math.floor(400 / view.cells.length)));
+  view.root.style.setProperty("--cell-height", `${height}px`);
+  view.root.style.setProperty("--columns", headers.length);
+  view.root.classList.toggle("dense", headers.length > 24);
+}
+
+function paintCells(view, rows) {
+  view.byName.clear();
+  rows.forEach((row, r) =>
+    row.forEach((cell, c) => {
+      const node = view.cells[r][c];
+      const face = node.firstChild;
+      node.dataset.name = cell.name;
+      node.setAttribute("aria-label", cell.label);
+      face.textContent = cell.mark;
+      face.style.cssText = `background:${cell.colour};color:${cell.ink}`;
+      node.classList.toggle("dimmed", cell.dimmed);
+      view.byName.set(cell.name, node);
+    }),
+  );
+}
+
+function paintLegend(view, data) {
+  const parts = [];
+  if (data.legend.length) {
+    const bar = make("div", { class: "bar" });
+    bar.style.background = `linear-gradient(to right, ${data.legend.map((s) => s[0]).join(",")})`;
+    const ticks = make("div", { class: "ticks" });
+    data.legend.forEach(([, text], i) => {
+      if (!text) return;
+      const tick = make("span", {}, text);
+      tick.style.left = `${(100 * i) / (data.legend.length - 1)}%`;
+      ticks.append(tick);
+    });
+    const scale = make("div", { class: "scale" });
+    scale.append(bar, ticks);
+    parts.push(make("div", { class: "title" }, data.legendTitle), scale);
+  }
+  if (data.glyphs.length) {
+    const list = make("div", { class: "glyphs" });
+    for (const [glyph, meaning] of data.glyphs) {
+      const entry = make("span");
+      entry.append(make("b", {}, glyph), ` ${meaning}`);
+      list.append(entry);
+    }
+    parts.push(list);
+  }
+  view.legend.replaceChildren(...parts);
+}
+
+// One cell is selected, and one (the focused, else the selected) can be reached by Tab.
+function select(view, name) {
+  const chosen = view.byName.get(name);
+  const stop = view.table.querySelector("td[data-name]:focus") ?? chosen;
+  for (const node of view.cells.flat()) {
+    node.setAttribute("aria-selected", String(node === chosen));
+    node.tabIndex = node === (stop ?? view.cells[0][0]) ? 0 : -1;
+  }
+}
+
+function showTip(view, cell) {
+  const label = cell.getAttribute("aria-label");
+  const split = label.indexOf(": ") + 1;
+  view.tip.replaceChildren(make("b", {}, label.slice(0, split)), label.slice(split));
+  view.tip.style.cssText = "left:0;top:0";
+  view.tip.showPopover();
+  const at = cell.getBoundingClientRect();
+  const { width, height } = view.tip.getBoundingClientRect();
+  const room = document.documentElement.clientWidth - width - 8;
+  const above = at.top - height - 8;
+  view.tip.style.left = `${Math.max(8, Math.min(room, at.left + (at.width - width) / 2))}px`;
+  view.tip.style.top = `${above >= 8 ? above : at.bottom + 8}px`;
+}
+
+const focusedCell = (view) => view.table.querySelector("td[data-name]:focus-visible");
+
+const hideTip = (view) => view.tip.matches(":popover-open") && view.tip.hidePopover();
+
+function target(view, cell, key, wide) {
+  const r = view.cells.findIndex((row) => row.includes(cell));
+  const c = view.cells[r].indexOf(cell);
+  const bottom = view.cells.length - 1;
+  const right = view.cells[r].length - 1;
+  const moves = {
+    ArrowUp: [r - 1, c],
+    ArrowDown: [r + 1, c],
+    ArrowLeft: [r, c - 1],
+    ArrowRight: [r, c + 1],
+    Home: [wide ? 0 : r, 0],
+    End: [wide ? bottom : r, right],
+    PageUp: [0, c],
+    PageDown: [bottom, c],
+  };
+  return moves[key] && view.cells[moves[key][0]]?.[moves[key][1]];
+}
+
+function pick(view, cell) {
+  select(view, cell.dataset.name);
+  view.send("cell", cell.dataset.name);
+}
+
+function onKey(view, event) {
+  const cell = event.target.closest("td[data-name]");
+  if (!cell) return;
+  if (event.key === "Escape") return hideTip(view);
+  const isPick = event.key === "Enter" || event.key === " ";
+  const isMove = /^(Arrow|Page)|^(Home|End)$/.test(event.key);
+  if (!isPick && !isMove) return;
+  event.preventDefault();
+  if (isPick) return pick(view, cell);
+  const next = target(view, cell, event.key, event.ctrlKey || event.metaKey);
+  if (!next) return;
+  cell.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+  next.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
+function listen(view) {
+  const on = (type, act) =>
+    view.table.addEventListener(type, (event) => {
+      const cell = event.target.closest("td[data-name]");
+      if (cell) act(cell);
+    });
+  on("click", (cell) => {
+    cell.focus();
+    pick(view, cell);
+  });
+  on("mouseover", (cell) => showTip(view, cell));
+  on("focusin", (cell) => showTip(view, cell));
+  view.table.addEventListener("keydown", (event) => onKey(view, event));
+  view.table.addEventListener("mouseleave", () => hideTip(view));
+  view.table.addEventListener("focusout", () => hideTip(view));
+  view.scroller.addEventListener("scroll", () => {
+    const cell = focusedCell(view);
+    if (cell) showTip(view, cell);
+    else hideTip(view);
+  });
+}
+
+export default function (component) {
+  const { data, parentElement, setStateValue } = component;
+  let view = instances.get(parentElement);
+  const [rows, columns] = [data.rows.length, data.rows[0].length];
+  if (view?.cells.length !== rows || view.cells[0].length !== columns) {
+    view = build(parentElement.querySelector(".head-grid"), data);
+    instances.set(parentElement, view);
+  }
+  const { selected, ...picture } = data;
+  const signature = JSON.stringify(picture);
+  if (view.painted !== signature) {
+    paintHeaders(view, data.headers, data.corner);
+    paintCells(view, data.rows);
+    paintLegend(view, data);
+    view.painted = signature;
+  }
+  view.send = setStateValue;
+  select(view, selected);
+  return () => hideTip(view);
+}

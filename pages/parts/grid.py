@@ -1,0 +1,110 @@
+"""The clickable layer x head grid: an inline component with real `role=grid` semantics.
+
+Plotly's heat maps deliver no clicks in Streamlit, and no chart can be walked with the keyboard.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from pages.parts.figures.layout import log_ticks, number
+from pages.parts.figures.palette import ink_on, scale_hex
+
+Legend = list[tuple[str, str]]
+"""Colours at even steps from low to high, each with a tick label or ""."""
+
+_HERE = Path(__file__).parent
+_COMPONENT = st.components.v2.component(
+    "head_grid",
+    html="<div class='head-grid'></div>",
+    css=(_HERE / "grid.css").read_text("utf-8"),
+    js=(_HERE / "grid.js").read_text("utf-8"),
+)
+
+
+def head_grid(
+    colours: list[list[str]],
+    labels: list[list[str]],
+    marks: list[list[str]],
+    dimmed: list[list[bool]],
+    selected: tuple[int, int],
+    columns: list[list[int]] | None = None,
+    *,
+    key: str,
+    on_select: Callable[[], None],
+    legend: Legend | None = None,
+    legend_title: str = "",
+    glyphs: list[tuple[str, str]] | None = None,
+) -> Any:
+    """Draw the grid; `.cell` of the result, and `st.session_state[key].cell`, is "L3H7" or None.
+
+    All cell lists are indexed [layer][head]: `colours` '#rrggbb', `labels` spoken and shown on
+    hover, `marks` a small glyph or "", `dimmed` whether the cell is filtered out. `columns` orders
+    the heads of each layer from left to right. `glyphs` explains the marks below the grid.
+    `on_select` runs when the pick differs from `selected`.
+    """
+    data = grid_data(colours, labels, marks, dimmed, columns)
+    name = cell_name(*selected)
+    data |= {"selected": name, "legend": legend or [], "glyphs": glyphs or []}
+    data["legendTitle"] = legend_title
+    if key in st.session_state:
+        # Follow a selection made elsewhere, or picking the old cell again would change nothing.
+        st.session_state[key]["cell"] = name
+    return _COMPONENT(key=key, data=data, on_cell_change=on_select)
+
+
+def cell_name(layer: int, head: int) -> str:
+    """The name of a head, as in "L3H7"."""
+    return f"L{layer}H{head}"
+
+
+def grid_data(
+    colours: list[list[str]],
+    labels: list[list[str]],
+    marks: list[list[str]],
+    dimmed: list[list[bool]],
+    columns: list[list[int]] | None,
+) -> dict[str, Any]:
+    """What the browser draws: `rows` of cells in the order shown, and the column `headers`."""
+    heads = range(len(colours[0]))
+    for name, cells in (("labels", labels), ("marks", marks), ("dimmed", dimmed)):
+        _check_shape(name, [len(row) for row in cells], [len(row) for row in colours])
+    orders = columns if columns is not None else [list(heads) for _ in colours]
+    if [sorted(order) for order in orders] != [list(heads) for _ in colours]:
+        raise ValueError(f"columns must order the heads 0 to {len(heads) - 1} in each layer")
+    rows = [
+        [
+            _cell(layer, head, colours[layer][head], labels[layer][head], marks[layer][head],
+                  dimmed[layer][head])
+            for head in order
+        ]
+        for layer, order in enumerate(orders)
+    ]  # fmt: skip
+    headers = [f"H{head}" if columns is None else f"{head + 1}." for head in heads]
+    return {"rows": rows, "headers": headers, "corner": "" if columns is None else "rank"}
+
+
+def log_legend(low: float, high: float, steps: int = 121) -> Legend:
+    """A legend for the log scale from `low` to `high` (tokens), with round ticks."""
+    colours = scale_hex(np.linspace(0, 1, steps)[None])[0]
+    labels = [""] * steps
+    for tick in log_ticks(low, high):
+        labels[round((steps - 1) * np.log(tick / low) / np.log(high / low))] = number(tick)
+    return list(zip(colours, labels, strict=True))
+
+
+def _cell(
+    layer: int, head: int, colour: str, label: str, mark: str, dimmed: bool
+) -> dict[str, Any]:
+    spoken = f"{label} (filtered out)" if dimmed else label
+    ink = ink_on(colour) if mark else ""
+    return {"name": cell_name(layer, head), "colour": colour, "label": spoken, "mark": mark,
+            "ink": ink, "dimmed": dimmed}  # fmt: skip
+
+
+def _check_shape(name: str, received: list[int], expected: list[int]) -> None:
+    if received != expected:
+        raise ValueError(f"{name} has rows of lengths {received}, colours has {expected}")

@@ -1,0 +1,8 @@
+"""``python -m poskernel_core``."""
+
+import sys
+
+from poskernel_core.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""What an analysis is, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from poskernel_core.config import DEFAULT_SKIP, MAX_SKIP, RunSpec
+from poskernel_core.errors import BadRequest
+from poskernel_core.statistics_store import StatisticsView
+
+__all__ = ["Analysis", "Params", "Progress", "Result", "SkipParams"]
+
+Progress = Callable[[int, int], None]
+"""Called with (steps done, steps in all); raises Cancelled when somebody cancelled."""
+
+
+class Params(BaseModel):
+    """Parameters of an analysis; every field becomes an option of the command line."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SkipParams(Params):
+    """Parameters of everything that leaves out the first key positions."""
+
+    skip: int = Field(
+        DEFAULT_SKIP, ge=0, le=MAX_SKIP, description="first key positions left out, 0 to 32"
+    )
+
+
+@dataclass(frozen=True)
+class Result:
+    """Named arrays with units and errors, and where they come from.
+
+    Attributes:
+        analysis: the analysis' name.
+        params: its parameters.
+        values: arrays by name (names of the definitions, in snake case).
+        axes: for every value its axes, by the names of the axis legend.
+        units: for every value its unit.
+        errors: standard errors, of the same shape as the value of that name.
+        labels: for values that are codes, the text of each code.
+        coordinates: what the indices of an axis stand for, such as the query positions.
+        provenance: model, corpus, run, versions, device, date.
+    """
+
+    analysis: str
+    params: dict[str, Any]
+    values: dict[str, np.ndarray] = field(repr=False)
+    axes: dict[str, tuple[str, ...]]
+    units: dict[str, str]
+    errors: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    coordinates: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.values.items():
+            if value.ndim != len(self.axes[name]) or name not in self.units:
+                raise ValueError(f"{name}: axes {self.axes[name]} for shape {value.shape}")
+            if name in self.errors and self.errors[name].shape != value.shape:
+                raise ValueError(f"{name}: error of shape {self.errors[name].shape}")
+
+    def select(self, **chosen: int) -> Result:
+        """Return the result at one coordinate of each named axis, such as ``query=400``.
+
+        Raises:
+            BadRequest: a coordinate that the result does not hold.
+        """
+        selected = self
+        for axis, coordinate in chosen.items():
+            selected = selected._select_one(axis, coordinate)
+        return selected
+
+    def _select_one(self, axis: str, coordinate: int) -> Result:
+        known = self.coordinates.get(axis)
+        places = [coordinate] if known is None else np.flatnonzero(known == coordinate).tolist()
+        if not places:
+            raise BadRequest(f"No {axis} {coordinate}: expected one of {known.tolist()}.")
+
+        def take(name: str, array: np.ndarray) -> np.ndarray:
+            where = self.axes[name].index(axis) if axis in self.axes[name] else None
+            return array if where is None else np.asarray(np.take(array, places[0], axis=where))
+
+        return replace(
+            self,
+            values={name: take(name, array) for name, array in self.values.items()},
+            errors={name: take(name, array) for name, array in self.errors.items()},
+            axes={name: tuple(a for a in axes if a != axis) for name, axes in self.axes.items()},
+            coordinates={name: c for name, c in self.coordinates.items() if name != axis},
+        )
+
+    def text_of(self, name: str) -> Any:
+        """Return a value as nested lists, codes replaced by their text and NaN by None."""
+        array = self.values[name]
+        if name in self.labels:
+            words = np.array([*self.labels[name], None], dtype=object)
+            return words.take(array).tolist() if array.ndim else words[int(array)]
+        return plain(array)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as plain JSON values, the shape that ``show --json`` prints."""
+        return {
+            "analysis": self.analysis,
+            "run": {**self.provenance, "params": self.params},
+            "values": {name: self.text_of(name) for name in self.values},
+            "units": self.units,
+            "errors": {name: plain(array) for name, array in self.errors.items()},
+            "axes": {name: list(axes) for name, axes in self.axes.items()},
+            "coordinates": {name: plain(array) for name, array in self.coordinates.items()},
+        }
+
+
+def plain(array: np.ndarray) -> Any:
+    """Return an array as nested lists, with None for NaN (JSON has none)."""
+    if array.dtype.kind == "f":
+        return np.where(np.isnan(array), None, array.astype(object)).tolist()
+    return array.tolist()
+
+
+class Analysis(Protocol):
+    """A pure function from statistics to a result, and the passes that it stands on."""
+
+    name: str
+    title: str
+    params: type[Params]
+
+    def needs(self, run: RunSpec, params: Any) -> Mapping[str, RunSpec]:
+        """Return the passes whose statistics are needed, by role; ``main`` is the run itself.
+
+        Raises:
+            BadRequest: the parameters do not fit the run.
+        """
+        ...
+
+    def compute(
+        self, statistics: Mapping[str, StatisticsView], params: Any, progress: Progress
+    ) -> Result:
+        """Compute the result; provenance is added by whoever calls."""
+        ...

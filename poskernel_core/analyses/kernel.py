@@ -1,0 +1,147 @@
+"""Positional kernels of all heads at one query position, beside the observed attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses import kernels as math
+from poskernel_core.analyses.base import Progress, Result
+from poskernel_core.analyses.etc import UNITS, summarise_row
+from poskernel_core.analyses.sources import (
+    SourceParams,
+    attended_by_text,
+    queries_at,
+    source_runs,
+)
+from poskernel_core.config import DEFAULT_QUERY, RunSpec
+from poskernel_core.errors import BadRequest
+from poskernel_core.statistics_store import StatisticsView
+
+__all__ = ["KernelParams", "PositionalKernel", "kv_head", "observed_row"]
+
+BAND = (10, 90)
+CURVES = ("kernel", "kernel_low", "kernel_high", "observed")
+
+
+class KernelParams(SourceParams):
+    """Parameters of the kernels at one query position."""
+
+    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
+
+
+class PositionalKernel:
+    """``K(n, .)`` of every head at one ``n``.
+
+    ``kernel [layer, head, key]`` is the mean over the source's queries, ``kernel_low`` and
+    ``kernel_high`` its 10th and 90th percentile over them, ``observed`` the attention seen at
+    ``n`` (mean over all texts; of the one text where that is the source), ``skip`` applied and
+    renormalised. Keys that are not visible hold 0. The summaries are those of the ETC heat map.
+
+    Errors: ``kernel``'s standard error over queries, and the summaries' own.
+    """
+
+    name = "kernel"
+    title = "Positional kernels"
+    params = KernelParams
+
+    def needs(self, run: RunSpec, params: KernelParams) -> Mapping[str, RunSpec]:
+        """Return the run, and the small run of the source's queries."""
+        if params.query >= run.context:
+            raise BadRequest(
+                f"Query position {params.query} is outside the context: choose 0 to "
+                f"{run.context - 1}."
+            )
+        return source_runs(run, params, params.query)
+
+    def compute(
+        self, statistics: Mapping[str, StatisticsView], params: KernelParams, progress: Progress
+    ) -> Result:
+        """Compute the kernels of all layers."""
+        header = statistics["main"].header
+        rows = []
+        for layer in range(header["n_layers"]):
+            rows.append(_layer(statistics, layer, params))
+            progress(layer + 1, header["n_layers"])
+        values = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        errors = {n: values.pop(f"{n}_error") for n in list(values) if f"{n}_error" in values}
+        return _result(params, values, errors)
+
+
+def _result(params: KernelParams, values: dict, errors: dict) -> Result:
+    values["kind"] = math.classify(values["local_mass"], values["etc"], values["visible"])
+    curves = {n: ("layer", "head", "key") if n in CURVES else ("layer", "head") for n in values}
+    units = UNITS | dict.fromkeys(CURVES, "share of attention")
+    return Result(
+        analysis=PositionalKernel.name,
+        params=params.model_dump(),
+        values=values,
+        axes=curves,
+        units={name: units[name] for name in values},
+        errors=errors,
+        labels={"kind": math.KINDS},
+    )
+
+
+def _layer(
+    statistics: Mapping[str, StatisticsView], layer: int, params: KernelParams
+) -> dict[str, np.ndarray]:
+    view, n = statistics["main"], params.query
+    header, arrays = view.header, view.layer(layer)
+    scale, window = header["scales"][layer], header["sliding_windows"][layer]
+    low = math.first_visible(n, params.skip, window)
+    if low > n:
+        raise BadRequest(
+            f"Query position {n} sees no key when the first {params.skip} are left out: choose a "
+            "later query or a smaller skip."
+        )
+    queries = queries_at(statistics, layer, n)
+    kernels = math.kernel_rows(queries, arrays["mean_keys"][:, low : n + 1], scale)
+    observed = observed_row(statistics, layer, n, low)
+    lows, highs = np.percentile(kernels, BAND, axis=1)
+    samples = kernels.shape[1]
+    error = kernels.std(axis=1, ddof=1) / np.sqrt(samples) if samples > 1 else lows * np.nan
+    curves = {
+        "kernel": kernels.mean(axis=1),
+        "kernel_error": error,
+        "kernel_low": lows,
+        "kernel_high": highs,
+    }
+    if observed is not None:
+        curves["observed"] = observed
+    padding = ((0, 0), (low, header["context"] - n - 1))
+    padded = {name: np.pad(curve, padding) for name, curve in curves.items()}
+    return padded | summarise_row(kernels, observed, math.LOCAL_TOKENS)
+
+
+def observed_row(
+    statistics: Mapping[str, StatisticsView],
+    layer: int,
+    n: int,
+    low: int,
+    head: int | None = None,
+) -> np.ndarray | None:
+    """Return the observed attention from ``n`` to the keys ``low .. n``, renormalised.
+
+    ``[head, key]`` for all heads or the one given; None where the run did not record ``n``.
+    """
+    view = statistics["main"]
+    heads = slice(None) if head is None else slice(head, head + 1)
+    keys = attended_by_text(statistics, layer)
+    if keys is not None:
+        scale, queries = view.header["scales"][layer], queries_at(statistics, layer, n)[heads]
+        shared = keys if head is None else keys[kv_head(view, head)]
+        return math.kernel_rows(queries, shared[:, low : n + 1], scale)[:, 0]
+    places = np.flatnonzero(np.array(view.header["positions"]) == n)
+    if len(places) == 0:
+        return None
+    row = view.layer(layer)["mean_rows"][heads, places[0], low : n + 1].astype(np.float64)
+    return row / np.maximum(row.sum(axis=-1, keepdims=True), 1e-300)
+
+
+def kv_head(view: StatisticsView, head: int) -> slice:
+    """Return the key head that a query head reads, as a slice of length 1."""
+    first = head * view.header["n_kv_heads"] // view.header["n_heads"]
+    return slice(first, first + 1)

@@ -1,0 +1,189 @@
+"""The Python interface: ``import poskernel_core as pk``.
+
+Two ways lead to the same numbers. :func:`show` goes through the engine and its store, as pages and
+the command line do. :func:`load`, :func:`run_pass` and :func:`analyse` stay in this process and take
+token windows directly, so that anyone can check the numbers on their own tokens::
+
+    model = pk.load("demo-gpt2")
+    gathered = pk.run_pass(model, windows)             # integers [windows, T]
+    pk.analyse("etc", gathered, skip=4).select(query=400).values["etc"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from poskernel_core import analyses
+from poskernel_core.analyses.base import Result
+from poskernel_core.compute import check_params, provenance
+from poskernel_core.config import (
+    ALL_GATHERED,
+    DEFAULT_QUERY,
+    SAMPLES_PER_POSITION,
+    CorpusSpec,
+    Gather,
+    Request,
+    RunSpec,
+    default_positions,
+    parse_cell,
+)
+from poskernel_core.engine import Engine, describe_run
+from poskernel_core.errors import BadRequest
+from poskernel_core.shapes import Tokens
+from poskernel_core.statistics_store import Gathered
+
+__all__ = ["analyse", "build_request", "default_query", "load", "run_pass", "show"]
+
+
+def load(name: str, *, revision: str | None = None, device: str = "auto") -> Any:
+    """Load a model by bundled name, directory or hub name, ready for :func:`run_pass`.
+
+    Raises:
+        BadRequest: no such model, or one that is not supported.
+    """
+    from poskernel_core import catalog, models
+
+    return models.load(catalog.locate(name, revision), device)
+
+
+def run_pass(
+    model: Any,
+    windows: Tokens,
+    *,
+    positions: Sequence[int] | None = None,
+    samples: int = SAMPLES_PER_POSITION,
+    start_token: bool = True,
+    gather: Sequence[Gather] = ALL_GATHERED,
+    batch: int | None = None,
+) -> Gathered:
+    """Gather the statistics of a model over token windows ``[windows, T]``, in this process.
+
+    Args:
+        model: what :func:`load` returned.
+        windows: token ids; used as they are, no start token is added.
+        positions: query positions to record (default: 32 evenly spaced, and 400 and 1000).
+        samples: queries kept per position, one per window.
+        start_token: whether position 0 holds a start token (the diagonal profile leaves it out).
+        gather: the statistics wanted.
+        batch: windows per forward pass.
+
+    Raises:
+        BadRequest: windows of another shape, or ids outside the vocabulary.
+    """
+    from poskernel_core.gather import gather as run
+    from poskernel_core.gather import plan_for
+
+    windows = np.asarray(windows)
+    if windows.ndim != 2 or windows.dtype.kind not in "iu" or 0 in windows.shape:
+        raise BadRequest(
+            f"Expected integers of shape [windows, T], got {windows.dtype} {list(windows.shape)}."
+        )
+    chosen = tuple(positions) if positions is not None else default_positions(windows.shape[1])
+    plan = plan_for(model.geometry, windows, chosen, samples, start_token)
+    spec = RunSpec(
+        model=model.located.spec,
+        corpus=CorpusSpec(name="windows"),
+        context=windows.shape[1],
+        windows=len(windows),
+        start_token=start_token,
+        positions=plan.positions,
+        samples=samples,
+        gather=tuple(gather),
+    )
+    gathered = run(model, windows, plan, spec, lambda done, total, note: None, batch=batch)
+    return replace(gathered, header=gathered.header | {"run": spec.model_dump(mode="json")})
+
+
+def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
+    """Compute an analysis from statistics in memory; parameters as in :func:`show`.
+
+    Raises:
+        BadRequest: a parameter that does not fit.
+    """
+    run = RunSpec.model_validate(gathered.header["run"])
+    checked = check_params(Request(analysis=analysis, run=run, params=params))
+    found = analyses.find(analysis)
+    if set(found.needs(run, checked)) != {"main"}:
+        raise BadRequest("Statistics in memory have sampled queries only: use source 'mean'.")
+    result = found.compute({"main": gathered}, checked, lambda done, total: None)
+    return replace(result, provenance=provenance(run, gathered.header, 0.0))
+
+
+def show(
+    analysis: str,
+    model: str,
+    *,
+    cell: str | None = None,
+    query: int | None = None,
+    engine: Engine | None = None,
+    params: dict[str, Any] | None = None,
+    **run: Any,
+) -> Result:
+    """Return a result through the engine: what ``python -m poskernel_core show`` prints.
+
+    Args:
+        analysis: its name, such as ``"etc"``.
+        model: a model's name or directory.
+        cell: one head, such as ``"L0H3"`` (default: all).
+        query: one query position (default: all recorded ones, or the analysis' own default).
+        engine: the engine to use (default: a new one on the default store).
+        params: parameters of the analysis, such as ``{"skip": 4}``.
+        run: fields of the run (``corpus``, ``context``, ``windows``, ``dtype``, ``seed``, ...).
+
+    Raises:
+        PosKernelError: what went wrong, in one sentence.
+    """
+    request, chosen = build_request(analysis, model, cell=cell, query=query, params=params, **run)
+    own = engine or Engine()
+    try:
+        result = own.result(request)
+    finally:
+        if engine is None:
+            own.close()
+    assert result is not None  # no time limit was set
+    return result.select(**chosen)
+
+
+def build_request(
+    analysis: str,
+    model: str,
+    *,
+    cell: str | None = None,
+    query: int | None = None,
+    params: dict[str, Any] | None = None,
+    **run: Any,
+) -> tuple[Request, dict[str, int]]:
+    """Return the request of :func:`show`, and what to select from its result.
+
+    ``cell`` and ``query`` are parameters where the analysis has such, else selections.
+    """
+    fields = analyses.find(analysis).params.model_fields
+    params, chosen = dict(params or {}), {}
+    spec = describe_run(model, query=query, **run)
+    if query is None and "query" in fields and "query" not in params:
+        params["query"] = default_query(spec.context)
+    if query is not None and "query" in fields:
+        params["query"] = query
+    elif query is not None:
+        chosen["query"] = query
+    if cell is not None and "cell" in fields:
+        params["cell"] = cell
+    elif cell is not None:
+        chosen["layer"], chosen["head"] = _cell(model, cell, run.get("revision"))
+    return Request(analysis=analysis, run=spec, params=params), chosen
+
+
+def default_query(context: int) -> int:
+    """Return the query position shown first: the posts' 400, or the last of a short context."""
+    return min(DEFAULT_QUERY, context - 1)
+
+
+def _cell(model: str, cell: str, revision: str | None) -> tuple[int, int]:
+    from poskernel_core.catalog import locate
+
+    geometry = locate(model, revision).geometry
+    return parse_cell(cell, geometry.n_layers, geometry.n_heads)

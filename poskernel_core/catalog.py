@@ -1,0 +1,203 @@
+"""Which models there are, where their files lie, and what their configuration says.
+
+Nothing here imports torch, so that pages can list and describe models at once.
+Loading the weights is :mod:`poskernel_core.models`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from poskernel_core.config import ModelSpec
+from poskernel_core.errors import UnknownModel, UnsupportedModel
+from poskernel_core.geometry import Geometry, read_geometry
+from poskernel_core.hub import fetch_file
+
+__all__ = ["CURATED",
+    "Entry",
+    "Located",
+    "entries",
+    "is_local",
+    "locate",
+    "may_type_any_model",
+    "weight_files",
+]
+
+DEMO = Path(__file__).parent / "demo"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index", "*.pth", "*.pt")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model on offer: its name and, for the reader, what it is and what it is good for."""
+
+    name: str
+    size: str
+    positions: str
+    good_for: str
+
+
+@dataclass(frozen=True)
+class Located:
+    """A model whose files have been found.
+
+    Attributes:
+        spec: name, revision and fingerprint (SHA-256 of the weights, or the hub's commit).
+        directory: where the files lie, or None for a hub model not yet downloaded.
+        config: the model's ``config.json``.
+        geometry: layers, heads and positions, read from the configuration.
+    """
+
+    spec: ModelSpec
+    directory: Path | None
+    config: dict
+    geometry: Geometry
+
+
+CURATED: tuple[Entry, ...] = (
+    Entry("demo-gpt2", "2.7 M", "learned", "a first look, offline: every kind of head in 4 layers"),
+    Entry("demo-attn-2l", "0.9 M", "learned", "induction in two attention-only layers, offline"),
+    Entry("gpt2", "124 M", "learned", "the posts' model: heat map, helix, contextual heads"),
+    Entry(
+        "roneneldan/TinyStories-Instruct-33M",
+        "68 M",
+        "learned, local layers",
+        "the posts' second heat map",
+    ),
+    Entry(
+        "NeelNanda/Attn_Only_2L512W_C4_Code",
+        "52 M",
+        "learned",
+        "the posts' induction experiments (attn-only-2l)",
+    ),
+    Entry("HuggingFaceTB/SmolLM2-135M", "135 M", "rotary", "a small rotary model, grouped queries"),
+    Entry("EleutherAI/pythia-70m", "70 M", "rotary (partial)", "rotary, with training checkpoints"),
+    Entry(
+        "stanford-crfm/alias-gpt2-small-x21",
+        "124 M",
+        "learned",
+        "GPT-2 small with training checkpoints",
+    ),
+    Entry("facebook/opt-125m", "125 M", "learned", "OPT: learned positions, start token"),
+)
+
+
+def _bundled() -> dict[str, Path]:
+    return {path.parent.name: path.parent for path in DEMO.glob("*/config.json")}
+
+
+def may_type_any_model() -> bool:
+    """Tell whether the host lets visitors name any model (``POSKERNEL_ALLOW_ANY_MODEL=1``)."""
+    return os.environ.get("POSKERNEL_ALLOW_ANY_MODEL", "") == "1"
+
+
+def entries() -> tuple[Entry, ...]:
+    """Return the models on offer: the curated list, then ``POSKERNEL_MODELS`` (split on ``,``)."""
+    listed = {entry.name: entry for entry in CURATED}
+    for name in os.environ.get("POSKERNEL_MODELS", "").split(","):
+        if name.strip() and name.strip() not in listed:
+            listed[name.strip()] = Entry(name.strip(), "", "", "added by the host")
+    return tuple(listed.values())
+
+
+def is_local(name: str) -> bool:
+    """Tell whether a name is bundled or a directory, so that no network is needed."""
+    return name in _bundled() or Path(name).expanduser().is_dir()
+
+
+def locate(name: str, revision: str | None = None) -> Located:
+    """Find a model by bundled name, local directory or hub name.
+
+    Raises:
+        UnknownModel: nothing of that name.
+        UnsupportedModel: a configuration or file format that is not read.
+        NoNetwork: a hub model, and the hub cannot be reached.
+    """
+    name = name.strip()
+    if not name:
+        raise UnknownModel("Expected a model name or directory, got nothing: try 'demo-gpt2'.")
+    directory = _bundled().get(name)
+    if directory is None and (Path(name).is_dir() or _looks_like_path(name)):
+        directory = Path(name).expanduser()
+    if directory is not None:
+        return _locate_directory(name, directory, revision)
+    return _locate_on_hub(name, revision)
+
+
+def _looks_like_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+
+
+def _locate_directory(name: str, directory: Path, revision: str | None) -> Located:
+    if revision:
+        raise UnknownModel(
+            f"A local model has no revisions: leave out revision {revision!r} for {name!r}."
+        )
+    if not (directory / "config.json").is_file():
+        raise UnknownModel(
+            f"Expected a model directory with config.json and {WEIGHTS}; "
+            f"{name!r} has no config.json."
+        )
+    config = _read_config(name, directory / "config.json")
+    files = weight_files(name, directory)
+    print_key = tuple((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files)
+    config_text = json.dumps(config, sort_keys=True)
+    spec = ModelSpec(name=name, fingerprint=_hash_files(print_key, config_text))
+    return Located(spec, directory, config, read_geometry(name, config))
+
+
+def _locate_on_hub(name: str, revision: str | None) -> Located:
+    path = fetch_file(name, "config.json", revision)
+    config = _read_config(name, path)
+    spec = ModelSpec(name=name, revision=revision, fingerprint=path.parent.name)
+    return Located(spec, None, config, read_geometry(name, config))
+
+
+def _read_config(name: str, path: Path) -> dict:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        config = None
+    if not isinstance(config, dict):
+        raise UnsupportedModel(f"The config.json of {name!r} is not a JSON object: check the file.")
+    return config
+
+
+def weight_files(name: str, directory: Path) -> list[Path]:
+    """Return the safetensors files of a model directory.
+
+    Raises:
+        UnsupportedModel: only pickled weights are there.
+        UnknownModel: no weights, or a shard is missing.
+    """
+    if (directory / INDEX).is_file():
+        shards = sorted(set(_read_config(name, directory / INDEX).get("weight_map", {}).values()))
+        files = [directory / Path(shard).name for shard in shards]
+    else:
+        files = [directory / WEIGHTS]
+    missing = [file.name for file in files if not file.is_file()]
+    if not missing:
+        return files
+    if any(list(directory.glob(pattern)) for pattern in PICKLED):
+        raise UnsupportedModel(
+            f"{name!r} has pickled weights only, which can run code when opened: "
+            f"convert them to {WEIGHTS} (save_pretrained does) and try again."
+        )
+    raise UnknownModel(f"Expected {missing[0]} in model directory {name!r}, but it is missing.")
+
+
+@lru_cache(maxsize=64)
+def _hash_files(files: tuple[tuple[str, int, int], ...], config_text: str) -> str:
+    """Return the SHA-256 over configuration and weights; cached by path, size and time."""
+    total = hashlib.sha256(config_text.encode())
+    for path, _size, _time in files:
+        with open(path, "rb") as stream:
+            total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()

@@ -1,0 +1,250 @@
+"""The command line: ``python -m poskernel_core``.
+
+Exit codes: 0 done, 2 bad request (one sentence on standard error), 1 anything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from poskernel_core import analyses, catalog, hub
+from poskernel_core.analyses.base import Result
+from poskernel_core.api import build_request
+from poskernel_core.archive import export_model, import_archive
+from poskernel_core.config import CorpusSpec, Dtype, Execution, Request, model_prefix
+from poskernel_core.engine import Engine
+from poskernel_core.errors import BadRequest, PosKernelError
+from poskernel_core.reports import print_progress, summary
+from poskernel_core.store import Store
+
+__all__ = ["main"]
+
+PRECOMPUTED = ("etc", "kernel", "profile")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaint is one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadRequest(f"{message[:1].upper()}{message[1:]} (see '{self.prog} --help').")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code."""
+    try:
+        options = _parser().parse_args(arguments)
+        return options.command(options)
+    except BadRequest as error:
+        print(error, file=sys.stderr)
+        return 2
+    except PosKernelError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("Cancelled.", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="poskernel_core", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+    models = commands.add_parser("models", help="list the models, with what is cached")
+    models.set_defaults(command=_models)
+    ready = commands.add_parser("precompute", help="run the pass and the standard results")
+    ready.set_defaults(command=_precompute)
+    _add_run(ready)
+    show = commands.add_parser("show", help="print or write one result")
+    show.add_argument("analysis", metavar="ANALYSIS", help=", ".join(analyses.ANALYSES))
+    show.set_defaults(command=_show)
+    _add_run(show)
+    _add_result(show)
+    for name, command, verb in (("export", _export, "write"), ("import", _import, "read")):
+        moved = commands.add_parser(name, help=f"{verb} all results of a model as one file")
+        if name == "export":
+            moved.add_argument("model", metavar="MODEL")
+            moved.add_argument("--revision")
+        moved.add_argument("file", type=Path, metavar="FILE")
+        moved.set_defaults(command=command)
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the options that describe a run and where it is carried out."""
+    parser.add_argument("model", metavar="MODEL", help="bundled name, hub name or directory")
+    parser.add_argument("--revision", help="hub revision or training checkpoint")
+    parser.add_argument("--corpus", default="sample", help="name or .txt/.jsonl/.parquet/.npy file")
+    parser.add_argument("--corpus-item", help="one named text of the corpus")
+    parser.add_argument("--corpus-revision", help="revision of a hub corpus")
+    parser.add_argument("--texts", type=_positive, help="windows of text (default: up to 500)")
+    parser.add_argument("--context", type=_positive, help="tokens per window (default: up to 1024)")
+    parser.add_argument("--no-start-token", action="store_true", help="windows without start token")
+    parser.add_argument("--seed", type=int, default=0, help="order of the documents")
+    parser.add_argument("--dtype", choices=typing.get_args(Dtype), default="float32")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--batch", type=_positive, help="windows per forward pass")
+
+
+def _add_result(parser: argparse.ArgumentParser) -> None:
+    """Add selections, outputs, and one option for every parameter of any analysis."""
+    parser.add_argument("--query", type=int, help="query position n")
+    parser.add_argument("--cell", help="one head, such as L0H3")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--npz", type=Path, metavar="FILE", help="write arrays")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a stand-alone figure")
+    seen = {"query", "cell"}
+    for analysis in analyses.ANALYSES.values():
+        for name, field in analysis.params.model_fields.items():
+            if name not in seen:
+                seen.add(name)
+                option = f"--{name.replace('_', '-')}"
+                parser.add_argument(option, dest=f"param_{name}", help=field.description)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return int(text)
+
+
+def _run_fields(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "revision": options.revision,
+        "corpus": CorpusSpec(
+            name=options.corpus, item=options.corpus_item, revision=options.corpus_revision
+        ),
+        "context": options.context,
+        "windows": options.texts,
+        "start_token": not options.no_start_token,
+        "seed": options.seed,
+        "dtype": options.dtype,
+    }
+
+
+def _engine(options: argparse.Namespace) -> Engine:
+    try:
+        execution = Execution(
+            device=options.device, batch=options.batch, all_windows=options.texts is not None
+        )
+    except ValueError as error:
+        raise BadRequest(
+            f"Expected a device such as auto, cpu, cuda or cuda:1, got {options.device!r}."
+        ) from error
+    return Engine(Store(), execution)
+
+
+def _answer(engine: Engine, request: Request) -> Result:
+    """Return a result, showing progress on a terminal."""
+    found = engine.cached(request)
+    if found is not None:
+        return found
+    job = engine.submit(request)
+    try:
+        while not job.wait(0.2):
+            print_progress(job)
+    except KeyboardInterrupt:
+        engine.cancel(request)
+        job.wait(5)
+        raise
+    print_progress(None)
+    found = engine.result(request)
+    assert found is not None  # no time limit was set
+    return found
+
+
+def _models(options: argparse.Namespace) -> int:
+    store = Store()
+    for entry in catalog.entries():
+        try:
+            local = hub.on_this_machine(entry.name) or catalog.is_local(entry.name)
+            count = _cached_results(store, entry.name) if local else 0
+            state = f"{count} cached" if count else "ready" if local else "on the hub"
+        except PosKernelError as error:
+            state = str(error)
+        print(f"{entry.name:40} {entry.size:>8}  {entry.positions:22} {state:12} {entry.good_for}")
+    return 0
+
+
+def _cached_results(store: Store, name: str) -> int:
+    prefix = model_prefix(catalog.locate(name).spec.fingerprint)
+    return sum(1 for _ in store.keys(prefix))
+
+
+def _precompute(options: argparse.Namespace) -> int:
+    engine = _engine(options)
+    try:
+        for name in PRECOMPUTED:
+            request, _ = build_request(name, options.model, **_run_fields(options))
+            _answer(engine, request)
+            print(f"{name}: cached", file=sys.stderr)
+    finally:
+        engine.close()
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    given = {k.removeprefix("param_"): v for k, v in vars(options).items() if k.startswith("param_")}
+    params = {name: value for name, value in given.items() if value is not None}
+    engine = _engine(options)
+    try:
+        request, chosen = build_request(
+            options.analysis,
+            options.model,
+            cell=options.cell,
+            query=options.query,
+            params=params,
+            **_run_fields(options),
+        )
+        result = _answer(engine, request).select(**chosen)
+    finally:
+        engine.close()
+    _write_out(result, options)
+    return 0
+
+
+def _write_out(result: Result, options: argparse.Namespace) -> None:
+    if options.npz is not None:
+        errors = {f"{name}_error": array for name, array in result.errors.items()}
+        about = {"about": np.array(json.dumps(result.provenance))}
+        _write(options.npz, lambda p: np.savez_compressed(p, **result.values, **errors, **about))
+    if options.html is not None:
+        from pages.parts.figures.of_result import figure_of
+
+        page = figure_of(result).to_html(include_plotlyjs=True, full_html=True)
+        _write(options.html, lambda p: Path(p).write_text(page, encoding="utf-8"))
+    if options.json:
+        json.dump(result.as_json(), sys.stdout)
+        print()
+    elif options.npz is None and options.html is None:
+        print(summary(result))
+
+
+def _write(path: Path, write: Any) -> None:
+    """Write a file whole or not at all."""
+    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    try:
+        write(partial)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise BadRequest(f"Cannot write {str(path)!r}: {error.strerror}.") from error
+
+
+def _export(options: argparse.Namespace) -> int:
+    located = catalog.locate(options.model, options.revision)
+    count = export_model(Store(), located, options.file)
+    print(f"{count} entries of {options.model} written to {options.file}", file=sys.stderr)
+    return 0
+
+
+def _import(options: argparse.Namespace) -> int:
+    model, count = import_archive(Store(), options.file)
+    print(f"{count} entries of {model} imported", file=sys.stderr)
+    return 0

@@ -1,0 +1,189 @@
+"""From a request to its result in the store: statistics first, then the analysis.
+
+It runs in the worker process; :mod:`poskernel_core.engine` is the other side.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from filelock import FileLock, Timeout
+from pydantic import ValidationError
+
+from poskernel_core import analyses, corpora
+from poskernel_core.analyses.base import Params, Result
+from poskernel_core.config import SCHEMA, Execution, Request, RunSpec
+from poskernel_core.errors import BadRequest
+from poskernel_core.progress import Report
+from poskernel_core.statistics_store import StatisticsView, StoredStatistics
+from poskernel_core.store import Entry, Store
+
+__all__ = ["canonical", "check_params", "compute", "from_entry", "missing_runs", "needs", "to_entry", "versions"]
+
+PACKAGES = ("torch", "transformers", "transformer_lens", "numpy", "datasets")
+
+
+def check_params(request: Request) -> Params:
+    """Return the request's parameters, checked.
+
+    Raises:
+        UnknownAnalysis: no such analysis.
+        BadRequest: a parameter that the analysis does not take, or of a wrong value.
+    """
+    analysis = analyses.find(request.analysis)
+    try:
+        return analysis.params(**request.params)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "parameters"
+        raise BadRequest(
+            f"Parameter {place!r} of {request.analysis!r}: {first['msg'].lower()}, got "
+            f"{first.get('input')!r}."
+        ) from error
+
+
+def canonical(request: Request) -> Request:
+    """Return the request with every parameter spelt out, so that equal requests have one key.
+
+    Raises:
+        BadRequest: a parameter that the analysis does not take, or of a wrong value.
+    """
+    return request.model_copy(update={"params": check_params(request).model_dump()})
+
+
+def needs(request: Request) -> Mapping[str, RunSpec]:
+    """Return the runs that a request stands on, every fingerprint filled in."""
+    runs = analyses.find(request.analysis).needs(request.run, check_params(request))
+    return {
+        role: run
+        if run.corpus.fingerprint
+        else run.model_copy(update={"corpus": corpora.resolve(run.corpus)})
+        for role, run in runs.items()
+    }
+
+
+def missing_runs(store: Store, runs: Mapping[str, RunSpec]) -> list[RunSpec]:
+    """Return the runs whose statistics are not, or no longer whole, in the store."""
+    return [run for run in runs.values() if StoredStatistics.open(store, run) is None]
+
+
+def gather_missing(
+    gatherer: Any, store: Store, runs: Mapping[str, RunSpec], execution: Execution, report: Report
+) -> None:
+    """Gather what is missing; another process at the same run is waited for, not repeated."""
+    for run in missing_runs(store, runs):
+        lock = FileLock(store.directory / "locks" / f"{run.digest(kind='lock')}.lock")
+        (store.directory / "locks").mkdir(exist_ok=True)
+        while True:
+            try:
+                with lock.acquire(timeout=0.5):
+                    if StoredStatistics.open(store, run) is None:
+                        gatherer.run(run, execution, report)
+                    break
+            except Timeout:
+                report(0, 0, "Waiting for another process at the same work")
+
+
+def compute(store: Store, request: Request, report: Report) -> None:
+    """Compute a request whose statistics are in the store, and write its result.
+
+    Raises:
+        BadRequest: the parameters do not fit the run.
+        Cancelled: raised by ``report``.
+    """
+    began = time.monotonic()
+    analysis, params = analyses.find(request.analysis), check_params(request)
+    views: dict[str, StatisticsView] = {}
+    for role, run in needs(request).items():
+        view = StoredStatistics.open(store, run)
+        if view is None:
+            raise KeyError(f"statistics of {role}")
+        views[role] = view
+    result = analysis.compute(
+        views, params, lambda done, total: report(done, total, f"Computing {analysis.title}")
+    )
+    seconds = time.monotonic() - began
+    result = replace(result, provenance=provenance(request.run, views["main"].header, seconds))
+    if "tokens" in views.get("queries", views["main"]).header:
+        result.provenance["tokens"] = views.get("queries", views["main"]).header["tokens"]
+    store.put(request.key, *to_entry(result))
+
+
+def provenance(run: RunSpec, header: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Return all that a reader needs to compute the same numbers again."""
+    return {
+        "model": run.model.name,
+        "revision": run.model.revision,
+        "model_fingerprint": run.model.fingerprint,
+        "architecture": header["architecture"],
+        "position_scheme": header["scheme"],
+        "corpus": run.corpus.name,
+        "corpus_item": run.corpus.item,
+        "corpus_revision": run.corpus.revision,
+        "corpus_fingerprint": run.corpus.fingerprint,
+        "context": header["context"],
+        "windows": header["windows"],
+        "windows_asked": run.windows,
+        "samples": header["samples"],
+        "start_token": run.start_token,
+        "seed": run.seed,
+        "positions": header["positions"],
+        "sliding_windows": header["sliding_windows"],
+        "score_scales": header["scales"],
+        "dtype": run.dtype,
+        "dtype_error": header.get("dtype_error", 0.0),
+        "device": header["device"],
+        "pass_seconds": header["seconds"],
+        "analysis_seconds": round(seconds, 3),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+    }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of everything that the numbers depend on."""
+    found = {"schema": str(SCHEMA), "python": platform.python_version()}
+    for package in PACKAGES:
+        found[package] = importlib.metadata.version(package)
+    return found
+
+
+def to_entry(result: Result) -> Entry:
+    """Return a result as header and arrays."""
+    header = {
+        "analysis": result.analysis,
+        "params": result.params,
+        "axes": result.axes,
+        "units": result.units,
+        "labels": result.labels,
+        "provenance": result.provenance,
+    }
+    parts = {"values": result.values, "errors": result.errors, "coordinates": result.coordinates}
+    arrays = {f"{part}/{name}": a for part, named in parts.items() for name, a in named.items()}
+    return header, arrays
+
+
+def from_entry(entry: Entry) -> Result:
+    """Return the result of header and arrays."""
+    header, arrays = entry
+    parts: dict[str, dict] = {"values": {}, "errors": {}, "coordinates": {}}
+    for path, array in arrays.items():
+        part, name = path.split("/", 1)
+        parts[part][name] = array
+    return Result(
+        analysis=header["analysis"],
+        params=header["params"],
+        axes={name: tuple(axes) for name, axes in header["axes"].items()},
+        units=header["units"],
+        labels={name: tuple(words) for name, words in header["labels"].items()},
+        provenance=header["provenance"],
+        **parts,
+    )

@@ -1,0 +1,258 @@
+"""«This result, please»: cached, under way already, or computed once in the worker process.
+
+``submit(request) -> Job`` is all that pages and the command line use. Equal requests share one
+job: two visitors asking for one thing cause one computation, and both see its progress.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from poskernel_core import catalog, corpora
+from poskernel_core.analyses.base import Result
+from poskernel_core.compute import canonical, from_entry, needs
+from poskernel_core.config import (
+    DEFAULT_TEXTS,
+    CorpusSpec,
+    Execution,
+    Request,
+    RunSpec,
+    default_positions,
+)
+from poskernel_core.errors import BadRequest, Cancelled, ComputeFailed, by_name
+from poskernel_core.store import Store
+
+__all__ = ["Engine", "Job", "describe_run"]
+
+DEFAULT_CONTEXT = 1024
+JOBS_KEPT = 64
+
+
+@dataclass
+class Job:
+    """One computation, shared by everybody who asked for it.
+
+    Attributes:
+        state: ``queued``, ``running``, ``done``, ``error`` or ``cancelled``.
+        done, total: progress in windows or steps; ``total`` is 0 while it is not known.
+        note: what is going on, in words.
+        error: what went wrong.
+    """
+
+    key: str
+    request: Request
+    state: str = "queued"
+    done: int = 0
+    total: int = 0
+    note: str = "Waiting for the worker"
+    error: Exception | None = None
+    began: float = field(default_factory=time.monotonic)
+    _first: tuple[float, int] | None = None
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether nothing more will happen."""
+        return self._ended.is_set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until the job has ended or ``seconds`` have passed; tell whether it has ended."""
+        return self._ended.wait(seconds)
+
+    def seconds_left(self) -> float | None:
+        """Estimate the time left from the pace so far; None while there is no pace."""
+        if self._first is None or self.done <= self._first[1] or not self.total:
+            return None
+        pace = (time.monotonic() - self._first[0]) / (self.done - self._first[1])
+        return pace * (self.total - self.done)
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take in an event of the worker."""
+        note = event.get("note", self.note)
+        if note != self.note:
+            self._first = None
+        self.done, self.total = event.get("done", self.done), event.get("total", self.total)
+        if self._first is None and self.total:
+            self._first = (time.monotonic(), self.done)
+        self.note, self.state = note, event["state"]
+        if self.state == "error":
+            self.error = by_name(event["error"])(event["message"])
+        elif self.state == "cancelled":
+            self.error = Cancelled("The computation was cancelled.")
+        if self.state in ("done", "error", "cancelled"):
+            self._ended.set()
+
+
+class Engine:
+    """Finds results in the store, or has them computed; safe to share between threads."""
+
+    def __init__(self, store: Store | None = None, execution: Execution | None = None) -> None:
+        self.store = store or Store()
+        self.execution = execution or Execution()
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen | None = None
+
+    @property
+    def log(self) -> Path:
+        """Where the worker's messages go."""
+        return self.store.directory / "worker.log"
+
+    def cached(self, request: Request) -> Result | None:
+        """Return a result that is in the store, or None."""
+        found = self.store.get(canonical(request).key)
+        return None if found is None else from_entry(found)
+
+    def submit(self, request: Request) -> Job:
+        """Return the job of a request: one that is under way, or a new one.
+
+        Raises:
+            BadRequest: the parameters do not fit the analysis or the run.
+        """
+        request = canonical(request)
+        needs(request)
+        with self._lock:
+            job = self._jobs.get(request.key)
+            if job is not None and not job.ended:
+                return job
+            job = self._jobs[request.key] = Job(request.key, request)
+            self._forget_old()
+            execution = self.execution.model_dump()
+            self._send(
+                {"request": request.model_dump(mode="json"), "execution": execution}, job
+            )
+            return job
+
+    def running(self, request: Request) -> Job | None:
+        """Return the latest job of a request, ended or not, or None."""
+        return self._jobs.get(canonical(request).key)
+
+    def result(self, request: Request, seconds: float | None = None) -> Result | None:
+        """Return a result, computing it at need; None if that takes longer than ``seconds``.
+
+        Raises:
+            PosKernelError: what went wrong.
+        """
+        found = self.cached(request)
+        if found is not None:
+            return found
+        job = self.submit(request)
+        if not job.wait(seconds):
+            return None
+        if job.error is not None:
+            raise job.error
+        found = self.cached(request)
+        if found is None:
+            raise ComputeFailed(
+                "The result was dropped as soon as it was written: the store is too small "
+                "(POSKERNEL_CACHE_GB)."
+            )
+        return found
+
+    def cancel(self, request: Request) -> None:
+        """Ask the worker to stop working on a request; for everybody who waits for it."""
+        with self._lock:
+            job = self.running(request)
+            if job is not None and not job.ended:
+                self._send({"cancel": job.key}, job)
+
+    def close(self) -> None:
+        """Stop the worker."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            process.terminate()
+            process.wait()
+
+    def _forget_old(self) -> None:
+        ended = [key for key, job in self._jobs.items() if job.ended]
+        for key in ended[: max(0, len(self._jobs) - JOBS_KEPT)]:
+            del self._jobs[key]
+
+    def _send(self, message: Mapping[str, Any], job: Job) -> None:
+        if self._process is None or self._process.poll() is not None:
+            self._process = self._start()
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            job.take(self._broken())
+
+    def _start(self) -> subprocess.Popen:
+        command = [sys.executable, "-m", "poskernel_core.worker", str(self.store.directory)]
+        with open(self.log, "a", encoding="utf-8") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                encoding="utf-8",
+                cwd=Path(__file__).resolve().parent.parent,
+            )
+        threading.Thread(target=self._listen, args=(process.stdout,), daemon=True).start()
+        return process
+
+    def _listen(self, events: TextIO) -> None:
+        mine = set()
+        for line in events:
+            event = json.loads(line)
+            mine.add(event["key"])
+            job = self._jobs.get(event["key"])
+            if job is not None and not job.ended:
+                job.take(event)
+        for job in list(self._jobs.values()):
+            if not job.ended:
+                job.take(self._broken())
+
+    def _broken(self) -> dict[str, str]:
+        return {
+            "state": "error",
+            "error": ComputeFailed.__name__,
+            "message": "The compute process stopped before it was done (out of memory, or "
+            f"killed): ask again, it goes on where it stopped. Its log is {self.log}.",
+        }
+
+
+def describe_run(
+    model: str,
+    *,
+    revision: str | None = None,
+    corpus: CorpusSpec | None = None,
+    context: int | None = None,
+    windows: int | None = None,
+    query: int | None = None,
+    **more: Any,
+) -> RunSpec:
+    """Return the run for a model's name, with the project's defaults and every fingerprint.
+
+    The context defaults to the model's, up to 1024; ``query`` is recorded besides the default
+    positions.
+
+    Raises:
+        BadRequest: an unknown model or corpus, or a context or position outside the model.
+    """
+    located = catalog.locate(model, revision)
+    longest = located.geometry.n_ctx
+    length = min(longest, DEFAULT_CONTEXT) if context is None else context
+    if not 2 <= length <= longest:
+        raise BadRequest(
+            f"{model!r} reads 2 to {longest} tokens; a context of {length} was asked for."
+        )
+    also = () if query is None else (query,)
+    return RunSpec(
+        model=located.spec,
+        corpus=corpora.resolve(corpus or CorpusSpec()),
+        context=length,
+        windows=windows or DEFAULT_TEXTS,
+        positions=default_positions(length, *also),
+        **more,
+    )

@@ -1,0 +1,87 @@
+"""Every error that a user can meet, each one clear sentence.
+
+::
+
+    PosKernelError
+    ├── BadRequest                what was asked for cannot be done (exit code 2)
+    │   ├── UnknownModel          no such name, directory or file
+    │   ├── UnsupportedModel      a position scheme or file format that is not read
+    │   ├── NoNetwork             the hub cannot be reached
+    │   ├── UnknownCorpus         no such corpus, file or text
+    │   ├── TooLittleText         fewer windows than were asked for
+    │   ├── UnknownAnalysis       no such analysis
+    │   └── BadArchive            an import file that is not ours, or is damaged
+    ├── Cancelled                 somebody pressed cancel
+    └── ComputeFailed             the computation broke (exit code 1)
+
+A message says what was expected, what came, and what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BadArchive",
+    "BadRequest",
+    "Cancelled",
+    "ComputeFailed",
+    "NoNetwork",
+    "PosKernelError",
+    "TooLittleText",
+    "UnknownAnalysis",
+    "UnknownCorpus",
+    "UnknownModel",
+    "UnsupportedModel",
+    "by_name",
+]
+
+
+class PosKernelError(Exception):
+    """Base of all errors that PosKernel raises on purpose."""
+
+
+class BadRequest(PosKernelError):
+    """The request cannot be met as it stands; the message says what to change."""
+
+
+class UnknownModel(BadRequest):
+    """A model name, directory or file that does not exist."""
+
+
+class UnsupportedModel(BadRequest):
+    """A model whose position scheme or file format PosKernel does not read."""
+
+
+class NoNetwork(BadRequest):
+    """Something lives on the hub, and the hub cannot be reached."""
+
+
+class UnknownCorpus(BadRequest):
+    """A corpus, file or named text that does not exist or cannot be read."""
+
+
+class TooLittleText(BadRequest):
+    """A corpus that holds fewer windows than were asked for."""
+
+
+class UnknownAnalysis(BadRequest):
+    """An analysis that is not registered."""
+
+
+class BadArchive(BadRequest):
+    """A file given to ``import`` that is not an archive of ours, or is damaged."""
+
+
+class Cancelled(PosKernelError):
+    """The computation was cancelled."""
+
+
+class ComputeFailed(PosKernelError):
+    """The computation broke; the message says where the log is."""
+
+
+def by_name(name: str) -> type[PosKernelError]:
+    """Return the error class called ``name`` (how a worker's error crosses a pipe)."""
+    found = globals().get(name)
+    if isinstance(found, type) and issubclass(found, PosKernelError):
+        return found
+    return ComputeFailed

@@ -1,0 +1,238 @@
+"""From a description of a run to its statistics: load, cut text, pass over it, keep checkpoints.
+
+The one place where models, corpora, passes and the store meet. It runs in the worker process.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from poskernel_core import catalog, corpora, models, passes
+from poskernel_core.config import Execution, RunSpec
+from poskernel_core.errors import BadRequest, ComputeFailed
+from poskernel_core.passes import Pass
+from poskernel_core.progress import Report
+from poskernel_core.geometry import Geometry
+from poskernel_core.shapes import Tokens
+from poskernel_core.statistics import Plan
+from poskernel_core.statistics_store import Gathered, part_key, write_statistics
+from poskernel_core.store import Store
+from poskernel_core.tokenizers import Tokenizer, load_tokenizer
+
+__all__ = ["Gatherer", "gather", "lower", "plan_for"]
+
+CHECKPOINT_SECONDS = 5.0
+
+
+@dataclass
+class Gatherer:
+    """Carries out runs, one at a time; keeps the last model in memory."""
+
+    store: Store
+    _loaded: tuple[tuple, models.LoadedModel] | None = field(default=None, repr=False)
+
+    def run(self, run: RunSpec, execution: Execution, report: Report) -> None:
+        """Gather the statistics of a run and write them to the store.
+
+        Raises:
+            BadRequest: the run does not fit the model or the text.
+            Cancelled: raised by ``report``.
+            ComputeFailed: not even one window fits into memory.
+        """
+        report(0, 0, "Loading the model")
+        located = catalog.locate(run.model.name, run.model.revision)
+        tokenizer = None if run.corpus.name.endswith(".npy") else load_tokenizer(located)
+        report(0, 0, "Cutting the text into windows")
+        windows, plan = prepare(run, execution, located, tokenizer)
+        model = self._model(located, execution.device, run.dtype)
+        error = lower(model, plan, windows, run.dtype, report)
+        gathered = self._attempts(run, model, windows, plan, execution, report)
+        header = gathered.header | {"dtype_error": error} | _texts(run, windows, tokenizer)
+        write_statistics(self.store, run, replace(gathered, header=header))
+        self.store.drop(part_key(run, "checkpoint"))
+
+    def _model(self, located: catalog.Located, device: str, dtype: str) -> models.LoadedModel:
+        identity = (located.spec, str(models.pick_device(device)))
+        if self._loaded is None or self._loaded[0] != identity:
+            self._loaded = None
+            self._loaded = (identity, models.load(located, device))
+        model = self._loaded[1]
+        if dtype == "bfloat16":
+            self._loaded = None  # its weights are about to lose bits
+        return model
+
+    def _attempts(
+        self,
+        run: RunSpec,
+        model: models.LoadedModel,
+        windows: Tokens,
+        plan: Plan,
+        execution: Execution,
+        report: Report,
+    ) -> Gathered:
+        """Run the pass; where memory runs out, go on from the last checkpoint with half a batch."""
+        batch = execution.batch
+        while True:
+            try:
+                return gather(
+                    model, windows, plan, run, report, store=self.store, batch=batch
+                )
+            except passes.OutOfMemory as error:
+                batch = (batch or 64) // 2
+                if batch == 0:
+                    raise ComputeFailed(
+                        f"Not even one window of {plan.context} tokens fits into memory: choose a "
+                        "shorter context (--context) or --dtype bfloat16."
+                    ) from error
+
+
+def prepare(
+    run: RunSpec,
+    execution: Execution,
+    located: catalog.Located,
+    tokenizer: Tokenizer | None,
+) -> tuple[Tokens, Plan]:
+    """Return the token windows of a run and the sizes of its pass.
+
+    Raises:
+        BadRequest: the context is too long, a token is outside the vocabulary, too little text.
+    """
+    geometry = located.geometry
+    if run.context > geometry.n_ctx:
+        raise BadRequest(
+            f"{run.model.name!r} reads at most {geometry.n_ctx} tokens; {run.context} were asked "
+            f"for: use --context {geometry.n_ctx} or less."
+        )
+    windows = corpora.token_windows(
+        run.corpus,
+        tokenizer,
+        context=run.context,
+        windows=run.windows,
+        start_token=run.start_token,
+        seed=run.seed,
+        exactly=execution.all_windows,
+    )
+    if run.destination is not None:
+        if tokenizer is None:
+            raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
+        windows[:, -1] = tokenizer.single_id(run.destination)
+    return windows, plan_for(geometry, windows, run.positions, run.samples, run.start_token)
+
+
+def plan_for(
+    geometry: Geometry,
+    windows: Tokens,
+    positions: tuple[int, ...],
+    samples: int,
+    start_token: bool,
+) -> Plan:
+    """Return the sizes of a pass over these windows; positions beyond them are left out.
+
+    Raises:
+        BadRequest: token ids outside the vocabulary, or no position left.
+    """
+    count, context = windows.shape
+    low, high = int(windows.min()), int(windows.max())
+    if low < 0 or high >= geometry.n_vocab:
+        raise BadRequest(
+            f"Token ids must lie in 0 .. {geometry.n_vocab - 1}; got {low} .. {high}: were the "
+            "windows made with this model's tokenizer?"
+        )
+    kept = tuple(n for n in positions if n < context)
+    if not kept:
+        raise BadRequest(f"No query position below {context}: choose one in the window.")
+    return Plan(geometry, context, count, kept, samples, start_token)
+
+
+def gather(
+    model: models.LoadedModel,
+    windows: Tokens,
+    plan: Plan,
+    run: RunSpec,
+    report: Report,
+    *,
+    store: Store | None = None,
+    batch: int | None = None,
+) -> Gathered:
+    """Pass over the windows shard by shard; with a store, from its checkpoint on."""
+    began = time.monotonic()
+    work = Pass(model, plan, run.gather, run.dtype)
+    resumed = done = _resume(work, store, run, plan)
+    saved = time.monotonic()
+    for shard in passes.shards(plan.windows, plan.context, model.device.type):
+        if shard.stop <= done:
+            continue
+        report(shard.start, plan.windows, "Reading windows of text")
+        work.run(windows, shard, batch)
+        done = shard.stop
+        if store and done < plan.windows and time.monotonic() - saved >= _checkpoint_seconds():
+            _save(work, store, run, done)
+            saved = time.monotonic()
+    report(plan.windows, plan.windows, "Writing the statistics")
+    header = _header(model, plan, work, run) | {
+        "resumed_at_window": resumed,
+        "seconds": round(time.monotonic() - began, 3),
+    }
+    return Gathered(header, passes.finish(work.sums(), run.gather, plan))
+
+
+def lower(
+    model: models.LoadedModel, plan: Plan, windows: Tokens, dtype: str, report: Report
+) -> float:
+    """Bring a float32 model to ``dtype``; return the measured relative error of mean keys."""
+    if dtype == "float32":
+        return 0.0
+    report(0, plan.windows, f"Measuring the error of {dtype}")
+    return passes.dtype_error(model, plan, windows, dtype)
+
+
+def _checkpoint_seconds() -> float:
+    return float(os.environ.get("POSKERNEL_CHECKPOINT_SECONDS", CHECKPOINT_SECONDS))
+
+
+def _save(work: Pass, store: Store, run: RunSpec, done: int) -> None:
+    store.put(part_key(run, "checkpoint"), {"done": done}, work.sums())
+
+
+def _resume(work: Pass, store: Store | None, run: RunSpec, plan: Plan) -> int:
+    """Restore a checkpoint if there is a fitting one; return the window to go on from."""
+    found = store.get(part_key(run, "checkpoint")) if store else None
+    if found is None:
+        return 0
+    header, sums = found
+    if header["done"] >= plan.windows:
+        return 0
+    work.restore(sums)
+    return header["done"]
+
+
+def _header(model: models.LoadedModel, plan: Plan, work: Pass, run: RunSpec) -> dict[str, Any]:
+    sizes = {k: v for k, v in asdict(plan.geometry).items() if k.startswith("n_")}
+    return sizes | {
+        "architecture": plan.geometry.architecture,
+        "scheme": plan.geometry.scheme,
+        "d_head": plan.geometry.d_head,
+        "d_model": plan.geometry.d_model,
+        "context": plan.context,
+        "windows": plan.windows,
+        "positions": list(plan.positions),
+        "samples": min(plan.samples, plan.windows),
+        "start_token": plan.start_token,
+        "scales": list(work.facts.scales),
+        "sliding_windows": list(work.facts.windows),
+        "device": str(model.device),
+        "dtype": run.dtype,
+    }
+
+
+def _texts(run: RunSpec, windows: Tokens, tokenizer: Tokenizer | None) -> dict[str, Any]:
+    """Return the tokens of a single text, for labels on a page."""
+    if run.windows > 1 or tokenizer is None:
+        return {}
+    ids = np.asarray(windows[0]).tolist()
+    return {"tokens": tokenizer.decode_each(ids)}

@@ -1,0 +1,153 @@
+"""The streaming forward pass: windows of tokens in, sums out, in shards.
+
+A pass runs the model once over many windows and feeds the statistics. Nothing of the shape
+``[windows, ...]`` is kept, so memory does not grow with the number of texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.attention import AttentionCall, PatternBlock
+from poskernel_core.models import LoadedModel, precision
+from poskernel_core.shapes import Tokens
+from poskernel_core.statistics import STATISTICS, Plan, Statistic, Sums
+
+__all__ = ["Facts", "OutOfMemory", "Pass", "add", "dtype_error", "finish", "shards"]
+
+TOKENS_PER_BATCH = {"cpu": 2048, "mps": 8192, "cuda": 32768}
+TOKENS_PER_SHARD = {"cpu": 16384, "mps": 65536, "cuda": 262144}
+
+
+class OutOfMemory(Exception):
+    """A batch did not fit; sums of the running shard are spoilt."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What only the running model tells: per layer, the score scale and the sliding window."""
+
+    scales: tuple[float, ...]
+    windows: tuple[int | None, ...]
+
+
+def shards(windows: int, context: int, device: str = "cpu") -> list[range]:
+    """Cut ``windows`` into consecutive shards of a few seconds each."""
+    size = max(1, TOKENS_PER_SHARD.get(device, 16384) // context)
+    return [range(first, min(first + size, windows)) for first in range(0, windows, size)]
+
+
+def add(left: Sums, right: Sums) -> Sums:
+    """Merge the sums of two disjoint sets of windows."""
+    return {name: left[name] + right[name] for name in left}
+
+
+def finish(sums: Sums, gather: Sequence[str], plan: Plan) -> dict[str, np.ndarray]:
+    """Turn the sums of all windows into means, ``[layer, ...]`` each."""
+    arrays: dict[str, np.ndarray] = {}
+    for name in gather:
+        arrays |= STATISTICS[name].finish(sums, plan)
+    return arrays
+
+
+class Pass:
+    """One model over one set of windows; holds the sums gathered so far."""
+
+    def __init__(
+        self, model: LoadedModel, plan: Plan, gather: Sequence[str], dtype: str = "float32"
+    ) -> None:
+        self.model = model
+        self.plan = plan
+        self.dtype = dtype
+        self._recorder = _Recorder([STATISTICS[g](plan, model.device) for g in gather], plan)
+
+    def run(self, windows: Tokens, shard: range, batch: int | None = None) -> None:
+        """Add the windows of one shard.
+
+        Raises:
+            OutOfMemory: a batch did not fit; start again from older sums, with less.
+        """
+        default = TOKENS_PER_BATCH.get(self.model.device.type, 2048)
+        step = batch or max(1, default // self.plan.context)
+        with precision(self.dtype):
+            for first in range(shard.start, shard.stop, step):
+                rows = windows[first : min(first + step, shard.stop)]
+                self._recorder.first_window = first
+                self._watch(torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64)))
+
+    def _watch(self, tokens: Tensor) -> None:
+        try:
+            self.model.watch(tokens, self._recorder)
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemory from error
+        except RuntimeError as error:
+            if "allocate memory" in str(error):
+                raise OutOfMemory from error
+            raise
+
+    @property
+    def facts(self) -> Facts:
+        """Scale and window of every layer; known after the first batch."""
+        calls = self._recorder.seen
+        layers = range(self.plan.geometry.n_layers)
+        return Facts(tuple(calls[i][0] for i in layers), tuple(calls[i][1] for i in layers))
+
+    def sums(self) -> Sums:
+        """Return a copy of the sums so far, as NumPy arrays."""
+        return {name: total.cpu().numpy().copy() for name, total in self._totals()}
+
+    def restore(self, sums: Sums) -> None:
+        """Set the sums to those of an earlier pass over other windows (a checkpoint)."""
+        for name, total in self._totals():
+            total.copy_(torch.from_numpy(sums[name]))
+
+    def _totals(self) -> Iterator[tuple[str, Tensor]]:
+        for statistic in self._recorder.statistics:
+            yield from statistic.sums.items()
+
+
+class _Recorder:
+    """Hands what it sees on to every statistic."""
+
+    def __init__(self, statistics: list[Statistic], plan: Plan) -> None:
+        self.statistics = statistics
+        self.first_window = 0
+        self.seen: dict[int, tuple[float, int | None]] = {}
+        self._context = plan.context
+        self._patterns = [s for s in statistics if s.wants_patterns]
+
+    def attention(self, call: AttentionCall) -> bool:
+        window = call.window if call.window is not None and call.window < self._context else None
+        self.seen[call.layer] = (call.scale, window)
+        for statistic in self.statistics:
+            statistic.attention(call, self.first_window)
+        return bool(self._patterns)
+
+    def pattern(self, block: PatternBlock) -> None:
+        for statistic in self._patterns:
+            statistic.pattern(block, self.first_window)
+
+    def residual(self, layer: int, x: Tensor) -> None:
+        for statistic in self.statistics:
+            statistic.residual(layer, x, self.first_window)
+
+
+def dtype_error(model: LoadedModel, plan: Plan, windows: Tokens, dtype: str) -> float:
+    """Return the relative error of mean keys in ``dtype`` against float32, on two windows.
+
+    The model leaves in ``dtype``. The error is
+    ``|m - m32| / |m32|`` (Euclidean norms over all layers, heads and positions).
+    """
+    few = windows[:2]
+    means = []
+    for name in ("float32", dtype):
+        model.cast(name)
+        one = Pass(model, plan, ("keys",), name)
+        one.run(few, range(len(few)), 1)
+        means.append(one.sums()["key_sum"])
+    return float(np.linalg.norm(means[1] - means[0]) / np.linalg.norm(means[0]))

@@ -1,0 +1,50 @@
+"""The axis legend: one name per axis, used in every shape annotation.
+
+======== =====================================================================
+axis     meaning
+======== =====================================================================
+layer    layers of the model (``L``)
+head     query heads of one layer (``H``)
+kv       key heads of one layer (fewer than ``head`` for grouped-query heads)
+query    query (destination) positions that a run records, ascending
+sample   sampled queries, one per text, at each recorded position
+key      key (source) positions ``0 .. T-1``
+offset   offsets ``n - i`` between query and key, ``0 .. T-1``
+pos      positions ``0 .. T-1``
+d        head width
+model    residual width (``D``)
+text     windows of text in a batch
+row      consecutive query positions inside one block of a pattern
+======== =====================================================================
+
+NumPy arrays carry analyses and statistics; torch tensors stay inside a pass.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+MeanKeys = Float[np.ndarray, "kv key d"]
+Queries = Float[np.ndarray, "query head sample d"]
+Kernels = Float[np.ndarray, "*batch key"]
+MeanKernels = Float[np.ndarray, "head query key"]
+PerHead = Float[np.ndarray, "layer head"]
+PerQuery = Float[np.ndarray, "layer head query"]
+Profile = Float[np.ndarray, "layer head offset"]
+Visible = Bool[np.ndarray, "query key"]
+Tokens = Int[np.ndarray, "text pos"]
+Positions = Int[np.ndarray, " query"]
+
+__all__ = [
+    "Kernels",
+    "MeanKernels",
+    "MeanKeys",
+    "PerHead",
+    "PerQuery",
+    "Positions",
+    "Profile",
+    "Queries",
+    "Tokens",
+    "Visible",
+]

@@ -1,0 +1,16 @@
+"""One accumulator a file; :data:`STATISTICS` registers them by the name that a run asks for."""
+
+from __future__ import annotations
+
+from poskernel_core.statistics.base import Plan, Statistic, Sums
+from poskernel_core.statistics.keys import MeanKeys
+from poskernel_core.statistics.patterns import MeanPatterns
+from poskernel_core.statistics.queries import SampledQueries
+from poskernel_core.statistics.residuals import MeanResiduals
+
+STATISTICS: dict[str, type[Statistic]] = {
+    statistic.name: statistic
+    for statistic in (MeanKeys, SampledQueries, MeanPatterns, MeanResiduals)
+}
+
+__all__ = ["STATISTICS", "Plan", "Statistic", "Sums"]

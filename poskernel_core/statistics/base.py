@@ -1,0 +1,80 @@
+"""What every statistic has in common: a plan of sizes, sums that add, and a way to finish them.
+
+A statistic holds *sums* over windows. Two of them, gathered over disjoint windows, merge by
+addition, so a pass can be cut into shards, run anywhere, stopped, resumed and added up. Every
+array has the layer as its first axis, so that the store can keep and load one layer at a time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.attention import AttentionCall, PatternBlock
+from poskernel_core.geometry import Geometry
+
+__all__ = ["Plan", "Statistic", "Sums"]
+
+Sums = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes of one pass.
+
+    Attributes:
+        geometry: sizes of the model.
+        context: ``T``, tokens per window, the start token included.
+        windows: number of windows in all shards together.
+        positions: recorded query positions, ascending, all below ``context``.
+        samples: queries kept per position; the first windows give them.
+        start_token: whether position 0 holds the start token.
+    """
+
+    geometry: Geometry
+    context: int
+    windows: int
+    positions: tuple[int, ...]
+    samples: int
+    start_token: bool
+
+
+class Statistic(ABC):
+    """Sums of one kind over the windows of a pass; subclasses fill :attr:`sums`."""
+
+    name: ClassVar[str]
+    wants_patterns: ClassVar[bool] = False
+
+    def __init__(self, plan: Plan, device: torch.device) -> None:
+        self.plan = plan
+        self.device = device
+        self.sums: dict[str, Tensor] = self.allocate()
+
+    @abstractmethod
+    def allocate(self) -> dict[str, Tensor]:
+        """Return the sums, all zero, each with the layer as its first axis."""
+
+    def attention(self, call: AttentionCall, first_window: int) -> None:
+        """See what enters a layer's attention, for windows ``first_window ..``."""
+
+    def pattern(self, block: PatternBlock, first_window: int) -> None:
+        """See one block of a layer's pattern."""
+
+    def residual(self, layer: int, x: Tensor, first_window: int) -> None:
+        """See the residual stream ``[text, pos, model]`` before a layer."""
+
+    @staticmethod
+    @abstractmethod
+    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
+        """Turn sums over all windows into means, as float32 arrays ``[layer, ...]``."""
+
+    def zeros(self, *shape: int, wide: bool = True) -> Tensor:
+        """Return zeros in float64 where the device has it (``wide``), else float32."""
+        narrow = not wide or self.device.type == "mps"
+        dtype = torch.float32 if narrow else torch.float64
+        return torch.zeros(self.plan.geometry.n_layers, *shape, dtype=dtype, device=self.device)

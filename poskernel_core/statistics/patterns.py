@@ -1,0 +1,84 @@
+"""The mean observed attention: its rows at recorded positions, and its diagonal profile."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.attention import PatternBlock, diagonal_sums
+from poskernel_core.statistics.base import Plan, Statistic, Sums
+
+__all__ = ["MeanPatterns"]
+
+
+class MeanPatterns(Statistic):
+    """Mean attention, exact over every text and every position.
+
+    * ``mean_rows [layer, head, query, key]``: ``E_text[A(n, i)]`` at the recorded positions.
+    * ``profile [layer, head, offset]``: ``P(k)``, the mean of ``A(n, n-k)`` over texts and ``n``,
+      with the start token's row and column left out (definitions, section 6).
+    * ``profile_error``: its standard error over texts.
+    """
+
+    name = "patterns"
+    wants_patterns = True
+
+    def allocate(self) -> dict[str, Tensor]:
+        """Return the sums of rows, and of diagonal means and their squares."""
+        plan, heads = self.plan, self.plan.geometry.n_heads
+        return {
+            "row_sum": self.zeros(heads, len(plan.positions), plan.context),
+            "profile_sum": self.zeros(heads, plan.context),
+            "profile_square": self.zeros(heads, plan.context),
+        }
+
+    def __init__(self, plan: Plan, device: torch.device) -> None:
+        super().__init__(plan, device)
+        self._diagonals: Tensor | None = None
+
+    def pattern(self, block: PatternBlock, first_window: int) -> None:
+        """Add a block's recorded rows and its diagonals; the last block closes the texts."""
+        self._add_rows(block)
+        sums = diagonal_sums(block, self.plan.context, without_key_0=self.plan.start_token)
+        self._diagonals = sums if block.first_row == 0 else self._diagonals + sums
+        if block.first_row + block.pattern.shape[2] == self.plan.context:
+            self._close_texts(block.layer)
+
+    def _add_rows(self, block: PatternBlock) -> None:
+        positions = self.plan.positions
+        low = bisect_left(positions, block.first_row)
+        high = bisect_left(positions, block.first_row + block.pattern.shape[2])
+        if high > low:
+            rows = [positions[p] - block.first_row for p in range(low, high)]
+            stop = block.first_key + block.pattern.shape[3]
+            target = self.sums["row_sum"][block.layer, :, low:high, block.first_key : stop]
+            target += block.pattern[:, :, rows].sum(dim=0)
+
+    def _close_texts(self, layer: int) -> None:
+        total = self.sums["profile_sum"]
+        means = self._diagonals.to(total.dtype) / _counts(self.plan).to(total)
+        total[layer] += means.sum(dim=0)
+        self.sums["profile_square"][layer] += means.square().sum(dim=0)
+
+    @staticmethod
+    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
+        """Divide by the number of windows; the error is that of a mean over independent texts."""
+        count = plan.windows
+        mean = sums["profile_sum"] / count
+        variance = np.maximum(sums["profile_square"] / count - mean**2, 0)
+        error = np.sqrt(variance / max(count - 1, 1)) if count > 1 else np.full_like(mean, np.nan)
+        return {
+            "mean_rows": (sums["row_sum"] / count).astype(np.float32),
+            "profile": mean.astype(np.float32),
+            "profile_error": error.astype(np.float32),
+        }
+
+
+def _counts(plan: Plan) -> Tensor:
+    """Return how many query positions each offset is averaged over (at least 1), ``[offset]``."""
+    start = 1 if plan.start_token else 0
+    counts = plan.context - start - torch.arange(plan.context, dtype=torch.float64)
+    return counts.clamp(min=1)

@@ -1,0 +1,152 @@
+"""The worker process: ``python -m poskernel_core.worker CACHE_DIRECTORY``.
+
+It reads one JSON message a line from standard input and writes events, one a line, to standard
+output; arrays never cross the pipe, they go through the store. Two lanes work side by side: passes
+(torch), and analyses of statistics that are already there, so that a click on a head does not
+wait for another model's pass.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from poskernel_core import compute
+from poskernel_core.config import Execution, Request
+from poskernel_core.errors import Cancelled, ComputeFailed, PosKernelError
+from poskernel_core.progress import Report
+from poskernel_core.store import Store
+
+__all__ = ["main"]
+
+REPORT_EVERY = 0.1
+
+
+@dataclass
+class _Task:
+    """One request under way."""
+
+    key: str
+    request: Request
+    execution: Execution
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    reported: float = 0.0
+
+
+class Worker:
+    """Takes messages, hands them to the lanes, tells what became of them."""
+
+    def __init__(self, store: Store, output: TextIO) -> None:
+        self._store = store
+        self._output = output
+        self._speaking = threading.Lock()
+        self._tasks: dict[str, _Task] = {}
+        self._analyses: queue.Queue[_Task] = queue.Queue()
+        self._passes: queue.Queue[_Task] = queue.Queue()
+        self._gatherer: Any = None
+
+    def serve(self, lines: Iterable[str]) -> None:
+        """Work until the input ends: whoever asked is gone then."""
+        for lane in (self._analysis_lane, self._pass_lane):
+            threading.Thread(target=lane, daemon=True).start()
+        for line in lines:
+            message = json.loads(line)
+            if "cancel" in message:
+                if message["cancel"] in self._tasks:
+                    self._tasks[message["cancel"]].cancelled.set()
+                continue
+            request = Request.model_validate(message["request"])
+            task = _Task(request.key, request, Execution.model_validate(message["execution"]))
+            self._tasks[task.key] = task
+            self._analyses.put(task)
+
+    def _analysis_lane(self) -> None:
+        while True:
+            task = self._analyses.get()
+            self._attempt(task, partial(self._analyse, task))
+
+    def _pass_lane(self) -> None:
+        while True:
+            task = self._passes.get()
+            self._attempt(task, partial(self._pass, task))
+
+    def _analyse(self, task: _Task) -> bool:
+        if compute.missing_runs(self._store, compute.needs(task.request)):
+            self._passes.put(task)
+            return False
+        compute.compute(self._store, task.request, self._reporter(task))
+        return True
+
+    def _pass(self, task: _Task) -> bool:
+        runs, report = compute.needs(task.request), self._reporter(task)
+        report(0, 0, "Starting torch")
+        from poskernel_core.gather import Gatherer  # torch: only once a pass is asked for
+
+        self._gatherer = self._gatherer or Gatherer(self._store)
+        compute.gather_missing(self._gatherer, self._store, runs, task.execution, report)
+        self._analyses.put(task)
+        return False
+
+    def _attempt(self, task: _Task, step: Callable[[], bool]) -> None:
+        """Take one step of a task and tell how it ended, unless it goes on."""
+        try:
+            if task.cancelled.is_set():
+                raise Cancelled("Cancelled.")
+            if not step():
+                return
+            ending: dict[str, Any] = {"state": "done"}
+        except Cancelled:
+            ending = {"state": "cancelled"}
+        except PosKernelError as error:
+            ending = {"state": "error", "error": type(error).__name__, "message": str(error)}
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            ending = {
+                "state": "error",
+                "error": ComputeFailed.__name__,
+                "message": f"The computation failed ({type(error).__name__}: {_brief(error)}).",
+            }
+        self._tasks.pop(task.key, None)
+        self._say(task.key, ending)
+
+    def _reporter(self, task: _Task) -> Report:
+        def report(done: int, total: int, note: str) -> None:
+            if task.cancelled.is_set():
+                raise Cancelled("Cancelled.")
+            now = time.monotonic()
+            if now - task.reported >= REPORT_EVERY or done == 0:
+                task.reported = now
+                event = {"state": "running", "done": done, "total": total, "note": note}
+                self._say(task.key, event)
+
+        return report
+
+    def _say(self, key: str, event: dict[str, Any]) -> None:
+        with self._speaking:
+            self._output.write(json.dumps({"key": key, **event}) + "\n")
+            self._output.flush()
+
+
+def _brief(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:200]
+
+
+def main() -> None:
+    """Serve the standard streams; whatever else prints goes to standard error, the log."""
+    events = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    Worker(Store(Path(sys.argv[1])), events).serve(sys.stdin)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Tests, with the oracles and the tiny models they compare against."""

@@ -1,0 +1,62 @@
+"""What every test has: run-time checks of all shapes, no network, the tiny models, the browser."""
+
+import os
+
+# Before anything imports huggingface_hub, which reads these once.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+from jaxtyping import install_import_hook
+
+from tests.browser import find_browser
+
+# Before anything imports poskernel_core: each array argument and result is checked from here on.
+install_import_hook("poskernel_core", "beartype.beartype")
+
+settings.register_profile("steady", deadline=None, derandomize=True)
+settings.load_profile("steady")
+
+torch.set_num_threads(2)
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+BROWSER_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def model_dirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A directory in hub format for each tiny random model of `tests.builders`, built once."""
+    from tests.builders import ARCHITECTURES
+
+    root = tmp_path_factory.mktemp("models")
+    return {name: build(root / name) for name, build in ARCHITECTURES.items()}
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """The folder `shared` beside the checkout: real weights and texts that are not in the tree."""
+    if not SHARED.is_dir():
+        pytest.skip("the folder `shared` with real weights is not beside this checkout")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, object]) -> dict[str, object]:
+    """Start the system's own Chromium or Chrome; without one, such tests are skipped."""
+    executable = find_browser()
+    if executable is None:
+        pytest.skip("neither Chromium nor Google Chrome is installed")
+    args = [*BROWSER_FLAGS]
+    return {**browser_type_launch_args, "executable_path": executable, "args": args}

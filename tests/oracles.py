@@ -1,0 +1,202 @@
+"""Brute-force oracles: the definitions once more, in plain loops over lists of floats.
+
+They share no code with `poskernel_core`, use no array library, and are as slow as they are plain.
+A row is a list of `T` floats over key positions; what is not visible holds 0.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "LOCAL",
+    "SLOW_DECAY",
+    "UNIFORM",
+    "aligned_distance",
+    "attention_row",
+    "consistency",
+    "diagonal_profile",
+    "dot",
+    "equivariance",
+    "etc",
+    "fidelity",
+    "half_mass_distance",
+    "jackknife_se",
+    "kernel_row",
+    "kind",
+    "local_mass",
+    "mean",
+    "mean_kernel",
+    "mean_row",
+    "softmax_at",
+    "total_variation",
+    "visible",
+]
+
+Row = Sequence[float]
+
+LOCAL = "local"
+SLOW_DECAY = "slow decay"
+UNIFORM = "uniform"
+
+
+def mean(values: Sequence[float]) -> float:
+    """Arithmetic mean; nan of nothing."""
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def mean_row(rows: Sequence[Row]) -> list[float]:
+    """Mean of several vectors of one length, entry by entry."""
+    return [mean([row[i] for row in rows]) for i in range(len(rows[0]))]
+
+
+def dot(a: Row, b: Row) -> float:
+    """Dot product."""
+    return math.fsum(x * y for x, y in zip(a, b, strict=True))
+
+
+def visible(n: int, skip: int, window: int | None) -> list[int]:
+    """The keys that position `n` sees: `skip <= i <= n`, and `i > n - window` in a local layer."""
+    return [i for i in range(n + 1) if i >= skip and (window is None or i > n - window)]
+
+
+def softmax_at(scores: Mapping[int, float], length: int) -> list[float]:
+    """Softmax over the positions that `scores` names, 0 at the others of `length`."""
+    top = max(scores.values())
+    total = math.fsum(math.exp(score - top) for score in scores.values())
+    row = [0.0] * length
+    for i, score in scores.items():
+        row[i] = math.exp(score - top) / total
+    return row
+
+
+def attention_row(
+    q_n: Row, keys: Sequence[Row], scale: float, n: int, window: int | None = None
+) -> list[float]:
+    """Attention `A(n, .)`: softmax of `scale * q_n . k_i` over all visible keys."""
+    return kernel_row(q_n, keys, scale, n, 0, window)
+
+
+def kernel_row(
+    q: Row, mean_keys: Sequence[Row], scale: float, n: int, skip: int, window: int | None = None
+) -> list[float]:
+    """Kernel `K(n, .)`: softmax of `scale * q . m_i` over the visible `i >= skip`."""
+    scores = {i: scale * dot(q, mean_keys[i]) for i in visible(n, skip, window)}
+    return softmax_at(scores, len(mean_keys))
+
+
+def mean_kernel(
+    queries: Sequence[Row],
+    mean_keys: Sequence[Row],
+    scale: float,
+    n: int,
+    skip: int,
+    window: int | None = None,
+) -> list[float]:
+    """Mean over several queries at position `n` of their kernels."""
+    return mean_row([kernel_row(q, mean_keys, scale, n, skip, window) for q in queries])
+
+
+def etc(row: Row) -> float:
+    """Effective token count `1 / sum K^2`, in tokens."""
+    return 1 / math.fsum(k * k for k in row)
+
+
+def local_mass(row: Row, n: int, tokens: int = 10) -> float:
+    """Mass of the last `tokens` positions: offsets 0 to `tokens - 1`."""
+    return math.fsum(row[n - k] for k in range(tokens) if n - k >= 0)
+
+
+def half_mass_distance(row: Row, n: int) -> int:
+    """The smallest offset `k` such that offsets 0 to `k` hold at least half of the mass."""
+    for k in range(n + 1):
+        if local_mass(row, n, k + 1) >= 0.5:
+            return k
+    raise ValueError(f"the row holds {math.fsum(row)} up to position {n}, less than half")
+
+
+def kind(
+    row: Row,
+    n: int,
+    skip: int,
+    window: int | None = None,
+    tokens: int = 10,
+    local_share: float = 0.5,
+    uniform_share: float = 0.5,
+) -> str:
+    """Kind of a kernel: local first, then uniform, else slow decay."""
+    if local_mass(row, n, tokens) >= local_share:
+        return LOCAL
+    if etc(row) >= uniform_share * len(visible(n, skip, window)):
+        return UNIFORM
+    return SLOW_DECAY
+
+
+def total_variation(a: Row, b: Row) -> float:
+    """Total-variation distance, half the sum of absolute differences, in [0, 1]."""
+    return 0.5 * math.fsum(abs(x - y) for x, y in zip(a, b, strict=True))
+
+
+def consistency(rows: Sequence[Row]) -> float:
+    """Mean distance over the unordered pairs of kernels of different queries at one position."""
+    distances = []
+    for a in range(len(rows)):
+        for b in range(a):
+            distances.append(total_variation(rows[a], rows[b]))
+    return mean(distances)
+
+
+def _by_offset(row: Row, n: int, offsets: int) -> list[float]:
+    total = math.fsum(row[n - k] for k in range(offsets))
+    return [row[n - k] / total for k in range(offsets)]
+
+
+def aligned_distance(row: Row, n: int, other_row: Row, other_n: int, skip: int) -> float:
+    """Distance of the kernels of two positions, both read by offset from their own position.
+
+    Offsets run from 0 to `min(n, other_n) - skip`, and each kernel is renormalised on them.
+    """
+    offsets = min(n, other_n) - skip + 1
+    return total_variation(_by_offset(row, n, offsets), _by_offset(other_row, other_n, offsets))
+
+
+def equivariance(n: int, rows: Mapping[int, Row], skip: int) -> float:
+    """Mean aligned distance of position `n` to the other positions of the grid that see a key.
+
+    Args:
+        n: the position.
+        rows: the mean kernel of each position of the grid.
+        skip: how many first positions are left out.
+    """
+    others = [m for m in rows if m != n and visible(m, skip, None)]
+    return mean([aligned_distance(rows[n], n, rows[m], m, skip) for m in others])
+
+
+def fidelity(mean_kernel_row: Row, mean_observed_row: Row, skip: int) -> float:
+    """Distance of the mean kernel to the mean attention, renormalised on `i >= skip`."""
+    total = math.fsum(mean_observed_row[skip:])
+    observed = [0.0 if i < skip else a / total for i, a in enumerate(mean_observed_row)]
+    return total_variation(mean_kernel_row, observed)
+
+
+def diagonal_profile(patterns: Sequence[Sequence[Row]], start: int) -> list[float]:
+    """`P(k)`: mean of `A(n, n-k)` over texts and over `n` from `k + start` to `T - 1`.
+
+    Args:
+        patterns: `[text][n][i]`; no entry is renormalised.
+        start: 1 if the first token is the start token, whose row and column are then left out.
+
+    Returns:
+        `T - start` means, for `k` from 0.
+    """
+    length = len(patterns[0])
+    profile = []
+    for k in range(length - start):
+        entries = [text[n][n - k] for text in patterns for n in range(k + start, length)]
+        profile.append(mean(entries))
+    return profile
+
+
+def jackknife_se(left_out: Sequence[float]) -> float:
+    """Standard error from the values with one of `S` parts left out each."""
+    parts, centre = len(left_out), mean(left_out)
+    return math.sqrt((parts - 1) / parts * math.fsum((x - centre) ** 2 for x in left_out))

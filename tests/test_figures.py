@@ -1,0 +1,244 @@
+"""The figures draw the given numbers at the right places, with labels and units."""
+
+import base64
+import io
+import subprocess
+import sys
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from PIL import Image
+
+from pages.parts.figures import (
+    chart_config,
+    folded_square,
+    kernel_curve,
+    kernel_map,
+    profile_curve,
+    small_multiples,
+)
+from pages.parts.figures.kernels import FLOOR
+from pages.parts.figures.layout import log_ticks, number
+from pages.parts.figures.palette import scale_rgb
+
+OFFSET = np.arange(7)
+KERNEL = np.array([0.4, 0.2, 0.15, 0.1, 0.08, 0.07, 0.0])
+
+
+def causal(queries: np.ndarray, keys: int) -> np.ndarray:
+    """Distinct probabilities [query, key], NaN where the key lies after the query."""
+    values = 1.0 + np.arange(len(queries) * keys).reshape(len(queries), keys)
+    return np.where(np.arange(keys) > queries[:, None], np.nan, values / values.max())
+
+
+def trace(figure: go.Figure, name: str) -> go.Scatter:
+    """The first trace whose name starts with `name`."""
+    return next(trace for trace in figure.data if trace.name and trace.name.startswith(name))
+
+
+def titles(figure: go.Figure) -> tuple[str, str]:
+    """The titles of the x-axis and the y-axis."""
+    return figure.layout.xaxis.title.text, figure.layout.yaxis.title.text
+
+
+def decoded(figure: go.Figure) -> np.ndarray:
+    """The pixels [row, column, RGBA] of the picture that a map travels as."""
+    source = next(trace.source for trace in figure.data if trace.type == "image")
+    picture = base64.b64decode(source.removeprefix("data:image/png;base64,"))
+    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGBA"))
+
+
+# layout
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [(1, 400, [1, 10, 100]), (3, 60, [5, 10, 20, 50]), (1e-6, 1e-4, [1e-6, 1e-5, 1e-4])],
+)
+def test_log_ticks_are_round_and_inside(low: float, high: float, ticks: list[float]) -> None:
+    """1-2-5 below two decades, powers of ten above."""
+    assert ticks == log_ticks(low, high)
+
+
+@pytest.mark.parametrize(
+    ("value", "label"), [(0, "0"), (0.001, "0.001"), (1e-6, "10⁻⁶"), (2e-4, "2×10⁻⁴"), (500, "500")]
+)
+def test_number_is_plain_where_it_is_short(value: float, label: str) -> None:
+    """Small numbers as powers of ten."""
+    assert label == number(value)
+
+
+def test_chart_config_exports_svg_under_the_given_name() -> None:
+    """SVG, threefold, no logo, fluid."""
+    config = chart_config("kernel-L3H7")
+    assert {"format": "svg", "scale": 3, "filename": "kernel-L3H7"} == config[
+        "toImageButtonOptions"
+    ]
+    assert (False, True) == (config["displaylogo"], config["responsive"])
+
+
+# curves
+
+
+def test_kernel_curve_draws_mean_band_and_observation() -> None:
+    """Each line's y is the given array, x the offset."""
+    figure = kernel_curve(OFFSET, KERNEL, KERNEL / 2, KERNEL * 2, KERNEL[::-1])
+    mean, observed = trace(figure, "kernel K"), trace(figure, "observed")
+    np.testing.assert_array_equal(OFFSET, mean.x)
+    np.testing.assert_array_equal(KERNEL, mean.y)
+    np.testing.assert_array_equal(KERNEL[::-1], observed.y)
+    np.testing.assert_array_equal(KERNEL / 2, figure.data[0].y)
+    np.testing.assert_array_equal(KERNEL * 2, trace(figure, "10–90 %").y)
+    assert "dash" == observed.line.dash
+    assert ("offset n − i (tokens)", "probability per token") == titles(figure)
+
+
+def test_kernel_curve_without_observation_has_no_dashed_line() -> None:
+    """The hover text does not mention it either."""
+    figure = kernel_curve(OFFSET, KERNEL, KERNEL / 2, KERNEL * 2, None)
+    assert not [trace for trace in figure.data if trace.line.dash]
+    assert "observed" not in trace(figure, "kernel K").hovertemplate
+
+
+def test_log_offsets_keep_offset_zero_and_label_true_offsets() -> None:
+    """Points lie at offset + 1, and the tick there says the offset."""
+    figure = kernel_curve(OFFSET, KERNEL, KERNEL, KERNEL, None, log_x=True)
+    axis = figure.layout.xaxis
+    np.testing.assert_array_equal(OFFSET + 1, trace(figure, "kernel K").x)
+    assert (1, 2, 3, 6) == tuple(axis.tickvals)
+    assert ("0", "1", "2", "5") == tuple(axis.ticktext)
+    assert "log" == axis.type
+    assert "log spacing" in axis.title.text
+
+
+def test_log_probability_says_where_it_is_clipped_and_hover_tells_the_truth() -> None:
+    """A zero is drawn at the floor; the lowest tick is marked, the hover value stays zero."""
+    mean = trace(figure := profile_curve(OFFSET, KERNEL, KERNEL, KERNEL, log_y=True), "mean")
+    assert FLOOR == mean.y[-1]
+    assert 0 == mean.customdata[-1][1]
+    assert "≤ 10⁻⁶" == figure.layout.yaxis.ticktext[0]
+    assert ("offset k = n − i (tokens)", "probability per token (log scale)") == titles(figure)
+
+
+# maps
+
+
+def test_kernel_map_of_few_rows_names_true_queries_and_leaves_masked_cells_empty() -> None:
+    """Uneven queries label rows of equal height, the earliest on top."""
+    queries = np.array([2, 5, 11])
+    kernel = causal(queries, 13)
+    figure = kernel_map(kernel, queries, title="K")
+    cells = figure.data[0]
+    assert ("2", "5", "11") == tuple(cells.y)
+    assert "reversed" == figure.layout.yaxis.autorange
+    np.testing.assert_array_equal(np.isnan(kernel), np.isnan(cells.z))
+    np.testing.assert_allclose(cells.customdata, kernel, rtol=1e-6)
+    assert ("key position i (tokens)", "query position n (tokens)") == titles(figure)
+    assert "probability" in cells.colorbar.title.text
+
+
+def test_kernel_map_colour_bar_tells_probabilities() -> None:
+    """Ticks stand where the scale holds those values."""
+    kernel = np.array([[1e-4, 1e-3, 1e-2]])
+    bar = kernel_map(kernel, np.array([2]), title="K").data[0].colorbar
+    assert ("10⁻⁴", "0.001", "0.01") == tuple(bar.ticktext)
+    np.testing.assert_allclose(bar.tickvals, [0, 0.5, 1])
+
+
+def test_large_kernel_map_is_a_picture_with_the_right_pixels() -> None:
+    """419 x 503 cells: every pixel's colour decodes to its cell, masked ones are transparent."""
+    queries = 40 + np.arange(419)
+    kernel = causal(queries, 503)
+    figure = kernel_map(kernel, queries, title="K", log_colour=False)
+    pixels = decoded(figure)
+    shown = ~np.isnan(kernel)
+    assert (419, 503, 4) == pixels.shape
+    np.testing.assert_array_equal(pixels[..., 3], np.where(shown, 255, 0))
+    expected = scale_rgb(kernel[shown] / np.nanmax(kernel)).astype(int)
+    assert np.abs(pixels[shown][:, :3] - expected).max() <= 3
+    assert (40, None) == (figure.data[0].y0, figure.data[0].x0)
+    assert (458.5, 39.5) == tuple(figure.layout.yaxis.range)
+
+
+def test_large_kernel_map_of_uneven_queries_labels_its_rows() -> None:
+    """Ticks at row numbers, text with the true positions."""
+    queries = 3 * np.arange(419)
+    axis = kernel_map(np.ones((419, 503)), queries, title="K").layout.yaxis
+    assert [f"{3 * row}" for row in axis.tickvals] == list(axis.ticktext)
+
+
+def test_kernel_map_names_both_shapes_when_they_disagree() -> None:
+    """Rows and queries must be as many."""
+    with pytest.raises(ValueError, match="expected 3 queries, one per row, received 2"):
+        kernel_map(np.ones((3, 5)), np.array([1, 2]), title="K")
+
+
+def test_kernel_map_refuses_a_wholly_masked_kernel() -> None:
+    """One sentence instead of NaN colours."""
+    with pytest.raises(ValueError, match="all 15 values are masked"):
+        kernel_map(np.full((3, 5), np.nan), np.arange(3), title="K")
+
+
+def test_folded_square_reads_like_text() -> None:
+    """Key i lies in row i // width, column i % width; skipped and left-over cells are blank."""
+    row = np.concatenate([np.full(4, np.nan), np.linspace(0.01, 0.1, 25)])
+    figure = folded_square(row, title="row")
+    cells = figure.data[0]
+    key, value = cells.customdata[..., 0], cells.customdata[..., 1]
+    assert (5, 6) == key.shape
+    assert (2 * 6 + 5, row[17]) == (key[2, 5], value[2, 5])
+    assert np.isnan(value[0, :4]).all()
+    assert np.isnan(cells.z[4, 5])
+    assert ("0", "6", "12", "18", "24") == tuple(figure.layout.yaxis.ticktext)
+    assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1]
+
+
+def test_folded_square_of_the_post_is_20_by_20() -> None:
+    """400 keys."""
+    assert (20, 20) == folded_square(np.ones(400), title="row").data[0].z.shape
+
+
+# small multiples
+
+
+def test_small_multiples_put_each_head_into_its_panel() -> None:
+    """5 heads in 4 columns: the fifth starts a second row, and hover keeps its true values."""
+    kernels = np.linspace(0.1, 0.8, 5 * 11).reshape(5, 11)
+    labels = [f"L1H{head}" for head in range(5)]
+    figure = small_multiples(kernels, labels, 4, log_y=False)
+    first, second, fifth = (trace(figure, f"L1H{head}") for head in (0, 1, 4))
+    np.testing.assert_allclose(first.y, kernels[0] / 0.8)
+    np.testing.assert_allclose([first.x[0], first.x[-1]], [0, 1])
+    assert second.x[0] > first.x[-1]
+    assert first.x[0] == fifth.x[0]
+    assert max(fifth.y) < min(first.y)
+    np.testing.assert_array_equal(kernels[4], fifth.customdata[:, 1])
+    assert fifth.line.width > first.line.width
+    assert "<b>L1H4 ◀</b>" in figure.data[-1].text
+    assert ("offset n − i (tokens)", "K (probability per token)") == titles(figure)
+
+
+def test_small_multiples_thin_long_curves_but_keep_the_near_offsets() -> None:
+    """64 heads of 1009 offsets: the first 64 and the last offset are there."""
+    kernels = np.full((64, 1009), 1e-3)
+    kernels[:, :50] = 1e-9
+    figure = small_multiples(kernels, [f"L0H{head}" for head in range(64)], 3, log_y=True)
+    offsets = trace(figure, "L0H63").customdata[:, 0]
+    np.testing.assert_array_equal(np.arange(64), offsets[:64])
+    assert 1008 == offsets[-1]
+    assert len(offsets) < 200
+
+
+def test_small_multiples_want_a_label_per_head() -> None:
+    """The message names both numbers."""
+    with pytest.raises(ValueError, match="expected 3 labels, one per head, received 2"):
+        small_multiples(np.ones((3, 5)), ["a", "b"], 0, log_y=False)
+
+
+def test_figures_import_neither_streamlit_nor_torch() -> None:
+    """Values in, figure out."""
+    code = (
+        "import sys, pages.parts.figures; sys.exit(bool({'streamlit','torch'} & set(sys.modules)))"
+    )
+    assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode

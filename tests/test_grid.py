@@ -1,0 +1,119 @@
+"""The colours of the layer x head grid, and what it sends to the browser."""
+
+import numpy as np
+import pytest
+
+from pages.parts.figures.palette import (
+    KINDS,
+    SCALE,
+    fade,
+    ink_on,
+    log_position,
+    scale_hex,
+    scale_rgb,
+)
+from pages.parts.grid import cell_name, grid_data, log_legend
+
+COLOURS = [[SCALE[0], SCALE[5], SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]]
+LABELS = [[f"L{layer}H{head}: text" for head in range(3)] for layer in range(2)]
+MARKS = [["x", "", "y"], ["", "z", ""]]
+CLEAR = [[False] * 3] * 2
+
+
+def test_scale_runs_from_the_first_to_the_last_stop_and_clips() -> None:
+    """The ends of plasma, also for values beyond the ends."""
+    ends = scale_hex(np.array([[-1.0, 0.0, 1.0, 2.0]]))
+    assert [[SCALE[0], SCALE[0], SCALE[-1], SCALE[-1]]] == ends
+
+
+def test_scale_only_gets_lighter() -> None:
+    """Luminance rises along the whole scale, so that it survives a grey print."""
+    luminance = scale_rgb(np.linspace(0, 1, 101)) @ np.array([0.2126, 0.7152, 0.0722])
+    assert (np.diff(luminance) > 0).all()
+
+
+def test_kinds_differ_in_shape_and_not_only_in_colour() -> None:
+    """Three kinds, three glyphs."""
+    assert {"local", "slow decay", "uniform"} == set(KINDS)
+    assert 3 == len({kind.glyph for kind in KINDS.values()})
+
+
+def test_ink_reads_on_both_ends_of_the_scale() -> None:
+    """White on blue, black on yellow."""
+    assert ("#ffffff", "#000000") == (ink_on(SCALE[0]), ink_on(SCALE[-1]))
+
+
+def test_log_position_of_the_ends_the_middle_and_beyond() -> None:
+    """1 to 100: ten lies half-way, and NaN stays."""
+    got = log_position(np.array([0.1, 1, 10, 100, 1000, np.nan]), 1, 100)
+    np.testing.assert_allclose(got, [0, 0, 0.5, 1, 1, np.nan], atol=1e-12)
+
+
+def test_log_position_rejects_an_empty_range() -> None:
+    """The message names both ends."""
+    with pytest.raises(ValueError, match="low=3, high=3"):
+        log_position(np.ones(2), 3, 3)
+
+
+def test_fade_keeps_the_colour() -> None:
+    """Hex to rgba."""
+    assert "rgba(42,133,199,0.3)" == fade("#2A85C7", 0.3)
+
+
+def test_cell_name() -> None:
+    """Layer first."""
+    assert "L3H7" == cell_name(3, 7)
+
+
+def test_cells_are_layers_down_and_heads_across() -> None:
+    """Two layers of three heads, each with its own colour, label and mark."""
+    data = grid_data(COLOURS, LABELS, MARKS, CLEAR, None)
+    assert [["L0H0", "L0H1", "L0H2"], ["L1H0", "L1H1", "L1H2"]] == [
+        [cell["name"] for cell in row] for row in data["rows"]
+    ]
+    assert ["H0", "H1", "H2"] == data["headers"]
+    assert (SCALE[0], "L1H1: text", "z") == tuple(
+        data["rows"][1][1][name] for name in ("colour", "label", "mark")
+    )
+
+
+def test_sorted_columns_move_cells_and_number_the_places() -> None:
+    """A cell keeps its name, colour and label wherever it is shown."""
+    data = grid_data(COLOURS, LABELS, MARKS, CLEAR, [[2, 0, 1], [1, 2, 0]])
+    assert ["L0H2", "L0H0", "L0H1"] == [cell["name"] for cell in data["rows"][0]]
+    assert [SCALE[9], SCALE[0], SCALE[5]] == [cell["colour"] for cell in data["rows"][0]]
+    assert ["1.", "2.", "3."] == data["headers"]
+    assert "rank" == data["corner"]
+
+
+def test_marks_contrast_with_their_cell() -> None:
+    """White on blue, black on yellow, nothing without a mark."""
+    row = grid_data(COLOURS, LABELS, MARKS, CLEAR, None)["rows"][0]
+    assert ["#ffffff", "", "#000000"] == [cell["ink"] for cell in row]
+
+
+def test_a_filtered_cell_says_so() -> None:
+    """Faintness alone would not be heard."""
+    dimmed = [[True, False, False], [False] * 3]
+    cell = grid_data(COLOURS, LABELS, MARKS, dimmed, None)["rows"][0][0]
+    assert ("L0H0: text (filtered out)", True) == (cell["label"], cell["dimmed"])
+
+
+def test_cells_of_another_shape_are_refused() -> None:
+    """The message names the argument and both shapes."""
+    with pytest.raises(ValueError, match=r"labels has rows of lengths \[3\], colours has \[3, 3\]"):
+        grid_data(COLOURS, LABELS[:1], MARKS, CLEAR, None)
+
+
+@pytest.mark.parametrize("columns", [[[0, 1, 2]], [[0, 1, 1], [0, 1, 2]], [[0, 1], [0, 1, 2]]])
+def test_an_order_that_loses_a_head_is_refused(columns: list[list[int]]) -> None:
+    """Every layer shows every head once."""
+    with pytest.raises(ValueError, match="columns must order the heads 0 to 2"):
+        grid_data(COLOURS, LABELS, MARKS, CLEAR, columns)
+
+
+def test_legend_ticks_lie_on_the_log_scale() -> None:
+    """From 1 to 100 tokens, ten is half-way along the colours."""
+    legend = log_legend(1, 100, steps=21)
+    assert {0: "1", 10: "10", 20: "100"} == {i: text for i, (_, text) in enumerate(legend) if text}
+    assert (SCALE[0], SCALE[-1]) == (legend[0][0], legend[-1][0])

@@ -1,0 +1,84 @@
+"""Read and write the directories of the demo models, in the format of the Hugging Face hub."""
+
+import json
+import os
+from pathlib import Path
+
+import torch
+from demo_recipes import RECIPES, START_TOKEN, Recipe, build_model
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
+
+WEIGHTS = "model.safetensors"
+
+
+def save_tokenizer(tokenizer: Tokenizer, context: int, out: Path) -> None:
+    """Write `tokenizer.json` and `tokenizer_config.json`."""
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=START_TOKEN,
+        eos_token=START_TOKEN,
+        model_max_length=context,
+    )
+    wrapped.save_pretrained(out)
+
+
+def save_model(model: GPT2LMHeadModel, recipe: Recipe, out: Path) -> None:
+    """Write configuration and weights; a kill in between leaves whole files."""
+    tensors = {
+        name: tensor.detach().float().cpu().contiguous()
+        for name, tensor in model.state_dict().items()
+        if name != "lm_head.weight"  # tied to the token embedding
+    }
+    save_file(tensors, out / f"{WEIGHTS}.part", metadata={"format": "pt"})
+    os.replace(out / f"{WEIGHTS}.part", out / WEIGHTS)
+    if recipe.mlp:
+        model.config.architectures = ["GPT2LMHeadModel"]
+        model.config.dtype = "float32"
+        model.config.save_pretrained(out)
+    else:
+        text = json.dumps(_attn_only_config(recipe), indent=1) + "\n"
+        (out / "config.json").write_text(text, encoding="utf-8")
+
+
+def load_model(folder: Path) -> GPT2LMHeadModel:
+    """A demo model from its directory, in evaluation mode."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if config["model_type"] == "attn-only":
+        model = build_model(_recipe_of(config))
+        tensors = load_file(folder / WEIGHTS)
+        model.load_state_dict(tensors | {"lm_head.weight": tensors["transformer.wte.weight"]})
+    else:
+        model = GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32)
+    return model.eval()
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    """A demo model's tokenizer from its directory."""
+    return PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def _attn_only_config(recipe: Recipe) -> dict[str, object]:
+    return {
+        "model_type": "attn-only",
+        "n_layers": recipe.layers,
+        "n_heads": recipe.heads,
+        "d_model": recipe.width,
+        "d_head": recipe.width // recipe.heads,
+        "n_ctx": recipe.context,
+        "d_vocab": recipe.vocabulary,
+        "attn_only": True,
+        "normalization_type": "LN",
+        "positional_embedding_type": "standard",
+        "tied_embeddings": True,
+        "note": "state dict in GPT-2 names (transformer.wte, wpe, h.{l}.ln_1, "
+        "h.{l}.attn.c_attn, c_proj, ln_f); ln_2 unused",
+    }
+
+
+def _recipe_of(config: dict[str, object]) -> Recipe:
+    for recipe in RECIPES.values():
+        if not recipe.mlp and _attn_only_config(recipe) == config:
+            return recipe
+    raise ValueError("config.json does not describe a model that train_demo.py makes")

@@ -1,0 +1,123 @@
+"""The two demo models: their shapes, how they are built, and how they are optimised."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers import GPT2Config, GPT2LMHeadModel
+
+START = 0
+START_TOKEN = "<|endoftext|>"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is trained, and on which windows; all times are shares of the whole training."""
+
+    name: str
+    layers: int
+    heads: int
+    width: int
+    context: int
+    vocabulary: int
+    mlp: bool
+    minutes: float
+    short_window: int
+    short_share: float
+    clean_share: float
+    tokens_per_step: int = 2048
+
+    def window(self, progress: float) -> int:
+        """Window length at a point of the training, in tokens."""
+        return self.short_window if progress < self.short_share else self.context
+
+
+RECIPES = {
+    "demo-gpt2": Recipe(
+        name="demo-gpt2",
+        layers=4,
+        heads=8,
+        width=192,
+        context=512,
+        vocabulary=4096,
+        mlp=True,
+        minutes=70,
+        short_window=128,
+        short_share=0.6,
+        clean_share=0.5,
+    ),
+    "demo-attn-2l": Recipe(
+        name="demo-attn-2l",
+        layers=2,
+        heads=8,
+        width=256,
+        context=128,
+        vocabulary=1024,
+        mlp=False,
+        minutes=35,
+        short_window=128,
+        short_share=0.0,
+        clean_share=0.0,
+    ),
+}
+
+
+class NoMLP(nn.Module):
+    """Stands in for a block's MLP in an attention-only model: adds nothing to the stream."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zeros of the input's shape."""
+        return torch.zeros_like(x)
+
+
+def build_model(recipe: Recipe) -> GPT2LMHeadModel:
+    """A freshly initialised GPT-2 of the recipe's shape, without MLPs if it says so."""
+    config = GPT2Config(
+        vocab_size=recipe.vocabulary,
+        n_positions=recipe.context,
+        n_embd=recipe.width,
+        n_layer=recipe.layers,
+        n_head=recipe.heads,
+        bos_token_id=START,
+        eos_token_id=START,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        attn_implementation="sdpa",
+    )
+    model = GPT2LMHeadModel(config)
+    if not recipe.mlp:
+        for block in model.transformer.h:
+            block.mlp = NoMLP()
+            block.ln_2 = nn.Identity()
+    return model
+
+
+def build_optimizers(model: GPT2LMHeadModel) -> list[torch.optim.Optimizer]:
+    """Muon for the blocks' matrices, AdamW for the rest; positions are AdamW's second group."""
+    positions = [model.transformer.wpe.weight]
+    matrices = [p for p in model.transformer.h.parameters() if p.ndim == 2]
+    taken = {id(p) for p in matrices + positions}
+    rest = [p for p in model.parameters() if id(p) not in taken]
+    groups = [{"params": rest}, {"params": positions}]
+    adam = torch.optim.AdamW(groups, lr=3e-3, betas=(0.9, 0.95), weight_decay=0.0)
+    return [torch.optim.Muon(matrices, lr=0.01), adam]
+
+
+def set_rates(
+    optimizers: list[torch.optim.Optimizer], recipe: Recipe, step: int, progress: float
+) -> None:
+    """100 steps of warm-up, then the full rate, then a linear fall over the second half.
+
+    Each row of the positional embedding sees few tokens a step, and gathers noise. Over the last
+    `clean_share` of the training it learns at half the rate and decays: what the heads use is
+    restored by the gradient, what they do not use fades.
+    """
+    share = max(min(1.0, (step + 1) / 100, 2 * (1 - progress)), 0.0)
+    muon, adam = optimizers
+    muon.param_groups[0]["lr"] = 0.01 * share
+    rest, positions = adam.param_groups
+    rest["lr"] = 3e-3 * share
+    clean = progress > 1 - recipe.clean_share
+    positions["lr"] = rest["lr"] / 2 if clean else rest["lr"]
+    positions["weight_decay"] = 1.0 if clean else 0.0

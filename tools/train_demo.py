@@ -1,0 +1,140 @@
+"""Train a bundled demo model: `python tools/train_demo.py demo-gpt2 --corpus DIR --out DIR`.
+
+One thread of a processor is enough. The rate and the window length follow the clock, so that the
+training ends when its minutes are over; what is on disk at any time is whole and loads.
+"""
+
+import argparse
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from demo_card import write_card
+from demo_files import load_model, load_tokenizer, save_model, save_tokenizer
+from demo_measures import induction, previous_token, repeated_random
+from demo_recipes import RECIPES, Recipe, build_model, build_optimizers, set_rates
+from demo_windows import Windows, encode, train_tokenizer
+from holdout import Piece, training_pieces
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import GPT2LMHeadModel
+
+LOG_STEPS = 200
+SAVE_SECONDS = 180
+
+
+@dataclass
+class Run:
+    """One training under way."""
+
+    recipe: Recipe
+    model: GPT2LMHeadModel
+    windows: Windows
+    out: Path
+    minutes: float
+    device: str
+
+
+def main() -> None:
+    """Read the texts, train the tokenizer and the model, measure, and write the card."""
+    args = parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(args.seed)
+    recipe = RECIPES[args.model]
+    args.out.mkdir(parents=True, exist_ok=True)
+    pieces = list(training_pieces(args.corpus))
+    if not args.resume:
+        prepare_tokenizer(recipe, pieces, args.out)
+    windows = prepare_windows(recipe, pieces, args.out, args.seed)
+    model = (load_model(args.out) if args.resume else build_model(recipe)).to(args.device)
+    run = Run(recipe, model, windows, args.out, args.minutes or recipe.minutes, args.device)
+    steps = train(run)
+    write_card(recipe, args.out, pieces, steps)
+
+
+def parse_args() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", choices=RECIPES)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder of .jsonl or .txt files")
+    parser.add_argument("--out", type=Path, required=True, help="directory for the model")
+    parser.add_argument("--minutes", type=float, help="length of the training; default: recipe's")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--resume", action="store_true", help="go on from the weights in --out")
+    return parser.parse_args()
+
+
+def prepare_tokenizer(recipe: Recipe, pieces: list[Piece], out: Path) -> None:
+    """Train the tokenizer on the texts, and save it."""
+    tokenizer = train_tokenizer((piece.text for piece in pieces), recipe.vocabulary)
+    save_tokenizer(tokenizer, recipe.context, out)
+
+
+def prepare_windows(recipe: Recipe, pieces: list[Piece], out: Path, seed: int) -> Windows:
+    """Turn the texts into a source of windows, with the tokenizer saved in `out`."""
+    stream = encode(load_tokenizer(out).backend_tokenizer, [piece.text for piece in pieces])
+    print(f"{len(pieces)} texts, {len(stream):,} tokens", flush=True)
+    return Windows(stream, recipe.vocabulary, seed)
+
+
+def train(run: Run) -> int:
+    """Train until the minutes are over; return the number of steps."""
+    optimizers = build_optimizers(run.model)
+    began = saved = time.monotonic()
+    step, progress = 0, 0.0
+    while progress < 1:
+        set_rates(optimizers, run.recipe, step, progress)
+        loss = training_step(run, optimizers, progress)
+        step += 1
+        now = time.monotonic()
+        progress = (now - began) / (60 * run.minutes)
+        if step % LOG_STEPS == 0:
+            report(run, step, progress, loss.item())
+        if now - saved > SAVE_SECONDS:
+            save_model(run.model, run.recipe, run.out)
+            saved = now
+    save_model(run.model, run.recipe, run.out)
+    return step
+
+
+def training_step(
+    run: Run, optimizers: list[torch.optim.Optimizer], progress: float
+) -> Tensor:
+    """One step on a fresh batch; return its loss in nats a token."""
+    length = run.recipe.window(progress)
+    count = run.recipe.tokens_per_step // length
+    tokens = torch.from_numpy(run.windows.batch(count, length)).to(run.device)
+    first = torch.from_numpy(run.windows.offsets(count, run.recipe.context - length))
+    positions = (first[:, None] + torch.arange(length)).to(run.device)
+    with torch.autocast(run.device, dtype=torch.bfloat16):
+        logits = run.model(tokens, position_ids=positions, use_cache=False).logits
+    loss = cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten())
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    return loss.detach()
+
+
+def report(run: Run, step: int, progress: float, loss: float) -> None:
+    """Print how the training stands, with the best head's scores of both kinds."""
+    period = (min(run.recipe.context, 128) - 1) // 2
+    copies = repeated_random(run.recipe.vocabulary, period, count=4).to(run.device)
+    text = torch.from_numpy(run.windows.batch(4, 2 * period)).to(run.device)
+    previous, copying = previous_token(run.model, text), induction(run.model, copies)
+    print(
+        f"step {step} ({progress:.0%}) loss {loss:.3f} "
+        f"P(1) by layer {_best(previous)} induction by layer {_best(copying)}",
+        flush=True,
+    )
+
+
+def _best(scores: Tensor) -> str:
+    return "/".join(f"{score:.2f}" for score in scores.amax(-1).tolist())
+
+
+if __name__ == "__main__":
+    main()
