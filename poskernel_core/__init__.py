@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from poskernel_core.config import CorpusSpec, Execution, ModelSpec, Request, RunSpec
     from poskernel_core.engine import Engine, Job, describe_run
     from poskernel_core.errors import PosKernelError
-    from poskernel_core.statistics_store import Gathered
     from poskernel_core.store import Store
+    from poskernel_core.views import Gathered
 
 __version__ = "0.1.0"
 
@@ -23,7 +23,7 @@ _HOMES = {
     "CorpusSpec": "config",
     "Engine": "engine",
     "Execution": "config",
-    "Gathered": "statistics_store",
+    "Gathered": "views",
     "Job": "engine",
     "ModelSpec": "config",
     "PosKernelError": "errors",

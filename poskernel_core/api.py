@@ -1,8 +1,8 @@
 """The Python interface: ``import poskernel_core as pk``.
 
-Two ways lead to the same numbers. :func:`show` goes through the engine and its store, as pages and
-the command line do. :func:`load`, :func:`run_pass` and :func:`analyse` stay in this process and take
-token windows directly, so that anyone can check the numbers on their own tokens::
+Two ways lead to the same numbers. :func:`show` goes through the engine and its store, as pages
+and the command line do. :func:`load`, :func:`run_pass` and :func:`analyse` stay in this process
+and take token windows directly, so that anyone can check the numbers on their own tokens::
 
     model = pk.load("demo-gpt2")
     gathered = pk.run_pass(model, windows)             # integers [windows, T]
@@ -34,7 +34,7 @@ from poskernel_core.config import (
 from poskernel_core.engine import Engine, describe_run
 from poskernel_core.errors import BadRequest
 from poskernel_core.shapes import Tokens
-from poskernel_core.statistics_store import Gathered
+from poskernel_core.views import Gathered
 
 __all__ = ["analyse", "build_request", "default_query", "load", "run_pass", "show"]
 

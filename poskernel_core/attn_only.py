@@ -19,7 +19,7 @@ from poskernel_core.errors import UnsupportedModel
 from poskernel_core.geometry import Geometry
 from poskernel_core.hub import fetch_file
 
-__all__ = ["bridge_state", "load"]
+__all__ = ["load"]
 
 HUB_WEIGHTS = "model_final.pth"
 
@@ -85,10 +85,10 @@ def _read_state(located: Located) -> dict[str, Tensor]:
     """Read the weights in GPT-2's names."""
     if located.directory is None:
         path = fetch_file(located.spec.name, HUB_WEIGHTS, located.spec.fingerprint)
-        # Tensors only: torch's restricted reader refuses everything that could run code.
-        return _from_transformer_lens(
-            torch.load(path, map_location="cpu", weights_only=True), located.geometry
-        )
+        # These toys exist in this format only. torch's restricted reader takes tensors and refuses
+        # everything that could run code.
+        old = torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251
+        return _from_transformer_lens(old, located.geometry)
     state: dict[str, Tensor] = {}
     for file in weight_files(located.spec.name, Path(located.directory)):
         state.update(load_file(file))

@@ -12,13 +12,15 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from poskernel_core.config import ModelSpec
 from poskernel_core.errors import UnknownModel, UnsupportedModel
 from poskernel_core.geometry import Geometry, read_geometry
 from poskernel_core.hub import fetch_file
 
-__all__ = ["CURATED",
+__all__ = [
+    "CURATED",
     "Entry",
     "Located",
     "entries",
@@ -57,7 +59,7 @@ class Located:
 
     spec: ModelSpec
     directory: Path | None
-    config: dict
+    config: dict[str, Any]
     geometry: Geometry
 
 
@@ -160,7 +162,7 @@ def _locate_on_hub(name: str, revision: str | None) -> Located:
     return Located(spec, None, config, read_geometry(name, config))
 
 
-def _read_config(name: str, path: Path) -> dict:
+def _read_config(name: str, path: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

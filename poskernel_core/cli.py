@@ -190,7 +190,9 @@ def _precompute(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    given = {k.removeprefix("param_"): v for k, v in vars(options).items() if k.startswith("param_")}
+    given = {
+        k.removeprefix("param_"): v for k, v in vars(options).items() if k.startswith("param_")
+    }
     params = {name: value for name, value in given.items() if value is not None}
     engine = _engine(options)
     try:
@@ -212,8 +214,9 @@ def _show(options: argparse.Namespace) -> int:
 def _write_out(result: Result, options: argparse.Namespace) -> None:
     if options.npz is not None:
         errors = {f"{name}_error": array for name, array in result.errors.items()}
-        about = {"about": np.array(json.dumps(result.provenance))}
-        _write(options.npz, lambda p: np.savez_compressed(p, **result.values, **errors, **about))
+        arrays: dict[str, Any] = {**result.values, **errors, **result.coordinates}
+        arrays["about"] = np.array(json.dumps(result.as_json()["run"]))
+        _write(options.npz, lambda path: np.savez_compressed(path, **arrays))
     if options.html is not None:
         from pages.parts.figures.of_result import figure_of
 

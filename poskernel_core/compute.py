@@ -22,10 +22,20 @@ from poskernel_core.analyses.base import Params, Result
 from poskernel_core.config import SCHEMA, Execution, Request, RunSpec
 from poskernel_core.errors import BadRequest
 from poskernel_core.progress import Report
-from poskernel_core.statistics_store import StatisticsView, StoredStatistics
+from poskernel_core.statistics_store import StoredStatistics
 from poskernel_core.store import Entry, Store
+from poskernel_core.views import StatisticsView
 
-__all__ = ["canonical", "check_params", "compute", "from_entry", "missing_runs", "needs", "to_entry", "versions"]
+__all__ = [
+    "canonical",
+    "check_params",
+    "compute",
+    "from_entry",
+    "missing_runs",
+    "needs",
+    "to_entry",
+    "versions",
+]
 
 PACKAGES = ("torch", "transformers", "transformer_lens", "numpy", "datasets")
 
@@ -174,7 +184,7 @@ def to_entry(result: Result) -> Entry:
 def from_entry(entry: Entry) -> Result:
     """Return the result of header and arrays."""
     header, arrays = entry
-    parts: dict[str, dict] = {"values": {}, "errors": {}, "coordinates": {}}
+    parts: dict[str, dict[str, Any]] = {"values": {}, "errors": {}, "coordinates": {}}
     for path, array in arrays.items():
         part, name = path.split("/", 1)
         parts[part][name] = array

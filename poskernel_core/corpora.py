@@ -43,7 +43,9 @@ class HubCorpus:
 HUB = {
     "openwebtext": HubCorpus("Skylion007/openwebtext", "refs/convert/parquet"),
     "wikitext": HubCorpus(
-        "Salesforce/wikitext", "b08601e04326c79dfdd32d625aee71d232d685c3", subset="wikitext-103-raw-v1"
+        "Salesforce/wikitext",
+        "b08601e04326c79dfdd32d625aee71d232d685c3",
+        subset="wikitext-103-raw-v1",
     ),
 }
 
@@ -55,7 +57,7 @@ def resolve(spec: CorpusSpec) -> CorpusSpec:
         UnknownCorpus: no such corpus, file, item or text.
     """
     if spec.name == TYPED:
-        if not (spec.text or "").strip():
+        if spec.text is None or not spec.text.strip():
             raise UnknownCorpus("Expected some text, got none: type or paste a few sentences.")
         return spec.model_copy(update={"fingerprint": _sha(spec.text.encode())})
     if spec.name in HUB:
@@ -105,7 +107,7 @@ def items(name: str) -> list[str]:
 
 
 @lru_cache(maxsize=8)
-def _bundled(name: str) -> tuple[dict, ...]:
+def _bundled(name: str) -> tuple[dict[str, str], ...]:
     if name not in BUNDLED:
         return ()
     with gzip.open(BUNDLED[name], "rt", encoding="utf-8") as lines:
@@ -247,8 +249,7 @@ def _ready_windows(spec: CorpusSpec, context: int, windows: int, exactly: bool) 
     if array.ndim != 2 or array.dtype.kind not in "iu" or array.shape[1] != context:
         raise UnknownCorpus(
             f"Expected integers of shape [windows, {context}] in {spec.name!r}, got "
-            f"{array.dtype} {list(array.shape)}: pass --context {array.shape[-1] if array.ndim else 0} "
-            "or another file."
+            f"{array.dtype} {list(array.shape)}: pass --context with the file's T, or another file."
         )
     _check_enough(spec, len(array), windows, context, exactly)
     return array[:windows].astype(np.int64)

@@ -99,7 +99,7 @@ class Engine:
         self.execution = execution or Execution()
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
-        self._process: subprocess.Popen | None = None
+        self._process: subprocess.Popen[str] | None = None
 
     @property
     def log(self) -> Path:
@@ -126,9 +126,7 @@ class Engine:
             job = self._jobs[request.key] = Job(request.key, request)
             self._forget_old()
             execution = self.execution.model_dump()
-            self._send(
-                {"request": request.model_dump(mode="json"), "execution": execution}, job
-            )
+            self._send({"request": request.model_dump(mode="json"), "execution": execution}, job)
             return job
 
     def running(self, request: Request) -> Job | None:
@@ -181,12 +179,11 @@ class Engine:
         if self._process is None or self._process.poll() is not None:
             self._process = self._start()
         try:
-            self._process.stdin.write(json.dumps(message) + "\n")
-            self._process.stdin.flush()
+            print(json.dumps(message), file=self._process.stdin, flush=True)
         except OSError:
             job.take(self._broken())
 
-    def _start(self) -> subprocess.Popen:
+    def _start(self) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "poskernel_core.worker", str(self.store.directory)]
         with open(self.log, "a", encoding="utf-8") as log:
             process = subprocess.Popen(

@@ -15,14 +15,15 @@ import numpy as np
 from poskernel_core import catalog, corpora, models, passes
 from poskernel_core.config import Execution, RunSpec
 from poskernel_core.errors import BadRequest, ComputeFailed
+from poskernel_core.geometry import Geometry
 from poskernel_core.passes import Pass
 from poskernel_core.progress import Report
-from poskernel_core.geometry import Geometry
 from poskernel_core.shapes import Tokens
 from poskernel_core.statistics import Plan
-from poskernel_core.statistics_store import Gathered, part_key, write_statistics
+from poskernel_core.statistics_store import part_key, write_statistics
 from poskernel_core.store import Store
 from poskernel_core.tokenizers import Tokenizer, load_tokenizer
+from poskernel_core.views import Gathered
 
 __all__ = ["Gatherer", "gather", "lower", "plan_for"]
 
@@ -34,7 +35,7 @@ class Gatherer:
     """Carries out runs, one at a time; keeps the last model in memory."""
 
     store: Store
-    _loaded: tuple[tuple, models.LoadedModel] | None = field(default=None, repr=False)
+    _loaded: tuple[Any, models.LoadedModel] | None = field(default=None, repr=False)
 
     def run(self, run: RunSpec, execution: Execution, report: Report) -> None:
         """Gather the statistics of a run and write them to the store.
@@ -79,9 +80,7 @@ class Gatherer:
         batch = execution.batch
         while True:
             try:
-                return gather(
-                    model, windows, plan, run, report, store=self.store, batch=batch
-                )
+                return gather(model, windows, plan, run, report, store=self.store, batch=batch)
             except passes.OutOfMemory as error:
                 batch = (batch or 64) // 2
                 if batch == 0:

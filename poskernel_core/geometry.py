@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from poskernel_core.errors import UnsupportedModel
 
@@ -58,21 +59,21 @@ class Geometry:
     scheme: str
 
 
-def _first(config: dict, *names: str) -> int:
+def _first(config: dict[str, Any], *names: str) -> int:
     for name in names:
         if isinstance(config.get(name), int):
             return config[name]
     raise KeyError(names[0])
 
 
-def model_type(config: dict) -> str:
+def model_type(config: dict[str, Any]) -> str:
     """Return the architecture's name; attention-only toys are known by ``attn_only``."""
     if config.get("attn_only") is True:
         return "attn-only"
     return str(config.get("model_type", "unknown"))
 
 
-def read_geometry(name: str, config: dict) -> Geometry:
+def read_geometry(name: str, config: dict[str, Any]) -> Geometry:
     """Read the attention geometry from a hub-format or TransformerLens configuration.
 
     Raises:
@@ -92,7 +93,7 @@ def read_geometry(name: str, config: dict) -> Geometry:
         raise UnsupportedModel(f"The config.json of {name!r} lacks {error.args[0]!r}.") from error
 
 
-def _sizes(kind: str, config: dict) -> Geometry:
+def _sizes(kind: str, config: dict[str, Any]) -> Geometry:
     heads = _first(config, "num_attention_heads", "num_heads", "n_head", "n_heads")
     width = _first(config, "hidden_size", "n_embd", "d_model")
     head_width = config.get("head_dim") or config.get("d_head") or width // heads

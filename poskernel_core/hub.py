@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from poskernel_core.errors import NoNetwork, UnknownModel, UnsupportedModel
 
 __all__ = ["fetch_file", "fetch_snapshot", "on_this_machine"]
 
+CONNECT_SECONDS = 3.0
 SAFE = ["*.json", "*.safetensors", "*.txt", "*.model", "tokenizer*"]
+
+
+@lru_cache(maxsize=1)
+def _reachable_at(_minute: int) -> bool:
+    """Tell whether the hub's host answers; asked anew each minute."""
+    from huggingface_hub import constants
+
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY")):
+        return True
+    host = urlsplit(constants.ENDPOINT)
+    port = host.port or (80 if host.scheme == "http" else 443)
+    try:
+        socket.create_connection((host.hostname, port), timeout=CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _offline() -> bool:
+    from huggingface_hub import constants
+
+    return constants.HF_HUB_OFFLINE or not _reachable_at(int(time.monotonic() // 60))
 
 
 def fetch_file(name: str, filename: str, revision: str | None) -> Path:
@@ -22,7 +50,11 @@ def fetch_file(name: str, filename: str, revision: str | None) -> Path:
     from huggingface_hub import hf_hub_download
 
     return Path(
-        _guarded(name, revision, lambda: hf_hub_download(name, filename, revision=revision))
+        _guarded(
+            name,
+            revision,
+            lambda: hf_hub_download(name, filename, revision=revision, local_files_only=_offline()),
+        )
     )
 
 
@@ -39,7 +71,9 @@ def fetch_snapshot(name: str, revision: str | None) -> Path:
         _guarded(
             name,
             revision,
-            lambda: snapshot_download(name, revision=revision, allow_patterns=SAFE),
+            lambda: snapshot_download(
+                name, revision=revision, allow_patterns=SAFE, local_files_only=_offline()
+            ),
         )
     )
     if not list(directory.glob("*.safetensors")):

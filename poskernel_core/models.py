@@ -36,7 +36,12 @@ __all__ = ["LoadedModel", "Watcher", "load", "pick_device"]
 
 TAPPED = "poskernel"
 BLOCKS = {"opt": "decoder.layers", "gpt2": "h", "gpt_neo": "h", "attn-only": "h"}
-ATTENTION = {"gpt2": "attn", "attn-only": "attn", "gpt_neo": "attn.attention", "gpt_neox": "attention"}
+ATTENTION = {
+    "gpt2": "attn",
+    "attn-only": "attn",
+    "gpt_neo": "attn.attention",
+    "gpt_neox": "attention",
+}
 TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
 
 hf_logging.disable_progress_bar()
@@ -179,15 +184,17 @@ def _blocks(module: PreTrainedModel, geometry: Geometry) -> nn.ModuleList:
 def _tap_block(block: nn.Module, layer: int, architecture: str, switch: _Switch) -> None:
     """Show one block's input and attention to the watcher of the running pass."""
 
-    def see_residual(_module: nn.Module, args: tuple, kwargs: dict) -> None:
+    def see_residual(
+        _module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]
+    ) -> None:
         if switch.watcher is not None:
             switch.watcher.residual(layer, args[0] if args else kwargs["hidden_states"])
 
     block.register_forward_pre_hook(see_residual, with_kwargs=True)
     attention = block.get_submodule(ATTENTION.get(architecture, "self_attn"))
-    attention.poskernel = (switch, layer)
+    vars(attention)["poskernel"] = (switch, layer)
     if architecture == "gpt_neo":
-        attention._attn = types.MethodType(_gpt_neo_attention, attention)
+        vars(attention)["_attn"] = types.MethodType(_gpt_neo_attention, attention)
 
 
 def _tapped_attention(
@@ -207,7 +214,7 @@ def _tapped_attention(
 
 
 def _gpt_neo_attention(
-    self: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None
+    self: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None
 ) -> tuple[Tensor, None]:
     """GPT-Neo's attention: unscaled scores, and a window in its local layers."""
     window = self.config.window_size if self.attention_type == "local" else None
@@ -217,7 +224,7 @@ def _gpt_neo_attention(
 def _attend(
     module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None
 ) -> Tensor:
-    switch, layer = module.poskernel
+    switch, layer = vars(module)["poskernel"]
     call = AttentionCall(layer, q, k, v, float(scale), window)
     out = attend(call, switch.watcher or _NOBODY)
     if switch.watcher is not None and layer == switch.last_layer:

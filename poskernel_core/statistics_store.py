@@ -1,49 +1,19 @@
-"""Statistics in the store, one entry a layer, and in memory: the same view of both."""
+"""Statistics in the store, one entry a layer, so that a click on a head reads one layer only."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from poskernel_core.config import RunSpec
 from poskernel_core.store import Store
+from poskernel_core.views import Gathered
 
-__all__ = ["Gathered", "StatisticsView", "StoredStatistics", "part_key", "write_statistics"]
+__all__ = ["StoredStatistics", "part_key", "write_statistics"]
 
 LAYERS_IN_MEMORY = 48
-
-
-class StatisticsView(Protocol):
-    """The statistics of one finished pass.
-
-    ``header`` holds what the pass knew: ``context``, ``positions``, ``windows``, ``samples``,
-    ``start_token``, ``scales`` and ``sliding_windows`` per layer, sizes, and the provenance.
-    """
-
-    @property
-    def header(self) -> dict[str, Any]:
-        """What the pass knew of itself."""
-        ...
-
-    def layer(self, layer: int) -> dict[str, np.ndarray]:
-        """Return the arrays of one layer, without the layer axis."""
-        ...
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """Statistics in memory: ``arrays [layer, ...]`` by name."""
-
-    header: dict[str, Any]
-    arrays: dict[str, np.ndarray] = field(repr=False)
-
-    def layer(self, layer: int) -> dict[str, np.ndarray]:
-        """Return the arrays of one layer, without the layer axis."""
-        return {name: array[layer] for name, array in self.arrays.items()}
 
 
 class StoredStatistics:
@@ -106,9 +76,3 @@ def write_statistics(store: Store, run: RunSpec, gathered: Gathered) -> None:
 
 def _layer_numbers(gathered: Gathered) -> np.ndarray:
     return np.arange(gathered.header["n_layers"], dtype=np.int64)
-
-
-def stacked(view: StatisticsView, name: str, layers: Sequence[int] | None = None) -> np.ndarray:
-    """Return one statistic of several layers (default all) as ``[layer, ...]``."""
-    chosen = range(view.header["n_layers"]) if layers is None else layers
-    return np.stack([view.layer(layer)[name] for layer in chosen])

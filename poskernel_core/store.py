@@ -50,7 +50,7 @@ class _BytesOnly(diskcache.Disk):
             raise ValueError("the store holds a key that is not text")
         return key
 
-    def store(self, value: bytes, read: bool, key: Any = None) -> tuple:
+    def store(self, value: bytes, read: bool, key: Any = None) -> tuple[Any, ...]:
         if not isinstance(value, bytes):
             raise TypeError(f"a value is bytes, not {type(value).__name__}")
         return super().store(value, read=False)

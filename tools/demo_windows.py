@@ -82,5 +82,3 @@ class Windows:
 
     def _log_uniform(self, low: int, high: int) -> int:
         return round(math.exp(self._rng.uniform(math.log(low), math.log(high))))
-
-

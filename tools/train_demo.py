@@ -99,9 +99,7 @@ def train(run: Run) -> int:
     return step
 
 
-def training_step(
-    run: Run, optimizers: list[torch.optim.Optimizer], progress: float
-) -> Tensor:
+def training_step(run: Run, optimizers: list[torch.optim.Optimizer], progress: float) -> Tensor:
     """One step on a fresh batch; return its loss in nats a token."""
     length = run.recipe.window(progress)
     count = run.recipe.tokens_per_step // length

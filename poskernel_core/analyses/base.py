@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from poskernel_core.config import DEFAULT_SKIP, MAX_SKIP, RunSpec
 from poskernel_core.errors import BadRequest
-from poskernel_core.statistics_store import StatisticsView
+from poskernel_core.views import StatisticsView
 
 __all__ = ["Analysis", "Params", "Progress", "Result", "SkipParams"]
 
@@ -79,13 +80,15 @@ class Result:
 
     def _select_one(self, axis: str, coordinate: int) -> Result:
         known = self.coordinates.get(axis)
-        places = [coordinate] if known is None else np.flatnonzero(known == coordinate).tolist()
-        if not places:
-            raise BadRequest(f"No {axis} {coordinate}: expected one of {known.tolist()}.")
+        place = coordinate
+        if known is not None:
+            if coordinate not in known:
+                raise BadRequest(f"No {axis} {coordinate}: expected one of {known.tolist()}.")
+            place = int(np.flatnonzero(known == coordinate)[0])
 
         def take(name: str, array: np.ndarray) -> np.ndarray:
             where = self.axes[name].index(axis) if axis in self.axes[name] else None
-            return array if where is None else np.asarray(np.take(array, places[0], axis=where))
+            return array if where is None else np.asarray(np.take(array, place, axis=where))
 
         return replace(
             self,
@@ -119,27 +122,33 @@ class Result:
 def plain(array: np.ndarray) -> Any:
     """Return an array as nested lists, with None for NaN (JSON has none)."""
     if array.dtype.kind == "f":
-        return np.where(np.isnan(array), None, array.astype(object)).tolist()
+        return _without_nan(array).tolist()
     return array.tolist()
 
 
-class Analysis(Protocol):
+def _without_nan(array: np.ndarray) -> np.ndarray:
+    objects = array.astype(object)
+    objects[np.isnan(array)] = None
+    return objects
+
+
+class Analysis(ABC):
     """A pure function from statistics to a result, and the passes that it stands on."""
 
-    name: str
-    title: str
-    params: type[Params]
+    name: ClassVar[str]
+    title: ClassVar[str]
+    params: ClassVar[type[Params]]
 
+    @abstractmethod
     def needs(self, run: RunSpec, params: Any) -> Mapping[str, RunSpec]:
         """Return the passes whose statistics are needed, by role; ``main`` is the run itself.
 
         Raises:
             BadRequest: the parameters do not fit the run.
         """
-        ...
 
+    @abstractmethod
     def compute(
         self, statistics: Mapping[str, StatisticsView], params: Any, progress: Progress
     ) -> Result:
         """Compute the result; provenance is added by whoever calls."""
-        ...

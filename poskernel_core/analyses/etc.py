@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses import kernels as math
-from poskernel_core.analyses.base import Progress, Result, SkipParams
+from poskernel_core.analyses.base import Analysis, Progress, Result, SkipParams
 from poskernel_core.config import RunSpec
-from poskernel_core.statistics_store import StatisticsView
+from poskernel_core.views import StatisticsView
 
 __all__ = ["EtcHeatMap", "EtcParams", "summarise_row"]
 
@@ -41,7 +41,7 @@ class EtcParams(SkipParams):
     )
 
 
-class EtcHeatMap:
+class EtcHeatMap(Analysis):
     """Summaries of the mean kernel over sampled queries, for all heads and recorded positions.
 
     ``etc``, ``log_etc``, ``half_mass_distance``, ``local_mass``, ``kind`` describe the kernel.
@@ -78,7 +78,7 @@ class EtcHeatMap:
         return _result(stacked, positions, params)
 
 
-def _result(stacked: dict, positions: np.ndarray, params: EtcParams) -> Result:
+def _result(stacked: dict[str, np.ndarray], positions: np.ndarray, params: EtcParams) -> Result:
     errors = {
         name.removesuffix("_error"): array
         for name, array in stacked.items()

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses import kernels as math
-from poskernel_core.analyses.base import Progress, Result
+from poskernel_core.analyses.base import Analysis, Progress, Result
 from poskernel_core.analyses.etc import UNITS, summarise_row
 from poskernel_core.analyses.sources import (
     SourceParams,
@@ -18,7 +18,7 @@ from poskernel_core.analyses.sources import (
 )
 from poskernel_core.config import DEFAULT_QUERY, RunSpec
 from poskernel_core.errors import BadRequest
-from poskernel_core.statistics_store import StatisticsView
+from poskernel_core.views import StatisticsView
 
 __all__ = ["KernelParams", "PositionalKernel", "kv_head", "observed_row"]
 
@@ -32,7 +32,7 @@ class KernelParams(SourceParams):
     query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
 
 
-class PositionalKernel:
+class PositionalKernel(Analysis):
     """``K(n, .)`` of every head at one ``n``.
 
     ``kernel [layer, head, key]`` is the mean over the source's queries, ``kernel_low`` and
@@ -70,15 +70,17 @@ class PositionalKernel:
         return _result(params, values, errors)
 
 
-def _result(params: KernelParams, values: dict, errors: dict) -> Result:
+def _result(
+    params: KernelParams, values: dict[str, np.ndarray], errors: dict[str, np.ndarray]
+) -> Result:
     values["kind"] = math.classify(values["local_mass"], values["etc"], values["visible"])
-    curves = {n: ("layer", "head", "key") if n in CURVES else ("layer", "head") for n in values}
+    axes = {n: ("layer", "head") + (("key",) if n in CURVES else ()) for n in values}
     units = UNITS | dict.fromkeys(CURVES, "share of attention")
     return Result(
         analysis=PositionalKernel.name,
         params=params.model_dump(),
         values=values,
-        axes=curves,
+        axes=axes,
         units={name: units[name] for name in values},
         errors=errors,
         labels={"kind": math.KINDS},

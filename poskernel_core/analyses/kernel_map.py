@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses import kernels as math
-from poskernel_core.analyses.base import Progress, Result
+from poskernel_core.analyses.base import Analysis, Progress, Result
 from poskernel_core.analyses.kernel import kv_head, observed_row
 from poskernel_core.analyses.sources import (
     SourceParams,
@@ -18,7 +18,7 @@ from poskernel_core.analyses.sources import (
 )
 from poskernel_core.config import RunSpec, parse_cell
 from poskernel_core.errors import BadRequest
-from poskernel_core.statistics_store import StatisticsView
+from poskernel_core.views import StatisticsView
 
 __all__ = ["KernelMap", "KernelMapParams"]
 
@@ -31,7 +31,7 @@ class KernelMapParams(SourceParams):
     cell: str = Field("L0H0", description="the head, such as L0H3")
 
 
-class KernelMap:
+class KernelMap(Analysis):
     """``kernel [query, key]`` and ``observed [query, key]`` of one head at all query positions.
 
     The queries are those of the recorded positions (mean over sampled texts), or, for one text,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from poskernel_core.analyses.base import Params, Progress, Result
+from poskernel_core.analyses.base import Analysis, Params, Progress, Result
 from poskernel_core.config import RunSpec
-from poskernel_core.statistics_store import StatisticsView, stacked
+from poskernel_core.views import StatisticsView, stacked
 
 __all__ = ["DiagonalProfile"]
 
 AXES = ("layer", "head", "offset")
 
 
-class DiagonalProfile:
+class DiagonalProfile(Analysis):
     """``profile [layer, head, offset]``: ``P(k)``, the mean of ``A(n, n-k)`` over texts and ``n``.
 
     The start token's row and column are left out. Error: over texts. Source: "The positional

@@ -11,7 +11,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import SkipParams
 from poskernel_core.config import MAX_TEXT_CHARACTERS, SAMPLES_PER_POSITION, CorpusSpec, RunSpec
 from poskernel_core.errors import BadRequest
-from poskernel_core.statistics_store import StatisticsView
+from poskernel_core.views import StatisticsView
 
 __all__ = ["SourceParams", "attended_by_text", "queries_at", "query_positions", "source_runs"]
 

@@ -37,7 +37,7 @@ class MeanPatterns(Statistic):
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
         super().__init__(plan, device)
-        self._diagonals: Tensor | None = None
+        self._diagonals = torch.zeros(0)
 
     def pattern(self, block: PatternBlock, first_window: int) -> None:
         """Add a block's recorded rows and its diagonals; the last block closes the texts."""
