@@ -1,8 +1,8 @@
 """Build the two bundled texts: `python tools/build_texts.py CORPUS`.
 
 `bible.jsonl.gz` holds whole chapters of the King James Version, as printed by the command `bible`
-of the Debian packages `bible-kjv` and `bible-kjv-text`. `sample.jsonl.gz` holds public-domain pieces
-that no demo model was trained on. The same corpus gives the same bytes.
+of the Debian packages `bible-kjv` and `bible-kjv-text`. `sample.jsonl.gz` holds public-domain
+pieces that no demo model was trained on. The same corpus gives the same bytes.
 """
 
 import argparse

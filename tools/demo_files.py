@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -77,8 +78,12 @@ def _attn_only_config(recipe: Recipe) -> dict[str, object]:
     }
 
 
-def _recipe_of(config: dict[str, object]) -> Recipe:
-    for recipe in RECIPES.values():
-        if not recipe.mlp and _attn_only_config(recipe) == config:
-            return recipe
-    raise ValueError("config.json does not describe a model that train_demo.py makes")
+def _recipe_of(config: dict[str, int]) -> Recipe:
+    return replace(
+        RECIPES["demo-attn-2l"],
+        layers=config["n_layers"],
+        heads=config["n_heads"],
+        width=config["d_model"],
+        context=config["n_ctx"],
+        vocabulary=config["d_vocab"],
+    )

@@ -51,7 +51,7 @@ def repeated_random(vocabulary: int, period: int, count: int, seed: int = 0) -> 
 def induction(model: GPT2LMHeadModel, tokens: Tensor) -> Tensor:
     """Induction score, [L, H]: mean attention to the token after the earlier copy.
 
-    `tokens` is as from `repeated_random`; a token at `n` of the second copy looks at `n + 1 - period`.
+    `tokens` is as from `repeated_random`: in the second copy, `n` looks at `n + 1 - period`.
     """
     period = (tokens.shape[1] - 1) // 2
     return patterns(model, tokens).diagonal(1 - period, -2, -1)[..., 2:].mean(-1)

@@ -62,8 +62,10 @@ def measure_kernels(model: GPT2LMHeadModel, text: Tensor) -> Measured:
 
 
 def measure_positions(model: GPT2LMHeadModel) -> Measured:
-    """Variance of the extended positional embeddings in three components, with and without
-    the first positions, which can outweigh all others."""
+    """Variance of the extended positional embeddings in their first three components.
+
+    Once over all positions, and once without the first few, which can outweigh the others.
+    """
     layers = extended_positions(model)
     return {
         "explained_variance": [round(explained_variance(x), 3) for x in layers],
@@ -76,7 +78,7 @@ def sample_windows(tokenizer: PreTrainedTokenizerFast, length: int) -> Tensor:
     with gzip.open(TEXTS / "sample.jsonl.gz", "rt", encoding="utf-8") as file:
         stream: list[int] = []
         for line in file:
-            stream += tokenizer(json.loads(line)["text"])["input_ids"]
+            stream += tokenizer.backend_tokenizer.encode(json.loads(line)["text"]).ids
             if len(stream) >= WINDOWS * (length - 1):
                 break
     body = torch.tensor(stream[: WINDOWS * (length - 1)]).view(WINDOWS, length - 1)

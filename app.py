@@ -1,0 +1,22 @@
+"""PosKernel's front end: page configuration, navigation and the shared sidebar; nothing else."""
+
+import streamlit as st
+
+from pages.parts.results import PageStopped
+from pages.parts.selection import choose
+
+st.set_page_config(page_title="PosKernel", page_icon="pages/parts/icon.png", layout="wide")
+page = st.navigation(
+    {
+        "Heads": [
+            st.Page("pages/heads/etc_heatmap.py", title="ETC heat map", default=True),
+            st.Page("pages/heads/positional_kernels.py", title="Positional kernels"),
+        ],
+    }
+)
+try:
+    st.session_state["selection"] = choose()
+    page.run()
+except PageStopped as stopped:
+    st.title(page.title)
+    st.error(str(stopped), icon=":material/error:")

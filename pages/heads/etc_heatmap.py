@@ -1,0 +1,51 @@
+"""Landing page: the effective token count of every head, and the selected head's kernel."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import streamlit as st
+
+from pages.parts import results, words
+from pages.parts.cards import card
+from pages.parts.etc_grid import Order, draw_grid, kind_thresholds
+from pages.parts.figures.of_result import etc_figure, head_curve
+from pages.parts.head import metrics
+from pages.parts.selection import Selection
+from poskernel_core.analyses.kernels import KINDS
+
+selection = cast(Selection, st.session_state["selection"])
+st.title("ETC heat map")
+st.markdown(
+    f"How many tokens each head of **{selection.run.model.name}** attends to by position alone, at "
+    f"query position {selection.query}."
+)
+show, sort, kinds = st.columns([3, 2, 1], vertical_alignment="bottom")
+shown = show.pills(
+    "Show kinds", KINDS, default=KINDS, selection_mode="multi", key="kinds", bind="query-params"
+)
+order = sort.selectbox("Order of heads", list(Order), key="order", bind="query-params")
+with kinds.popover("Kinds", icon=":material/tune:", width="stretch"):
+    thresholds = kind_thresholds()
+
+etc = results.fetch("etc", selection.run, skip=selection.skip, **thresholds)
+if etc is not None:
+    here = etc.select(query=selection.query)
+    left, right = st.columns([3, 2])
+    with left:
+        card(
+            "etc",
+            etc_figure(here),
+            here,
+            words.GRID,
+            draw=lambda: draw_grid(here, selection, set(shown), Order(order or Order.NUMBER)),
+        )
+    with right:
+        kernel = results.fetch("kernel", selection.run, skip=selection.skip, query=selection.query)
+        if kernel is not None:
+            head = here.select(layer=selection.layer, head=selection.head)
+            curve = kernel.select(layer=selection.layer, head=selection.head)
+            with st.container(border=True, key="selected-head"):
+                st.subheader(f"{selection.cell} at n = {selection.query}", anchor="head")
+                metrics(head)
+            card("kernel", head_curve(curve, selection.query), curve, words.CURVE)

@@ -1,0 +1,82 @@
+"""Results -> figures: what pages draw and ``show --html`` writes."""
+
+import numpy as np
+import plotly.graph_objects as go
+
+from pages.parts.figures.kernels import kernel_curve
+from pages.parts.figures.layout import set_title, style
+from pages.parts.figures.maps import kernel_map
+from pages.parts.figures.palette import SCALE
+from poskernel_core.analyses.base import Result
+
+MAIN = ("log_etc", "kernel", "profile")
+
+
+def etc_figure(etc: Result) -> go.Figure:
+    """The log ETC of all heads [layer, head] as a heat map, ticks in tokens."""
+    log = etc.values["log_etc"]
+    ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000) if np.log(t) <= _top(etc)]
+    kinds = np.array(etc.text_of("kind"), dtype=object)
+    figure = go.Figure(
+        go.Heatmap(
+            z=log, zmin=0, zmax=_top(etc), colorscale=SCALE, xgap=1, ygap=1,
+            customdata=np.dstack([etc.values["etc"], etc.values["half_mass_distance"], kinds]),
+            hovertemplate="<b>L%{y}H%{x}</b><br>ETC %{customdata[0]:.4g} tokens<br>%{customdata[2]}"
+            "<br>half of the mass within %{customdata[1]} tokens<extra></extra>",
+            colorbar={"title": "ETC (tokens)", "tickvals": np.log(ticks), "ticktext": ticks},
+        )
+    )  # fmt: skip
+    style(figure, x_title="head", y_title="layer", height=420)
+    figure.update_xaxes(dtick=1, showgrid=False)
+    figure.update_yaxes(dtick=1, autorange="reversed", showgrid=False)
+    return figure
+
+
+def _top(etc: Result) -> float:
+    return float(np.log(max(np.nanmax(etc.values["visible"]), 2.0)))
+
+
+def head_curve(
+    kernel: Result, query: int, *, log_x: bool = False, log_y: bool = False
+) -> go.Figure:
+    """One head's kernel over the offset, from the results [key] of the kernel analysis."""
+    first = int(kernel.params["skip"])
+    row = slice(first, query + 1)
+    turned = {
+        name: kernel.values[name][row][::-1] for name in ("kernel", "kernel_low", "kernel_high")
+    }
+    observed = kernel.values["observed"][row][::-1] if "observed" in kernel.values else None
+    offset = np.arange(query + 1 - first)
+    return kernel_curve(
+        offset, turned["kernel"], turned["kernel_low"], turned["kernel_high"], observed,
+        log_x=log_x, log_y=log_y,
+    )  # fmt: skip
+
+
+def figure_of(result: Result) -> go.Figure:
+    """The figure of any result: a curve, a heat map or bars, by the axes of its main value."""
+    if result.analysis == "etc" and result.axes["log_etc"] == ("layer", "head"):
+        return etc_figure(result)
+    if result.analysis == "kernel" and result.axes["kernel"] == ("key",):
+        return head_curve(result, int(result.params["query"]))
+    if result.analysis == "kernel-map":
+        title = f"Kernel of {result.params['cell']}"
+        return kernel_map(result.values["kernel"], result.coordinates["query"], title=title)
+    return _by_axes(result)
+
+
+def _by_axes(result: Result) -> go.Figure:
+    name = next((n for n in MAIN if n in result.values), next(iter(result.values)))
+    value, axes = np.atleast_1d(result.values[name]), result.axes[name] or ("",)
+    last = result.coordinates.get(axes[-1], np.arange(value.shape[-1]))
+    rows = value.reshape(-1, value.shape[-1])
+    labels = ["L{}H{}".format(*i[:2]) if len(i) > 1 else str(i[0]) if i else name
+              for i in np.ndindex(value.shape[:-1])]  # fmt: skip
+    figure = go.Figure()
+    for label, row in zip(labels, rows, strict=True):
+        figure.add_scatter(
+            x=last, y=row, name=label, mode="lines+markers" if len(row) < 40 else "lines"
+        )
+    unit = result.units[name]
+    style(figure, x_title=f"{axes[-1]}", y_title=f"{name} ({unit})", height=520)
+    return set_title(figure, f"{name} of {result.provenance['model']}")

@@ -1,0 +1,60 @@
+"""The way from a page to the engine; the only place that uses Streamlit's caches."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import streamlit as st
+
+from pages.parts.jobs import follow
+from poskernel_core import catalog
+from poskernel_core.analyses.base import Result
+from poskernel_core.catalog import Located
+from poskernel_core.config import Request, RunSpec
+from poskernel_core.engine import Engine
+from poskernel_core.errors import PosKernelError
+
+__all__ = ["engine", "fetch", "located", "stop"]
+
+PATIENCE = 0.8
+"""Seconds that a page waits for a quick result before it draws progress instead."""
+
+
+@st.cache_resource(show_spinner=False)
+def engine() -> Engine:
+    """Return the one engine of this server."""
+    return Engine()
+
+
+@st.cache_data(ttl=300, show_spinner=False)
+def located(name: str, revision: str | None) -> Located:
+    """Return a model's files and sizes; asked anew every five minutes."""
+    return catalog.locate(name, revision)
+
+
+def fetch(analysis: str, run: RunSpec, **params: Any) -> Result | None:
+    """Return a result; where it takes a while, draw its progress and return None."""
+    request = Request(analysis=analysis, run=run, params=params)
+    try:
+        found = engine().cached(request)
+        if found is not None:
+            return found
+        job = engine().running(request)
+        if job is None or job.state == "done":
+            job = engine().submit(request)
+        if job.wait(PATIENCE) and job.error is None:
+            return engine().cached(request)
+    except PosKernelError as error:
+        st.error(str(error), icon=":material/error:")
+        return None
+    follow(engine(), job)
+    return None
+
+
+def stop(sentence: str) -> NoReturn:
+    """Say why nothing can be shown, in the page's body, and end the run of the script."""
+    raise PageStopped(sentence)
+
+
+class PageStopped(Exception):
+    """The selection cannot be met; ``app.py`` shows the sentence in place of the page."""

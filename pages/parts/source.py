@@ -1,0 +1,50 @@
+"""Where the queries come from: controls that give the source parameters of a kernel."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from poskernel_core import corpora
+from poskernel_core.config import RunSpec
+
+__all__ = ["choose_source"]
+
+SOURCES = {
+    "mean": "Sampled texts (mean)",
+    "text": "One text's own",
+    "token": "One fixed token",
+}
+MAX_TYPED = 8000
+OWN = "my own text"
+
+
+def choose_source(run: RunSpec) -> dict[str, str | None] | None:
+    """Draw the controls; return the parameters, or None while a text is still to be given."""
+    source = st.segmented_control(
+        "Queries from", list(SOURCES), format_func=lambda name: SOURCES[name], default="mean",
+        key="source", bind="query-params", required=True,
+    )  # fmt: skip
+    if source == "text":
+        return _choose_text()
+    if source == "token":
+        token = st.text_input(
+            "Token", " the", key="token", bind="query-params", max_chars=64,
+            help="exactly one token of the model, leading space included; it replaces the last "
+            "token of 64 windows, so that its query is seen in real contexts",
+        )  # fmt: skip
+        return {"source": "token", "token": token}
+    return {"source": "mean"}
+
+
+def _choose_text() -> dict[str, str | None] | None:
+    item = st.selectbox("Text", [*corpora.items("bible"), OWN], key="item", bind="query-params")
+    if item != OWN:
+        return {"source": "text", "text_item": item}
+    text = st.text_area(
+        "Your text", key="text", bind="query-params", max_chars=MAX_TYPED, height=160,
+        placeholder="Type or paste a text, longer than the query position.",
+    )  # fmt: skip
+    if not text.strip():
+        st.info("Type or paste a text: its n-th token gives the query at position n.")
+        return None
+    return {"source": "text", "text": text[:MAX_TYPED]}

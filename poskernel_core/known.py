@@ -1,0 +1,33 @@
+"""Heads whose function is known: from the posts, or as measured when a demo model was trained."""
+
+from __future__ import annotations
+
+import json
+
+from poskernel_core.catalog import DEMO
+
+__all__ = ["known_heads"]
+
+_POSTS: dict[str, dict[str, str]] = {
+    "gpt2": {
+        "L0H1": "duplicate tokens, near ones",
+        "L0H5": "duplicate tokens, near and far",
+        "L0H3": "detokenization",
+        "L0H4": "detokenization",
+        "L0H7": "detokenization",
+        "L4H11": "previous token",
+        "L5H0": "induction",
+        "L5H1": "induction",
+        "L5H5": "induction",
+    },
+    "NeelNanda/Attn_Only_2L512W_C4_Code": {"L0H3": "previous token", "L1H6": "induction"},
+}
+
+
+def known_heads(model: str) -> dict[str, str]:
+    """Return the function of the heads of a model that have a known one, by cell."""
+    measured = DEMO / model / "measured.json"
+    if "/" not in model and measured.is_file():
+        found = json.loads(measured.read_text(encoding="utf-8")).get("known_heads", {})
+        return {str(cell): str(function) for cell, function in found.items()}
+    return _POSTS.get(model, {})

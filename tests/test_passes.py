@@ -1,0 +1,227 @@
+"""A pass over windows against loops over what plain transformers computes."""
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core import attention, passes
+from poskernel_core.errors import BadRequest
+from poskernel_core.gather import plan_for
+from tests import builders, oracles
+from tests.truth import truth_of
+
+NAMES = ("gpt2", "gpt_neo", "llama", "mistral")
+EACH = pytest.mark.parametrize("name", NAMES)
+WINDOWS, CONTEXT, SAMPLES = 7, 29, 5
+POSITIONS = (0, 3, 11, 12, 28)
+IDS = builders.random_ids(WINDOWS, CONTEXT, seed=41).numpy()
+GATHER = ("keys", "queries", "patterns", "residuals")
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks of 11 rows, so that a window of 29 tokens takes three."""
+    monkeypatch.setattr(attention, "BLOCK", 11)
+
+
+@pytest.fixture(scope="module")
+def loaded(model_dirs):
+    """The four models."""
+    return {name: pk.load(str(model_dirs[name]), device="cpu") for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def truths(model_dirs):
+    """What plain transformers computes on the same windows."""
+    return {name: truth_of(model_dirs[name], IDS) for name in NAMES}
+
+
+def gathered(model, **changes):
+    """The statistics of the pass that this module is about."""
+    given = {"positions": POSITIONS, "samples": SAMPLES, "batch": 3}
+    return pk.run_pass(model, IDS, **{**given, **changes})
+
+
+def close(found, expected, tolerance=1e-5):
+    """Equal up to a tolerance for values of order 1."""
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@EACH
+def test_mean_keys(loaded, truths, name):
+    """The mean over windows of the keys, rotated where the model rotates them."""
+    expected = [keys.mean(axis=0) for keys in truths[name].keys]
+
+    close(gathered(loaded[name]).arrays["mean_keys"], expected)
+
+
+@EACH
+def test_sampled_queries(loaded, truths, name):
+    """The first windows' own queries, one a window, in order."""
+    found = gathered(loaded[name]).arrays["queries"]
+
+    for layer, queries in enumerate(truths[name].queries):
+        expected = queries[:SAMPLES, :, list(POSITIONS)].transpose(2, 1, 0, 3)
+        close(found[layer], expected)
+
+
+@EACH
+def test_mean_rows(loaded, truths, name):
+    """The mean over windows of the attention at the recorded positions."""
+    expected = [a.mean(axis=0)[:, list(POSITIONS)] for a in truths[name].attentions]
+
+    close(gathered(loaded[name]).arrays["mean_rows"], expected)
+
+
+@EACH
+@pytest.mark.parametrize("start", [0, 1])
+def test_diagonal_profile(loaded, truths, name, start):
+    """The oracle's mean over texts and positions, with the start token left out or not."""
+    found = gathered(loaded[name], start_token=start == 1).arrays["profile"]
+
+    for layer, patterns in enumerate(truths[name].attentions):
+        for head in range(patterns.shape[1]):
+            expected = oracles.diagonal_profile(patterns[:, head].tolist(), start)
+            close(found[layer, head], [*expected, *[0.0] * start])
+
+
+@EACH
+def test_error_of_the_profile(loaded, truths, name):
+    """The standard deviation over texts of each text's own profile, over the root of their number."""
+    found = gathered(loaded[name]).arrays["profile_error"]
+
+    for layer, patterns in enumerate(truths[name].attentions):
+        for head in range(patterns.shape[1]):
+            each = [oracles.diagonal_profile([text], 1) for text in patterns[:, head].tolist()]
+            expected = np.std(each, axis=0, ddof=1) / np.sqrt(WINDOWS)
+            close(found[layer, head, : CONTEXT - 1], expected)
+
+
+@EACH
+def test_mean_residuals(loaded, truths, name):
+    """The mean residual stream before every layer."""
+    expected = [x.mean(axis=0) for x in truths[name].residuals]
+
+    close(gathered(loaded[name]).arrays["mean_residuals"], expected, 2e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "windows"),
+    [
+        ("gpt2", 7**-0.5, [None, None, None]),
+        ("gpt_neo", 1.0, [None, 5, None]),
+        ("llama", 10**-0.5, [None, None, None]),
+        ("mistral", 14**-0.5, [7, 7, 7]),
+    ],
+)
+def test_facts(loaded, name, scale, windows):
+    """Scale and sliding window of every layer are told by the model as it runs."""
+    header = gathered(loaded[name]).header
+
+    assert [pytest.approx(scale)] * 3 == header["scales"]
+    assert windows == header["sliding_windows"]
+
+
+def test_a_window_that_hides_nothing_is_none(loaded):
+    """A sliding window as wide as the context is no window."""
+    header = pk.run_pass(loaded["mistral"], IDS[:, :7]).header
+
+    assert [None, None, None] == header["sliding_windows"]
+
+
+@EACH
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_batch_size_does_not_matter(loaded, name, batch):
+    """One window at a time or all at once: the same statistics."""
+    expected = gathered(loaded[name]).arrays
+
+    for key, found in gathered(loaded[name], batch=batch).arrays.items():
+        close(found, expected[key], 2e-6)
+
+
+def test_shards_do_not_matter(loaded, monkeypatch):
+    """Cut into four shards, a pass gives what it gives in one."""
+    expected = gathered(loaded["llama"]).arrays
+    monkeypatch.setitem(passes.TOKENS_PER_SHARD, "cpu", 2 * CONTEXT)
+
+    assert [range(0, 2), range(2, 4), range(4, 6), range(6, 7)] == passes.shards(WINDOWS, CONTEXT)
+    for key, found in gathered(loaded["llama"]).arrays.items():
+        close(found, expected[key], 2e-6)
+
+
+@EACH
+def test_sums_of_two_halves_add_up(loaded, name):
+    """Two passes over disjoint windows merge by addition, and one goes on from another's sums."""
+    model = loaded[name]
+    plan = plan_for(model.geometry, IDS, POSITIONS, SAMPLES, True)
+    whole, left, right, resumed = (passes.Pass(model, plan, GATHER) for _ in range(4))
+    whole.run(IDS, range(WINDOWS))
+    left.run(IDS, range(3))
+    right.run(IDS, range(3, WINDOWS))
+    resumed.restore(left.sums())
+    resumed.run(IDS, range(3, WINDOWS))
+
+    expected = passes.finish(whole.sums(), GATHER, plan)
+    added = passes.finish(passes.add(left.sums(), right.sums()), GATHER, plan)
+    for key, found in added.items():
+        close(found, expected[key], 2e-6)
+        close(passes.finish(resumed.sums(), GATHER, plan)[key], expected[key], 2e-6)
+
+
+def test_sums_are_a_copy(loaded):
+    """Sums taken from a pass do not change while it goes on."""
+    plan = plan_for(loaded["gpt2"].geometry, IDS, POSITIONS, SAMPLES, True)
+    work = passes.Pass(loaded["gpt2"], plan, ("keys",))
+    work.run(IDS, range(3))
+    before = work.sums()["key_sum"]
+    kept = before.copy()
+
+    work.run(IDS, range(3, WINDOWS))
+
+    np.testing.assert_array_equal(kept, before)
+    assert not np.allclose(kept, work.sums()["key_sum"])
+
+
+@pytest.mark.parametrize("gather", [("keys",), ("queries",), ("residuals",), ("keys", "queries")])
+def test_each_statistic_alone(loaded, gather):
+    """Without patterns the attention is fused; what else is gathered stays the same."""
+    expected = gathered(loaded["gpt_neo"]).arrays
+
+    alone = gathered(loaded["gpt_neo"], gather=gather).arrays
+
+    assert len(gather) == len(alone)
+    for key, found in alone.items():
+        close(found, expected[key])
+
+
+def test_bfloat16_error_is_measured(model_dirs):
+    """The relative error of bfloat16 is neither 0 nor large, and that of float32 is 0."""
+    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    plan = plan_for(model.geometry, IDS, POSITIONS, SAMPLES, True)
+
+    assert 0.0 == passes.dtype_error(model, plan, IDS, "float32")
+    assert 1e-4 < passes.dtype_error(model, plan, IDS, "bfloat16") < 0.1
+
+
+BAD_WINDOWS = {
+    "floats": (IDS.astype(float), "integers of shape"),
+    "one axis": (IDS[0], "integers of shape"),
+    "no windows": (IDS[:0], "integers of shape"),
+    "token beyond the vocabulary": (IDS + 1000, "0 .. 292"),
+    "negative token": (IDS - 1000, "0 .. 292"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_WINDOWS)
+def test_bad_windows(loaded, case):
+    """Windows that no model can read are refused in one sentence with the numbers."""
+    windows, words = BAD_WINDOWS[case]
+
+    with pytest.raises(BadRequest, match=words):
+        pk.run_pass(loaded["gpt2"], windows)
+
+
+def test_no_position_inside(loaded):
+    """Query positions beyond the windows leave nothing to record."""
+    with pytest.raises(BadRequest, match="No query position below 29"):
+        gathered(loaded["gpt2"], positions=(29, 400))
