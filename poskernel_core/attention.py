@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -54,6 +54,7 @@ class PatternBlock:
     pattern: Tensor
 
 
+@runtime_checkable
 class Tap(Protocol):
     """Whoever watches the attention of a forward pass."""
 

@@ -9,11 +9,9 @@ import argparse
 import json
 import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
-
-import numpy as np
 
 from poskernel_core import analyses, catalog, hub
 from poskernel_core.analyses.base import Result
@@ -22,6 +20,7 @@ from poskernel_core.archive import export_model, import_archive
 from poskernel_core.config import CorpusSpec, Dtype, Execution, Request, model_prefix
 from poskernel_core.engine import Engine
 from poskernel_core.errors import BadRequest, PosKernelError
+from poskernel_core.exports import to_npz
 from poskernel_core.reports import print_progress, summary
 from poskernel_core.store import Store
 
@@ -213,15 +212,12 @@ def _show(options: argparse.Namespace) -> int:
 
 def _write_out(result: Result, options: argparse.Namespace) -> None:
     if options.npz is not None:
-        errors = {f"{name}_error": array for name, array in result.errors.items()}
-        arrays: dict[str, Any] = {**result.values, **errors, **result.coordinates}
-        arrays["about"] = np.array(json.dumps(result.as_json()["run"]))
-        _write(options.npz, lambda path: np.savez_compressed(path, **arrays))
+        _write(options.npz, lambda path: path.write_bytes(to_npz(result)))
     if options.html is not None:
         from pages.parts.figures.of_result import figure_of
 
         page = figure_of(result).to_html(include_plotlyjs=True, full_html=True)
-        _write(options.html, lambda p: Path(p).write_text(page, encoding="utf-8"))
+        _write(options.html, lambda path: path.write_text(page, encoding="utf-8"))
     if options.json:
         json.dump(result.as_json(), sys.stdout)
         print()
@@ -229,7 +225,7 @@ def _write_out(result: Result, options: argparse.Namespace) -> None:
         print(summary(result))
 
 
-def _write(path: Path, write: Any) -> None:
+def _write(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file whole or not at all."""
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")
     try:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,7 @@ TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torc
 hf_logging.disable_progress_bar()
 
 
+@runtime_checkable
 class Watcher(Tap, Protocol):
     """A tap that also sees the residual stream before every layer."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 __all__ = ["Gathered", "StatisticsView", "stacked"]
 
 
+@runtime_checkable
 class StatisticsView(Protocol):
     """The statistics of one finished pass.
 

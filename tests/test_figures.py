@@ -186,17 +186,17 @@ def test_folded_square_reads_like_text() -> None:
     figure = folded_square(row, title="row")
     cells = figure.data[0]
     key, value = cells.customdata[..., 0], cells.customdata[..., 1]
-    assert (5, 6) == key.shape
-    assert (2 * 6 + 5, row[17]) == (key[2, 5], value[2, 5])
+    assert (6, 5) == key.shape
+    assert (2 * 5 + 4, row[14]) == (key[2, 4], value[2, 4])
     assert np.isnan(value[0, :4]).all()
-    assert np.isnan(cells.z[4, 5])
-    assert ("0", "6", "12", "18", "24") == tuple(figure.layout.yaxis.ticktext)
+    assert np.isnan(cells.z[5, 4])
+    assert ("0", "5", "10", "15", "20", "25") == tuple(figure.layout.yaxis.ticktext)
     assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1]
 
 
 def test_folded_square_of_the_post_is_20_by_20() -> None:
-    """400 keys."""
-    assert (20, 20) == folded_square(np.ones(400), title="row").data[0].z.shape
+    """20 wide for the query at 400, whose own position is the one key beyond the square."""
+    assert (21, 20) == folded_square(np.ones(401), title="row").data[0].z.shape
 
 
 # small multiples

@@ -1,5 +1,7 @@
 """A pass over windows against loops over what plain transformers computes."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -129,8 +131,8 @@ def test_a_window_that_hides_nothing_is_none(loaded):
     assert [None, None, None] == header["sliding_windows"]
 
 
-@EACH
-@pytest.mark.parametrize("batch", [1, 2, 7])
+@pytest.mark.parametrize("name", ["gpt_neo", "llama"])
+@pytest.mark.parametrize("batch", [1, 7])
 def test_batch_size_does_not_matter(loaded, name, batch):
     """One window at a time or all at once: the same statistics."""
     expected = gathered(loaded[name]).arrays
@@ -212,13 +214,17 @@ BAD_WINDOWS = {
 }
 
 
+# As users have it: the test suite's run-time check of shapes would refuse some of them earlier.
+unchecked = inspect.unwrap(pk.run_pass)
+
+
 @pytest.mark.parametrize("case", BAD_WINDOWS)
 def test_bad_windows(loaded, case):
     """Windows that no model can read are refused in one sentence with the numbers."""
     windows, words = BAD_WINDOWS[case]
 
     with pytest.raises(BadRequest, match=words):
-        pk.run_pass(loaded["gpt2"], windows)
+        unchecked(loaded["gpt2"], windows)
 
 
 def test_no_position_inside(loaded):

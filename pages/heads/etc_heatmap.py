@@ -10,7 +10,7 @@ from pages.parts import results, words
 from pages.parts.cards import card
 from pages.parts.etc_grid import Order, draw_grid, kind_thresholds
 from pages.parts.figures.of_result import etc_figure, head_curve
-from pages.parts.head import metrics
+from pages.parts.head import heads_table, summary
 from pages.parts.selection import Selection
 from poskernel_core.analyses.kernels import KINDS
 
@@ -31,21 +31,26 @@ with kinds.popover("Kinds", icon=":material/tune:", width="stretch"):
 etc = results.fetch("etc", selection.run, skip=selection.skip, **thresholds)
 if etc is not None:
     here = etc.select(query=selection.query)
-    left, right = st.columns([3, 2])
+    left, right = st.columns([6, 5])
     with left:
         card(
             "etc",
-            etc_figure(here),
+            lambda: etc_figure(here),
             here,
             words.GRID,
             draw=lambda: draw_grid(here, selection, set(shown), Order(order or Order.NUMBER)),
         )
+        summary(here.select(layer=selection.layer, head=selection.head), meanings=True)
+        with st.expander("All heads as a table"):
+            heads_table(here, set(shown))
     with right:
         kernel = results.fetch("kernel", selection.run, skip=selection.skip, query=selection.query)
         if kernel is not None:
-            head = here.select(layer=selection.layer, head=selection.head)
             curve = kernel.select(layer=selection.layer, head=selection.head)
-            with st.container(border=True, key="selected-head"):
-                st.subheader(f"{selection.cell} at n = {selection.query}", anchor="head")
-                metrics(head)
-            card("kernel", head_curve(curve, selection.query), curve, words.CURVE)
+            card(
+                "kernel",
+                lambda: head_curve(curve, selection.query, log_x=True),
+                curve,
+                words.CURVE,
+                f"{selection.cell} at n = {selection.query}",
+            )

@@ -2,58 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
 
 from pages.parts import results, words
-from pages.parts.cards import card
+from pages.parts.cards import Explanation, card
 from pages.parts.figures import folded_square, kernel_map, small_multiples
 from pages.parts.figures.of_result import head_curve
-from pages.parts.head import metrics
+from pages.parts.head import summary
 from pages.parts.selection import Selection
 from pages.parts.source import choose_source
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 
+PAIR = {"kernel": "Kernel", "observed": "Observed attention"}
+Figures = Callable[[str, str], go.Figure]
+
 selection = cast(Selection, st.session_state["selection"])
 
 
-def draw_curve(kernel: Result) -> None:
-    """Draw the selected head's kernel over the offset."""
+def draw_curve(kernel: Result, numbers: Result | None) -> None:
+    """Draw the selected head's numbers, and its kernel over the offset."""
     head = kernel.select(layer=selection.layer, head=selection.head)
     st.subheader(f"{selection.cell} at query position {selection.query}", anchor="head")
-    metrics(head)
+    summary(numbers or head, meanings=True)
     axes = st.pills(
         "Logarithmic axes", ["offset", "attention"], selection_mode="multi", key="log",
         bind="query-params", default=[],
     )  # fmt: skip
-    figure = head_curve(head, selection.query, log_x="offset" in axes, log_y="attention" in axes)
+    figure = partial(
+        head_curve, head, selection.query, log_x="offset" in axes, log_y="attention" in axes
+    )
     card("curve", figure, head, words.CURVE, "Kernel over the offset")
+
+
+def draw_pair(kind: str, result: Result, words: Explanation, make: Figures) -> None:
+    """Draw two figures side by side: the kernel's, and that of the attention observed."""
+    for column, (name, title) in zip(st.columns(2), PAIR.items(), strict=True):
+        if name in result.values:
+            with column:
+                figure = partial(make, name, f"{title} of {selection.cell}")
+                card(f"{kind}-{name}", figure, result, words)
 
 
 def draw_squares(kernel: Result) -> None:
     """Draw kernel and observed attention of the one row, each folded to a square."""
     head = kernel.select(layer=selection.layer, head=selection.head)
-    for column, (name, title) in zip(
-        st.columns(2), (("kernel", "Kernel"), ("observed", "Observed attention")), strict=True
-    ):
-        if name in head.values:
-            row = head.values[name][: selection.query + 1].copy()
-            row[: selection.skip] = np.nan
-            figure = folded_square(row, title=f"{title} of {selection.cell}")
-            with column:
-                card(f"square-{name}", figure, head, words.SQUARE, f"{title}, folded")
 
+    def square(name: str, title: str) -> go.Figure:
+        row = head.values[name][: selection.query + 1].copy()
+        row[: selection.skip] = np.nan
+        return folded_square(row, title=title)
 
-def draw_layer(kernel: Result) -> None:
-    """Draw the kernels of the selected layer's heads on common axes."""
-    layer = kernel.select(layer=selection.layer)
-    rows = layer.values["kernel"][:, selection.skip : selection.query + 1][:, ::-1]
-    labels = [cell_name(selection.layer, head) for head in range(len(rows))]
-    figure = small_multiples(np.ascontiguousarray(rows), labels, selection.head, log_y=True)
-    card("layer", figure, layer, words.MULTIPLES, f"All heads of layer {selection.layer}")
+    draw_pair("square", head, words.SQUARE, square)
 
 
 def draw_maps(source: dict[str, str | None]) -> None:
@@ -61,18 +67,26 @@ def draw_maps(source: dict[str, str | None]) -> None:
     found = results.fetch(
         "kernel-map", selection.run, skip=selection.skip, cell=selection.cell, **source
     )
-    if found is None:
-        return
-    queries = found.coordinates["query"].astype(np.int64)
-    seen = np.isfinite(found.values["kernel"]).any(axis=1)
-    width = int(queries[-1]) + 1
-    for column, (name, title) in zip(
-        st.columns(2), (("kernel", "Kernel"), ("observed", "Observed attention")), strict=True
-    ):
-        values = found.values[name][seen][:, :width]
-        figure = kernel_map(values, queries[seen], title=f"{title} of {selection.cell}")
-        with column:
-            card(f"map-{name}", figure, found, words.MAP, f"{title}, all query positions")
+    if found is not None:
+        queries = found.coordinates["query"].astype(np.int64)
+        seen = np.isfinite(found.values["kernel"]).any(axis=1)
+        width = int(queries[-1]) + 1
+
+        def draw(name: str, title: str) -> go.Figure:
+            return kernel_map(found.values[name][seen][:, :width], queries[seen], title=title)
+
+        draw_pair("map", found, words.MAP, draw)
+
+
+def draw_layer(kernel: Result) -> None:
+    """Draw the kernels of the selected layer's heads on common axes."""
+    layer = kernel.select(layer=selection.layer)
+    rows = layer.values["kernel"][:, selection.skip : selection.query + 1][:, ::-1]
+    labels = [cell_name(selection.layer, head) for head in range(len(rows))]
+    figure = partial(
+        small_multiples, np.ascontiguousarray(rows), labels, selection.head, log_y=True
+    )
+    card("layer", figure, layer, words.MULTIPLES, f"All heads of layer {selection.layer}")
 
 
 st.title("Positional kernels")
@@ -81,8 +95,11 @@ if source is not None:
     kernel = results.fetch(
         "kernel", selection.run, skip=selection.skip, query=selection.query, **source
     )
+    sampled = source["source"] == "mean"
     if kernel is not None:
-        draw_curve(kernel)
+        etc = results.fetch("etc", selection.run, skip=selection.skip) if sampled else None
+        here = {"query": selection.query, "layer": selection.layer, "head": selection.head}
+        draw_curve(kernel, etc.select(**here) if etc is not None else None)
         if source["source"] == "token":
             st.info(
                 "A fixed token is placed at one query position, so there is no map over all of "

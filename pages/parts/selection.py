@@ -125,7 +125,7 @@ def _choose_model() -> Located:
         "Model", names, key="model", bind=URL, accept_new_options=free,
         help="type any hub name or directory" if free else "chosen by the host of this page",
     )  # fmt: skip
-    if name not in names and not free:
+    if name is None or (name not in names and not free):
         results.stop(f"Model {name!r} is not offered here: choose one from the list.")
     revision = None
     if not catalog.is_local(name):

@@ -9,21 +9,18 @@ from poskernel_core.config import RunSpec
 
 __all__ = ["choose_source"]
 
-SOURCES = {
-    "mean": "Sampled texts (mean)",
-    "text": "One text's own",
-    "token": "One fixed token",
-}
+SOURCES = {"sampled texts": "mean", "one text": "text", "one token": "token"}
 MAX_TYPED = 8000
 OWN = "my own text"
 
 
 def choose_source(run: RunSpec) -> dict[str, str | None] | None:
     """Draw the controls; return the parameters, or None while a text is still to be given."""
-    source = st.segmented_control(
-        "Queries from", list(SOURCES), format_func=lambda name: SOURCES[name], default="mean",
-        key="source", bind="query-params", required=True,
+    chosen = st.segmented_control(
+        "Queries from", list(SOURCES), default="sampled texts", key="source", bind="query-params",
+        required=True,
     )  # fmt: skip
+    source = SOURCES[chosen]
     if source == "text":
         return _choose_text()
     if source == "token":

@@ -47,8 +47,8 @@ def kernel_map(
 def folded_square(
     row: Float[np.ndarray, " n_plus_1"], *, title: str, log_colour: bool = True
 ) -> go.Figure:
-    """One query's row folded to a near-square, key 0 at top left, read like text; NaN = skipped."""
-    width = math.ceil(math.sqrt(len(row)))
+    """One row folded to a near-square (20 wide for n = 400), read like text; NaN = skipped."""
+    width = max(1, round(math.sqrt(len(row) - 1)))
     height = math.ceil(len(row) / width)
     folded = np.full(height * width, np.nan)
     folded[: len(row)] = row

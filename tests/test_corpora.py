@@ -1,0 +1,301 @@
+"""Windows of tokens against a plain loop over the tokenizer, from every kind of source."""
+
+import json
+
+import numpy as np
+import pytest
+
+from poskernel_core import catalog, corpora
+from poskernel_core.config import CorpusSpec
+from poskernel_core.errors import BadRequest, NoNetwork, TooLittleText, UnknownCorpus
+from poskernel_core.tokenizers import load_tokenizer
+from tests import builders
+
+CONTEXT = 29
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model_dirs):
+    """The tiny models' tokenizer, whose start token is 0."""
+    return load_tokenizer(catalog.locate(str(model_dirs["gpt2"])))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The same seven documents as .txt, .jsonl and .parquet."""
+    import pyarrow
+    from pyarrow import parquet
+
+    plain, lines = builders.mini_corpus(tmp_path_factory.mktemp("corpus"))
+    texts = [json.loads(line)["text"] for line in lines.read_text().splitlines()]
+    columns = plain.with_suffix(".parquet")
+    parquet.write_table(pyarrow.table({"other": range(7), "text": texts}), columns)
+    return {"txt": plain, "jsonl": lines, "parquet": columns, "texts": texts}
+
+
+def cut(name, tokenizer, **changes):
+    """Token windows of a corpus, with this module's defaults."""
+    given = {"context": CONTEXT, "windows": 1000, "start_token": True}
+    return corpora.token_windows(CorpusSpec(name=str(name)), tokenizer, **{**given, **changes})
+
+
+def loop(texts, tokenizer, start):
+    """Join documents by blank lines, encode one after the other, cut into rows."""
+    tokens = []
+    size = CONTEXT - len(start)
+    for text in texts:
+        # A row that ends with a document needs no blank line before the next.
+        tokens += tokenizer.encode(text if len(tokens) % size == 0 else "\n\n" + text)
+    return [start + tokens[i : i + size] for i in range(0, len(tokens) - size + 1, size)]
+
+
+@pytest.mark.parametrize("start", [True, False])
+def test_windows_of_one_document(files, tokenizer, start):
+    """A text file is one document: consecutive rows, the rest that fills no row left out."""
+    found = cut(files["txt"], tokenizer, start_token=start)
+
+    expected = loop([files["txt"].read_text()], tokenizer, [0] if start else [])
+    assert expected == found.tolist()
+    assert len(expected) > 20
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@pytest.mark.parametrize("seed", [0, 3])
+def test_windows_of_documents(files, tokenizer, kind, seed):
+    """Documents follow each other in an order that the seed fixes, with a blank line between."""
+    order = np.random.default_rng(seed).permutation(7)
+
+    expected = loop([files["texts"][j] for j in order], tokenizer, [0])
+
+    assert expected == cut(files[kind], tokenizer, seed=seed).tolist()
+
+
+def test_seeds(files, tokenizer):
+    """The same seed gives the same windows, another seed others."""
+    first, again, other = (cut(files["jsonl"], tokenizer, seed=seed) for seed in (1, 1, 2))
+
+    np.testing.assert_array_equal(first, again)
+    assert first.tolist() != other.tolist()
+
+
+def test_fewer_windows_are_the_first(files, tokenizer):
+    """Five windows are the first five of all."""
+    np.testing.assert_array_equal(
+        cut(files["jsonl"], tokenizer)[:5], cut(files["jsonl"], tokenizer, windows=5)
+    )
+
+
+def test_start_token(files, tokenizer):
+    """It takes the first place of every window, and stands nowhere else."""
+    windows = cut(files["jsonl"], tokenizer)
+
+    assert {0} == set(windows[:, 0].tolist())
+    assert 0 not in windows[:, 1:]
+
+
+@pytest.mark.parametrize("windows", [1, 3])
+def test_typed_text_gives_one_window(tokenizer, windows):
+    """One text gives one window, as short as the text is."""
+    spec = CorpusSpec(name="text", text="She sells sea shells.")
+
+    found = corpora.token_windows(
+        spec, tokenizer, context=CONTEXT, windows=windows, start_token=True
+    )
+
+    assert [[0, *tokenizer.encode("She sells sea shells.")]] == found.tolist()
+
+
+def test_typed_text_is_cut_to_the_context(tokenizer):
+    """A text longer than the context gives its beginning."""
+    text = builders.random_words(101)
+
+    found = corpora.token_windows(
+        CorpusSpec(name="text", text=text), tokenizer, context=13, windows=1, start_token=False
+    )
+
+    assert [tokenizer.encode(text)[:13]] == found.tolist()
+
+
+def test_ready_windows(tmp_path):
+    """A .npy file is taken as it is, without a tokenizer or a start token."""
+    ids = builders.random_ids(7, CONTEXT).numpy().astype(np.uint16)
+    np.save(tmp_path / "ids.npy", ids)
+
+    found = cut(tmp_path / "ids.npy", None, windows=5)
+
+    assert np.int64 == found.dtype
+    np.testing.assert_array_equal(ids[:5], found)
+
+
+def test_bundled_sample(tokenizer):
+    """The bundled sample is there offline, and differs by seed."""
+    spec = corpora.resolve(CorpusSpec())
+    texts = {next(corpora.documents(spec, seed))[:99] for seed in range(5)}
+
+    assert 64 == len(spec.fingerprint)
+    assert len(texts) > 1
+
+
+def test_bible_chapters(tokenizer):
+    """Each chapter has a title by which it is asked for, and gives its own text."""
+    titles = corpora.items("bible")
+
+    assert "Genesis 24" in titles
+    assert len(titles) == len(set(titles)) > 10
+    for title in titles:
+        spec = corpora.resolve(CorpusSpec(name="bible", item=title))
+        (text,) = corpora.documents(spec)
+        found = corpora.token_windows(spec, tokenizer, context=41, windows=9, start_token=False)
+        assert [tokenizer.encode(text)[:41]] == found.tolist()
+
+
+def test_bible_chapters_are_long_enough():
+    """Each chapter reaches the posts' query position 400 in GPT-2's own tokens."""
+    records = corpora._bundled("bible")
+    if not all("gpt2_tokens" in record for record in records):
+        pytest.skip("the bundled chapters do not say how many GPT-2 tokens they have")
+
+    assert min(record["gpt2_tokens"] for record in records) > 400
+
+
+def test_fingerprint_follows_the_content(tmp_path):
+    """Other bytes under the same name are another corpus; the same bytes elsewhere are not."""
+    file, copy = tmp_path / "a.txt", tmp_path / "b.txt"
+    file.write_text("one two")
+    copy.write_text("one two")
+    prints = [corpora.resolve(CorpusSpec(name=str(f))).fingerprint for f in (file, copy)]
+    file.write_text("one two three")
+
+    assert prints[0] == prints[1]
+    assert prints[0] != corpora.resolve(CorpusSpec(name=str(file))).fingerprint
+
+
+def test_fingerprints_of_typed_texts():
+    """Other texts, other fingerprints."""
+    specs = [CorpusSpec(name="text", text=text) for text in ("one", "two", "one")]
+    first, second, third = (corpora.resolve(spec).fingerprint for spec in specs)
+
+    assert first == third != second
+
+
+UNKNOWN = {
+    "no such name": (CorpusSpec(name="shakespeare"), "No corpus 'shakespeare'"),
+    "no such chapter": (CorpusSpec(name="bible", item="Genesis 99"), "no text 'Genesis 99'"),
+    "no chapters at all": (CorpusSpec(name="sample", item="Genesis 24"), "no text 'Genesis 24'"),
+    "no text": (CorpusSpec(name="text"), "Expected some text"),
+    "blank text": (CorpusSpec(name="text", text=" \n"), "Expected some text"),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_unknown_corpora(case):
+    """What is not there is named in the message."""
+    spec, words = UNKNOWN[case]
+
+    with pytest.raises(UnknownCorpus, match=words):
+        corpora.resolve(spec)
+
+
+UNREADABLE = {
+    "notes.doc": b"text",
+    "latin.txt": "Übermut".encode("latin-1"),
+    "half.jsonl": b'{"text": "a"}\n{"text": ',
+    "other-column.jsonl": b'{"body": "a"}\n',
+    "list.jsonl": b"[1, 2]\n",
+    "text.parquet": b"PAR1 no more",
+    "text.npy": b"no array",
+    "empty.npy": b"",
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_unreadable_files(tmp_path, tokenizer, name):
+    """A file that is not what its name says gives one sentence with its name."""
+    (tmp_path / name).write_bytes(UNREADABLE[name])
+
+    with pytest.raises(UnknownCorpus, match=name) as caught:
+        cut(tmp_path / name, tokenizer)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_parquet_without_text(tmp_path, tokenizer):
+    """A parquet file needs a column `text`."""
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"body": ["a"]}), tmp_path / "body.parquet")
+
+    with pytest.raises(UnknownCorpus, match=r"body\.parquet"):
+        cut(tmp_path / "body.parquet", tokenizer)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.zeros((3, 11), int), np.zeros((3, CONTEXT)), np.zeros(CONTEXT, int), np.array(5)],
+)
+def test_ready_windows_of_another_shape(tmp_path, array):
+    """Windows of another length or kind are refused with both shapes."""
+    np.save(tmp_path / "ids.npy", array)
+
+    with pytest.raises(UnknownCorpus, match=rf"\[windows, {CONTEXT}\].*got {array.dtype}"):
+        cut(tmp_path / "ids.npy", None)
+
+
+def test_pickled_arrays_are_not_opened(tmp_path):
+    """A .npy file of objects, which could run code, is refused."""
+    np.save(tmp_path / "ids.npy", np.array([[{}, []]], dtype=object), allow_pickle=True)
+
+    with pytest.raises(UnknownCorpus, match=r"ids\.npy"):
+        cut(tmp_path / "ids.npy", None, context=2)
+
+
+def test_too_little_text(files, tokenizer):
+    """Asked for exactly so many windows, a short corpus says how many it has."""
+    has = len(cut(files["jsonl"], tokenizer))
+
+    with pytest.raises(
+        TooLittleText, match=f"gives {has} windows of {CONTEXT} tokens, {has + 1} were asked"
+    ):
+        cut(files["jsonl"], tokenizer, windows=has + 1, exactly=True)
+    assert has == len(cut(files["jsonl"], tokenizer, windows=has, exactly=True))
+
+
+def test_no_text_at_all(tmp_path, tokenizer):
+    """Not one window is too little, however many were asked for."""
+    (tmp_path / "short.txt").write_text("one")
+
+    with pytest.raises(TooLittleText, match="gives 0 windows"):
+        cut(tmp_path / "short.txt", tokenizer)
+
+
+def test_without_a_tokenizer(files):
+    """Text needs a tokenizer; the message names the way out."""
+    with pytest.raises(BadRequest, match=r"\.npy"):
+        cut(files["txt"], None)
+
+
+def test_hub_corpus_offline(tokenizer):
+    """Without a network, a streamed corpus says so and names the bundled ones."""
+    with pytest.raises(NoNetwork, match="'sample'"):
+        cut("openwebtext", tokenizer)
+
+
+def test_rows_without_text(tmp_path):
+    """A row whose text is null has no text; it is not the word None."""
+    file = tmp_path / "holes.jsonl"
+    file.write_text('{"text": "one"}\n{"text": null}\n{"text": "two"}\n')
+
+    assert {"one", "two"} == set(corpora.documents(CorpusSpec(name=str(file))))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("sea shells", "4 tokens"), ("", "0 tokens"), ("zq", "2 tokens")],
+)
+def test_single_token(tokenizer, text, words):
+    """A fixed token must be exactly one token; the message says how many it is, and which."""
+    with pytest.raises(BadRequest, match=words):
+        tokenizer.single_id(text)
+
+    assert tokenizer.encode(" the") == [tokenizer.single_id(" the")]

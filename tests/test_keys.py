@@ -1,0 +1,197 @@
+"""Keys: whatever determines a result changes its key, and nothing else does."""
+
+import pytest
+from pydantic import ValidationError
+
+from poskernel_core import config
+from poskernel_core.compute import canonical
+from poskernel_core.config import CorpusSpec, Execution, ModelSpec, Request, RunSpec
+from poskernel_core.statistics_store import part_key
+
+MODEL = ModelSpec(name="gpt2", fingerprint="abc")
+CORPUS = CorpusSpec(name="sample", fingerprint="def")
+RUN = RunSpec(model=MODEL, corpus=CORPUS, context=41, positions=(3, 11))
+REQUEST = Request(analysis="etc", run=RUN, params={"skip": 4})
+
+MODELS = {"name": "gpt3", "revision": "main", "fingerprint": "abd"}
+CORPORA = {
+    "name": "bible",
+    "item": "Genesis 24",
+    "text": "In the beginning",
+    "revision": "main",
+    "fingerprint": "deg",
+}
+RUNS = {
+    "model": ModelSpec(name="gpt2", fingerprint="abd"),
+    "corpus": CorpusSpec(name="sample", fingerprint="deg"),
+    "context": 43,
+    "windows": 499,
+    "start_token": False,
+    "dtype": "bfloat16",
+    "seed": 1,
+    "positions": (3, 13),
+    "samples": 63,
+    "gather": ("keys", "queries"),
+    "destination": " the",
+}
+REQUESTS = {"analysis": "kernel", "run": RUN.model_copy(update={"seed": 1}), "params": {"skip": 5}}
+
+
+def changed(spec, field, value):
+    """The same description with one field changed, checked anew."""
+    return type(spec).model_validate({**dict(spec), field: value})
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes"),
+    [(MODEL, MODELS), (CORPUS, CORPORA), (RUN, RUNS), (REQUEST, REQUESTS)],
+    ids=["model", "corpus", "run", "request"],
+)
+def test_every_field_is_tried(spec, changes):
+    """A new field of a description must be added to these tests, with a value that differs."""
+    assert set(type(spec).model_fields) == set(changes)
+    assert all(getattr(spec, field) != value for field, value in changes.items())
+
+
+def keys_of(run):
+    """All keys that stand on a run."""
+    request = REQUEST.model_copy(update={"run": run})
+    return {run.key(), part_key(run, "manifest"), part_key(run, "0"), request.key}
+
+
+@pytest.mark.parametrize("field", RUNS)
+def test_each_field_of_a_run(field):
+    """No key of a run, of its statistics or of a result on it survives a change of one field."""
+    assert not keys_of(RUN) & keys_of(changed(RUN, field, RUNS[field]))
+
+
+@pytest.mark.parametrize("field", MODELS)
+def test_each_field_of_a_model(field):
+    """Another name, revision or weights: other keys."""
+    other = changed(RUN, "model", changed(MODEL, field, MODELS[field]))
+
+    assert not keys_of(RUN) & keys_of(other)
+
+
+@pytest.mark.parametrize("field", CORPORA)
+def test_each_field_of_a_corpus(field):
+    """Another corpus, text of it, or content: other keys."""
+    other = changed(RUN, "corpus", changed(CORPUS, field, CORPORA[field]))
+
+    assert not keys_of(RUN) & keys_of(other)
+
+
+@pytest.mark.parametrize("field", REQUESTS)
+def test_each_field_of_a_request(field):
+    """Another analysis, run or parameter: another result."""
+    assert REQUEST.key != changed(REQUEST, field, REQUESTS[field]).key
+
+
+@pytest.mark.parametrize(
+    ("analysis", "params"),
+    [
+        ("etc", {"skip": 5, "local_tokens": 11, "local_share": 0.6, "uniform_share": 0.6}),
+        (
+            "kernel",
+            {
+                "skip": 5,
+                "query": 11,
+                "source": "text",
+                "text": "a",
+                "text_corpus": "sample",
+                "text_item": "b",
+                "token": " a",
+            },
+        ),
+        (
+            "kernel-map",
+            {
+                "skip": 5,
+                "cell": "L1H1",
+                "source": "text",
+                "text": "a",
+                "text_corpus": "sample",
+                "text_item": "b",
+                "token": " a",
+            },
+        ),
+    ],
+)
+def test_each_parameter(analysis, params):
+    """Each parameter of each analysis is part of its key."""
+    plain = canonical(Request(analysis=analysis, run=RUN))
+
+    assert set(plain.params) == set(params)
+    for name, value in params.items():
+        other = canonical(Request(analysis=analysis, run=RUN, params={name: value}))
+        assert plain.key != other.key, name
+
+
+def test_parts_have_their_own_keys():
+    """Layers, manifest, checkpoint and result of one run do not share a key."""
+    parts = [part_key(RUN, part) for part in ("0", "1", "manifest", "checkpoint")]
+
+    assert 5 == len({*parts, REQUEST.key})
+
+
+def test_equal_descriptions_have_equal_keys():
+    """A copy that went through JSON has the same key, fields in whatever order."""
+    copy = Request.model_validate_json(REQUEST.model_dump_json())
+    turned = RunSpec.model_validate(dict(reversed(list(RUN.model_dump().items()))))
+
+    assert (REQUEST.key, REQUEST) == (copy.key, copy)
+    assert RUN.key() == turned.key()
+
+
+@pytest.mark.parametrize("params", [{}, {"skip": 4}, {"skip": "4"}, {"local_share": "0.5"}])
+def test_defaults_spelt_out(params):
+    """A default, left out, given or typed on a command line, is one request."""
+    plain = canonical(Request(analysis="etc", run=RUN))
+
+    assert plain.key == canonical(Request(analysis="etc", run=RUN, params=params)).key
+
+
+def test_keys_begin_with_the_model(monkeypatch):
+    """All that stands on one model's weights shares a prefix, and no other model has it."""
+    prefix = config.model_prefix("abc")
+
+    assert all(key.startswith(prefix) for key in keys_of(RUN))
+    assert prefix != config.model_prefix("abd")
+
+
+def test_another_layout_is_a_miss(monkeypatch):
+    """Raising the schema version changes every key."""
+    before = keys_of(RUN)
+    monkeypatch.setattr(config, "SCHEMA", config.SCHEMA + 1)
+
+    assert not before & keys_of(RUN)
+
+
+@pytest.mark.parametrize("positions", [(), (3, 3), (11, 3), (-1, 3)])
+def test_positions_are_ascending(positions):
+    """Positions that are not ascending would make two keys of one run."""
+    with pytest.raises(ValidationError):
+        changed(RUN, "positions", positions)
+
+
+@pytest.mark.parametrize("spec", [MODEL, CORPUS, RUN, REQUEST, Execution()])
+def test_descriptions_are_frozen(spec):
+    """A description neither changes nor takes a field that it does not know."""
+    with pytest.raises(ValidationError):
+        setattr(spec, next(iter(type(spec).model_fields)), "other")
+    with pytest.raises(ValidationError):
+        changed(spec, "colour", "red")
+
+
+@pytest.mark.parametrize(
+    ("context", "also", "expected"),
+    [
+        (5, (), (0, 1, 2, 3, 4)),
+        (64, (), (*range(1, 64, 2),)),
+        (64, (10,), (1, 3, 5, 7, 9, 10, *range(11, 64, 2))),
+        (1024, (), tuple(sorted({*range(31, 1024, 32), 400, 1000}))),
+    ],
+)
+def test_default_positions(context, also, expected):
+    """About 32 even steps up to the last, the posts' 400 and 1000, and what is asked for."""
+    assert expected == config.default_positions(context, *also)
