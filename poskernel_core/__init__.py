@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from poskernel_core.analyses.base import Result
     from poskernel_core.api import analyse, load, run_pass, show
     from poskernel_core.config import CorpusSpec, Execution, ModelSpec, Request, RunSpec
-    from poskernel_core.engine import Engine, Job, describe_run
+    from poskernel_core.engine import Engine, describe_run
     from poskernel_core.errors import PosKernelError
+    from poskernel_core.job import Job
     from poskernel_core.store import Store
     from poskernel_core.views import Gathered
 
@@ -24,7 +25,7 @@ _HOMES = {
     "Engine": "engine",
     "Execution": "config",
     "Gathered": "views",
-    "Job": "engine",
+    "Job": "job",
     "ModelSpec": "config",
     "PosKernelError": "errors",
     "Request": "config",

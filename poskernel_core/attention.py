@@ -18,7 +18,7 @@ from torch import Tensor
 
 __all__ = ["AttentionCall", "PatternBlock", "Tap", "attend", "diagonal_sums", "pattern_blocks"]
 
-BLOCK = 128
+BLOCK = 64
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,19 @@ class AttentionCall:
 class PatternBlock:
     """Rows ``first_row ..`` of a pattern, for the keys ``first_key ..`` that any of them sees.
 
-    ``pattern`` is ``[text, head, row, key]`` and sums to 1 over the last axis.
+    ``padded`` is ``[text, head, row, rows - 1 + key]``: every row begins with ``rows - 1`` zeros,
+    so that :func:`diagonal_sums` can slant the block without copying it.
     """
 
     layer: int
     first_row: int
     first_key: int
-    pattern: Tensor
+    padded: Tensor
+
+    @property
+    def pattern(self) -> Float[Tensor, "text head row key"]:
+        """The attention probabilities; they sum to 1 over the last axis."""
+        return self.padded[..., self.padded.shape[2] - 1 :]
 
 
 @runtime_checkable
@@ -69,14 +75,16 @@ def attend(call: AttentionCall, tap: Tap) -> Float[Tensor, "text head pos d"]:
     """Return the attention output ``A v``, showing call and pattern to the tap."""
     if not tap.attention(call):
         return _fused(call)
-    out = torch.empty_like(call.q)
-    groups = call.q.shape[1] // call.k.shape[1]
+    text, heads, length, _ = call.q.shape
+    groups = heads // call.k.shape[1]
+    values = call.v.contiguous()
+    out = values.new_empty(text, length, heads, values.shape[-1]).transpose(1, 2)
     for block in pattern_blocks(call):
-        tap.pattern(block)
         rows, keys = block.pattern.shape[-2:]
-        values = call.v[:, :, block.first_key : block.first_key + keys]
-        mixed = _grouped(block.pattern.to(values.dtype), groups) @ values
+        seen = values[:, :, block.first_key : block.first_key + keys]
+        mixed = _grouped(block.pattern.to(values.dtype), groups) @ seen
         out[:, :, block.first_row : block.first_row + rows] = _ungrouped(mixed, groups)
+        tap.pattern(block)
     return out
 
 
@@ -84,20 +92,31 @@ def pattern_blocks(call: AttentionCall) -> Iterator[PatternBlock]:
     """Yield the exact attention pattern of a call, block by block of query rows."""
     length = call.q.shape[2]
     groups = call.q.shape[1] // call.k.shape[1]
+    margin = min(BLOCK, length) - 1
+    padded_keys = torch.nn.functional.pad(call.k, (0, 0, margin, 0))
     for first in range(0, length, BLOCK):
         stop = min(first + BLOCK, length)
         start = 0 if call.window is None else max(0, first - call.window + 1)
+        pad = stop - first - 1
+        keys = padded_keys[:, :, margin + start - pad : margin + stop]
         queries = _grouped(call.q[:, :, first:stop] * call.scale, groups)
-        scores = queries @ call.k[:, :, start:stop].transpose(-1, -2)
-        scores = _ungrouped(scores, groups).float()
-        rows = torch.arange(first, stop, device=scores.device)[:, None]
-        keys = torch.arange(start, stop, device=scores.device)[None, :]
-        hidden = keys > rows
-        if call.window is not None:
-            hidden |= keys <= rows - call.window
-        visible_from = 0 if call.window is not None else first - start
-        scores[..., visible_from:].masked_fill_(hidden[:, visible_from:], -torch.inf)
+        scores = _ungrouped(queries @ keys.transpose(-1, -2), groups).float()
+        _hide(scores, first, start - pad, pad, call.window)
         yield PatternBlock(call.layer, first, start, torch.softmax(scores, dim=-1))
+
+
+def _hide(scores: Tensor, first: int, origin: int, pad: int, window: int | None) -> None:
+    """Set the scores of padding, of future keys and of keys before the window to minus infinity.
+
+    Row ``r`` is query ``first + r``, column ``c`` is key ``origin + c``.
+    """
+    scores[..., :pad] = -torch.inf
+    rows = torch.arange(first, first + scores.shape[-2], device=scores.device)[:, None]
+    keys = torch.arange(origin, origin + scores.shape[-1], device=scores.device)[None, :]
+    future = first - origin
+    scores[..., future:].masked_fill_((keys > rows)[:, future:], -torch.inf)
+    if window is not None:
+        scores.masked_fill_(keys <= rows - window, -torch.inf)
 
 
 def diagonal_sums(
@@ -107,24 +126,20 @@ def diagonal_sums(
 
     ``without_key_0`` leaves the first key's column out, as is done for a start token.
 
-    The rows are laid one beside the other with a stride one longer than the row, so that a
-    diagonal becomes a column: one pass over the block, no index arithmetic per element.
+    Rows are read with a stride one longer than they are, so that a diagonal becomes a column: one
+    pass over the block, no index arithmetic per element.
     """
-    text, head, rows, keys = block.pattern.shape
-    width = keys + 2 * rows
-    padded = block.pattern.new_empty(text, head, rows, width)
-    padded[..., : rows - 1] = 0
-    padded[..., rows - 1 : rows - 1 + keys] = block.pattern
-    padded[..., rows - 1 + keys :] = 0
-    if without_key_0 and block.first_key == 0:
-        padded[..., rows - 1] = 0
-    offsets = block.first_row - block.first_key + rows
-    stride = padded.stride()
-    slanted = padded.as_strided(
-        (text, head, rows, offsets), (stride[0], stride[1], width + 1, 1), padded.storage_offset()
+    text, head, rows, width = block.padded.shape
+    offsets = width - rows + 1
+    stride = block.padded.stride()
+    slanted = block.padded.as_strided(
+        (text, head, rows, offsets), (*stride[:2], width + 1, 1), block.padded.storage_offset()
     )
     sums = slanted.sum(dim=-2).flip(-1)
-    return torch.nn.functional.pad(sums, (0, length - offsets))
+    sums = torch.nn.functional.pad(sums, (0, length - offsets))
+    if without_key_0 and block.first_key == 0:
+        sums[..., block.first_row : block.first_row + rows] -= block.pattern[..., 0]
+    return sums
 
 
 def _grouped(x: Tensor, groups: int) -> Tensor:

@@ -7,64 +7,30 @@ and keys of every architecture exactly as they enter the dot product, and the tr
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
-    AutoConfig,
-    AutoModelForCausalLM,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as hf_logging
 
 from poskernel_core import attn_only
-from poskernel_core.attention import AttentionCall, Tap, attend
 from poskernel_core.catalog import Located, weight_files
 from poskernel_core.errors import BadRequest, UnsupportedModel
 from poskernel_core.geometry import Geometry
 from poskernel_core.hub import fetch_snapshot
+from poskernel_core.tapping import TAPPED, LastLayerSeen, Switch, Watcher, tap_block
 
-__all__ = ["LoadedModel", "Watcher", "load", "pick_device"]
+__all__ = ["LoadedModel", "load", "pick_device", "precision", "tap"]
 
-TAPPED = "poskernel"
 BLOCKS = {"opt": "decoder.layers", "gpt2": "h", "gpt_neo": "h", "attn-only": "h"}
-ATTENTION = {
-    "gpt2": "attn",
-    "attn-only": "attn",
-    "gpt_neo": "attn.attention",
-    "gpt_neox": "attention",
-}
 TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
 
 hf_logging.disable_progress_bar()
-
-
-@runtime_checkable
-class Watcher(Tap, Protocol):
-    """A tap that also sees the residual stream before every layer."""
-
-    def residual(self, layer: int, x: Tensor) -> None:
-        """See ``x``, the residual stream ``[text, pos, model]`` before ``layer``."""
-
-
-class _LastLayerSeen(Exception):
-    """Ends a forward pass once every layer's attention has been seen."""
-
-
-@dataclass
-class _Switch:
-    """The watcher of the pass that is running, shared by all attention modules of a model."""
-
-    watcher: Watcher | None = None
-    last_layer: int = 0
 
 
 @dataclass
@@ -74,7 +40,7 @@ class LoadedModel:
     located: Located
     module: PreTrainedModel
     device: torch.device
-    _switch: _Switch = field(repr=False)
+    _switch: Switch = field(repr=False)
 
     @property
     def geometry(self) -> Geometry:
@@ -94,7 +60,7 @@ class LoadedModel:
         self._switch.watcher = watcher
         try:
             self.module.base_model(tokens.to(self.device), use_cache=False)
-        except _LastLayerSeen:
+        except LastLayerSeen:
             pass
         finally:
             self._switch.watcher = None
@@ -125,14 +91,20 @@ def load(located: Located, device: str = "auto") -> LoadedModel:
     target = pick_device(device)
     if located.geometry.architecture == "attn-only":
         module = attn_only.load(located)
-        module.set_attn_implementation(TAPPED)
     else:
         module = _load_hub_format(located)
-    module.eval().requires_grad_(False).to(target)
-    switch = _Switch(last_layer=located.geometry.n_layers - 1)
+    return tap(located, module, target)
+
+
+def tap(located: Located, module: PreTrainedModel, device: torch.device) -> LoadedModel:
+    """Make a module in memory ready to be watched; its attention is replaced in place."""
+    if located.geometry.architecture != "gpt_neo":
+        module.set_attn_implementation(TAPPED)
+    module.eval().requires_grad_(False).to(device)
+    switch = Switch(last_layer=located.geometry.n_layers - 1)
     for layer, block in enumerate(_blocks(module, located.geometry)):
-        _tap_block(block, layer, located.geometry.architecture, switch)
-    return LoadedModel(located, module, target, switch)
+        tap_block(block, layer, located.geometry.architecture, switch)
+    return LoadedModel(located, module, device, switch)
 
 
 def _load_hub_format(located: Located) -> PreTrainedModel:
@@ -142,9 +114,8 @@ def _load_hub_format(located: Located) -> PreTrainedModel:
     config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
     if getattr(config, "activation_function", None) == "gelu_new":
         config.activation_function = "gelu_pytorch_tanh"  # the same formula in one fused kernel
-    implementation = "eager" if config.model_type == "gpt_neo" else TAPPED
     try:
-        return _from_pretrained(directory, config, implementation)
+        return _from_pretrained(directory, config)
     except (RuntimeError, ValueError, KeyError, OSError) as error:
         raise UnsupportedModel(
             f"The weights of {name!r} do not fit its config.json or are damaged: {_brief(error)}"
@@ -157,12 +128,12 @@ def _load_hub_format(located: Located) -> PreTrainedModel:
         raise
 
 
-def _from_pretrained(directory: Path, config: Any, implementation: str) -> PreTrainedModel:
+def _from_pretrained(directory: Path, config: Any) -> PreTrainedModel:
     module, report = AutoModelForCausalLM.from_pretrained(
         directory,
         config=config,
         dtype=torch.float32,
-        attn_implementation=implementation,
+        attn_implementation="eager",
         use_safetensors=True,
         local_files_only=True,
         trust_remote_code=False,
@@ -180,70 +151,6 @@ def _brief(error: Exception) -> str:
 
 def _blocks(module: PreTrainedModel, geometry: Geometry) -> nn.ModuleList:
     return module.base_model.get_submodule(BLOCKS.get(geometry.architecture, "layers"))
-
-
-def _tap_block(block: nn.Module, layer: int, architecture: str, switch: _Switch) -> None:
-    """Show one block's input and attention to the watcher of the running pass."""
-
-    def see_residual(
-        _module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]
-    ) -> None:
-        if switch.watcher is not None:
-            switch.watcher.residual(layer, args[0] if args else kwargs["hidden_states"])
-
-    block.register_forward_pre_hook(see_residual, with_kwargs=True)
-    attention = block.get_submodule(ATTENTION.get(architecture, "self_attn"))
-    vars(attention)["poskernel"] = (switch, layer)
-    if architecture == "gpt_neo":
-        vars(attention)["_attn"] = types.MethodType(_gpt_neo_attention, attention)
-
-
-def _tapped_attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    sliding_window: int | None = None,
-    **_ignored: Any,
-) -> tuple[Tensor, None]:
-    """The attention function registered with transformers; masks are ours (no padding here)."""
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    out = _attend(module, query, key, value, scale, sliding_window)
-    return out.transpose(1, 2).contiguous(), None
-
-
-def _gpt_neo_attention(
-    self: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None
-) -> tuple[Tensor, None]:
-    """GPT-Neo's attention: unscaled scores, and a window in its local layers."""
-    window = self.config.window_size if self.attention_type == "local" else None
-    return _attend(self, query, key, value, 1.0, window), None
-
-
-def _attend(
-    module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None
-) -> Tensor:
-    switch, layer = vars(module)["poskernel"]
-    call = AttentionCall(layer, q, k, v, float(scale), window)
-    out = attend(call, switch.watcher or _NOBODY)
-    if switch.watcher is not None and layer == switch.last_layer:
-        raise _LastLayerSeen
-    return out
-
-
-class _Nobody:
-    def attention(self, call: AttentionCall) -> bool:
-        return False
-
-    def pattern(self, block: Any) -> None: ...
-
-
-_NOBODY = _Nobody()
-
-AttentionInterface.register(TAPPED, _tapped_attention)
-AttentionMaskInterface.register(TAPPED, lambda *args, **kwargs: None)
 
 
 @contextmanager

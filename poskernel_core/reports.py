@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 from poskernel_core.analyses.base import Result
-from poskernel_core.engine import Job
+from poskernel_core.job import Job
 
 __all__ = ["print_progress", "summary"]
 

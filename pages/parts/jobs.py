@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from poskernel_core.engine import Engine, Job
+from poskernel_core.engine import Engine
 from poskernel_core.errors import Cancelled
+from poskernel_core.job import Job
 
 __all__ = ["follow"]
 

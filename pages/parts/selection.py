@@ -15,7 +15,7 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.parts import results
-from poskernel_core import catalog, corpora
+from poskernel_core import catalog, texts
 from poskernel_core.api import default_query
 from poskernel_core.catalog import Located
 from poskernel_core.config import (
@@ -152,14 +152,14 @@ def _choose_run(located: Located) -> RunSpec:
     longest = located.geometry.n_ctx
     contexts = sorted({length for length in CONTEXTS if length < longest} | {longest})
     default = max(length for length in contexts if length <= max(DEFAULT_CONTEXT, contexts[0]))
-    offered = [*corpora.BUNDLED, *corpora.HUB, *_host_corpora()]
+    offered = [*texts.BUNDLED, *texts.HUB, *_host_corpora()]
     corpus = st.selectbox("Corpus", offered, key="corpus", bind=URL)
     with st.expander("Run"):
         context = st.selectbox(
             "Context T (tokens)", contexts, key="context", bind=URL,
             **_settled_index("context", contexts, default),
         )  # fmt: skip
-        texts = st.select_slider(
+        windows = st.select_slider(
             "Windows of text, at most", TEXTS, key="texts", bind=URL,
             **_settled("texts", TEXTS, DEFAULT_TEXTS),
         )  # fmt: skip
@@ -168,7 +168,7 @@ def _choose_run(located: Located) -> RunSpec:
     try:
         return describe_run(
             located.spec.name, revision=located.spec.revision, corpus=CorpusSpec(name=corpus),
-            context=context, windows=texts, start_token=start, dtype=dtype,
+            context=context, windows=windows, start_token=start, dtype=dtype,
         )  # fmt: skip
     except BadRequest as error:
         results.stop(str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from poskernel_core import corpora
+from poskernel_core import texts
 from poskernel_core.config import RunSpec
 
 __all__ = ["choose_source"]
@@ -34,7 +34,7 @@ def choose_source(run: RunSpec) -> dict[str, str | None] | None:
 
 
 def _choose_text() -> dict[str, str | None] | None:
-    item = st.selectbox("Text", [*corpora.items("bible"), OWN], key="item", bind="query-params")
+    item = st.selectbox("Text", [*texts.items("bible"), OWN], key="item", bind="query-params")
     if item != OWN:
         return {"source": "text", "text_item": item}
     text = st.text_area(

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios against the notebook way, measured in the same run."""

@@ -1,0 +1,90 @@
+"""``make bench``: the streaming pass against the notebook way, each in a process of its own.
+
+A GPT-2-small-sized random model reads 8 windows of 1,024 tokens:
+
+* ``notebook``: the transformer_lens bridge's ``run_with_cache`` of everything, then the means;
+* ``pass``: our pass (mean keys, sampled queries, mean patterns and profiles, mean residuals);
+* ``body``: the bare Hugging Face body with fused attention, nothing captured;
+* ``trunk``: the same body stopped where our pass stops, before the last layer's attention output.
+
+Every figure is the median of the rounds, which take the ways in turn, so that a change in the
+machine's speed meets all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+
+from bench.ways import WAYS
+
+PEAK = "VmHWM"
+
+
+def main() -> None:
+    """Run every way in turn and print the table."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--windows", type=int, default=8)
+    parser.add_argument("--context", type=int, default=1024)
+    options = parser.parse_args()
+    rounds = [
+        {way: _measure(way, options) for way in ("matmul", *WAYS)} for _ in range(options.rounds)
+    ]
+    print_table(rounds, options)
+
+
+def _measure(way: str, options: argparse.Namespace) -> dict[str, float]:
+    sizes = [str(options.windows), str(options.context), str(options.threads)]
+    command = [sys.executable, "-m", "bench.ways", way, *sizes]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    print(f"{way}: {found}", file=sys.stderr)
+    return found
+
+
+def print_table(rounds: list[dict[str, dict[str, float]]], options: argparse.Namespace) -> None:
+    """Print the medians and the ratios of all rounds as a Markdown table."""
+
+    def median(way: str, name: str) -> float:
+        return statistics.median(each[way][name] for each in rounds)
+
+    print(
+        f"{options.windows} windows of {options.context} tokens, GPT-2-small-sized random model, "
+        f"float32, {options.threads} threads, median of {options.rounds}; "
+        f"{platform.machine()}, {os.cpu_count()} cores\n"
+    )
+    print("| way | seconds | peak memory above the model (GB) |\n|---|---|---|")
+    for way in WAYS:
+        print(f"| {way} | {median(way, 'seconds'):.2f} | {median(way, 'peak_gb'):.2f} |")
+    faster = _ratios(rounds, "notebook", "pass", "seconds")
+    smaller = _ratios(rounds, "notebook", "pass", "peak_gb")
+    overhead = _ratios(rounds, "pass", "trunk", "seconds")
+    share = [
+        each["pass"]["flops"] / each["pass"]["seconds"] / each["matmul"]["flops_per_second"]
+        for each in rounds
+    ]
+    print("\n| ratio | median | range | aim |\n|---|---|---|---|")
+    print(_row("pass faster than the notebook way", faster, "3", "{:.2f}×"))
+    print(_row("pass smaller in memory", smaller, "20", "{:.1f}×"))
+    print(_row("time over the bare body, same layers", [r - 1 for r in overhead], "3 %", "{:.1%}"))
+    print(_row("share of the machine's matmul rate", share, "70 %", "{:.0%}"))
+
+
+def _ratios(rounds: list[dict[str, dict[str, float]]], over: str, under: str, name: str) -> list:
+    return [each[over][name] / each[under][name] for each in rounds]
+
+
+def _row(label: str, values: list[float], aim: str, form: str) -> str:
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"| {label} | {form.format(middle)} | {form.format(low)} – {form.format(high)} | {aim} |"
+
+
+if __name__ == "__main__":
+    main()

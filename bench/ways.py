@@ -1,0 +1,177 @@
+"""The ways that are compared; each runs in a fresh process and prints one JSON line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+__all__ = ["WAYS"]
+
+
+def _model() -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(GPT2Config()).eval()
+
+
+def _tokens(windows: int, context: int) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(0).integers(0, 50257, (windows, context)))
+
+
+def _peak_gb() -> float:
+    with open("/proc/self/status", encoding="ascii") as status:
+        line = next(line for line in status if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 2**20
+
+
+def _reset_peak() -> float:
+    """Forget the peak so far (Linux) and return the memory in use, in GB."""
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as control:
+        control.write("5")
+    return _peak_gb()
+
+
+def _timed(work: Callable[[], object]) -> dict[str, float]:
+    before = _reset_peak()
+    began = time.perf_counter()
+    with torch.inference_mode():
+        work()
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "peak_gb": _peak_gb() - before}
+
+
+def notebook(tokens: torch.Tensor) -> dict[str, float]:
+    """Everything cached by the bridge, then the means, as the posts' notebooks do."""
+    from transformer_lens.model_bridge.sources import build_bridge_from_module
+
+    module = _model()
+    module.set_attn_implementation("eager")
+    bridge = build_bridge_from_module(module, "GPT2LMHeadModel", hf_config=module.config)
+    bridge(tokens[:1, :16])
+
+    def work() -> None:
+        _, cache = bridge.run_with_cache(tokens)
+        for layer in range(12):
+            cache[f"blocks.{layer}.attn.hook_k"].mean(0)
+            cache[f"blocks.{layer}.attn.hook_pattern"].mean(0)
+            cache[f"blocks.{layer}.hook_resid_pre"].mean(0)
+
+    return _timed(work)
+
+
+def our_pass(tokens: torch.Tensor) -> dict[str, float]:
+    """The streaming pass with everything that it gathers by default."""
+    from poskernel_core import models, passes, tapping
+    from poskernel_core.catalog import Located
+    from poskernel_core.config import ALL_GATHERED, ModelSpec, default_positions
+    from poskernel_core.geometry import read_geometry
+    from poskernel_core.statistics import Plan
+
+    module = _model()
+    config = {**module.config.to_dict(), "model_type": "gpt2"}
+    located = Located(ModelSpec(name="random"), None, config, read_geometry("random", config))
+    model = models.tap(located, _fused_gelu(module), torch.device("cpu"))
+    windows, context = tokens.shape
+    plan = Plan(located.geometry, context, windows, default_positions(context), 64, True)
+    warm = Plan(located.geometry, 16, 1, (3,), 1, True)
+    passes.Pass(model, warm, ALL_GATHERED).run(tokens[:1, :16].numpy(), range(1))
+    assert tapping.TAPPED == module.config._attn_implementation
+
+    def work() -> None:
+        run = passes.Pass(model, plan, ALL_GATHERED)
+        run.run(tokens.numpy(), range(windows))
+        run.sums()
+
+    return _timed(work) | {"flops": _flops(windows, context)}
+
+
+def _fused_gelu(module: Any) -> Any:
+    for block in module.transformer.h:
+        block.mlp.act = torch.nn.GELU("tanh")
+    return module
+
+
+def body(tokens: torch.Tensor) -> dict[str, float]:
+    """The bare body with fused attention, all windows at once, as the module comes."""
+    module = _model()
+    module.transformer(tokens[:1, :16], use_cache=False)
+    return _timed(lambda: module.transformer(tokens, use_cache=False))
+
+
+def trunk(tokens: torch.Tensor) -> dict[str, float]:
+    """The bare body in our batches and with our activation, its last block cut to its attention."""
+    module = _fused_gelu(_model())
+    last = module.transformer.h[-1]
+
+    class Stop(Exception):
+        pass
+
+    def stop(*_: Any) -> None:
+        raise Stop
+
+    last.attn.c_proj.register_forward_pre_hook(stop)
+
+    def work() -> None:
+        for pair in tokens.split(max(1, 2048 // tokens.shape[1])):
+            try:
+                module.transformer(pair, use_cache=False)
+            except Stop:
+                continue
+
+    work_small = tokens[:1, :16]
+    try:
+        with torch.inference_mode():
+            module.transformer(work_small, use_cache=False)
+    except Stop:
+        pass
+    return _timed(work)
+
+
+def _flops(windows: int, context: int) -> float:
+    """Multiply-adds x 2 of our pass: eleven whole layers, and the last one's q, k, v and scores."""
+    tokens, width, layers = windows * context, 768, 12
+    dense = 2 * tokens * width * width
+    attention = 2 * tokens * context / 2 * width  # q k^T over the visible half; A v is as much
+    return (layers - 1) * (12 * dense + 2 * attention) + 3 * dense + 2 * attention
+
+
+def matmul(_: torch.Tensor) -> dict[str, float]:
+    """The machine's rate at the model's own largest product, [2048, 768] x [768, 3072]."""
+    left, right = torch.randn(2048, 768), torch.randn(768, 3072)
+    left @ right
+    times = []
+    for _round in range(20):
+        began = time.perf_counter()
+        left @ right
+        times.append(time.perf_counter() - began)
+    return {"flops_per_second": 2 * 2048 * 768 * 3072 / float(np.median(times))}
+
+
+WAYS: dict[str, Callable[[torch.Tensor], dict[str, float]]] = {
+    "notebook": notebook,
+    "pass": our_pass,
+    "body": body,
+    "trunk": trunk,
+}
+
+
+def main() -> None:
+    """Run one way: ``python -m bench.ways WAY WINDOWS CONTEXT THREADS``."""
+    way, windows, context, threads = sys.argv[1], *map(int, sys.argv[2:5])
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(False)
+    print(json.dumps((WAYS | {"matmul": matmul})[way](_tokens(windows, context))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""A real server for the tests and the screenshots: a process of its own, on a free port."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PATIENCE = 120.0  # seconds; the machine may be busy with other work
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that answers at `url`, and the cache that it and its worker use."""
+
+    url: str
+    cache: Path
+
+    def link(self, path: str = "/", **parameters: object) -> str:
+        """The address of a page with the parameters given, and 50 windows of text."""
+        from urllib.parse import urlencode
+
+        return f"{self.url}{path}?{urlencode({'texts': 50, **parameters})}"
+
+
+def environment(cache: Path) -> dict[str, str]:
+    """What a process of ours is started with: its own cache, no network, one thread."""
+    return {
+        **os.environ,
+        "POSKERNEL_CACHE": str(cache),
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(cache / "hub"),
+        "TOKENIZERS_PARALLELISM": "false",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def command_line(cache: Path, *arguments: str) -> str:
+    """Run `python -m poskernel_core` and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "poskernel_core", *arguments],
+        cwd=ROOT, env=environment(cache), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+@contextmanager
+def serve(cache: Path, log: Path) -> Iterator[Server]:
+    """Start a server and wait until it answers; stop it at the end."""
+    port = _free_port()
+    command = [
+        sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={port}",
+        "--server.address=127.0.0.1",
+    ]  # fmt: skip
+    with log.open("a", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(cache), stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/_stcore/health", process)
+        yield Server(f"http://127.0.0.1:{port}", cache)
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with exit code {process.returncode}")
+        try:
+            with urllib.request.urlopen(address, timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.2)
+    raise TimeoutError(f"{address} did not answer within {PATIENCE:g} s")

@@ -1,0 +1,291 @@
+"""The engine's side of its pipe to the worker, with a worker that does what the test says."""
+
+import json
+import os
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from poskernel_core import engine as engine_module
+from poskernel_core.analyses.base import Result
+from poskernel_core.compute import canonical, to_entry
+from poskernel_core.config import CorpusSpec, Request
+from poskernel_core.engine import Engine, describe_run
+from poskernel_core.errors import BadRequest, Cancelled, ComputeFailed, TooLittleText
+from poskernel_core.store import Store
+
+WAIT = 10.0
+
+
+class FakeWorker(subprocess.Popen):
+    """No process: it keeps what it is told and says what the test tells it to say."""
+
+    def __init__(self, made):
+        self.code, self.pipes = None, [os.pipe(), os.pipe()]
+        self.told = os.fdopen(self.pipes[0][0], encoding="utf-8")
+        self.stdin = os.fdopen(self.pipes[0][1], "w", encoding="utf-8")
+        self.stdout = os.fdopen(self.pipes[1][0], encoding="utf-8")
+        self.mouth = os.fdopen(self.pipes[1][1], "w", encoding="utf-8")
+        made.append(self)
+
+    def __del__(self):
+        """Nothing was started, so nothing is reaped."""
+
+    def poll(self):
+        return self.code
+
+    def terminate(self):
+        self.die(-15)
+
+    def wait(self, timeout=None):
+        return self.code
+
+    def say(self, key, state, **more):
+        print(json.dumps({"key": key, "state": state, **more}), file=self.mouth, flush=True)
+
+    def hear(self):
+        return json.loads(self.told.readline())
+
+    def die(self, code=-9, close=True):
+        self.code = code
+        self.told.close()
+        if close and not self.mouth.closed:
+            self.mouth.close()
+
+
+@pytest.fixture
+def workers(monkeypatch):
+    """The workers started so far."""
+    made = []
+    monkeypatch.setattr(engine_module.subprocess, "Popen", lambda *_, **__: FakeWorker(made))
+    yield made
+    for worker in made:
+        for pipe in (worker.told, worker.mouth, worker.stdin, worker.stdout):
+            try:
+                pipe.close()
+            except OSError:
+                pass
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """An engine on an empty store."""
+    made = Engine(Store(tmp_path))
+    yield made
+    made.close()
+    made.store.close()
+
+
+@pytest.fixture(scope="module")
+def request_of(model_dirs):
+    """A request for the heat map with some skip."""
+    run = describe_run(
+        str(model_dirs["gpt2"]), corpus=CorpusSpec(name="text", text="She sells."), windows=7
+    )
+    return lambda skip=4: canonical(Request(analysis="etc", run=run, params={"skip": skip}))
+
+
+def until(condition):
+    """Wait for something that another thread is about to do."""
+    end = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def write(engine, request):
+    """Put a result into the store, as the worker does before it says that it is done."""
+    result = Result("etc", {}, {"etc": np.array([2.0])}, {"etc": ("layer",)}, {"etc": "tokens"})
+    engine.store.put(request.key, *to_entry(result))
+
+
+def test_equal_requests_share_a_job(engine, workers, request_of):
+    """Two threads that ask for one thing get one job, and one message goes to the worker."""
+    jobs, gate = [], threading.Barrier(2)
+
+    def ask():
+        gate.wait()
+        jobs.append(engine.submit(request_of()))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    other = engine.submit(request_of(5))
+
+    assert jobs[0] is jobs[1] is not other
+    assert 1 == len(workers)
+    heard = [workers[0].hear()["request"]["params"]["skip"] for _ in range(2)]
+    assert [4, 5] == heard
+    assert engine.running(request_of()) is jobs[0]
+
+
+def test_progress(engine, workers, request_of):
+    """A job shows what the worker says of it, and estimates the time left from its pace."""
+    job = engine.submit(request_of())
+    say = workers[0].say
+    assert ("queued", None, False) == (job.state, job.seconds_left(), job.ended)
+
+    say(job.key, "running", done=0, total=0, note="Loading the model")
+    until(lambda: job.note == "Loading the model")
+    assert job.seconds_left() is None
+    say(job.key, "running", done=100, total=500, note="Reading")
+    until(lambda: job.total == 500)
+    began = time.monotonic()
+    time.sleep(0.2)
+    say(job.key, "running", done=200, total=500, note="Reading")
+    until(lambda: job.done == 200)
+
+    assert not job.wait(0.01)
+    assert 0.6 <= job.seconds_left() <= 3.2 * (time.monotonic() - began)
+
+
+def test_a_result(engine, workers, request_of):
+    """When the worker is done the result is in the store, and is not computed again."""
+    job = engine.submit(request_of())
+    write(engine, request_of())
+    workers[0].say(job.key, "done")
+
+    assert job.wait(WAIT)
+    assert "done" == job.state
+    assert [2.0] == engine.result(request_of()).values["etc"].tolist()
+    assert engine.cached(request_of(5)) is None
+
+
+def test_a_result_that_takes_long(engine, workers, request_of):
+    """Within a time limit there is a result or None, never an endless wait."""
+    assert engine.result(request_of(), seconds=0.05) is None
+    assert "queued" == engine.running(request_of()).state
+
+
+def test_a_result_that_vanished(engine, workers, request_of):
+    """Done, but not in the store: the message names the setting for its size."""
+    job = engine.submit(request_of())
+    threading.Timer(0.05, workers[0].say, (job.key, "done")).start()
+
+    with pytest.raises(ComputeFailed, match="POSKERNEL_CACHE_GB"):
+        engine.result(request_of(), seconds=WAIT)
+
+
+def test_errors_cross_the_pipe(engine, workers, request_of):
+    """An error of the worker is raised here as the same class, with its sentence."""
+    job = engine.submit(request_of())
+    workers[0].say(job.key, "error", error="TooLittleText", message="Seven windows, no more.")
+
+    assert job.wait(WAIT)
+    assert TooLittleText is type(job.error)
+    assert "Seven windows, no more." == str(job.error)
+
+
+def test_after_an_error(engine, workers, request_of):
+    """Asking again starts anew."""
+    job = engine.submit(request_of())
+    workers[0].say(job.key, "error", error="ComputeFailed", message="Broken.")
+    job.wait(WAIT)
+
+    again = engine.submit(request_of())
+
+    assert again is not job
+    assert "queued" == again.state
+    assert 1 == len(workers)
+
+
+def test_cancel(engine, workers, request_of):
+    """The worker is told, and the job ends once the worker says so."""
+    job = engine.submit(request_of())
+    workers[0].hear()
+
+    engine.cancel(request_of())
+
+    assert {"cancel": job.key} == workers[0].hear()
+    assert not job.ended
+    workers[0].say(job.key, "cancelled")
+    assert job.wait(WAIT)
+    assert Cancelled is type(job.error)
+
+
+def test_cancel_nothing(engine, workers, request_of):
+    """Cancelling what is not under way does nothing, and starts no worker."""
+    engine.cancel(request_of())
+
+    assert [] == workers
+
+
+def test_a_crash(engine, workers, request_of):
+    """A worker that dies fails its jobs with the log's place; the next request starts another."""
+    jobs = [engine.submit(request_of(skip)) for skip in (4, 5)]
+    workers[0].die()
+
+    for job in jobs:
+        assert job.wait(WAIT)
+        assert ComputeFailed is type(job.error)
+        assert str(engine.log) in str(job.error)
+    again = engine.submit(request_of())
+    assert 2 == len(workers)
+    write(engine, request_of())
+    workers[1].say(again.key, "done")
+    assert again.wait(WAIT)
+    assert again.error is None
+
+
+def test_the_end_of_an_old_worker_is_not_the_end_of_a_new_one(engine, workers, request_of):
+    """A dead worker's pipe that closes late does not fail what its successor works on."""
+    old = engine.submit(request_of())
+    workers[0].die(close=False)
+    young = engine.submit(request_of(5))
+    assert 2 == len(workers)
+
+    workers[0].mouth.close()
+    assert old.wait(WAIT)
+    assert not young.wait(0.2)
+    workers[1].say(young.key, "done")
+    assert young.wait(WAIT)
+    assert "done" == young.state
+
+
+def test_a_worker_that_stops_listening(engine, workers, request_of):
+    """A pipe that breaks while a request is written fails that job, not the caller."""
+    engine.submit(request_of())
+    workers[0].told.close()
+
+    job = engine.submit(request_of(5))
+
+    assert job.wait(WAIT)
+    assert ComputeFailed is type(job.error)
+
+
+def test_bad_requests_start_no_worker(engine, workers, request_of):
+    """What cannot be met is refused at once, in the caller's thread."""
+    for params in ({"skip": 99}, {"colour": "red"}):
+        with pytest.raises(BadRequest):
+            engine.submit(request_of().model_copy(update={"params": params}))
+    with pytest.raises(BadRequest, match="No analysis"):
+        engine.submit(request_of().model_copy(update={"analysis": "entropy"}))
+
+    assert [] == workers
+
+
+def test_old_jobs_are_forgotten(engine, workers, request_of):
+    """However many requests there were, few ended jobs are kept, and none that is under way."""
+    first = engine.submit(request_of(0))
+    for number in range(engine_module.JOBS_KEPT + 7):
+        run = request_of().run.model_copy(update={"seed": number})
+        job = engine.submit(request_of(1).model_copy(update={"run": run}))
+        workers[0].say(job.key, "error", error="ComputeFailed", message="Broken.")
+        assert job.wait(WAIT)
+
+    assert len(engine._jobs) <= engine_module.JOBS_KEPT + 1
+    assert engine.running(request_of(0)) is first
+
+
+def test_close_ends_waiting(engine, workers, request_of):
+    """Nobody waits for a worker that was stopped."""
+    job = engine.submit(request_of())
+    engine.close()
+
+    assert job.wait(WAIT)
+    assert -15 == workers[0].code
