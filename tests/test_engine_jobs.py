@@ -275,6 +275,7 @@ def test_old_jobs_are_forgotten(engine, workers, request_of):
     for number in range(engine_module.JOBS_KEPT + 7):
         run = request_of().run.model_copy(update={"seed": number})
         job = engine.submit(request_of(1).model_copy(update={"run": run}))
+        workers[0].hear()
         workers[0].say(job.key, "error", error="ComputeFailed", message="Broken.")
         assert job.wait(WAIT)
 

@@ -1,0 +1,307 @@
+"""The engine with its real worker: one computation, progress, cancelling, crashes, sources."""
+
+import os
+import signal
+import sqlite3
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core import Engine, Execution, Store, catalog, corpora
+from poskernel_core.config import CorpusSpec, Request
+from poskernel_core.engine import describe_run
+from poskernel_core.errors import BadRequest, Cancelled, ComputeFailed
+from poskernel_core.statistics_store import StoredStatistics
+from poskernel_core.tokenizers import load_tokenizer
+from tests import builders, oracles
+from tests.truth import truth_of
+
+pytestmark = pytest.mark.slow
+
+WAIT, CONTEXT, MANY = 90.0, 29, 4001
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, model_dirs):
+    """A folder with a small corpus, and ready windows enough for a pass of some seconds."""
+    folder = tmp_path_factory.mktemp("engine")
+    builders.mini_corpus(folder)
+    np.save(folder / "many.npy", builders.random_ids(MANY, CONTEXT).numpy())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def engine(place):
+    """One engine, and its worker, for the whole module."""
+    made = Engine(Store(place / "store"), Execution(device="cpu"))
+    yield made
+    made.close()
+
+
+def request(place, model_dirs, analysis="etc", corpus="mini.txt", **params):
+    """A request on the tiny GPT-2."""
+    many = corpus == "many.npy"
+    run = describe_run(
+        str(model_dirs["gpt2"]),
+        corpus=CorpusSpec(name=str(place / corpus)),
+        context=CONTEXT,
+        windows=MANY if many else 7,
+        query=11,
+        start_token=not many,
+    )
+    return Request(analysis=analysis, run=run, params=params)
+
+
+def until(condition):
+    """Wait for what the worker is about to do."""
+    end = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def same(left, right, tolerance=1e-5):
+    """Two results hold the same numbers."""
+    assert set(left.values) == set(right.values)
+    for name, array in left.values.items():
+        np.testing.assert_allclose(array, right.values[name], rtol=tolerance, atol=tolerance)
+
+
+def test_one_computation_for_two_visitors(engine, place, model_dirs, monkeypatch):
+    """Two threads that ask at once get the same numbers of one pass, and see its progress."""
+    events, results = [], []
+    take = pk.Job.take
+    monkeypatch.setattr(pk.Job, "take", lambda job, e: (events.append(dict(e)), take(job, e))[1])
+
+    asked = request(place, model_dirs)
+    threads = [
+        threading.Thread(target=lambda: results.append(engine.result(asked, WAIT)))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    same(*results, tolerance=0)
+    assert results[0].provenance == results[1].provenance
+    assert 1 == len([e for e in events if e["state"] == "done"])
+    assert {"running", "done"} == {e["state"] for e in events}
+    reading = [e for e in events if e.get("note") == "Reading windows of text"]
+    assert reading and all(e["total"] == 7 and 0 <= e["done"] <= 7 for e in reading)
+
+
+def test_a_second_analysis_makes_no_second_pass(engine, place, model_dirs):
+    """Another analysis, or other parameters, stand on the statistics that are there."""
+    first = engine.result(request(place, model_dirs), WAIT)
+    second = engine.result(request(place, model_dirs, "profile"), WAIT)
+    third = engine.result(request(place, model_dirs, skip=0), WAIT)
+
+    seconds = [r.provenance["pass_seconds"] for r in (first, second, third)]
+    assert 1 == len(set(seconds))
+
+
+def test_same_numbers_in_memory(engine, place, model_dirs):
+    """What the worker computed is what this process computes from the same windows."""
+    asked = request(place, model_dirs)
+    located = catalog.locate(str(model_dirs["gpt2"]))
+    windows = corpora.token_windows(
+        asked.run.corpus, load_tokenizer(located), context=CONTEXT, windows=7, start_token=True
+    )
+
+    gathered = pk.run_pass(pk.load(located.spec.name, device="cpu"), windows)
+
+    same(engine.result(asked, WAIT), pk.analyse("etc", gathered))
+
+
+def ids_of(model_dirs, text):
+    """The tokens of a text, the start token first."""
+    return [0, *load_tokenizer(catalog.locate(str(model_dirs["gpt2"]))).encode(text)]
+
+
+def means_of(engine, asked):
+    """The mean keys and scales of a request's own run."""
+    view = StoredStatistics.open(engine.store, asked.run)
+    layers = range(view.header["n_layers"])
+    return [view.layer(layer)["mean_keys"] for layer in layers], view.header["scales"]
+
+
+@pytest.mark.parametrize("skip", [0, 4])
+def test_source_text(engine, place, model_dirs, skip):
+    """One text's own queries against the corpus' mean keys, beside that text's own attention."""
+    text, n = "She sells sea shells on the sea shore; the shells are sea shells.", 11
+    engine.result(request(place, model_dirs), WAIT)
+    asked = request(
+        place, model_dirs, "kernel", source="text", text=text, query=n, skip=skip
+    )
+
+    result = engine.result(asked, WAIT)
+
+    truth = truth_of(model_dirs["gpt2"], np.array([ids_of(model_dirs, text)[:CONTEXT]]))
+    means, scales = means_of(engine, asked)
+    for layer, head in np.ndindex(3, 5):
+        q, keys = truth.queries[layer][0, head, n].tolist(), means[layer][head].tolist()
+        expected = oracles.kernel_row(q, keys, scales[layer], n, skip)
+        np.testing.assert_allclose(result.values["kernel"][layer, head], expected, atol=1e-5)
+        seen = np.where(np.arange(n + 1) < skip, 0, truth.attentions[layer][0, head, n, : n + 1])
+        found = result.values["observed"][layer, head, : n + 1]
+        np.testing.assert_allclose(found, seen / seen.sum(), atol=1e-5)
+    assert np.isnan(result.values["consistency"]).all()
+
+
+def test_source_text_map(engine, place, model_dirs):
+    """A text's map has a row for each of its tokens, and tells the tokens."""
+    text = "She sells sea shells."
+    asked = request(place, model_dirs, "kernel-map", source="text", text=text, cell="L1H3", skip=0)
+
+    result = engine.result(asked, WAIT)
+
+    ids = ids_of(model_dirs, text)
+    truth = truth_of(model_dirs["gpt2"], np.array([ids]))
+    means, scales = means_of(engine, asked)
+    assert list(range(len(ids))) == result.coordinates["query"].tolist()
+    assert "".join(result.provenance["tokens"][1:]) == text
+    for n in range(len(ids)):
+        q = truth.queries[1][0, 3, n].tolist()
+        expected = oracles.kernel_row(q, means[1][3].tolist(), scales[1], n, 0)
+        np.testing.assert_allclose(
+            result.values["kernel"][n, : n + 1], expected[: n + 1], atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("n", [0, 5, 11])
+def test_source_token(engine, place, model_dirs, n):
+    """One fixed token at the query position, in many texts."""
+    asked = request(place, model_dirs, "kernel", source="token", token=" the", query=n, skip=0)
+
+    result = engine.result(asked, WAIT)
+
+    tokenizer = load_tokenizer(catalog.locate(str(model_dirs["gpt2"])))
+    windows = corpora.token_windows(
+        asked.run.corpus, tokenizer, context=n + 1, windows=7, start_token=n > 0
+    )
+    windows[:, -1] = tokenizer.single_id(" the")
+    truth = truth_of(model_dirs["gpt2"], windows)
+    means, scales = means_of(engine, asked)
+    for layer, head in np.ndindex(3, 5):
+        queries = truth.queries[layer][:, head, n].tolist()
+        expected = oracles.mean_kernel(queries, means[layer][head].tolist(), scales[layer], n, 0)
+        np.testing.assert_allclose(result.values["kernel"][layer, head], expected, atol=1e-5)
+
+
+BAD = {
+    "two tokens": ({"source": "token", "token": "sea shells"}, "one token"),
+    "text too short": ({"source": "text", "text": "She", "query": 11}, "No queries at position"),
+    "no text": ({"source": "text"}, "needs a text"),
+    "no such chapter": ({"source": "text", "text_item": "Genesis 99"}, "Genesis 99"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_sources(engine, place, model_dirs, case):
+    """What the worker refuses is refused here, in one sentence and by its own class."""
+    params, words = BAD[case]
+
+    with pytest.raises(BadRequest, match=words):
+        engine.result(request(place, model_dirs, "kernel", **{"query": 11, **params}), WAIT)
+
+
+def test_cancel_and_a_click_meanwhile(engine, place, model_dirs):
+    """While a long pass runs, stored statistics still answer; then the pass is cancelled."""
+    engine.result(request(place, model_dirs), WAIT)
+    long = request(place, model_dirs, corpus="many.npy")
+    job = engine.submit(long)
+    until(lambda: job.done > 0 or job.ended)
+
+    click = request(place, model_dirs, "kernel-map", cell="L2H4")
+    assert engine.result(click, WAIT) is not None
+    assert not job.ended
+    engine.cancel(long)
+
+    assert job.wait(WAIT)
+    assert ("cancelled", Cancelled) == (job.state, type(job.error))
+    assert engine.cached(long) is None
+    assert engine.result(request(place, model_dirs, skip=1), WAIT) is not None
+
+
+def test_killed_and_resumed(place, model_dirs, monkeypatch):
+    """A killed worker costs no finished shard, and the numbers are those of an unbroken pass."""
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
+    asked = request(place, model_dirs, corpus="many.npy")
+    engine = Engine(Store(place / "killed"), Execution(device="cpu"))
+    job = engine.submit(asked)
+    until(lambda: job.done > MANY // 4 or job.ended)
+    assert "running" == job.state
+    os.kill(engine._process.pid, signal.SIGKILL)
+
+    with pytest.raises(ComputeFailed, match=str(engine.log)):
+        engine.result(asked, WAIT)
+    assert engine.log.is_file()
+    engine.close()
+
+    other = Engine(Store(place / "killed"), Execution(device="cpu"))
+    result = other.result(asked, WAIT)
+    header = StoredStatistics.open(other.store, asked.run).header
+    other.close()
+    assert MANY // 5 < header["resumed_at_window"] < MANY
+    ids = np.load(place / "many.npy")
+    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    whole = pk.run_pass(model, ids, positions=asked.run.positions, start_token=False, batch=64)
+    same(result, pk.analyse("etc", whole), tolerance=1e-4)
+    assert [] == [key for key in other.store.keys() if key.endswith("checkpoint")]
+
+
+def test_two_engines_on_one_store(place, model_dirs):
+    """The second process waits for the first one's pass instead of repeating it."""
+    asked = request(place, model_dirs, corpus="many.npy")
+    engines = [Engine(Store(place / "both"), Execution(device="cpu")) for _ in range(2)]
+    jobs = [engine.submit(asked) for engine in engines]
+    notes = [set(), set()]
+    until(
+        lambda: all(
+            (note.add(job.note), job.ended)[1] for note, job in zip(notes, jobs, strict=True)
+        )
+    )
+    results = [engine.result(asked, WAIT) for engine in engines]
+    for engine in engines:
+        engine.close()
+
+    assert ["done", "done"] == [job.state for job in jobs]
+    assert 1 == sum("Reading windows of text" in note for note in notes)
+    assert results[0].provenance["pass_seconds"] == results[1].provenance["pass_seconds"]
+    same(*results, tolerance=0)
+
+
+def test_damaged_entries_are_computed_again(engine, place, model_dirs):
+    """Every entry of a store overwritten: the same numbers come back from a new computation."""
+    asked = request(place, model_dirs)
+    before = engine.result(asked, WAIT)
+    engine.close()
+    with sqlite3.connect(engine.store.directory / "cache.db") as database:
+        changed = database.execute("UPDATE Cache SET value = zeroblob(99) WHERE mode = 1").rowcount
+    database.close()
+    for file in engine.store.directory.rglob("*.val"):
+        file.write_bytes(b"x" * 99)
+    assert changed > 3
+
+    assert engine.cached(asked) is None
+    after = engine.result(asked, WAIT)
+
+    same(before, after)
+    assert before.provenance["pass_seconds"] != after.provenance["pass_seconds"]
+
+
+def test_a_store_that_is_too_small(tmp_path, place, model_dirs, monkeypatch):
+    """Where nothing can be kept, that is said; the pass is not repeated for ever."""
+    monkeypatch.setenv("POSKERNEL_CACHE_GB", "0.00001")
+    engine = Engine(Store(tmp_path / "tiny"), Execution(device="cpu"))
+    job = engine.submit(request(place, model_dirs))
+
+    ended = job.wait(30)
+    engine.close()
+
+    assert ended
+    assert ComputeFailed is type(job.error)

@@ -1,0 +1,83 @@
+"""Real weights: the first layer of GPT-2 small, against what is known of it."""
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core import catalog, corpora
+from poskernel_core.config import CorpusSpec
+from poskernel_core.tokenizers import load_tokenizer
+
+pytestmark = pytest.mark.slow
+
+LOCAL = {3: (5, 0.97), 4: (9, 0.88), 7: (7, 0.94)}
+UNIFORM = {5: 330, 11: 315}
+
+
+@pytest.fixture(scope="module")
+def result(shared_dir):
+    """The heat map of layer 0 on 24 windows of 1024 tokens of the bundled sample, skip 4."""
+    path = shared_dir / "models" / "gpt2-layer0"
+    if not path.is_dir():
+        pytest.skip("GPT-2's first layer is not in shared/models/gpt2-layer0")
+    located = catalog.locate(str(path))
+    spec = corpora.resolve(CorpusSpec())
+    windows = corpora.token_windows(
+        spec, load_tokenizer(located), context=1024, windows=24, start_token=True
+    )
+    gathered = pk.run_pass(
+        pk.load(str(path), device="cpu"), windows, positions=(100, 200, 400, 700, 1000)
+    )
+    return pk.analyse("etc", gathered, skip=4)
+
+
+def test_kinds(result):
+    """Heads 3, 4 and 7 are local, 5 and 11 uniform, the other seven decay slowly."""
+    kinds = result.select(query=400).text_of("kind")[0]
+
+    assert list(LOCAL) == [head for head, kind in enumerate(kinds) if kind == "local"]
+    assert list(UNIFORM) == [head for head, kind in enumerate(kinds) if kind == "uniform"]
+    assert 7 == kinds.count("slow decay")
+
+
+@pytest.mark.parametrize("head", LOCAL)
+def test_local_heads(result, head):
+    """Five to nine effective tokens, nearly all mass in the last ten."""
+    at = result.select(query=400, layer=0, head=head).values
+
+    tokens, mass = LOCAL[head]
+    assert tokens == pytest.approx(float(at["etc"]), abs=1)
+    assert mass == pytest.approx(float(at["local_mass"]), abs=0.02)
+
+
+@pytest.mark.parametrize("head", UNIFORM)
+def test_uniform_heads(result, head):
+    """More than 300 of 397 visible tokens."""
+    at = result.select(query=400, layer=0, head=head).values
+
+    assert 397 == int(at["visible"])
+    assert UNIFORM[head] == pytest.approx(float(at["etc"]), rel=0.03)
+
+
+def test_slow_decay(result):
+    """The other seven heads spread over 93 to 133 tokens."""
+    etc = result.select(query=400, layer=0).values["etc"]
+    others = [etc[head] for head in range(12) if head not in LOCAL and head not in UNIFORM]
+
+    assert 93 == pytest.approx(min(others), rel=0.05)
+    assert 133 == pytest.approx(max(others), rel=0.05)
+
+
+def test_head_11_far_into_the_text(result):
+    """At position 1000 head 11 falls to about 0.6 of the visible positions."""
+    at = result.select(query=1000, layer=0, head=11).values
+
+    assert 0.6 == pytest.approx(float(at["etc"] / at["visible"]), abs=0.05)
+
+
+def test_kernels_predict_the_attention(result):
+    """No content is learned here that moves a broad kernel far from the observed attention."""
+    trust = result.select(query=400, layer=0).values["fidelity"]
+
+    assert np.isfinite(trust).all()
+    assert trust[list(UNIFORM)].max() < 0.2
