@@ -7,6 +7,7 @@ job: two visitors asking for one thing cause one computation, and both see its p
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -35,12 +36,17 @@ DEFAULT_CONTEXT = 1024
 JOBS_KEPT = 64
 
 
+def default_execution() -> Execution:
+    """Return how runs are carried out unless told otherwise (``POSKERNEL_DEVICE``, else auto)."""
+    return Execution(device=os.environ.get("POSKERNEL_DEVICE", "auto"))
+
+
 class Engine:
     """Finds results in the store, or has them computed; safe to share between threads."""
 
     def __init__(self, store: Store | None = None, execution: Execution | None = None) -> None:
         self.store = store or Store()
-        self.execution = execution or Execution()
+        self.execution = execution or default_execution()
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None

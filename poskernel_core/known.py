@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from poskernel_core.catalog import DEMO
+from poskernel_core.config import cell_name
 
 __all__ = ["known_heads"]
 
@@ -24,10 +25,20 @@ _POSTS: dict[str, dict[str, str]] = {
 }
 
 
+_MEASURED = {"previous_token": "previous token, P(1) =", "induction": "induction, score"}
+_ENOUGH = 0.5
+
+
 def known_heads(model: str) -> dict[str, str]:
     """Return the function of the heads of a model that have a known one, by cell."""
     measured = DEMO / model / "measured.json"
-    if "/" not in model and measured.is_file():
-        found = json.loads(measured.read_text(encoding="utf-8")).get("known_heads", {})
-        return {str(cell): str(function) for cell, function in found.items()}
-    return _POSTS.get(model, {})
+    if model in _POSTS or not measured.is_file():
+        return _POSTS.get(model, {})
+    figures = json.loads(measured.read_text(encoding="utf-8"))
+    return {
+        cell_name(layer, head): f"{function} {figure:.2f}"
+        for name, function in _MEASURED.items()
+        for layer, row in enumerate(figures[name])
+        for head, figure in enumerate(row)
+        if figure >= _ENOUGH
+    }

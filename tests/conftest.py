@@ -6,6 +6,7 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 from tests.browser import find_browser
+from tests.server import Server, command_line, serve
 
 # Before anything imports poskernel_core: each array argument and result is checked from here on.
 install_import_hook("poskernel_core", "beartype.beartype")
@@ -60,3 +62,12 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, object]) -> dic
         pytest.skip("neither Chromium nor Google Chrome is installed")
     args = [*BROWSER_FLAGS]
     return {**browser_type_launch_args, "executable_path": executable, "args": args}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The app in a process of its own; the standard results of 50 windows are in its cache."""
+    root = tmp_path_factory.mktemp("server")
+    command_line(root / "cache", "precompute", "demo-gpt2", "--texts", "50")
+    with serve(root / "cache", root / "server.log") as started:
+        yield started

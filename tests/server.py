@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlencode
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 120.0  # seconds; the machine may be busy with other work
@@ -24,15 +25,13 @@ class Server:
 
     def link(self, path: str = "/", **parameters: object) -> str:
         """The address of a page with the parameters given, and 50 windows of text."""
-        from urllib.parse import urlencode
-
         return f"{self.url}{path}?{urlencode({'texts': 50, **parameters})}"
 
 
 def environment(cache: Path) -> dict[str, str]:
     """What a process of ours is started with: its own cache, no network, one thread."""
-    return {
-        **os.environ,
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("POSKERNEL_")}
+    return ours | {
         "POSKERNEL_CACHE": str(cache),
         "HF_HUB_OFFLINE": "1",
         "HF_HOME": str(cache / "hub"),

@@ -1,0 +1,178 @@
+"""The app in a browser: what is drawn, a head chosen by mouse and keyboard, links, Back."""
+
+import re
+import time
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.visit import QUERY, SKIP, cell, choose, no_trouble, settle, slider, title_of, values
+from tests.visit import visit as open_page
+
+pytestmark = pytest.mark.browser
+
+FIRST = {"Model": "demo-gpt2", "Corpus": "sample", "Head": "L0H0", "query": "400", "skip": "4"}
+
+
+@pytest.fixture
+def visit(page: Page, server):
+    """Open a page with the parameters given, and return it."""
+
+    def go(path: str = "/", **parameters: object) -> Page:
+        open_page(page, server.link(path, **parameters))
+        return page
+
+    return go
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_landing_page_is_whole_and_asks_nobody_else(page, visit, server, scheme):
+    """32 labelled cells, legend and curve; no error on the console, no request to another host."""
+    trouble, hosts = [], set()
+    page.on("console", lambda said: trouble.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", trouble.append)
+    page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+    page.emulate_media(color_scheme=scheme)
+    visit()
+    cells = page.get_by_role("gridcell")
+    expect(cells).to_have_count(32)
+    labels = [each.get_attribute("aria-label") for each in cells.all()]
+    assert all(re.match(r"L\dH\d: ETC [\d.]+ ± [\d.]+ tokens, ", label) for label in labels)
+    expect(page.get_by_text("effective tokens (log scale)")).to_be_visible()
+    expect(page.locator(".st-key-card-kernel .js-plotly-plot .main-svg").first).to_be_visible()
+    no_trouble(page)
+    assert [] == trouble
+    assert {urlsplit(server.url).netloc} == hosts - {""}
+
+
+def test_a_click_opens_the_head(visit, capsys):
+    """Address, sidebar, curve and the cell's state follow; the time it takes is printed."""
+    page, times = visit(), []
+    for name in ("L1H2", "L2H4", "L3H7", "L0H5", "L2H1"):
+        began = time.perf_counter()
+        cell(page, name).click()
+        title_of(page, "kernel").filter(has_text=f"{name} at n = 400").wait_for()
+        times.append(1000 * (time.perf_counter() - began))
+        expect(page).to_have_url(re.compile(rf"[?&]cell={name}(&|$)"))
+        expect(cell(page, name)).to_have_attribute("aria-selected", "true")
+        assert FIRST | {"Head": name} == values(page)
+        settle(page)
+    with capsys.disabled():
+        print(f"\nclick to redrawn title: {', '.join(f'{ms:.0f}' for ms in times)} ms")
+
+
+def test_arrows_and_enter_open_the_head(visit):
+    """From the one cell that Tab reaches; focus stays where it was after the page is redrawn."""
+    page = visit()
+    assert 1 == page.locator("[role=gridcell][tabindex='0']").count()
+    cell(page, "L0H0").focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    expect(cell(page, "L1H2")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(title_of(page, "kernel")).to_contain_text("L1H2 at n = 400")
+    settle(page)
+    expect(cell(page, "L1H2")).to_be_focused()
+    page.keyboard.press("End")
+    page.keyboard.press(" ")
+    expect(title_of(page, "kernel")).to_contain_text("L1H7 at n = 400")
+
+
+def test_a_link_restores_the_landing_page(visit):
+    """Another visitor's browser shows the same head, position and skip."""
+    page = visit(cell="L2H1", query=255, skip=7)
+    assert FIRST | {"Head": "L2H1", "query": "255", "skip": "7"} == values(page)
+    expect(title_of(page, "kernel")).to_contain_text("L2H1 at n = 255")
+    expect(cell(page, "L2H1")).to_have_attribute("aria-selected", "true")
+
+
+def test_a_link_restores_another_page(visit):
+    """A deep link reaches its page, head, source and text at once."""
+    page = visit("/positional_kernels", cell="L1H3", source="one text", item="Exodus 12")
+    assert FIRST | {"Head": "L1H3"} == values(page)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Positional kernels")
+    expect(page.get_by_text("L1H3 at query position 400")).to_be_visible()
+    expect(page.get_by_role("radio", name="one text")).to_be_checked()
+    assert "Exodus 12" == page.get_by_role("combobox", name="Text", exact=True).input_value()
+
+
+def test_a_link_with_nonsense_shows_the_defaults(visit):
+    """An unknown cell, position, skip or model is passed over without a word of Python."""
+    page = visit(cell="L99H9", query="foo", skip=999, model="nope")
+    assert FIRST == values(page)
+    expect(title_of(page, "kernel")).to_contain_text("L0H0 at n = 400")
+    no_trouble(page)
+
+
+def test_a_link_keeps_what_equals_an_end_of_a_slider(visit):
+    """The address still names 50 windows, skip 0 and the first position after clicks."""
+    page = visit(skip=0, query=15, context=64)
+    cell(page, "L1H1").click()
+    expect(title_of(page, "kernel")).to_contain_text("L1H1 at n = 15")
+    settle(page)
+    query = urlsplit(page.url).query
+    assert {"texts=50", "skip=0", "query=15", "context=64", "cell=L1H1"} == set(query.split("&"))
+
+
+def test_back_returns_to_the_earlier_head_and_changes_nothing_else(visit):
+    """One step in the history per click; position and skip stay."""
+    page = visit()
+    for name in ("L1H1", "L2H2"):
+        cell(page, name).click()
+        expect(title_of(page, "kernel")).to_contain_text(f"{name} at n = 400")
+        settle(page)
+    for name in ("L1H1", "L0H0"):
+        page.go_back()
+        settle(page)
+        expect(title_of(page, "kernel")).to_contain_text(f"{name} at n = 400")
+        assert FIRST | {"Head": name} == values(page)
+
+
+def test_sliders_of_position_and_skip(visit):
+    """The next recorded position, one key more: title and summary follow."""
+    page = visit(cell="L2H1", query=255)
+    slider(page, QUERY).press("ArrowRight")
+    expect(title_of(page, "kernel")).to_contain_text("L2H1 at n = 271")
+    expect(page).to_have_url(re.compile("query=271"))
+    slider(page, SKIP).press("ArrowRight")
+    expect(page).to_have_url(re.compile("skip=5"))
+    settle(page)
+    page.locator(".st-key-card-kernel").get_by_role("button", name="Provenance").click()
+    expect(page.get_by_role("dialog").get_by_text("First 5 keys skipped.")).to_be_visible()
+
+
+def test_the_head_chosen_stays_on_another_page(visit):
+    """The navigation keeps head, position, skip and windows."""
+    page = visit(cell="L2H1", query=255, skip=7)
+    page.get_by_role("link", name="Positional kernels").click()
+    expect(page.get_by_text("L2H1 at query position 255")).to_be_visible()
+    settle(page)
+    assert FIRST | {"Head": "L2H1", "query": "255", "skip": "7"} == values(page)
+    expect(page).to_have_url(re.compile(r"/positional_kernels\?"))
+    expected = {"texts=50", "cell=L2H1", "query=255", "skip=7"}
+    assert expected == set(urlsplit(page.url).query.split("&"))
+
+
+def test_another_model_keeps_what_fits(visit):
+    """A cell or position that the new model lacks moves to one that it has; and back."""
+    page = visit(cell="L3H7", query=511)
+    choose(page, "Model", "demo-attn-2l")
+    expect(page.get_by_role("gridcell")).to_have_count(16)
+    settle(page)
+    moved = {"Model": "demo-attn-2l", "Head": "L0H0", "query": "127"}
+    assert FIRST | moved == values(page)
+    choose(page, "Model", "demo-gpt2")
+    expect(page.get_by_role("gridcell")).to_have_count(32)
+    settle(page)
+    no_trouble(page)
+    assert "demo-gpt2" == values(page)["Model"]
+
+
+def test_another_corpus(visit):
+    """The bundled chapters instead of the sample; the provenance says so."""
+    page = visit(context=64)
+    choose(page, "Corpus", "bible")
+    settle(page)
+    page.locator(".st-key-card-etc").get_by_role("button", name="Provenance").click()
+    expect(page.get_by_role("dialog").get_by_text("Corpus bible")).to_be_visible()

@@ -1,0 +1,55 @@
+"""The controls of the grid in a browser: kinds shown, order of heads, thresholds."""
+
+import re
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.visit import cell, choose, settle, slider, visit
+
+pytestmark = pytest.mark.browser
+
+
+def kinds(page: Page) -> list[str]:
+    """The kind that each cell's label tells."""
+    labels = [each.get_attribute("aria-label") for each in page.get_by_role("gridcell").all()]
+    return [re.search(r"tokens, (local|slow decay|uniform),", label)[1] for label in labels]
+
+
+def test_kinds_that_are_switched_off_are_dimmed(page, server):
+    """Their cells are faint and say so; the others are as before."""
+    visit(page, server.link())
+    dimmed = page.locator("[role=gridcell].dimmed")
+    expect(dimmed).to_have_count(0)
+    uniform = kinds(page).count("uniform")
+    assert 0 < uniform < 32
+    page.get_by_role("toolbar", name="Show kinds").get_by_role("button", name="uniform").click()
+    expect(dimmed).to_have_count(uniform)
+    assert all("(filtered out)" in each.get_attribute("aria-label") for each in dimmed.all())
+    expect(page).to_have_url(re.compile("kinds="))
+
+
+def test_order_by_etc(page, server):
+    """Each layer's heads from the largest ETC to the smallest; the columns are ranks."""
+    visit(page, server.link(cell="L2H4"))
+    choose(page, "Order of heads", "by ETC, largest first")
+    expect(page.get_by_role("columnheader", name="1.", exact=True)).to_be_visible()
+    settle(page)
+    labels = [each.get_attribute("aria-label") for each in page.get_by_role("gridcell").all()]
+    etc = np.array([float(re.search(r"ETC ([\d.]+)", label)[1]) for label in labels])
+    assert (np.diff(etc.reshape(4, 8), axis=1) <= 0).all()
+    assert etc.min() > 0
+    expect(cell(page, "L2H4")).to_have_attribute("aria-selected", "true")
+
+
+def test_thresholds_change_the_kinds(page, server):
+    """With every share of the mass enough, all heads are local."""
+    visit(page, server.link())
+    assert {"local", "slow decay", "uniform"} == set(kinds(page))
+    page.get_by_role("button", name="Kinds", exact=True).click()
+    slider(page, "Mass in them that makes a head local").press("Home")
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(re.compile(r"lshare=0"))
+    settle(page)
+    assert {"local"} == set(kinds(page))

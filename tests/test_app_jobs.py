@@ -1,0 +1,80 @@
+"""A computation under way, in a browser: shared progress, cancel, ask again."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from poskernel_core.store import Store
+from tests.server import serve
+from tests.visit import no_trouble, settle, visit
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """A server with nothing in its cache, whose worker has yet to import torch."""
+    with serve(tmp_path / "cache", tmp_path / "server.log") as started:
+        yield started
+
+
+@pytest.fixture
+def two(new_context):
+    """The pages of two visitors who know nothing of each other."""
+    return [new_context().new_page() for _ in range(2)]
+
+
+def ask(page, server):
+    """Ask for a run that nobody has computed, and do not wait for it."""
+    page.set_default_timeout(60_000)
+    page.goto(server.link(texts=200, context=256))
+
+
+def date(page):
+    """The moment at which the pass behind the heat map was done."""
+    page.locator(".st-key-card-etc").get_by_role("button", name="Provenance").click()
+    text = page.get_by_role("dialog").inner_text()
+    return re.search(r"\d{4}-\d\d-\d\dT[\d:]+\+00:00", text)[0]
+
+
+def test_two_visitors_share_one_computation(fresh, two):
+    """Both see progress, then the same result of the same moment from one pass."""
+    for page in two:
+        ask(page, fresh)
+    for page in two:
+        expect(page.get_by_text("Computing etc for demo-gpt2")).to_be_visible()
+        expect(page.get_by_role("progressbar", name="progress")).to_be_visible()
+    for page in two:
+        expect(page.get_by_role("gridcell")).to_have_count(32)
+        settle(page)
+        no_trouble(page)
+    assert date(two[0]) == date(two[1])
+
+
+def test_cancel_and_compute_again(fresh, two):
+    """Cancelled for both visitors; either can ask again, and then both get the result."""
+    for page in two:
+        ask(page, fresh)
+        expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+    two[0].get_by_role("button", name="Cancel").click()
+    for page in two:
+        expect(page.get_by_test_id("stAlert")).to_contain_text("was cancelled")
+        expect(page.get_by_role("button", name="Compute again")).to_be_visible()
+    two[1].get_by_role("button", name="Compute again").click()
+    expect(two[1].get_by_role("gridcell")).to_have_count(32)
+    settle(two[1])
+    no_trouble(two[1])
+
+
+def test_the_standard_run_of_the_page_is_that_of_the_command_line(server, page):
+    """After `precompute` the landing page needs nothing more: the store stays as it is."""
+    store = Store(server.cache)
+    visit(page, server.link())
+    expect(page.get_by_role("gridcell")).to_have_count(32)
+    keys = set(store.keys())
+    page.reload()
+    expect(page.get_by_role("gridcell")).to_have_count(32)
+    settle(page)
+    assert keys == set(store.keys())
+    store.close()
