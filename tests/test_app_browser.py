@@ -21,6 +21,8 @@ def visit(page: Page, server):
 
     def go(path: str = "/", **parameters: object) -> Page:
         open_page(page, server.link(path, **parameters))
+        if path == "/":
+            expect(page.get_by_role("gridcell")).to_have_count(32)
         return page
 
     return go
@@ -31,7 +33,7 @@ def test_landing_page_is_whole_and_asks_nobody_else(page, visit, server, scheme)
     """32 labelled cells, legend and curve; no error on the console, no request to another host."""
     trouble, hosts = [], set()
     page.on("console", lambda said: trouble.append(said.text) if said.type == "error" else None)
-    page.on("pageerror", trouble.append)
+    page.on("pageerror", lambda error: trouble.append(str(error)))
     page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
     page.emulate_media(color_scheme=scheme)
     visit()
@@ -65,7 +67,7 @@ def test_a_click_opens_the_head(visit, capsys):
 def test_arrows_and_enter_open_the_head(visit):
     """From the one cell that Tab reaches; focus stays where it was after the page is redrawn."""
     page = visit()
-    assert 1 == page.locator("[role=gridcell][tabindex='0']").count()
+    expect(page.locator("[role=gridcell][tabindex='0']")).to_have_count(1)
     cell(page, "L0H0").focus()
     for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
@@ -166,7 +168,8 @@ def test_another_model_keeps_what_fits(visit):
     expect(page.get_by_role("gridcell")).to_have_count(32)
     settle(page)
     no_trouble(page)
-    assert "demo-gpt2" == values(page)["Model"]
+    assert FIRST == values(page)
+    assert "texts=50" == urlsplit(page.url).query
 
 
 def test_another_corpus(visit):

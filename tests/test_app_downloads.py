@@ -75,7 +75,9 @@ def test_csv_is_a_row_per_head(shown, show):
     errors = [float(row["etc standard error"]) for row in rows]
     assert result.errors["etc"].ravel().tolist() == errors
     kind = next(name for name in rows[0] if name.startswith("kind"))
-    assert sum(result.text_of("kind"), []) == [row[kind] for row in rows]
+    assert [word for layer in result.text_of("kind") for word in layer] == [
+        row[kind] for row in rows
+    ]
 
 
 def test_npz_holds_every_array(shown, show):

@@ -11,15 +11,27 @@ from tests.visit import cell, choose, settle, slider, visit
 pytestmark = pytest.mark.browser
 
 
+@pytest.fixture
+def landing(page: Page, server):
+    """Open the landing page with the grid drawn."""
+
+    def go(**parameters: object) -> Page:
+        visit(page, server.link(**parameters))
+        expect(page.get_by_role("gridcell")).to_have_count(32)
+        return page
+
+    return go
+
+
 def kinds(page: Page) -> list[str]:
     """The kind that each cell's label tells."""
     labels = [each.get_attribute("aria-label") for each in page.get_by_role("gridcell").all()]
     return [re.search(r"tokens, (local|slow decay|uniform),", label)[1] for label in labels]
 
 
-def test_kinds_that_are_switched_off_are_dimmed(page, server):
+def test_kinds_that_are_switched_off_are_dimmed(landing):
     """Their cells are faint and say so; the others are as before."""
-    visit(page, server.link())
+    page = landing()
     dimmed = page.locator("[role=gridcell].dimmed")
     expect(dimmed).to_have_count(0)
     uniform = kinds(page).count("uniform")
@@ -30,9 +42,9 @@ def test_kinds_that_are_switched_off_are_dimmed(page, server):
     expect(page).to_have_url(re.compile("kinds="))
 
 
-def test_order_by_etc(page, server):
+def test_order_by_etc(landing):
     """Each layer's heads from the largest ETC to the smallest; the columns are ranks."""
-    visit(page, server.link(cell="L2H4"))
+    page = landing(cell="L2H4")
     choose(page, "Order of heads", "by ETC, largest first")
     expect(page.get_by_role("columnheader", name="1.", exact=True)).to_be_visible()
     settle(page)
@@ -43,9 +55,9 @@ def test_order_by_etc(page, server):
     expect(cell(page, "L2H4")).to_have_attribute("aria-selected", "true")
 
 
-def test_thresholds_change_the_kinds(page, server):
+def test_thresholds_change_the_kinds(landing):
     """With every share of the mass enough, all heads are local."""
-    visit(page, server.link())
+    page = landing()
     assert {"local", "slow decay", "uniform"} == set(kinds(page))
     page.get_by_role("button", name="Kinds", exact=True).click()
     slider(page, "Mass in them that makes a head local").press("Home")

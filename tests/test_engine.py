@@ -13,15 +13,14 @@ import poskernel_core as pk
 from poskernel_core import Engine, Execution, Store, catalog, corpora
 from poskernel_core.config import CorpusSpec, Request
 from poskernel_core.engine import describe_run
-from poskernel_core.errors import BadRequest, Cancelled, ComputeFailed
-from poskernel_core.statistics_store import StoredStatistics
+from poskernel_core.errors import Cancelled, ComputeFailed
+from poskernel_core.statistics_store import StoredStatistics, part_key
 from poskernel_core.tokenizers import load_tokenizer
-from tests import builders, oracles
-from tests.truth import truth_of
+from tests import builders
 
 pytestmark = pytest.mark.slow
 
-WAIT, CONTEXT, MANY = 90.0, 29, 4001
+WAIT, CONTEXT, MANY = 60.0, 29, 2003
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +90,8 @@ def test_one_computation_for_two_visitors(engine, place, model_dirs, monkeypatch
     assert 1 == len([e for e in events if e["state"] == "done"])
     assert {"running", "done"} == {e["state"] for e in events}
     reading = [e for e in events if e.get("note") == "Reading windows of text"]
-    assert reading and all(e["total"] == 7 and 0 <= e["done"] <= 7 for e in reading)
+    assert reading
+    assert all(e["total"] == 7 and 0 <= e["done"] <= 7 for e in reading)
 
 
 def test_a_second_analysis_makes_no_second_pass(engine, place, model_dirs):
@@ -115,98 +115,6 @@ def test_same_numbers_in_memory(engine, place, model_dirs):
     gathered = pk.run_pass(pk.load(located.spec.name, device="cpu"), windows)
 
     same(engine.result(asked, WAIT), pk.analyse("etc", gathered))
-
-
-def ids_of(model_dirs, text):
-    """The tokens of a text, the start token first."""
-    return [0, *load_tokenizer(catalog.locate(str(model_dirs["gpt2"]))).encode(text)]
-
-
-def means_of(engine, asked):
-    """The mean keys and scales of a request's own run."""
-    view = StoredStatistics.open(engine.store, asked.run)
-    layers = range(view.header["n_layers"])
-    return [view.layer(layer)["mean_keys"] for layer in layers], view.header["scales"]
-
-
-@pytest.mark.parametrize("skip", [0, 4])
-def test_source_text(engine, place, model_dirs, skip):
-    """One text's own queries against the corpus' mean keys, beside that text's own attention."""
-    text, n = "She sells sea shells on the sea shore; the shells are sea shells.", 11
-    engine.result(request(place, model_dirs), WAIT)
-    asked = request(
-        place, model_dirs, "kernel", source="text", text=text, query=n, skip=skip
-    )
-
-    result = engine.result(asked, WAIT)
-
-    truth = truth_of(model_dirs["gpt2"], np.array([ids_of(model_dirs, text)[:CONTEXT]]))
-    means, scales = means_of(engine, asked)
-    for layer, head in np.ndindex(3, 5):
-        q, keys = truth.queries[layer][0, head, n].tolist(), means[layer][head].tolist()
-        expected = oracles.kernel_row(q, keys, scales[layer], n, skip)
-        np.testing.assert_allclose(result.values["kernel"][layer, head], expected, atol=1e-5)
-        seen = np.where(np.arange(n + 1) < skip, 0, truth.attentions[layer][0, head, n, : n + 1])
-        found = result.values["observed"][layer, head, : n + 1]
-        np.testing.assert_allclose(found, seen / seen.sum(), atol=1e-5)
-    assert np.isnan(result.values["consistency"]).all()
-
-
-def test_source_text_map(engine, place, model_dirs):
-    """A text's map has a row for each of its tokens, and tells the tokens."""
-    text = "She sells sea shells."
-    asked = request(place, model_dirs, "kernel-map", source="text", text=text, cell="L1H3", skip=0)
-
-    result = engine.result(asked, WAIT)
-
-    ids = ids_of(model_dirs, text)
-    truth = truth_of(model_dirs["gpt2"], np.array([ids]))
-    means, scales = means_of(engine, asked)
-    assert list(range(len(ids))) == result.coordinates["query"].tolist()
-    assert "".join(result.provenance["tokens"][1:]) == text
-    for n in range(len(ids)):
-        q = truth.queries[1][0, 3, n].tolist()
-        expected = oracles.kernel_row(q, means[1][3].tolist(), scales[1], n, 0)
-        np.testing.assert_allclose(
-            result.values["kernel"][n, : n + 1], expected[: n + 1], atol=1e-5
-        )
-
-
-@pytest.mark.parametrize("n", [0, 5, 11])
-def test_source_token(engine, place, model_dirs, n):
-    """One fixed token at the query position, in many texts."""
-    asked = request(place, model_dirs, "kernel", source="token", token=" the", query=n, skip=0)
-
-    result = engine.result(asked, WAIT)
-
-    tokenizer = load_tokenizer(catalog.locate(str(model_dirs["gpt2"])))
-    windows = corpora.token_windows(
-        asked.run.corpus, tokenizer, context=n + 1, windows=7, start_token=n > 0
-    )
-    windows[:, -1] = tokenizer.single_id(" the")
-    truth = truth_of(model_dirs["gpt2"], windows)
-    means, scales = means_of(engine, asked)
-    for layer, head in np.ndindex(3, 5):
-        queries = truth.queries[layer][:, head, n].tolist()
-        expected = oracles.mean_kernel(queries, means[layer][head].tolist(), scales[layer], n, 0)
-        np.testing.assert_allclose(result.values["kernel"][layer, head], expected, atol=1e-5)
-
-
-BAD = {
-    "two tokens": ({"source": "token", "token": "sea shells"}, "one token"),
-    "text too short": ({"source": "text", "text": "She", "query": 11}, "No queries at position"),
-    "no text": ({"source": "text"}, "needs a text"),
-    "no such chapter": ({"source": "text", "text_item": "Genesis 99"}, "Genesis 99"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_sources(engine, place, model_dirs, case):
-    """What the worker refuses is refused here, in one sentence and by its own class."""
-    params, words = BAD[case]
-
-    with pytest.raises(BadRequest, match=words):
-        engine.result(request(place, model_dirs, "kernel", **{"query": 11, **params}), WAIT)
 
 
 def test_cancel_and_a_click_meanwhile(engine, place, model_dirs):
@@ -233,7 +141,7 @@ def test_killed_and_resumed(place, model_dirs, monkeypatch):
     asked = request(place, model_dirs, corpus="many.npy")
     engine = Engine(Store(place / "killed"), Execution(device="cpu"))
     job = engine.submit(asked)
-    until(lambda: job.done > MANY // 4 or job.ended)
+    until(lambda: job.done > 0 or job.ended)
     assert "running" == job.state
     os.kill(engine._process.pid, signal.SIGKILL)
 
@@ -246,12 +154,12 @@ def test_killed_and_resumed(place, model_dirs, monkeypatch):
     result = other.result(asked, WAIT)
     header = StoredStatistics.open(other.store, asked.run).header
     other.close()
-    assert MANY // 5 < header["resumed_at_window"] < MANY
+    assert 0 < header["resumed_at_window"] < MANY
     ids = np.load(place / "many.npy")
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     whole = pk.run_pass(model, ids, positions=asked.run.positions, start_token=False, batch=64)
     same(result, pk.analyse("etc", whole), tolerance=1e-4)
-    assert [] == [key for key in other.store.keys() if key.endswith("checkpoint")]
+    assert other.store.get(part_key(asked.run, "checkpoint")) is None
 
 
 def test_two_engines_on_one_store(place, model_dirs):
@@ -300,7 +208,7 @@ def test_a_store_that_is_too_small(tmp_path, place, model_dirs, monkeypatch):
     engine = Engine(Store(tmp_path / "tiny"), Execution(device="cpu"))
     job = engine.submit(request(place, model_dirs))
 
-    ended = job.wait(30)
+    ended = job.wait(30.0)
     engine.close()
 
     assert ended

@@ -1,8 +1,6 @@
 """The engine's side of its pipe to the worker, with a worker that does what the test says."""
 
-import json
-import os
-import subprocess
+import contextlib
 import threading
 import time
 
@@ -16,44 +14,9 @@ from poskernel_core.config import CorpusSpec, Request
 from poskernel_core.engine import Engine, describe_run
 from poskernel_core.errors import BadRequest, Cancelled, ComputeFailed, TooLittleText
 from poskernel_core.store import Store
+from tests.fake_worker import FakeWorker
 
 WAIT = 10.0
-
-
-class FakeWorker(subprocess.Popen):
-    """No process: it keeps what it is told and says what the test tells it to say."""
-
-    def __init__(self, made):
-        self.code, self.pipes = None, [os.pipe(), os.pipe()]
-        self.told = os.fdopen(self.pipes[0][0], encoding="utf-8")
-        self.stdin = os.fdopen(self.pipes[0][1], "w", encoding="utf-8")
-        self.stdout = os.fdopen(self.pipes[1][0], encoding="utf-8")
-        self.mouth = os.fdopen(self.pipes[1][1], "w", encoding="utf-8")
-        made.append(self)
-
-    def __del__(self):
-        """Nothing was started, so nothing is reaped."""
-
-    def poll(self):
-        return self.code
-
-    def terminate(self):
-        self.die(-15)
-
-    def wait(self, timeout=None):
-        return self.code
-
-    def say(self, key, state, **more):
-        print(json.dumps({"key": key, "state": state, **more}), file=self.mouth, flush=True)
-
-    def hear(self):
-        return json.loads(self.told.readline())
-
-    def die(self, code=-9, close=True):
-        self.code = code
-        self.told.close()
-        if close and not self.mouth.closed:
-            self.mouth.close()
 
 
 @pytest.fixture
@@ -64,10 +27,8 @@ def workers(monkeypatch):
     yield made
     for worker in made:
         for pipe in (worker.told, worker.mouth, worker.stdin, worker.stdout):
-            try:
+            with contextlib.suppress(OSError):
                 pipe.close()
-            except OSError:
-                pass
 
 
 @pytest.fixture

@@ -38,9 +38,14 @@ def test_sums_do_not_grow(model_dirs):
         shapes.append({name: array.shape for name, array in work.sums().items()})
 
     assert shapes[0] == shapes[1]
-    assert {"key_sum", "queries", "row_sum", "profile_sum", "profile_square", "residual_sum"} == set(
-        shapes[0]
-    )
+    assert {
+        "key_sum",
+        "queries",
+        "row_sum",
+        "profile_sum",
+        "profile_square",
+        "residual_sum",
+    } == set(shapes[0])
 
 
 @pytest.mark.slow

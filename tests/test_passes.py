@@ -89,7 +89,7 @@ def test_diagonal_profile(loaded, truths, name, start):
 
 @EACH
 def test_error_of_the_profile(loaded, truths, name):
-    """The standard deviation over texts of each text's own profile, over the root of their number."""
+    """The spread over texts of each text's own profile, over the root of their number."""
     found = gathered(loaded[name]).arrays["profile_error"]
 
     for layer, patterns in enumerate(truths[name].attentions):

@@ -88,12 +88,15 @@ class Recorder:
         self.residuals: list[Tensor] = []
 
     def attention(self, call) -> bool:
+        """Keep what enters an attention."""
         self.calls.append(call)
         return self.wants
 
     def pattern(self, block) -> None:
+        """Keep a block of a pattern."""
         self.blocks.append(block)
 
     def residual(self, layer: int, x: Tensor) -> None:
+        """Keep the residual stream before a layer, the layers in order."""
         assert len(self.residuals) == layer
         self.residuals.append(x.clone())

@@ -39,8 +39,8 @@ is no good at writing: it is made to have the heads that the pages teach.
 
 ## Training
 
-{steps:,} steps of {step_tokens:,} tokens, {tokens:.1f} million tokens in all, on one processor
-thread, by `tools/train_demo.py {name}`. 55 % of the windows are text, 15 % text repeated, 30 %
+{steps:,} steps of {step_tokens:,} tokens, {tokens:.1f} million tokens in all, by
+`tools/train_demo.py {name}`. 55 % of the windows are text, 15 % text repeated, 30 %
 random tokens repeated; every window begins with the start token.
 
 | domain | characters | origin and licence |

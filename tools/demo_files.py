@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from demo_recipes import RECIPES, START_TOKEN, Recipe, build_model
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
@@ -25,15 +26,17 @@ def save_tokenizer(tokenizer: Tokenizer, context: int, out: Path) -> None:
     wrapped.save_pretrained(out)
 
 
-def save_model(model: GPT2LMHeadModel, recipe: Recipe, out: Path) -> None:
+def save_model(model: GPT2LMHeadModel, recipe: Recipe, out: Path, steps: int) -> None:
     """Write configuration and weights; a kill in between leaves whole files."""
     tensors = {
         name: tensor.detach().float().cpu().contiguous()
         for name, tensor in model.state_dict().items()
         if name != "lm_head.weight"  # tied to the token embedding
     }
-    save_file(tensors, out / f"{WEIGHTS}.part", metadata={"format": "pt"})
-    os.replace(out / f"{WEIGHTS}.part", out / WEIGHTS)
+    part = out / f"{WEIGHTS}.part"
+    save_file(tensors, part, metadata={"format": "pt", "steps": str(steps)})
+    part.chmod(0o644)
+    os.replace(part, out / WEIGHTS)
     if recipe.mlp:
         model.config.architectures = ["GPT2LMHeadModel"]
         model.config.dtype = "float32"
@@ -53,6 +56,12 @@ def load_model(folder: Path) -> GPT2LMHeadModel:
     else:
         model = GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32)
     return model.eval()
+
+
+def trained_steps(folder: Path) -> int:
+    """How many steps the saved weights were trained for."""
+    with safe_open(folder / WEIGHTS, framework="pt") as weights:
+        return int(weights.metadata()["steps"])
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:

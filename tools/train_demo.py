@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 from demo_card import write_card
-from demo_files import load_model, load_tokenizer, save_model, save_tokenizer
+from demo_files import load_model, load_tokenizer, save_model, save_tokenizer, trained_steps
 from demo_measures import induction, previous_token, repeated_random
 from demo_recipes import RECIPES, Recipe, build_model, build_optimizers, set_rates
 from demo_windows import Windows, encode, train_tokenizer
@@ -34,6 +34,7 @@ class Run:
     out: Path
     minutes: float
     device: str
+    steps: int
 
 
 def main() -> None:
@@ -48,9 +49,11 @@ def main() -> None:
         prepare_tokenizer(recipe, pieces, args.out)
     windows = prepare_windows(recipe, pieces, args.out, args.seed)
     model = (load_model(args.out) if args.resume else build_model(recipe)).to(args.device)
-    run = Run(recipe, model, windows, args.out, args.minutes or recipe.minutes, args.device)
-    steps = train(run)
-    write_card(recipe, args.out, pieces, steps)
+    minutes = args.minutes or recipe.minutes
+    steps = trained_steps(args.out) if args.resume else 0
+    run = Run(recipe, model, windows, args.out, minutes, args.device, steps)
+    train(run, args.from_progress)
+    write_card(recipe, args.out, pieces, run.steps)
 
 
 def parse_args() -> argparse.Namespace:
@@ -63,6 +66,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on from the weights in --out")
+    parser.add_argument(
+        "--from-progress", type=float, default=0.0, help="enter the schedule here, 0 to 1"
+    )
     return parser.parse_args()
 
 
@@ -79,36 +85,38 @@ def prepare_windows(recipe: Recipe, pieces: list[Piece], out: Path, seed: int) -
     return Windows(stream, recipe.vocabulary, seed)
 
 
-def train(run: Run) -> int:
-    """Train until the minutes are over; return the number of steps."""
+def train(run: Run, start: float = 0.0) -> None:
+    """Train until the minutes are over; they take the schedule from `start` to 1."""
     optimizers = build_optimizers(run.model)
     began = saved = time.monotonic()
-    step, progress = 0, 0.0
+    first, progress = run.steps, start
     while progress < 1:
-        set_rates(optimizers, run.recipe, step, progress)
+        set_rates(optimizers, run.recipe, run.steps - first, progress)
         loss = training_step(run, optimizers, progress)
-        step += 1
+        run.steps += 1
         now = time.monotonic()
-        progress = (now - began) / (60 * run.minutes)
-        if step % LOG_STEPS == 0:
-            report(run, step, progress, loss.item())
+        progress = start + (1 - start) * (now - began) / (60 * run.minutes)
+        if run.steps % LOG_STEPS == 0:
+            report(run, progress, loss.item())
         if now - saved > SAVE_SECONDS:
-            save_model(run.model, run.recipe, run.out)
+            save_model(run.model, run.recipe, run.out, run.steps)
             saved = now
-    save_model(run.model, run.recipe, run.out)
-    return step
+    save_model(run.model, run.recipe, run.out, run.steps)
 
 
 def training_step(run: Run, optimizers: list[torch.optim.Optimizer], progress: float) -> Tensor:
-    """One step on a fresh batch; return its loss in nats a token."""
+    """One step on a fresh batch; return its loss in nats a token.
+
+    One token more than the window is drawn, so that the last position learns too.
+    """
     length = run.recipe.window(progress)
     count = run.recipe.tokens_per_step // length
-    tokens = torch.from_numpy(run.windows.batch(count, length)).to(run.device)
+    tokens = torch.from_numpy(run.windows.batch(count, length + 1)).to(run.device)
     first = torch.from_numpy(run.windows.offsets(count, run.recipe.context - length))
     positions = (first[:, None] + torch.arange(length)).to(run.device)
     with torch.autocast(run.device, dtype=torch.bfloat16):
-        logits = run.model(tokens, position_ids=positions, use_cache=False).logits
-    loss = cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten())
+        logits = run.model(tokens[:, :-1], position_ids=positions, use_cache=False).logits
+    loss = cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
     for optimizer in optimizers:
         optimizer.zero_grad()
     loss.backward()
@@ -117,14 +125,14 @@ def training_step(run: Run, optimizers: list[torch.optim.Optimizer], progress: f
     return loss.detach()
 
 
-def report(run: Run, step: int, progress: float, loss: float) -> None:
+def report(run: Run, progress: float, loss: float) -> None:
     """Print how the training stands, with the best head's scores of both kinds."""
     period = (min(run.recipe.context, 128) - 1) // 2
     copies = repeated_random(run.recipe.vocabulary, period, count=4).to(run.device)
     text = torch.from_numpy(run.windows.batch(4, 2 * period)).to(run.device)
     previous, copying = previous_token(run.model, text), induction(run.model, copies)
     print(
-        f"step {step} ({progress:.0%}) loss {loss:.3f} "
+        f"step {run.steps} ({progress:.0%}) loss {loss:.3f} "
         f"P(1) by layer {_best(previous)} induction by layer {_best(copying)}",
         flush=True,
     )

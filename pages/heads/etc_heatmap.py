@@ -40,7 +40,7 @@ if etc is not None:
             words.GRID,
             draw=lambda: draw_grid(here, selection, set(shown), Order(order or Order.NUMBER)),
         )
-        summary(here.select(layer=selection.layer, head=selection.head), meanings=True)
+        summary(here.select(layer=selection.layer, head=selection.head), meanings=False)
         with st.expander("All heads as a table"):
             heads_table(here, set(shown))
     with right:

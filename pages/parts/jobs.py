@@ -26,7 +26,7 @@ def _draw_end(engine: Engine, job: Job) -> None:
         st.info("The computation was cancelled; nothing is lost.", icon=":material/cancel:")
     else:
         st.error(str(job.error), icon=":material/error:")
-    if st.button("Compute again", key=f"again-{job.key}", icon=":material/refresh:"):
+    if st.button("Try again", key=f"again-{job.key}", icon=":material/refresh:"):
         engine.submit(job.request)
         st.rerun()
 

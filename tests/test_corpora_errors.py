@@ -1,0 +1,134 @@
+"""Corpora that are not there, not readable or too short: one sentence each."""
+
+import numpy as np
+import pytest
+
+from poskernel_core import corpora
+from poskernel_core.config import CorpusSpec
+from poskernel_core.errors import BadRequest, NoNetwork, TooLittleText, UnknownCorpus
+from tests.test_corpora import CONTEXT, cut, files, tokenizer
+
+__all__ = ["files", "tokenizer"]
+
+
+UNKNOWN = {
+    "no such name": (CorpusSpec(name="shakespeare"), "No corpus 'shakespeare'"),
+    "no such chapter": (CorpusSpec(name="bible", item="Genesis 99"), "no text 'Genesis 99'"),
+    "no chapters at all": (CorpusSpec(name="sample", item="Genesis 24"), "no text 'Genesis 24'"),
+    "no text": (CorpusSpec(name="text"), "Expected some text"),
+    "blank text": (CorpusSpec(name="text", text=" \n"), "Expected some text"),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_unknown_corpora(case):
+    """What is not there is named in the message."""
+    spec, words = UNKNOWN[case]
+
+    with pytest.raises(UnknownCorpus, match=words):
+        corpora.resolve(spec)
+
+
+UNREADABLE = {
+    "notes.doc": b"text",
+    "latin.txt": "Übermut".encode("latin-1"),
+    "half.jsonl": b'{"text": "a"}\n{"text": ',
+    "other-column.jsonl": b'{"body": "a"}\n',
+    "list.jsonl": b"[1, 2]\n",
+    "text.parquet": b"PAR1 no more",
+    "text.npy": b"no array",
+    "empty.npy": b"",
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_unreadable_files(tmp_path, tokenizer, name):
+    """A file that is not what its name says gives one sentence with its name."""
+    (tmp_path / name).write_bytes(UNREADABLE[name])
+
+    with pytest.raises(UnknownCorpus, match=name) as caught:
+        cut(tmp_path / name, tokenizer)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_parquet_without_text(tmp_path, tokenizer):
+    """A parquet file needs a column `text`."""
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"body": ["a"]}), tmp_path / "body.parquet")
+
+    with pytest.raises(UnknownCorpus, match=r"body\.parquet"):
+        cut(tmp_path / "body.parquet", tokenizer)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.zeros((3, 11), int), np.zeros((3, CONTEXT)), np.zeros(CONTEXT, int), np.array(5)],
+)
+def test_ready_windows_of_another_shape(tmp_path, array):
+    """Windows of another length or kind are refused with both shapes."""
+    np.save(tmp_path / "ids.npy", array)
+
+    with pytest.raises(UnknownCorpus, match=rf"\[windows, {CONTEXT}\].*got {array.dtype}"):
+        cut(tmp_path / "ids.npy", None)
+
+
+def test_pickled_arrays_are_not_opened(tmp_path):
+    """A .npy file of objects, which could run code, is refused."""
+    np.save(tmp_path / "ids.npy", np.array([[{}, []]], dtype=object), allow_pickle=True)
+
+    with pytest.raises(UnknownCorpus, match=r"ids\.npy"):
+        cut(tmp_path / "ids.npy", None, context=2)
+
+
+def test_too_little_text(files, tokenizer):
+    """Asked for exactly so many windows, a short corpus says how many it has."""
+    has = len(cut(files["jsonl"], tokenizer))
+
+    with pytest.raises(
+        TooLittleText, match=f"gives {has} windows of {CONTEXT} tokens, {has + 1} were asked"
+    ):
+        cut(files["jsonl"], tokenizer, windows=has + 1, exactly=True)
+    assert has == len(cut(files["jsonl"], tokenizer, windows=has, exactly=True))
+
+
+def test_no_text_at_all(tmp_path, tokenizer):
+    """Not one window is too little, however many were asked for."""
+    (tmp_path / "short.txt").write_text("one")
+
+    with pytest.raises(TooLittleText, match="gives 0 windows"):
+        cut(tmp_path / "short.txt", tokenizer)
+
+
+def test_without_a_tokenizer(files):
+    """Text needs a tokenizer; the message names the way out."""
+    with pytest.raises(BadRequest, match=r"\.npy"):
+        cut(files["txt"], None)
+
+
+def test_hub_corpus_offline(tokenizer):
+    """Without a network, a streamed corpus says so and names the bundled ones."""
+    with pytest.raises(NoNetwork, match="'sample'"):
+        cut("openwebtext", tokenizer)
+
+
+def test_rows_without_text(tmp_path):
+    """A row whose text is null has no text; it is not the word None."""
+    file = tmp_path / "holes.jsonl"
+    file.write_text('{"text": "one"}\n{"text": null}\n{"text": "two"}\n')
+
+    assert {"one", "two"} == set(corpora.documents(CorpusSpec(name=str(file))))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("sea shells", "4 tokens"), ("", "0 tokens"), ("zq", "2 tokens")],
+)
+def test_single_token(tokenizer, text, words):
+    """A fixed token must be exactly one token; the message says how many it is, and which."""
+    with pytest.raises(BadRequest, match=words):
+        tokenizer.single_id(text)
+
+    assert tokenizer.encode(" the") == [tokenizer.single_id(" the")]
