@@ -45,7 +45,7 @@ class _BytesOnly(diskcache.Disk):
             raise TypeError(f"a key is text, not {type(key).__name__}")
         return key, True
 
-    def get(self, key: Any, raw: bool) -> str:
+    def get(self, key: Any, raw: int) -> str:
         if not raw or not isinstance(key, str):
             raise ValueError("the store holds a key that is not text")
         return key

@@ -34,7 +34,8 @@ def ask(page, server):
 def date(page):
     """The moment at which the pass behind the heat map was done."""
     page.locator(".st-key-card-etc").get_by_role("button", name="Provenance").click()
-    text = page.get_by_role("dialog").inner_text()
+    line = page.get_by_role("dialog").get_by_text("Corpus sample")
+    text = line.inner_text()
     return re.search(r"\d{4}-\d\d-\d\dT[\d:]+\+00:00", text)[0]
 
 

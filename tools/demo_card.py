@@ -115,7 +115,7 @@ def figures(measured: Measured) -> list[tuple[str, str]]:
         ("effective token count, least to most", spread(measured["etc"])),
         (
             "variance in three components, `W_pos` and before each later layer",
-            ", ".join(f"{share:.0%}" for share in measured["explained_variance"]),
+            ", ".join(f"{share:.1%}" for share in measured["explained_variance"]),
         ),
     ]
 

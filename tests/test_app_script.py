@@ -1,0 +1,109 @@
+"""Every page as a script, without a browser: it runs, and what a stored result costs to show."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.parts import results
+from tests.server import ROOT, command_line, environment
+
+FILES = sorted((ROOT / "pages").rglob("*.py"))
+PAGES = [file for file in FILES if "parts" not in file.parts]
+LONGEST_PAGE = 120
+COMPUTE = ("models", "passes", "attention", "bridge", "attn_only", "gather", "statistics", "worker")
+SMALL = {"texts": "50", "context": "64"}
+ALONE = """
+import json, sys
+from streamlit.testing.v1 import AppTest
+app = AppTest.from_file("app.py", default_timeout=120)
+for name, value in {small}.items():
+    app.query_params[name] = value
+app.run()
+assert not app.exception, app.exception
+assert not app.error, app.error
+print(json.dumps([app.title[0].value, len(app.get("plotly_chart")), sorted(sys.modules)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    """A store that holds what the landing page shows, for 50 windows of 64 tokens."""
+    directory = tmp_path_factory.mktemp("cache")
+    command_line(directory, "precompute", "demo-gpt2", "--texts", "50", "--context", "64")
+    return directory
+
+
+@pytest.fixture
+def app(cache, monkeypatch) -> AppTest:
+    """The app on that store, not yet run."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(cache))
+    results.engine.clear()
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    for name, value in SMALL.items():
+        app.query_params[name] = value
+    yield app
+    results.engine().close()
+    results.engine.clear()
+
+
+def imports(file: Path) -> list[str]:
+    """Every module that a file names in an import."""
+    found = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", PAGES, ids=lambda file: file.stem)
+def test_every_page_runs(app, script):
+    """Title, no exception; whatever it still computes is under way in the worker."""
+    app.run()
+    app.switch_page(str(script.relative_to(ROOT))).run()
+    assert not app.exception
+    assert not app.error
+    assert 1 == len(app.title)
+
+
+@pytest.mark.slow
+def test_a_stored_result_is_shown_without_torch(cache):
+    """A process that draws the landing page from the store imports none of the heavy packages."""
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE.format(small=SMALL)],
+        cwd=ROOT, env=environment(cache), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    title, charts, modules = json.loads(done.stdout.splitlines()[-1])
+    assert ("ETC heat map", 1) == (title, charts)
+    heavy = {"torch", "transformers", "transformer_lens", "datasets"}
+    assert set() == heavy & set(modules)
+
+
+@pytest.mark.parametrize("script", PAGES, ids=lambda file: file.stem)
+def test_pages_are_short(script):
+    """A page selects, loads and draws."""
+    assert len(script.read_text(encoding="utf-8").splitlines()) < LONGEST_PAGE
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_pages_leave_computing_to_the_worker(file):
+    """No file of the pages names torch, or a module of the core that runs a model."""
+    named = imports(file)
+    banned = ("torch", *(f"poskernel_core.{module}" for module in COMPUTE))
+    assert [] == [n for n in named if any(n == b or n.startswith(f"{b}.") for b in banned)]
+
+
+def test_every_page_is_in_the_navigation():
+    """And none lies directly under `pages/`, where Streamlit would run it without `app.py`."""
+    script = (ROOT / "app.py").read_text(encoding="utf-8")
+    assert PAGES
+    assert all(f'"{page.relative_to(ROOT).as_posix()}"' in script for page in PAGES)
+    assert [] == list((ROOT / "pages").glob("*.py"))

@@ -1,0 +1,110 @@
+"""Take the pictures of the README: every page of the running app, in light and dark.
+
+``python tools/screenshots.py`` (or ``make screenshots``) starts the app on the default cache,
+waits until each page is drawn whole, and writes ``docs/screenshots/PAGE-SCHEME.png``. What is not
+in the cache yet is computed first, which takes a minute for the demo model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from poskernel_core.store import default_directory  # noqa: E402  (found only from here on)
+from tests.browser import find_browser  # noqa: E402
+from tests.server import serve  # noqa: E402
+
+SCHEMES = ("light", "dark")
+PATIENCE = 600_000  # milliseconds; the pass of 500 windows may have to run
+LARGEST = 300_000  # bytes of one picture
+SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture: the address of a page, how many Plotly figures it draws, and its height."""
+
+    name: str
+    address: str
+    figures: int
+    height: int
+
+
+SHOTS = (
+    Shot("etc-heatmap", "/?cell=L2H4", 1, 1000),
+    Shot("positional-kernels", "/positional_kernels?cell=L2H1&log=offset", 6, 1420),
+)
+
+
+def take(page: Page, url: str, shot: Shot) -> bytes:
+    """Open a page, wait until it is drawn whole, and return its picture as PNG."""
+    page.goto(url + shot.address)
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(page.locator(".js-plotly-plot .xaxislayer-above")).to_have_count(shot.figures)
+    expect(page.get_by_role("progressbar", name="progress")).to_have_count(0)
+    page.wait_for_selector(SETTLED)
+    page.wait_for_timeout(1000)  # fonts and the last transition
+    return page.screenshot(animations="disabled")
+
+
+def optimised(picture: bytes) -> bytes:
+    """Return a PNG with a palette of 256 colours, which looks the same and takes a third."""
+    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    small = image.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    buffer = io.BytesIO()
+    small.save(buffer, format="PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def take_all(browser: Browser, url: str, width: int, folder: Path) -> None:
+    """Write every picture into a folder, in light and dark."""
+    for scheme in SCHEMES:
+        for shot in SHOTS:
+            page = browser.new_page(
+                viewport={"width": width, "height": shot.height}, color_scheme=scheme
+            )
+            page.set_default_timeout(PATIENCE)
+            picture = optimised(take(page, url, shot))
+            page.close()
+            file = folder / f"{shot.name}-{scheme}.png"
+            file.write_bytes(picture)
+            note = "" if len(picture) < LARGEST else f", more than {LARGEST // 1000} kB"
+            print(f"{file.name}: {len(picture) // 1000} kB{note}")
+
+
+def main() -> int:
+    """Take the pictures; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "screenshots")
+    parser.add_argument("--cache", type=Path, default=default_directory(), help="store of results")
+    parser.add_argument("--width", type=int, default=1400, help="of the window, in pixels")
+    options = parser.parse_args()
+    executable = find_browser()
+    if executable is None:
+        print("Neither Chromium nor Google Chrome was found: install one.", file=sys.stderr)
+        return 1
+    options.out.mkdir(parents=True, exist_ok=True)
+    expect.set_options(timeout=PATIENCE)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        serve(options.cache.resolve(), Path(scratch) / "server.log") as server,
+        sync_playwright() as driver,
+    ):
+        browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        take_all(browser, server.url, options.width, options.out)
+        browser.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
