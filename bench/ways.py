@@ -85,7 +85,7 @@ def our_pass(tokens: torch.Tensor) -> dict[str, float]:
     plan = Plan(located.geometry, context, windows, default_positions(context), 64, True)
     warm = Plan(located.geometry, 16, 1, (3,), 1, True)
     passes.Pass(model, warm, ALL_GATHERED).run(tokens[:1, :16].numpy(), range(1))
-    assert tapping.TAPPED == module.config._attn_implementation
+    assert module.config._attn_implementation == tapping.TAPPED
 
     def work() -> None:
         run = passes.Pass(model, plan, ALL_GATHERED)

@@ -109,7 +109,13 @@ def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
     found = analyses.find(analysis)
     if set(found.needs(run, checked)) != {"main"}:
         raise BadRequest("Statistics in memory have sampled queries only: use source 'mean'.")
-    result = found.compute({"main": gathered}, checked, lambda done, total: None)
+    try:
+        result = found.compute({"main": gathered}, checked, lambda done, total: None)
+    except KeyError as error:
+        raise BadRequest(
+            f"The pass did not gather {error.args[0]!r}, which {analysis!r} needs: leave out "
+            "'gather', or add to it."
+        ) from error
     return replace(result, provenance=provenance(run, gathered.header, 0.0))
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import zipfile
+import zlib
 from pathlib import Path
 
 from poskernel_core.catalog import Located
@@ -21,6 +22,19 @@ __all__ = ["export_model", "import_archive"]
 
 MANIFEST = "poskernel.json"
 KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{64}")
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What reading a zip file with a changed byte can raise."""
+
 MAX_ENTRY_BYTES = 4 * 2**30
 
 
@@ -75,15 +89,16 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
                     f"{source.name!r} has layout {about['schema']}, this version reads {SCHEMA}: "
                     "export it again with the same version."
                 )
+            model = str(about["model"]["name"])
             names = [info.filename for info in archive.infolist() if info.filename != MANIFEST]
             for name in names:
                 _check(archive, name, source)
             for name in names:
                 store.put_bytes(name, archive.read(name))
-            return about["model"]["name"], len(names)
+            return model, len(names)
     except FileNotFoundError as error:
         raise BadArchive(f"No file {str(source)!r} to import.") from error
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError) as error:
+    except DAMAGE as error:
         raise BadArchive(
             f"{source.name!r} is not a file that 'export' wrote, or it is damaged; nothing was "
             "imported."

@@ -74,7 +74,7 @@ class RunSpec(Spec):
 
     model: ModelSpec
     corpus: CorpusSpec
-    context: int = Field(ge=2, description="T, tokens per window")
+    context: int = Field(ge=1, description="T, tokens per window")
     windows: int = Field(DEFAULT_TEXTS, ge=1, description="windows of text at most")
     start_token: bool = True
     dtype: Dtype = "float32"

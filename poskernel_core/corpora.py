@@ -115,7 +115,7 @@ def _chunks(
 def _ready_windows(spec: CorpusSpec, context: int, windows: int, exactly: bool) -> Tokens:
     try:
         array = np.load(find_file(spec.name), allow_pickle=False)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, EOFError) as error:
         raise UnknownCorpus(f"{spec.name!r} is not a .npy file of numbers.") from error
     if array.ndim != 2 or array.dtype.kind not in "iu" or array.shape[1] != context:
         raise UnknownCorpus(

@@ -6,14 +6,11 @@ job: two visitors asking for one thing cause one computation, and both see its p
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from poskernel_core import catalog, corpora
 from poskernel_core.analyses.base import Result
@@ -28,6 +25,7 @@ from poskernel_core.config import (
 )
 from poskernel_core.errors import BadRequest, ComputeFailed
 from poskernel_core.job import Job
+from poskernel_core.link import WorkerLink
 from poskernel_core.store import Store
 
 __all__ = ["Engine", "describe_run"]
@@ -49,7 +47,7 @@ class Engine:
         self.execution = execution or default_execution()
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
+        self._link: WorkerLink | None = None
 
     @property
     def log(self) -> Path:
@@ -83,7 +81,7 @@ class Engine:
         """Return the latest job of a request, ended or not, or None."""
         return self._jobs.get(canonical(request).key)
 
-    def result(self, request: Request, seconds: float | None = None) -> Result | None:
+    def result(self, request: Request, seconds: float | int | None = None) -> Result | None:
         """Return a result, computing it at need; None if that takes longer than ``seconds``.
 
         Raises:
@@ -112,13 +110,17 @@ class Engine:
             if job is not None and not job.ended:
                 self._send({"cancel": job.key}, job)
 
+    @property
+    def worker_pid(self) -> int | None:
+        """Number of the worker process, or None while there is none."""
+        return None if self._link is None else self._link.pid
+
     def close(self) -> None:
         """Stop the worker."""
         with self._lock:
-            process, self._process = self._process, None
-        if process is not None:
-            process.terminate()
-            process.wait()
+            link, self._link = self._link, None
+        if link is not None:
+            link.close()
 
     def _forget_old(self) -> None:
         ended = [key for key, job in self._jobs.items() if job.ended]
@@ -126,47 +128,11 @@ class Engine:
             del self._jobs[key]
 
     def _send(self, message: Mapping[str, Any], job: Job) -> None:
-        if self._process is None or self._process.poll() is not None:
-            self._process = self._start()
-        try:
-            print(json.dumps(message), file=self._process.stdin, flush=True)
-        except OSError:
-            job.take(self._broken())
-
-    def _start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "poskernel_core.worker", str(self.store.directory)]
-        with open(self.log, "a", encoding="utf-8") as log:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                encoding="utf-8",
-                cwd=Path(__file__).resolve().parent.parent,
-            )
-        threading.Thread(target=self._listen, args=(process.stdout,), daemon=True).start()
-        return process
-
-    def _listen(self, events: TextIO) -> None:
-        mine = set()
-        for line in events:
-            event = json.loads(line)
-            mine.add(event["key"])
-            job = self._jobs.get(event["key"])
-            if job is not None and not job.ended:
-                job.take(event)
-        for job in list(self._jobs.values()):
-            if not job.ended:
-                job.take(self._broken())
-
-    def _broken(self) -> dict[str, str]:
-        return {
-            "state": "error",
-            "error": ComputeFailed.__name__,
-            "message": "The compute process stopped before it was done (out of memory, or "
-            f"killed): ask again, it goes on where it stopped. Its log is {self.log}.",
-        }
+        if self._link is None or not self._link.alive:
+            if self._link is not None:
+                self._link.close()
+            self._link = WorkerLink(self.store.directory.resolve(), self.log)
+        self._link.send(message, job)
 
 
 def describe_run(

@@ -41,7 +41,7 @@ class Job:
         """Tell whether nothing more will happen."""
         return self._ended.is_set()
 
-    def wait(self, seconds: float | None = None) -> bool:
+    def wait(self, seconds: float | int | None = None) -> bool:
         """Wait until the job has ended or ``seconds`` have passed; tell whether it has ended."""
         return self._ended.wait(seconds)
 

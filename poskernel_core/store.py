@@ -8,6 +8,7 @@ damaged, tampered with or of another layout is a miss.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -23,6 +24,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from poskernel_core.errors import BadRequest
+
 __all__ = ["Entry", "Store", "default_directory"]
 
 Entry = tuple[dict[str, Any], dict[str, np.ndarray]]
@@ -35,6 +38,17 @@ def default_directory() -> Path:
     """Return ``POSKERNEL_CACHE``, or ``cache/`` beside the package."""
     named = os.environ.get("POSKERNEL_CACHE")
     return Path(named) if named else Path(__file__).resolve().parent.parent / "cache"
+
+
+def _limit() -> float:
+    text = os.environ.get("POSKERNEL_CACHE_GB", str(DEFAULT_LIMIT_GB))
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = 0.0
+    if not 0 < limit < float("inf"):
+        raise BadRequest(f"Expected POSKERNEL_CACHE_GB to be a size in GB above 0, got {text!r}.")
+    return limit
 
 
 class _BytesOnly(diskcache.Disk):
@@ -81,14 +95,20 @@ class Store:
 
     def __init__(self, directory: Path | None = None, limit_gb: float | None = None) -> None:
         self.directory = Path(directory or default_directory())
-        limit = limit_gb or float(os.environ.get("POSKERNEL_CACHE_GB", DEFAULT_LIMIT_GB))
-        self._cache = diskcache.Cache(
-            str(self.directory),
-            disk=_BytesOnly,
-            size_limit=int(limit * 2**30),
-            eviction_policy="least-recently-used",
-            sqlite_journal_mode="wal",
-        )
+        limit = _limit() if limit_gb is None else limit_gb
+        try:
+            self._cache = diskcache.Cache(
+                str(self.directory),
+                disk=_BytesOnly,
+                size_limit=int(limit * 2**30),
+                eviction_policy="least-recently-used",
+                sqlite_journal_mode="wal",
+            )
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise BadRequest(
+                f"The store at {str(self.directory)!r} cannot be used ({error}): set "
+                "POSKERNEL_CACHE to a directory that can be written, or remove what is there."
+            ) from error
 
     def put(self, key: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write an entry whole; a crash leaves the older entry or none."""
@@ -119,9 +139,11 @@ class Store:
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with ``prefix``."""
-        for key in self._cache.iterkeys():
-            if isinstance(key, str) and key.startswith(prefix):
-                yield key
+        with contextlib.closing(sqlite3.connect(self.directory / "cache.db")) as database:
+            rows = database.execute(
+                "SELECT key FROM Cache WHERE raw = 1 AND typeof(key) = 'text' ORDER BY key"
+            ).fetchall()
+        yield from (key for (key,) in rows if key.startswith(prefix))
 
     def size(self) -> int:
         """Return the size of the store in bytes."""
@@ -134,7 +156,7 @@ class Store:
 
 def encode(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     """Return SHA-256 followed by the safetensors blob of arrays and header."""
-    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     blob = save_tensors(plain, metadata={"header": json.dumps(header)})
     return hashlib.sha256(blob).digest() + blob
 

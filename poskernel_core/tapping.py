@@ -49,9 +49,7 @@ class Switch:
 def tap_block(block: nn.Module, layer: int, architecture: str, switch: Switch) -> None:
     """Show one block's input and attention to the watcher of the running pass."""
 
-    def see_residual(
-        _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def see_residual(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if switch.watcher is not None:
             switch.watcher.residual(layer, args[0] if args else kwargs["hidden_states"])
 

@@ -111,13 +111,15 @@ def _read_all(name: str) -> list[str]:
 
 def _read_jsonl(path: Path) -> list[str]:
     with path.open(encoding="utf-8") as lines:
-        return [str(json.loads(line)["text"]) for line in lines if line.strip()]
+        found = [json.loads(line)["text"] for line in lines if line.strip()]
+    return [str(text) for text in found if text is not None]
 
 
 def _read_parquet(path: Path) -> list[str]:
     from pyarrow import parquet
 
-    return [str(text) for text in parquet.read_table(path, columns=["text"])["text"].to_pylist()]
+    found = parquet.read_table(path, columns=["text"])["text"].to_pylist()
+    return [str(text) for text in found if text is not None]
 
 
 _READERS = {

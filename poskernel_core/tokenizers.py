@@ -15,6 +15,10 @@ from poskernel_core.hub import fetch_file
 __all__ = ["Tokenizer", "load_tokenizer"]
 
 
+OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
+"""Files of tokenizers that transformers can convert."""
+
+
 @dataclass(frozen=True)
 class Tokenizer:
     """A model's tokenizer and the token that starts its texts."""
@@ -96,6 +100,8 @@ def _converted(located: Located) -> Tokenizer | None:
     from transformers import AutoTokenizer
 
     local = located.directory is not None
+    if local and not any((Path(str(located.directory)) / file).is_file() for file in OLDER):
+        return None
     source = str(located.directory) if local else located.spec.name
     revision = {} if local else {"revision": located.spec.fingerprint}
     try:

@@ -94,6 +94,11 @@ class Worker:
 
         self._gatherer = self._gatherer or Gatherer(self._store)
         compute.gather_missing(self._gatherer, self._store, runs, task.execution, report)
+        if compute.missing_runs(self._store, runs):
+            raise ComputeFailed(
+                "The statistics were dropped as soon as they were written: the store is too small "
+                "for this run (POSKERNEL_CACHE_GB)."
+            )
         self._analyses.put(task)
         return False
 

@@ -1,4 +1,4 @@
-"""The transformer_lens bridge shows the same patterns as the tapped module, over the same tensors."""
+"""The transformer_lens bridge shows the tapped module's patterns, over the same tensors."""
 
 from __future__ import annotations
 

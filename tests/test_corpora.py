@@ -1,11 +1,12 @@
 """Windows of tokens against a plain loop over the tokenizer, from every kind of source."""
 
+import gzip
 import json
 
 import numpy as np
 import pytest
 
-from poskernel_core import catalog, corpora
+from poskernel_core import catalog, corpora, texts
 from poskernel_core.config import CorpusSpec
 from poskernel_core.tokenizers import load_tokenizer
 from tests import builders
@@ -150,7 +151,8 @@ def test_bible_chapters(tokenizer):
 
 def test_bible_chapters_are_long_enough():
     """Each chapter reaches the posts' query position 400 in GPT-2's own tokens."""
-    records = corpora._bundled("bible")
+    with gzip.open(texts.BUNDLED["bible"], "rt", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
     if not all("gpt2_tokens" in record for record in records):
         pytest.skip("the bundled chapters do not say how many GPT-2 tokens they have")
 

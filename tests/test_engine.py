@@ -143,7 +143,7 @@ def test_killed_and_resumed(place, model_dirs, monkeypatch):
     job = engine.submit(asked)
     until(lambda: job.done > 0 or job.ended)
     assert "running" == job.state
-    os.kill(engine._process.pid, signal.SIGKILL)
+    os.kill(engine.worker_pid, signal.SIGKILL)
 
     with pytest.raises(ComputeFailed, match=str(engine.log)):
         engine.result(asked, WAIT)
@@ -198,10 +198,10 @@ def test_damaged_entries_are_computed_again(engine, place, model_dirs):
     assert changed > 0
 
     assert engine.cached(asked) is None
+    assert StoredStatistics.open(Store(engine.store.directory), asked.run) is None
     after = engine.result(asked, WAIT)
 
     same(before, after)
-    assert before.provenance["pass_seconds"] != after.provenance["pass_seconds"]
 
 
 def test_a_store_that_is_too_small(tmp_path, place, model_dirs, monkeypatch):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from poskernel_core import engine as engine_module
+from poskernel_core import link as link_module
 from poskernel_core.analyses.base import Result
 from poskernel_core.compute import canonical, to_entry
 from poskernel_core.config import CorpusSpec, Request
@@ -23,7 +24,7 @@ WAIT = 10.0
 def workers(monkeypatch):
     """The workers started so far."""
     made = []
-    monkeypatch.setattr(engine_module.subprocess, "Popen", lambda *_, **__: FakeWorker(made))
+    monkeypatch.setattr(link_module.subprocess, "Popen", lambda *_, **__: FakeWorker(made))
     yield made
     for worker in made:
         for pipe in (worker.told, worker.mouth, worker.stdin, worker.stdout):
@@ -80,8 +81,7 @@ def test_equal_requests_share_a_job(engine, workers, request_of):
 
     assert jobs[0] is jobs[1] is not other
     assert 1 == len(workers)
-    heard = [workers[0].hear()["request"]["params"]["skip"] for _ in range(2)]
-    assert [4, 5] == heard
+    assert [4, 5] == [workers[0].hear()["request"]["params"]["skip"] for _ in range(2)]
     assert engine.running(request_of()) is jobs[0]
 
 
@@ -92,8 +92,7 @@ def test_progress(engine, workers, request_of):
     assert ("queued", None, False) == (job.state, job.seconds_left(), job.ended)
 
     say(job.key, "running", done=0, total=0, note="Loading the model")
-    until(lambda: job.note == "Loading the model")
-    assert job.seconds_left() is None
+    until(lambda: job.note == "Loading the model" and job.seconds_left() is None)
     say(job.key, "running", done=100, total=500, note="Reading")
     until(lambda: job.total == 500)
     began = time.monotonic()
@@ -151,8 +150,7 @@ def test_after_an_error(engine, workers, request_of):
     again = engine.submit(request_of())
 
     assert again is not job
-    assert "queued" == again.state
-    assert 1 == len(workers)
+    assert ("queued", 1) == (again.state, len(workers))
 
 
 def test_cancel(engine, workers, request_of):

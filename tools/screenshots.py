@@ -20,29 +20,31 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from poskernel_core.store import default_directory  # noqa: E402  (found only from here on)
-from tests.browser import find_browser  # noqa: E402
+from tests.browser import find_browser  # noqa: E402  (found only from here on)
 from tests.server import serve  # noqa: E402
 
+FOLDER = ROOT / "docs" / "screenshots"
 SCHEMES = ("light", "dark")
 PATIENCE = 600_000  # milliseconds; the pass of 500 windows may have to run
+HEIGHT = 2400  # pixels of the window: beyond the last card of any picture
+MARGIN = 24  # pixels below it
 LARGEST = 300_000  # bytes of one picture
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture: the address of a page, how many Plotly figures it draws, and its height."""
+    """One picture: a page's address, how many Plotly figures it draws, and the last card shown."""
 
     name: str
     address: str
     figures: int
-    height: int
+    last: str
 
 
 SHOTS = (
-    Shot("etc-heatmap", "/?cell=L2H4", 1, 1000),
-    Shot("positional-kernels", "/positional_kernels?cell=L2H1&log=offset", 6, 1420),
+    Shot("etc-heatmap", "/?cell=L2H6", 1, "kernel"),
+    Shot("positional-kernels", "/positional_kernels?cell=L2H6&log=offset", 6, "map-kernel"),
 )
 
 
@@ -54,15 +56,19 @@ def take(page: Page, url: str, shot: Shot) -> bytes:
     expect(page.get_by_role("progressbar", name="progress")).to_have_count(0)
     page.wait_for_selector(SETTLED)
     page.wait_for_timeout(1000)  # fonts and the last transition
-    return page.screenshot(animations="disabled")
+    card = page.locator(f".st-key-card-{shot.last}").bounding_box()
+    if card is None:
+        raise RuntimeError(f"{shot.address} shows no card {shot.last!r}")
+    width = page.evaluate("innerWidth")
+    bottom = card["y"] + card["height"] + MARGIN
+    clip = {"x": 0, "y": 0, "width": width, "height": min(bottom, HEIGHT)}
+    return page.screenshot(animations="disabled", clip=clip)
 
 
 def optimised(picture: bytes) -> bytes:
-    """Return a PNG with a palette of 256 colours, which looks the same and takes a third."""
-    image = Image.open(io.BytesIO(picture)).convert("RGB")
-    small = image.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    """Return a PNG without its alpha channel, packed as small as it goes; no colour changes."""
     buffer = io.BytesIO()
-    small.save(buffer, format="PNG", optimize=True)
+    Image.open(io.BytesIO(picture)).convert("RGB").save(buffer, format="PNG", optimize=True)
     return buffer.getvalue()
 
 
@@ -71,7 +77,7 @@ def take_all(browser: Browser, url: str, width: int, folder: Path) -> None:
     for scheme in SCHEMES:
         for shot in SHOTS:
             page = browser.new_page(
-                viewport={"width": width, "height": shot.height}, color_scheme=scheme
+                viewport={"width": width, "height": HEIGHT}, color_scheme=scheme
             )
             page.set_default_timeout(PATIENCE)
             picture = optimised(take(page, url, shot))
@@ -85,8 +91,8 @@ def take_all(browser: Browser, url: str, width: int, folder: Path) -> None:
 def main() -> int:
     """Take the pictures; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "screenshots")
-    parser.add_argument("--cache", type=Path, default=default_directory(), help="store of results")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the pictures")
+    parser.add_argument("--cache", type=Path, default=ROOT / "cache", help="store of results")
     parser.add_argument("--width", type=int, default=1400, help="of the window, in pixels")
     options = parser.parse_args()
     executable = find_browser()

@@ -50,6 +50,7 @@ def source_runs(run: RunSpec, params: SourceParams, query: int | None) -> Mappin
         "queries": run.model_copy(
             update={
                 "context": query + 1,
+                "start_token": run.start_token and query > 0,
                 "windows": min(run.windows, SAMPLES_PER_POSITION),
                 "positions": (query,),
                 "gather": ("queries",),
