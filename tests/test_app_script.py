@@ -5,28 +5,31 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from pages.parts import results
 from tests.server import ROOT, command_line, environment
 
 FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if "parts" not in file.parts]
 LONGEST_PAGE = 120
 COMPUTE = ("models", "passes", "attention", "bridge", "attn_only", "gather", "statistics", "worker")
-SMALL = {"texts": "50", "context": "64"}
 ALONE = """
 import json, sys
 from streamlit.testing.v1 import AppTest
 app = AppTest.from_file("app.py", default_timeout=120)
-for name, value in {small}.items():
-    app.query_params[name] = value
+app.query_params["texts"], app.query_params["context"] = "50", "64"
 app.run()
-assert not app.exception, app.exception
-assert not app.error, app.error
-print(json.dumps([app.title[0].value, len(app.get("plotly_chart")), sorted(sys.modules)]))
+if sys.argv[1:]:
+    app.switch_page(sys.argv[1]).run()
+print(json.dumps({
+    "exceptions": [each.value for each in app.exception],
+    "errors": [each.value for each in app.error],
+    "titles": [each.value for each in app.title],
+    "charts": len(app.get("plotly_chart")),
+    "modules": sorted(sys.modules),
+}))
 """
 
 
@@ -38,17 +41,14 @@ def cache(tmp_path_factory) -> Path:
     return directory
 
 
-@pytest.fixture
-def app(cache, monkeypatch) -> AppTest:
-    """The app on that store, not yet run."""
-    monkeypatch.setenv("POSKERNEL_CACHE", str(cache))
-    results.engine.clear()
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    for name, value in SMALL.items():
-        app.query_params[name] = value
-    yield app
-    results.engine().close()
-    results.engine.clear()
+def run_alone(cache: Path, *page: str) -> dict[str, Any]:
+    """Run the app, and a page of it, in a process of its own; what it drew and imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, *page],
+        cwd=ROOT, env=environment(cache), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def imports(file: Path) -> list[str]:
@@ -64,27 +64,21 @@ def imports(file: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", PAGES, ids=lambda file: file.stem)
-def test_every_page_runs(app, script):
-    """Title, no exception; whatever it still computes is under way in the worker."""
-    app.run()
-    app.switch_page(str(script.relative_to(ROOT))).run()
-    assert not app.exception
-    assert not app.error
-    assert 1 == len(app.title)
+def test_every_page_runs(cache, script):
+    """A title and a figure, no exception; what it still computes is under way in the worker."""
+    seen = run_alone(cache, str(script.relative_to(ROOT)))
+    assert ([], []) == (seen["exceptions"], seen["errors"])
+    assert 1 == len(seen["titles"])
+    assert seen["charts"]
 
 
 @pytest.mark.slow
 def test_a_stored_result_is_shown_without_torch(cache):
     """A process that draws the landing page from the store imports none of the heavy packages."""
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE.format(small=SMALL)],
-        cwd=ROOT, env=environment(cache), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
-    title, charts, modules = json.loads(done.stdout.splitlines()[-1])
-    assert ("ETC heat map", 1) == (title, charts)
+    seen = run_alone(cache)
+    assert (["ETC heat map"], 1, []) == (seen["titles"], seen["charts"], seen["errors"])
     heavy = {"torch", "transformers", "transformer_lens", "datasets"}
-    assert set() == heavy & set(modules)
+    assert set() == heavy & set(seen["modules"])
 
 
 @pytest.mark.parametrize("script", PAGES, ids=lambda file: file.stem)
