@@ -201,7 +201,7 @@ BAD = {
     "negative skip": ("etc", {"skip": -1}, "skip"),
     "unknown parameter": ("etc", {"skips": 4}, "skips"),
     "position beyond the context": ("kernel", {"query": 23}, "choose 0 to 22"),
-    "position not recorded": ("kernel", {"query": 12}, "No queries at position 12"),
+    "position not recorded": ("kernel", {"query": 12}, "No query at position 12"),
     "position below the skip": ("kernel", {"query": 3}, "sees no key"),
     "cell outside": ("kernel-map", {"cell": "L3H0"}, "L0H0 to L2H4"),
     "cell misspelt": ("kernel-map", {"cell": "3.1"}, "L0H0 to L2H4"),

@@ -42,7 +42,7 @@ def test_a_text_of_the_readers_own(page, server):
     settle(page)
     alert = page.get_by_test_id("stAlert")
     expect(alert).not_to_contain_text("Type or paste")
-    expect(alert).to_contain_text("No queries at position 63")
+    expect(alert).to_contain_text("No query at position 63")
     assert 0 == figures(page)
     box.fill("The king went up to the city, and the people of the city saw the king. " * 8)
     box.press("Control+Enter")

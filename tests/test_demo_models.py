@@ -83,7 +83,7 @@ def test_positions_draw_a_curve():
     with torch.inference_mode():
         streams = model(ids, output_hidden_states=True).hidden_states[:-1]
     shares = [_three_components(x.mean(0).numpy()) for x in streams]
-    assert max(shares) >= 0.89
+    assert max(shares) >= 0.9
 
 
 def _three_components(positions):

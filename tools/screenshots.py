@@ -27,7 +27,7 @@ FOLDER = ROOT / "docs" / "screenshots"
 SCHEMES = ("light", "dark")
 PATIENCE = 600_000  # milliseconds; the pass of 500 windows may have to run
 HEIGHT = 2400  # pixels of the window: beyond the last card of any picture
-MARGIN = 24  # pixels below it
+MARGIN = 8
 LARGEST = 300_000  # bytes of one picture
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
 

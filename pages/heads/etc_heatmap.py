@@ -49,7 +49,7 @@ if etc is not None:
             curve = kernel.select(layer=selection.layer, head=selection.head)
             card(
                 "kernel",
-                lambda: head_curve(curve, selection.query, log_x=True),
+                lambda: head_curve(curve, selection.query, log_x=curve.text_of("kind") == "local"),
                 curve,
                 words.CURVE,
                 f"{selection.cell} at n = {selection.query}",

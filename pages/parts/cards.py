@@ -44,7 +44,7 @@ def card(
         else:
             config = chart_config(name)
             config["toImageButtonOptions"]["format"] = st.session_state.get(f"image-{name}", "svg")
-            st.plotly_chart(figure(), key=f"figure-{name}", config=config)
+            st.plotly_chart(_legible(figure()), key=f"figure-{name}", config=config)
         st.markdown(f":small[{words.reading}]")
         row = st.container(horizontal=True, gap="small")
         with row.popover("Formula", icon=":material/function:", width="content"):
@@ -56,6 +56,15 @@ def card(
         with row.popover("Provenance", icon=":material/receipt_long:", width="content"):
             st.markdown(provenance_line(result))
             st.json(result.as_json()["run"], expanded=False)
+
+
+def _legible(figure: go.Figure) -> go.Figure:
+    """Give axis titles, ticks and legend a colour that reads on the page's theme, in place."""
+    ink = "#c9d3da" if st.context.theme.type == "dark" else "#3b4650"
+    figure.update_layout(legend_font_color=ink)
+    figure.update_xaxes(title_font_color=ink, tickfont_color=ink)
+    figure.update_yaxes(title_font_color=ink, tickfont_color=ink)
+    return figure
 
 
 def provenance_line(result: Result) -> str:

@@ -91,7 +91,7 @@ def _label(etc: Result, layer: int, head: int, kind: str | None, known: dict[str
     one = etc.select(layer=layer, head=head)
     text = (
         f"{cell}: ETC {value_text(one, 'etc')} tokens, {kind}, half of the mass within "
-        f"{value_text(one, 'half_mass_distance')} tokens, fidelity {value_text(one, 'fidelity')}"
+        f"offset {value_text(one, 'half_mass_distance')}, fidelity {value_text(one, 'fidelity')}"
     )
     return text + (f"; known as: {known[cell]}" if cell in known else "")
 

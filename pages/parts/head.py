@@ -16,7 +16,7 @@ __all__ = ["heads_table", "summary", "value_text"]
 
 ROWS = {
     "etc": ("ETC", "tokens", "effective token count of the kernel"),
-    "half_mass_distance": ("Half of the mass within", "tokens", "smallest such offset"),
+    "half_mass_distance": ("Half of the mass within offset", "", "in tokens; the smallest such"),
     "local_mass": ("Mass in the last tokens", "", "the share that decides «local»"),
     "consistency": ("Consistency", "", "mean TV between kernels of different queries"),
     "equivariance": ("Equivariance", "", "mean TV to the kernels of other positions, aligned"),

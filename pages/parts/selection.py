@@ -86,24 +86,31 @@ def select_cell(cell: str) -> None:
 
 
 def _settled(key: str, options: Any, default: Any) -> dict[str, Any]:
-    """Return the ``value`` of a slider: the default at first, nothing once the reader has chosen.
+    """Return the ``value`` of a slider, and move what is chosen to the nearest that fits.
 
-    A chosen value that no longer fits (beyond another context) is moved to the nearest that does.
+    The default is given on every run: the browser leaves a value that equals it out of the URL.
+    Where it changes (another context), who had chosen nothing follows it, and the value is written
+    anew, so that the URL is as well.
     """
-    if key not in st.session_state:
-        return {"value": default}
-    value = st.session_state[key]
-    if value not in options:
-        st.session_state[key] = min(options, key=lambda option: abs(option - value))
-    return {}
+    value = st.session_state.get(key, default)
+    nearest = value if value in options else min(options, key=lambda each: abs(each - value))
+    _write(key, value, nearest, default)
+    return {"value": default}
 
 
 def _settled_index(key: str, options: list[Any], default: Any) -> dict[str, Any]:
-    """Return the ``index`` of a select box likewise; a value that no longer fits is dropped."""
-    if key in st.session_state and st.session_state[key] in options:
-        return {}
-    st.session_state.pop(key, None)
+    """Return the ``index`` of a select box likewise; what no longer fits becomes the default."""
+    value = st.session_state.get(key, default)
+    _write(key, value, value if value in options else default, default)
     return {"index": options.index(default)}
+
+
+def _write(key: str, value: Any, settled: Any, default: Any) -> None:
+    """Write a widget's value before it is drawn, where it or its default has changed."""
+    earlier = st.session_state.get(f"default-{key}", default)
+    st.session_state[f"default-{key}"] = default
+    if earlier != default or settled != value:
+        st.session_state[key] = default if value == earlier else settled
 
 
 def _choose_cell(located: Located) -> tuple[int, int]:

@@ -98,8 +98,8 @@ def queries_at(statistics: Mapping[str, StatisticsView], layer: int, query: int)
     if len(places) == 0:
         has = query_positions(statistics)
         raise BadRequest(
-            f"No queries at position {query}: they are taken at {len(has)} positions from "
-            f"{has[0]} to {has[-1]}; a text gives them up to its last token."
+            f"No query at position {query}: this source has {len(has)}, from {has[0]} to "
+            f"{has[-1]}; choose one of those positions, or a longer text."
         )
     view = statistics.get("queries", statistics["main"])
     return view.layer(layer)["queries"][places[0]]
