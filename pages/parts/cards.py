@@ -64,6 +64,8 @@ def _legible(figure: go.Figure) -> go.Figure:
     figure.update_layout(legend_font_color=ink)
     figure.update_xaxes(title_font_color=ink, tickfont_color=ink)
     figure.update_yaxes(title_font_color=ink, tickfont_color=ink)
+    bar = {"colorbar_tickfont_color": ink, "colorbar_title_font_color": ink}
+    figure.update_traces(bar, selector={"type": "heatmap"})
     return figure
 
 

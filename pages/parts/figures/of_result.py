@@ -47,10 +47,14 @@ def head_curve(
     }
     observed = kernel.values["observed"][row][::-1] if "observed" in kernel.values else None
     offset = np.arange(query + 1 - first)
-    return kernel_curve(
+    figure = kernel_curve(
         offset, turned["kernel"], turned["kernel_low"], turned["kernel_high"], observed,
         log_x=log_x, log_y=log_y,
     )  # fmt: skip
+    if kernel.params["source"] == "text":  # one query at n: no band, and no mean
+        figure.data = figure.data[2:]
+        figure.data[0].name, figure.data[-1].name = "kernel K", "observed attention in this text"
+    return figure
 
 
 def figure_of(result: Result) -> go.Figure:
