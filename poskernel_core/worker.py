@@ -40,6 +40,8 @@ class _Task:
     request: Request
     execution: Execution
     cancelled: threading.Event = field(default_factory=threading.Event)
+    waiting: bool = True
+    ended: bool = False
     reported: float = 0.0
 
 
@@ -50,6 +52,7 @@ class Worker:
         self._store = store
         self._output = output
         self._speaking = threading.Lock()
+        self._choosing = threading.Lock()
         self._tasks: dict[str, _Task] = {}
         self._analyses: queue.Queue[_Task] = queue.Queue()
         self._passes: queue.Queue[_Task] = queue.Queue()
@@ -62,8 +65,7 @@ class Worker:
         for line in lines:
             message = json.loads(line)
             if "cancel" in message:
-                if message["cancel"] in self._tasks:
-                    self._tasks[message["cancel"]].cancelled.set()
+                self._cancel(message["cancel"])
                 continue
             request = Request.model_validate(message["request"])
             task = _Task(request.key, request, Execution.model_validate(message["execution"]))
@@ -82,8 +84,7 @@ class Worker:
 
     def _analyse(self, task: _Task) -> bool:
         if compute.missing_runs(self._store, compute.needs(task.request)):
-            self._passes.put(task)
-            return False
+            return self._queue(self._passes, task)
         compute.compute(self._store, task.request, self._reporter(task))
         return True
 
@@ -99,11 +100,37 @@ class Worker:
                 "The statistics were dropped as soon as they were written: the store is too small "
                 "for this run (POSKERNEL_CACHE_GB)."
             )
-        self._analyses.put(task)
+        return self._queue(self._analyses, task)
+
+    def _queue(self, lane: queue.Queue[_Task], task: _Task) -> bool:
+        """Hand a task to a lane; return False, since it goes on there."""
+        task.waiting = True
+        lane.put(task)
         return False
+
+    def _cancel(self, key: str) -> None:
+        """Stop a task: at once if it waits for its turn, else at its next report."""
+        task = self._tasks.get(key)
+        if task is None:
+            return
+        task.cancelled.set()
+        with self._choosing:
+            ends_now = task.waiting and not task.ended
+            task.ended = task.ended or ends_now
+        if ends_now:
+            self._end(task, {"state": "cancelled"})
+
+    def _end(self, task: _Task, ending: dict[str, Any]) -> None:
+        if self._tasks.get(task.key) is task:
+            del self._tasks[task.key]
+        self._say(task.key, ending)
 
     def _attempt(self, task: _Task, step: Callable[[], bool]) -> None:
         """Take one step of a task and tell how it ended, unless it goes on."""
+        with self._choosing:
+            if task.ended:
+                return
+            task.waiting = False
         try:
             if task.cancelled.is_set():
                 raise Cancelled("Cancelled.")
@@ -121,8 +148,7 @@ class Worker:
                 "error": ComputeFailed.__name__,
                 "message": f"The computation failed ({type(error).__name__}: {_brief(error)}).",
             }
-        self._tasks.pop(task.key, None)
-        self._say(task.key, ending)
+        self._end(task, ending)
 
     def _reporter(self, task: _Task) -> Report:
         def report(done: int, total: int, note: str) -> None:

@@ -215,3 +215,19 @@ def test_a_store_that_is_too_small(tmp_path, place, model_dirs, monkeypatch):
 
     assert ended
     assert ComputeFailed is type(job.error)
+
+
+def test_cancel_while_waiting_for_its_turn(engine, place, model_dirs):
+    """A pass that waits behind another is cancelled at once, and the other goes on."""
+    base = request(place, model_dirs, "profile", "many.npy")
+    asked = [
+        base.model_copy(update={"run": base.run.model_copy(update={"samples": count})})
+        for count in (13, 17)
+    ]
+    first, second = (engine.submit(each) for each in asked)
+    until(lambda: first.state == "running")
+    engine.cancel(asked[1])
+    assert second.wait(WAIT)
+    assert ("cancelled", False) == (second.state, first.ended)
+    assert first.wait(WAIT)
+    assert "done" == first.state
