@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from pages.parts.plain import say_error
 from pages.parts.results import PageStopped
 from pages.parts.selection import choose
 
@@ -19,4 +20,4 @@ try:
     page.run()
 except PageStopped as stopped:
     st.title(page.title)
-    st.error(str(stopped), icon=":material/error:")
+    say_error(str(stopped))

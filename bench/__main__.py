@@ -23,8 +23,6 @@ import sys
 
 from bench.ways import WAYS
 
-PEAK = "VmHWM"
-
 
 def main() -> None:
     """Run every way in turn and print the table."""

@@ -82,7 +82,11 @@ def run_pass(
         raise BadRequest(
             f"Expected integers of shape [windows, T], got {windows.dtype} {list(windows.shape)}."
         )
-    chosen = tuple(positions) if positions is not None else default_positions(windows.shape[1])
+    chosen = (
+        tuple(sorted(set(positions)))
+        if positions is not None
+        else default_positions(windows.shape[1])
+    )
     plan = plan_for(model.geometry, windows, chosen, samples, start_token)
     spec = RunSpec(
         model=model.located.spec,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import zipfile
 import zlib
 from pathlib import Path
@@ -93,9 +94,6 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
             names = [info.filename for info in archive.infolist() if info.filename != MANIFEST]
             for name in names:
                 _check(archive, name, source)
-            for name in names:
-                store.put_bytes(name, archive.read(name))
-            return model, len(names)
     except FileNotFoundError as error:
         raise BadArchive(f"No file {str(source)!r} to import.") from error
     except DAMAGE as error:
@@ -103,10 +101,22 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
             f"{source.name!r} is not a file that 'export' wrote, or it is damaged; nothing was "
             "imported."
         ) from error
+    with zipfile.ZipFile(source) as archive:
+        for name in names:
+            try:
+                store.put_bytes(name, archive.read(name))
+            except (OSError, sqlite3.DatabaseError) as error:
+                raise BadRequest(
+                    f"The store cannot take all of {source.name!r} ({error}): make room and import "
+                    "it again."
+                ) from error
+    return model, len(names)
 
 
 def _check(archive: zipfile.ZipFile, name: str, source: Path) -> None:
-    if not KEY.fullmatch(name) or archive.getinfo(name).file_size > MAX_ENTRY_BYTES:
+    info = archive.getinfo(name)
+    ours = KEY.fullmatch(name) and info.compress_type == zipfile.ZIP_STORED
+    if not ours or info.file_size > MAX_ENTRY_BYTES:
         raise BadArchive(f"{source.name!r} holds an entry that 'export' never writes: {name!r}.")
     data = archive.read(name)
     if not intact(data) or decode(data) is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +34,14 @@ __all__ = [
 DEMO = Path(__file__).parent / "demo"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+)
+REVISION = re.compile(r"[A-Za-z0-9][\w.\-]{0,63}")
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index", "*.pth", "*.pt")
 
 
@@ -51,7 +60,7 @@ class Located:
     """A model whose files have been found.
 
     Attributes:
-        spec: name, revision and fingerprint (SHA-256 of the weights, or the hub's commit).
+        spec: name, revision and fingerprint (SHA-256 of the files, or the hub's commit).
         directory: where the files lie, or None for a hub model not yet downloaded.
         config: the model's ``config.json``.
         geometry: layers, heads and positions, read from the configuration.
@@ -91,8 +100,11 @@ CURATED: tuple[Entry, ...] = (
 )
 
 
+BUNDLED_MODELS = ("demo-gpt2", "demo-attn-2l")
+
+
 def _bundled() -> dict[str, Path]:
-    return {path.parent.name: path.parent for path in DEMO.glob("*/config.json")}
+    return {name: DEMO / name for name in BUNDLED_MODELS}
 
 
 def may_type_any_model() -> bool:
@@ -148,7 +160,8 @@ def _locate_directory(name: str, directory: Path, revision: str | None) -> Locat
             f"{name!r} has no config.json."
         )
     config = _read_config(name, directory / "config.json")
-    files = weight_files(name, directory)
+    extras = [directory / file for file in TOKENIZER_FILES if (directory / file).is_file()]
+    files = [*weight_files(name, directory), *extras]
     print_key = tuple((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files)
     config_text = json.dumps(config, sort_keys=True)
     spec = ModelSpec(name=name, fingerprint=_hash_files(print_key, config_text))
@@ -156,6 +169,10 @@ def _locate_directory(name: str, directory: Path, revision: str | None) -> Locat
 
 
 def _locate_on_hub(name: str, revision: str | None) -> Located:
+    if revision and (".." in revision or not REVISION.fullmatch(revision)):
+        raise UnknownModel(
+            f"A revision is a branch, tag or commit such as 'main' or 'step1000', not {revision!r}."
+        )
     path = fetch_file(name, "config.json", revision)
     config = _read_config(name, path)
     spec = ModelSpec(name=name, revision=revision, fingerprint=path.parent.name)
@@ -197,7 +214,7 @@ def weight_files(name: str, directory: Path) -> list[Path]:
 
 @lru_cache(maxsize=64)
 def _hash_files(files: tuple[tuple[str, int, int], ...], config_text: str) -> str:
-    """Return the SHA-256 over configuration and weights; cached by path, size and time."""
+    """Return the SHA-256 over all of a model's files; cached by path, size and time."""
     total = hashlib.sha256(config_text.encode())
     for path, _size, _time in files:
         with open(path, "rb") as stream:

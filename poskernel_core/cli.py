@@ -85,7 +85,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--texts", type=_positive, help="windows of text (default: up to 500)")
     parser.add_argument("--context", type=_positive, help="tokens per window (default: up to 1024)")
     parser.add_argument("--no-start-token", action="store_true", help="windows without start token")
-    parser.add_argument("--seed", type=int, default=0, help="order of the documents")
+    parser.add_argument("--seed", type=_natural, default=0, help="order of the documents")
     parser.add_argument("--dtype", choices=typing.get_args(Dtype), default="float32")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument("--batch", type=_positive, help="windows per forward pass")
@@ -93,7 +93,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def _add_result(parser: argparse.ArgumentParser) -> None:
     """Add selections, outputs, and one option for every parameter of any analysis."""
-    parser.add_argument("--query", type=int, help="query position n")
+    parser.add_argument(
+        "--query",
+        type=int,
+        help="query position n; one that is not recorded by default needs a pass",
+    )
     parser.add_argument("--cell", help="one head, such as L0H3")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--npz", type=Path, metavar="FILE", help="write arrays")
@@ -105,6 +109,12 @@ def _add_result(parser: argparse.ArgumentParser) -> None:
                 seen.add(name)
                 option = f"--{name.replace('_', '-')}"
                 parser.add_argument(option, dest=f"param_{name}", help=field.description)
+
+
+def _natural(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0, got {text!r}")
+    return int(text)
 
 
 def _positive(text: str) -> int:
@@ -214,8 +224,7 @@ def _write_out(result: Result, options: argparse.Namespace) -> None:
     if options.npz is not None:
         _write(options.npz, lambda path: path.write_bytes(to_npz(result)))
     if options.html is not None:
-        from pages.parts.figures.of_result import figure_of
-
+        figure_of = _figures()
         page = figure_of(result).to_html(include_plotlyjs=True, full_html=True)
         _write(options.html, lambda path: path.write_text(page, encoding="utf-8"))
     if options.json:
@@ -223,6 +232,16 @@ def _write_out(result: Result, options: argparse.Namespace) -> None:
         print()
     elif options.npz is None and options.html is None:
         print(summary(result))
+
+
+def _figures() -> Callable[[Result], Any]:
+    try:
+        from pages.parts.figures.of_result import figure_of
+    except ModuleNotFoundError as error:
+        raise BadRequest(
+            "--html needs the dashboard's figures: run it in PosKernel's own folder."
+        ) from error
+    return figure_of
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+import numpy as np
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
@@ -22,7 +23,7 @@ from poskernel_core.analyses.base import Params, Result
 from poskernel_core.config import SCHEMA, Execution, Request, RunSpec
 from poskernel_core.errors import BadRequest
 from poskernel_core.progress import Report
-from poskernel_core.statistics_store import StoredStatistics
+from poskernel_core.statistics_store import LayerMissing, StoredStatistics
 from poskernel_core.store import Entry, Store
 from poskernel_core.views import StatisticsView
 
@@ -55,7 +56,7 @@ def check_params(request: Request) -> Params:
         place = ".".join(str(part) for part in first["loc"]) or "parameters"
         raise BadRequest(
             f"Parameter {place!r} of {request.analysis!r}: {first['msg'].lower()}, got "
-            f"{first.get('input')!r}."
+            f"{str(first.get('input'))[:80]!r}."
         ) from error
 
 
@@ -114,7 +115,7 @@ def compute(store: Store, request: Request, report: Report) -> None:
     for role, run in needs(request).items():
         view = StoredStatistics.open(store, run)
         if view is None:
-            raise KeyError(f"statistics of {role}")
+            raise LayerMissing(role)
         views[role] = view
     result = analysis.compute(
         views, params, lambda done, total: report(done, total, f"Computing {analysis.title}")
@@ -181,9 +182,15 @@ def to_entry(result: Result) -> Entry:
     return header, arrays
 
 
-def from_entry(entry: Entry) -> Result:
-    """Return the result of header and arrays."""
-    header, arrays = entry
+def from_entry(entry: Entry) -> Result | None:
+    """Return the result of header and arrays; None where they are of another layout."""
+    try:
+        return _from_entry(*entry)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _from_entry(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result:
     parts: dict[str, dict[str, Any]] = {"values": {}, "errors": {}, "coordinates": {}}
     for path, array in arrays.items():
         part, name = path.split("/", 1)

@@ -78,7 +78,7 @@ class RunSpec(Spec):
     windows: int = Field(DEFAULT_TEXTS, ge=1, description="windows of text at most")
     start_token: bool = True
     dtype: Dtype = "float32"
-    seed: int = 0
+    seed: int = Field(0, ge=0)
     positions: tuple[int, ...]
     samples: int = Field(SAMPLES_PER_POSITION, ge=1, description="queries kept per position")
     gather: tuple[Gather, ...] = ALL_GATHERED

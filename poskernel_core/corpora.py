@@ -69,6 +69,7 @@ def token_windows(
     start_token: bool,
     seed: int = 0,
     exactly: bool = False,
+    cut: bool = False,
 ) -> Tokens:
     """Cut a corpus into windows of token ids, ``[windows, context]``.
 
@@ -76,11 +77,15 @@ def token_windows(
     the start token, if asked for, takes the first place of each. A single text (typed, or a named
     item) gives one window, shorter than ``context`` where the text is.
 
+    ``cut`` lets a file of ready windows be longer than ``context``; their beginnings are taken.
+
     Raises:
         TooLittleText: no window at all, or fewer than ``windows`` while ``exactly``.
     """
     if spec.name.endswith(".npy"):
-        return _ready_windows(spec, context, windows, exactly)
+        ready = _ready_windows(spec, context, cut)
+        _check_enough(spec, len(ready), windows, context, exactly)
+        return ready[:windows].astype(np.int64)
     if tokenizer is None:
         raise BadRequest(
             "The model has no tokenizer.json, so text cannot be cut into its tokens: add one, or "
@@ -112,18 +117,21 @@ def _chunks(
         yield pending
 
 
-def _ready_windows(spec: CorpusSpec, context: int, windows: int, exactly: bool) -> Tokens:
+def _ready_windows(spec: CorpusSpec, context: int, cut: bool) -> Tokens:
+
+    def fits(array: Tokens) -> bool:
+        return array.shape[1] >= context if cut else array.shape[1] == context
+
     try:
         array = np.load(find_file(spec.name), allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise UnknownCorpus(f"{spec.name!r} is not a .npy file of numbers.") from error
-    if array.ndim != 2 or array.dtype.kind not in "iu" or array.shape[1] != context:
+    if array.ndim != 2 or array.dtype.kind not in "iu" or not fits(array):
         raise UnknownCorpus(
             f"Expected integers of shape [windows, {context}] in {spec.name!r}, got "
             f"{array.dtype} {list(array.shape)}: pass --context with the file's T, or another file."
         )
-    _check_enough(spec, len(array), windows, context, exactly)
-    return array[:windows].astype(np.int64)
+    return array[:, :context]
 
 
 def _check_enough(spec: CorpusSpec, got: int, asked: int, context: int, exactly: bool) -> None:

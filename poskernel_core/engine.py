@@ -32,6 +32,7 @@ __all__ = ["Engine", "describe_run"]
 
 DEFAULT_CONTEXT = 1024
 JOBS_KEPT = 64
+MOST_WAITING = 48
 
 
 def default_execution() -> Execution:
@@ -71,6 +72,11 @@ class Engine:
             job = self._jobs.get(request.key)
             if job is not None and not job.ended:
                 return job
+            waiting = sum(not other.ended for other in self._jobs.values())
+            if waiting >= MOST_WAITING:
+                raise BadRequest(
+                    f"{waiting} computations are waiting already: ask again in a moment."
+                )
             job = self._jobs[request.key] = Job(request.key, request)
             self._forget_old()
             execution = self.execution.model_dump()
@@ -107,8 +113,8 @@ class Engine:
         """Ask the worker to stop working on a request; for everybody who waits for it."""
         with self._lock:
             job = self.running(request)
-            if job is not None and not job.ended:
-                self._send({"cancel": job.key}, job)
+            if job is not None and not job.ended and self._link is not None:
+                self._link.send({"cancel": job.key}, job)
 
     @property
     def worker_pid(self) -> int | None:

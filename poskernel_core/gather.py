@@ -46,10 +46,13 @@ class Gatherer:
             ComputeFailed: not even one window fits into memory.
         """
         report(0, 0, "Loading the model")
-        located = catalog.locate(run.model.name, run.model.revision)
-        tokenizer = None if run.corpus.name.endswith(".npy") else load_tokenizer(located)
+        located = _locate_again(run)
+        ready = run.corpus.name.endswith(".npy") and run.destination is None
+        tokenizer = None if ready else load_tokenizer(located)
         report(0, 0, "Cutting the text into windows")
         windows, plan = prepare(run, execution, located, tokenizer)
+        if corpora.resolve(run.corpus).fingerprint != run.corpus.fingerprint:
+            raise BadRequest(f"Corpus {run.corpus.name!r} changed meanwhile: ask again.")
         model = self._model(located, execution.device, run.dtype)
         error = lower(model, plan, windows, run.dtype, report)
         gathered = self._attempts(run, model, windows, plan, execution, report)
@@ -82,12 +85,26 @@ class Gatherer:
             try:
                 return gather(model, windows, plan, run, report, store=self.store, batch=batch)
             except passes.OutOfMemory as error:
-                batch = (batch or 64) // 2
+                tried = batch or passes.default_batch(model.device.type, plan.context)
+                batch = tried // 2
                 if batch == 0:
                     raise ComputeFailed(
                         f"Not even one window of {plan.context} tokens fits into memory: choose a "
                         "shorter context (--context) or --dtype bfloat16."
                     ) from error
+
+
+def _locate_again(run: RunSpec) -> catalog.Located:
+    """Find the model that the run means: at the same commit, with the same weights.
+
+    Raises:
+        BadRequest: the files changed after the run was described.
+    """
+    local = catalog.is_local(run.model.name)
+    found = catalog.locate(run.model.name, None if local else run.model.fingerprint)
+    if found.spec.fingerprint != run.model.fingerprint:
+        raise BadRequest(f"The files of {run.model.name!r} changed meanwhile: ask again.")
+    return found
 
 
 def prepare(
@@ -115,6 +132,7 @@ def prepare(
         start_token=run.start_token,
         seed=run.seed,
         exactly=execution.all_windows,
+        cut=run.destination is not None,
     )
     if run.destination is not None:
         if tokenizer is None:
@@ -136,6 +154,10 @@ def plan_for(
         BadRequest: token ids outside the vocabulary, or no position left.
     """
     count, context = windows.shape
+    if context > geometry.n_ctx:
+        raise BadRequest(
+            f"The model reads at most {geometry.n_ctx} tokens; the windows have {context}."
+        )
     low, high = int(windows.min()), int(windows.max())
     if low < 0 or high >= geometry.n_vocab:
         raise BadRequest(

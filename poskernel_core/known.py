@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from poskernel_core.catalog import DEMO
+from poskernel_core.catalog import BUNDLED_MODELS, DEMO
 from poskernel_core.config import cell_name
 
 __all__ = ["known_heads"]
@@ -32,7 +32,7 @@ _ENOUGH = 0.5
 def known_heads(model: str) -> dict[str, str]:
     """Return the function of the heads of a model that have a known one, by cell."""
     measured = DEMO / model / "measured.json"
-    if model in _POSTS or not measured.is_file():
+    if model not in BUNDLED_MODELS or not measured.is_file():
         return _POSTS.get(model, {})
     figures = json.loads(measured.read_text(encoding="utf-8"))
     return {

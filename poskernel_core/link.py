@@ -17,6 +17,7 @@ from poskernel_core.job import Job
 
 __all__ = ["WorkerLink"]
 
+LONGEST_LOG = 10_000_000
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -27,7 +28,8 @@ class WorkerLink:
         self._log = log
         self._jobs: dict[str, Job] = {}
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        with open(log, "a", encoding="utf-8") as stream:
+        too_long = log.is_file() and log.stat().st_size > LONGEST_LOG
+        with open(log, "w" if too_long else "a", encoding="utf-8") as stream:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "poskernel_core.worker", str(store)],
                 stdin=subprocess.PIPE,
@@ -35,6 +37,7 @@ class WorkerLink:
                 stderr=stream,
                 text=True,
                 encoding="utf-8",
+                start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             )
         events = self._process.stdout
@@ -71,14 +74,16 @@ class WorkerLink:
                     pipe.close()
 
     def _listen(self, events: Iterable[str]) -> None:
-        for line in events:
-            event = json.loads(line)
-            job = self._jobs.get(event["key"])
-            if job is not None and not job.ended:
-                job.take(event)
-        for job in list(self._jobs.values()):
-            if not job.ended:
-                job.take(self._broken())
+        try:
+            for line in events:
+                event = json.loads(line)
+                job = self._jobs.get(event["key"])
+                if job is not None and not job.ended:
+                    job.take(event)
+        finally:
+            for job in list(self._jobs.values()):
+                if not job.ended:
+                    job.take(self._broken())
 
     def _broken(self) -> dict[str, str]:
         return {

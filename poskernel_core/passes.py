@@ -18,10 +18,24 @@ from poskernel_core.models import LoadedModel, precision
 from poskernel_core.shapes import Tokens
 from poskernel_core.statistics import STATISTICS, Plan, Statistic, Sums
 
-__all__ = ["Facts", "OutOfMemory", "Pass", "add", "dtype_error", "finish", "shards"]
+__all__ = [
+    "Facts",
+    "OutOfMemory",
+    "Pass",
+    "add",
+    "default_batch",
+    "dtype_error",
+    "finish",
+    "shards",
+]
 
 TOKENS_PER_BATCH = {"cpu": 2048, "mps": 8192, "cuda": 32768}
 TOKENS_PER_SHARD = {"cpu": 16384, "mps": 65536, "cuda": 262144}
+
+
+def default_batch(device: str, context: int) -> int:
+    """Return how many windows of ``context`` tokens are read at a time unless told otherwise."""
+    return max(1, TOKENS_PER_BATCH.get(device, 2048) // context)
 
 
 class OutOfMemory(Exception):
@@ -72,8 +86,7 @@ class Pass:
         Raises:
             OutOfMemory: a batch did not fit; start again from older sums, with less.
         """
-        default = TOKENS_PER_BATCH.get(self.model.device.type, 2048)
-        step = batch or max(1, default // self.plan.context)
+        step = batch or default_batch(self.model.device.type, self.plan.context)
         with precision(self.dtype):
             for first in range(shard.start, shard.stop, step):
                 rows = windows[first : min(first + step, shard.stop)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import threading
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from poskernel_core.config import RunSpec
 from poskernel_core.store import Store
 from poskernel_core.views import Gathered
 
-__all__ = ["StoredStatistics", "part_key", "write_statistics"]
+__all__ = ["LayerMissing", "StoredStatistics", "part_key", "write_statistics"]
 
-LAYERS_IN_MEMORY = 48
+BYTES_IN_MEMORY = 512 * 2**20
 
 
 class StoredStatistics:
@@ -26,40 +27,62 @@ class StoredStatistics:
 
     @classmethod
     def open(cls, store: Store, run: RunSpec) -> StoredStatistics | None:
-        """Return the statistics of a run, or None where any part is missing or damaged."""
+        """Return the statistics of a run, or None where any part is missing."""
         found = store.get(part_key(run, "manifest"))
         if found is None:
             return None
-        view = cls(store, run, found[0])
-        layers = range(found[0]["n_layers"])
-        return view if all(view._try_layer(i) is not None for i in layers) else None
+        parts = (part_key(run, str(layer)) for layer in range(found[0]["n_layers"]))
+        return cls(store, run, found[0]) if all(map(store.has, parts)) else None
 
     def layer(self, layer: int) -> dict[str, np.ndarray]:
         """Return the arrays of one layer.
 
         Raises:
-            KeyError: the entry vanished since the statistics were opened.
+            LayerMissing: the entry vanished or is damaged; it is dropped, to be gathered again.
         """
-        arrays = self._try_layer(layer)
+        key = part_key(self._run, str(layer))
+        arrays = _LAYERS.get((str(self._store.directory), key))
         if arrays is None:
-            raise KeyError(part_key(self._run, str(layer)))
+            found = self._store.get(key)
+            if found is None:
+                self._store.drop(key)
+                raise LayerMissing(key)
+            arrays = found[1]
+            _LAYERS.put((str(self._store.directory), key), arrays)
         return arrays
 
-    def _try_layer(self, layer: int) -> dict[str, np.ndarray] | None:
-        try:
-            return _read_layer(self._store, part_key(self._run, str(layer)))
-        except KeyError:
-            return None
+
+class LayerMissing(Exception):
+    """A layer's statistics are no longer in the store, or damaged."""
 
 
-@lru_cache(maxsize=LAYERS_IN_MEMORY)
-def _read_layer(store: Store, key: str) -> dict[str, np.ndarray]:
-    found = store.get(key)
-    if found is None:
-        raise KeyError(key)
-    for array in found[1].values():
-        array.setflags(write=False)
-    return found[1]
+class _Layers:
+    """The layers read last, up to a number of bytes; shared by threads."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: OrderedDict[tuple[str, str], dict[str, np.ndarray]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, str]) -> dict[str, np.ndarray] | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: tuple[str, str], arrays: dict[str, np.ndarray]) -> None:
+        for array in arrays.values():
+            array.setflags(write=False)
+        with self._lock:
+            self._kept[key] = arrays
+            while len(self._kept) > 1 and self._bytes() > self._limit:
+                self._kept.popitem(last=False)
+
+    def _bytes(self) -> int:
+        return sum(a.nbytes for arrays in self._kept.values() for a in arrays.values())
+
+
+_LAYERS = _Layers(BYTES_IN_MEMORY)
 
 
 def part_key(run: RunSpec, part: str) -> str:

@@ -133,6 +133,13 @@ class Store:
             return None
         return data
 
+    def has(self, key: str) -> bool:
+        """Tell whether there is an entry, without reading it."""
+        try:
+            return key in self._cache
+        except sqlite3.DatabaseError:
+            return False
+
     def drop(self, key: str) -> None:
         """Remove an entry if it is there."""
         self._cache.delete(key)

@@ -143,7 +143,7 @@ def _stream_hub(spec: CorpusSpec, seed: int) -> Iterator[str]:
         )
         for row in rows.shuffle(seed=seed, buffer_size=10_000):
             yield row["text"]
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise NoNetwork(
             f"The corpus {spec.name!r} is streamed from the hub, which cannot be reached: use "
             "'sample' or 'bible' (bundled), or a local .txt, .jsonl or .parquet file."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import tokenizers
 
 from poskernel_core.catalog import Located
-from poskernel_core.errors import BadRequest, UnknownModel, UnsupportedModel
+from poskernel_core.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
 from poskernel_core.hub import fetch_file
 
 __all__ = ["Tokenizer", "load_tokenizer"]
@@ -89,6 +90,8 @@ def _tokenizer_file(located: Located) -> Path | None:
         return file if file.is_file() else None
     repository = located.config.get("tokenizer_name") or located.spec.name
     revision = None if repository != located.spec.name else located.spec.fingerprint
+    with contextlib.suppress(UnknownModel, NoNetwork):  # it names the start token, if it is there
+        fetch_file(repository, "tokenizer_config.json", revision)
     try:
         return fetch_file(repository, "tokenizer.json", revision)
     except UnknownModel:
@@ -105,7 +108,9 @@ def _converted(located: Located) -> Tokenizer | None:
     source = str(located.directory) if local else located.spec.name
     revision = {} if local else {"revision": located.spec.fingerprint}
     try:
-        found = AutoTokenizer.from_pretrained(source, local_files_only=local, **revision)
+        found = AutoTokenizer.from_pretrained(
+            source, local_files_only=local, trust_remote_code=False, **revision
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     backend = getattr(found, "backend_tokenizer", None)

@@ -25,6 +25,7 @@ from poskernel_core import compute
 from poskernel_core.config import Execution, Request
 from poskernel_core.errors import Cancelled, ComputeFailed, PosKernelError
 from poskernel_core.progress import Report
+from poskernel_core.statistics_store import LayerMissing
 from poskernel_core.store import Store
 
 __all__ = ["main"]
@@ -85,7 +86,10 @@ class Worker:
     def _analyse(self, task: _Task) -> bool:
         if compute.missing_runs(self._store, compute.needs(task.request)):
             return self._queue(self._passes, task)
-        compute.compute(self._store, task.request, self._reporter(task))
+        try:
+            compute.compute(self._store, task.request, self._reporter(task))
+        except LayerMissing:
+            return self._queue(self._passes, task)
         return True
 
     def _pass(self, task: _Task) -> bool:

@@ -11,14 +11,15 @@ from pages.parts.cards import card
 from pages.parts.etc_grid import Order, draw_grid, kind_thresholds
 from pages.parts.figures.of_result import etc_figure, head_curve
 from pages.parts.head import heads_table, summary
+from pages.parts.plain import plain
 from pages.parts.selection import Selection
 from poskernel_core.analyses.kernels import KINDS
 
 selection = cast(Selection, st.session_state["selection"])
 st.title("ETC heat map")
 st.markdown(
-    f"How many tokens each head of **{selection.run.model.name}** attends to by position alone, at "
-    f"query position {selection.query}."
+    f"How many tokens each head of **{plain(selection.run.model.name)}** attends to by position "
+    f"alone, at query position {selection.query}."
 )
 show, sort, kinds = st.columns([3, 2, 1], vertical_alignment="bottom")
 shown = show.pills(

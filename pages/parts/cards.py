@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from pages.parts.figures.layout import chart_config
+from pages.parts.plain import plain
 from poskernel_core.analyses.base import Result
 from poskernel_core.exports import to_csv, to_npz
 
@@ -77,9 +78,9 @@ def provenance_line(result: Result) -> str:
     error = run["dtype_error"]
     precision = run["dtype"] + (f" (relative error {error:.1e})" if error else "")
     return (
-        f"**{run['model']}**, revision {revision}, fingerprint `{run['model_fingerprint'][:12]}`. "
-        f"Corpus **{run['corpus']}**: {run['windows']} windows of {run['context']} tokens, start "
-        f"token {'first' if run['start_token'] else 'absent'}, seed {run['seed']}. "
+        f"**{plain(run['model'])}**, revision {plain(revision)}, "
+        f"fingerprint `{run['model_fingerprint'][:12]}`. Corpus **{plain(run['corpus'])}**: "
+        f"{run['windows']} windows of {run['context']} tokens, start token {'first' if run['start_token'] else 'absent'}, seed {run['seed']}. "
         + ("" if skip is None else f"First {skip} keys skipped. ")
         + f"{precision} on {run['device']}, {run['date']}."
     )

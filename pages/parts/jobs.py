@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from pages.parts.plain import plain, say_error
 from poskernel_core.engine import Engine
 from poskernel_core.errors import Cancelled
 from poskernel_core.job import Job
@@ -23,9 +24,12 @@ def follow(engine: Engine, job: Job) -> None:
 
 def _draw_end(engine: Engine, job: Job) -> None:
     if isinstance(job.error, Cancelled):
-        st.info("The computation was cancelled; nothing is lost.", icon=":material/cancel:")
+        st.info(
+            "The computation was cancelled; started again, it goes on from its last checkpoint.",
+            icon=":material/cancel:",
+        )
     else:
-        st.error(str(job.error), icon=":material/error:")
+        say_error(str(job.error))
     if st.button("Try again", key=f"again-{job.key}", icon=":material/refresh:"):
         engine.submit(job.request)
         st.rerun()
@@ -41,11 +45,11 @@ def _draw_progress(engine: Engine, job: Job) -> None:
     with st.container(border=True):
         share = min(job.done / job.total, 1.0) if job.total else 0.0
         run = job.request.run
-        st.markdown(f"**Computing {job.request.analysis} for {run.model.name}**")
+        st.markdown(f"**Computing {job.request.analysis} for {plain(run.model.name)}**")
         st.progress(share, text=_progress_text(job))
         st.caption(
-            "You can change the selection meanwhile, or leave: the work goes on, and everybody who "
-            "asks for the same shares it."
+            "You can change the selection meanwhile, or leave: the work goes on. Everybody who "
+            "asks for the same shares it; cancelling stops it for all of them."
         )
         if st.button("Cancel", key=f"cancel-{job.key}", icon=":material/close:"):
             engine.cancel(job.request)

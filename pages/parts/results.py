@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import streamlit as st
 
 from pages.parts.jobs import follow
+from pages.parts.plain import say_error
 from poskernel_core import catalog
 from poskernel_core.analyses.base import Result
 from poskernel_core.catalog import Located
@@ -43,9 +44,9 @@ def fetch(analysis: str, run: RunSpec, **params: Any) -> Result | None:
         if job is None or job.state == "done":
             job = engine().submit(request)
         if job.wait(PATIENCE) and job.error is None:
-            return engine().cached(request)
+            return engine().result(request)
     except PosKernelError as error:
-        st.error(str(error), icon=":material/error:")
+        say_error(str(error))
         return None
     follow(engine(), job)
     return None

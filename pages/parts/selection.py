@@ -8,6 +8,7 @@ nearest that does, before the widget is drawn.
 from __future__ import annotations
 
 import os
+import re
 import typing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -141,6 +142,8 @@ def _choose_model() -> Located:
             help="hub revision or training checkpoint",
         )  # fmt: skip
         revision = typed.strip() or None
+        if revision and not free and re.fullmatch("[0-9a-f]{7,40}", revision):
+            results.stop("Expected a branch or tag as revision, got a commit: leave it empty.")
     try:
         located = results.located(name, revision)
     except BadRequest as error:

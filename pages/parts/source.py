@@ -10,7 +10,7 @@ from poskernel_core.config import RunSpec
 __all__ = ["choose_source"]
 
 SOURCES = {"sampled texts": "mean", "one text": "text", "one token": "token"}
-MAX_TYPED = 8000
+MAX_TYPED = 4000
 OWN = "my own text"
 
 

@@ -70,10 +70,13 @@ class EtcHeatMap(Analysis):
         layers = range(view.header["n_layers"])
         rows = []
         with ThreadPoolExecutor(max_workers=2) as pool:
-            work = (pool.submit(_layer, view, layer, positions, params) for layer in layers)
-            for done, future in enumerate(list(work), start=1):
-                rows.append(future.result())
-                progress(done, len(layers))
+            work = [pool.submit(_layer, view, layer, positions, params) for layer in layers]
+            try:
+                for done, future in enumerate(work, start=1):
+                    rows.append(future.result())
+                    progress(done, len(layers))
+            finally:
+                pool.shutdown(cancel_futures=True)
         stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
         return _result(stacked, positions, params)
 
