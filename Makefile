@@ -46,7 +46,7 @@ help:  ## Show this list
 	  while read -r name dash words; do printf '  make %-12s %s\n' "$$name" "$$words"; done
 
 app: venv  ## Install what is needed and run the app on this machine
-	@$(BIN)/streamlit run app.py --server.address=localhost $(APP_ARGS)
+	@$(BIN)/python -m streamlit run app.py --server.address=localhost $(APP_ARGS)
 
 test: venv-dev browser  ## Install what is needed and run every test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -118,15 +118,12 @@ def _chunks(
 
 
 def _ready_windows(spec: CorpusSpec, context: int, cut: bool) -> Tokens:
-
-    def fits(array: Tokens) -> bool:
-        return array.shape[1] >= context if cut else array.shape[1] == context
-
     try:
         array = np.load(find_file(spec.name), allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise UnknownCorpus(f"{spec.name!r} is not a .npy file of numbers.") from error
-    if array.ndim != 2 or array.dtype.kind not in "iu" or not fits(array):
+    length = array.shape[1] if array.ndim == 2 and array.dtype.kind in "iu" else 0
+    if length < context or (length > context and not cut):
         raise UnknownCorpus(
             f"Expected integers of shape [windows, {context}] in {spec.name!r}, got "
             f"{array.dtype} {list(array.shape)}: pass --context with the file's T, or another file."

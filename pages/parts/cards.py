@@ -80,7 +80,8 @@ def provenance_line(result: Result) -> str:
     return (
         f"**{plain(run['model'])}**, revision {plain(revision)}, "
         f"fingerprint `{run['model_fingerprint'][:12]}`. Corpus **{plain(run['corpus'])}**: "
-        f"{run['windows']} windows of {run['context']} tokens, start token {'first' if run['start_token'] else 'absent'}, seed {run['seed']}. "
+        f"{run['windows']} windows of {run['context']} tokens, "
+        f"start token {'first' if run['start_token'] else 'absent'}, seed {run['seed']}. "
         + ("" if skip is None else f"First {skip} keys skipped. ")
         + f"{precision} on {run['device']}, {run['date']}."
     )
