@@ -75,7 +75,7 @@ def run_pass(
         BadRequest: windows of another shape, or ids outside the vocabulary.
     """
     from poskernel_core.gather import gather as run
-    from poskernel_core.gather import plan_for
+    from poskernel_core.prepare import plan_for
 
     windows = np.asarray(windows)
     if windows.ndim != 2 or windows.dtype.kind not in "iu" or 0 in windows.shape:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,10 +16,11 @@ from poskernel_core import analyses, catalog, hub
 from poskernel_core.analyses.base import Result
 from poskernel_core.api import build_request
 from poskernel_core.archive import export_model, import_archive
-from poskernel_core.config import CorpusSpec, Dtype, Execution, Request, model_prefix
+from poskernel_core.config import CorpusSpec, Execution, Request, model_prefix
 from poskernel_core.engine import Engine
 from poskernel_core.errors import BadRequest, PosKernelError
 from poskernel_core.exports import to_npz
+from poskernel_core.options import add_result, add_run
 from poskernel_core.reports import print_progress, summary
 from poskernel_core.store import Store
 
@@ -59,12 +59,12 @@ def _parser() -> argparse.ArgumentParser:
     models.set_defaults(command=_models)
     ready = commands.add_parser("precompute", help="run the pass and the standard results")
     ready.set_defaults(command=_precompute)
-    _add_run(ready)
+    add_run(ready)
     show = commands.add_parser("show", help="print or write one result")
     show.add_argument("analysis", metavar="ANALYSIS", help=", ".join(analyses.ANALYSES))
     show.set_defaults(command=_show)
-    _add_run(show)
-    _add_result(show)
+    add_run(show)
+    add_result(show)
     for name, command, verb in (("export", _export, "write"), ("import", _import, "read")):
         moved = commands.add_parser(name, help=f"{verb} all results of a model as one file")
         if name == "export":
@@ -73,54 +73,6 @@ def _parser() -> argparse.ArgumentParser:
         moved.add_argument("file", type=Path, metavar="FILE")
         moved.set_defaults(command=command)
     return parser
-
-
-def _add_run(parser: argparse.ArgumentParser) -> None:
-    """Add the options that describe a run and where it is carried out."""
-    parser.add_argument("model", metavar="MODEL", help="bundled name, hub name or directory")
-    parser.add_argument("--revision", help="hub revision or training checkpoint")
-    parser.add_argument("--corpus", default="sample", help="name or .txt/.jsonl/.parquet/.npy file")
-    parser.add_argument("--corpus-item", help="one named text of the corpus")
-    parser.add_argument("--corpus-revision", help="revision of a hub corpus")
-    parser.add_argument("--texts", type=_positive, help="windows of text (default: up to 500)")
-    parser.add_argument("--context", type=_positive, help="tokens per window (default: up to 1024)")
-    parser.add_argument("--no-start-token", action="store_true", help="windows without start token")
-    parser.add_argument("--seed", type=_natural, default=0, help="order of the documents")
-    parser.add_argument("--dtype", choices=typing.get_args(Dtype), default="float32")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
-    parser.add_argument("--batch", type=_positive, help="windows per forward pass")
-
-
-def _add_result(parser: argparse.ArgumentParser) -> None:
-    """Add selections, outputs, and one option for every parameter of any analysis."""
-    parser.add_argument(
-        "--query",
-        type=int,
-        help="query position n; one that is not recorded by default needs a pass",
-    )
-    parser.add_argument("--cell", help="one head, such as L0H3")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--npz", type=Path, metavar="FILE", help="write arrays")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a stand-alone figure")
-    seen = {"query", "cell"}
-    for analysis in analyses.ANALYSES.values():
-        for name, field in analysis.params.model_fields.items():
-            if name not in seen:
-                seen.add(name)
-                option = f"--{name.replace('_', '-')}"
-                parser.add_argument(option, dest=f"param_{name}", help=field.description)
-
-
-def _natural(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0, got {text!r}")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
-    return int(text)
 
 
 def _run_fields(options: argparse.Namespace) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def token_windows(
     if spec.name.endswith(".npy"):
         ready = _ready_windows(spec, context, cut)
         _check_enough(spec, len(ready), windows, context, exactly)
-        return ready[:windows].astype(np.int64)
+        return ready[:windows]
     if tokenizer is None:
         raise BadRequest(
             "The model has no tokenizer.json, so text cannot be cut into its tokens: add one, or "
@@ -128,7 +128,7 @@ def _ready_windows(spec: CorpusSpec, context: int, cut: bool) -> Tokens:
             f"Expected integers of shape [windows, {context}] in {spec.name!r}, got "
             f"{array.dtype} {list(array.shape)}: pass --context with the file's T, or another file."
         )
-    return array[:, :context]
+    return array[:, :context].astype(np.int64)
 
 
 def _check_enough(spec: CorpusSpec, got: int, asked: int, context: int, exactly: bool) -> None:

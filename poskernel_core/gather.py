@@ -15,8 +15,8 @@ import numpy as np
 from poskernel_core import catalog, corpora, models, passes
 from poskernel_core.config import Execution, RunSpec
 from poskernel_core.errors import BadRequest, ComputeFailed
-from poskernel_core.geometry import Geometry
 from poskernel_core.passes import Pass
+from poskernel_core.prepare import locate_again, prepare
 from poskernel_core.progress import Report
 from poskernel_core.shapes import Tokens
 from poskernel_core.statistics import Plan
@@ -25,7 +25,7 @@ from poskernel_core.store import Store
 from poskernel_core.tokenizers import Tokenizer, load_tokenizer
 from poskernel_core.views import Gathered
 
-__all__ = ["Gatherer", "gather", "lower", "plan_for"]
+__all__ = ["Gatherer", "gather", "lower"]
 
 CHECKPOINT_SECONDS = 5.0
 
@@ -46,7 +46,7 @@ class Gatherer:
             ComputeFailed: not even one window fits into memory.
         """
         report(0, 0, "Loading the model")
-        located = _locate_again(run)
+        located = locate_again(run)
         ready = run.corpus.name.endswith(".npy") and run.destination is None
         tokenizer = None if ready else load_tokenizer(located)
         report(0, 0, "Cutting the text into windows")
@@ -92,82 +92,6 @@ class Gatherer:
                         f"Not even one window of {plan.context} tokens fits into memory: choose a "
                         "shorter context (--context) or --dtype bfloat16."
                     ) from error
-
-
-def _locate_again(run: RunSpec) -> catalog.Located:
-    """Find the model that the run means: at the same commit, with the same weights.
-
-    Raises:
-        BadRequest: the files changed after the run was described.
-    """
-    local = catalog.is_local(run.model.name)
-    found = catalog.locate(run.model.name, None if local else run.model.fingerprint)
-    if found.spec.fingerprint != run.model.fingerprint:
-        raise BadRequest(f"The files of {run.model.name!r} changed meanwhile: ask again.")
-    return found
-
-
-def prepare(
-    run: RunSpec,
-    execution: Execution,
-    located: catalog.Located,
-    tokenizer: Tokenizer | None,
-) -> tuple[Tokens, Plan]:
-    """Return the token windows of a run and the sizes of its pass.
-
-    Raises:
-        BadRequest: the context is too long, a token is outside the vocabulary, too little text.
-    """
-    geometry = located.geometry
-    if run.context > geometry.n_ctx:
-        raise BadRequest(
-            f"{run.model.name!r} reads at most {geometry.n_ctx} tokens; {run.context} were asked "
-            f"for: use --context {geometry.n_ctx} or less."
-        )
-    windows = corpora.token_windows(
-        run.corpus,
-        tokenizer,
-        context=run.context,
-        windows=run.windows,
-        start_token=run.start_token,
-        seed=run.seed,
-        exactly=execution.all_windows,
-        cut=run.destination is not None,
-    )
-    if run.destination is not None:
-        if tokenizer is None:
-            raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
-        windows[:, -1] = tokenizer.single_id(run.destination)
-    return windows, plan_for(geometry, windows, run.positions, run.samples, run.start_token)
-
-
-def plan_for(
-    geometry: Geometry,
-    windows: Tokens,
-    positions: tuple[int, ...],
-    samples: int,
-    start_token: bool,
-) -> Plan:
-    """Return the sizes of a pass over these windows; positions beyond them are left out.
-
-    Raises:
-        BadRequest: token ids outside the vocabulary, or no position left.
-    """
-    count, context = windows.shape
-    if context > geometry.n_ctx:
-        raise BadRequest(
-            f"The model reads at most {geometry.n_ctx} tokens; the windows have {context}."
-        )
-    low, high = int(windows.min()), int(windows.max())
-    if low < 0 or high >= geometry.n_vocab:
-        raise BadRequest(
-            f"Token ids must lie in 0 .. {geometry.n_vocab - 1}; got {low} .. {high}: were the "
-            "windows made with this model's tokenizer?"
-        )
-    kept = tuple(n for n in positions if n < context)
-    if not kept:
-        raise BadRequest(f"No query position below {context}: choose one in the window.")
-    return Plan(geometry, context, count, kept, samples, start_token)
 
 
 def gather(

@@ -1,0 +1,60 @@
+"""The options of the command line: what describes a run, and every parameter of any analysis."""
+
+from __future__ import annotations
+
+import argparse
+import typing
+from pathlib import Path
+
+from poskernel_core import analyses
+from poskernel_core.config import Dtype
+
+__all__ = ["add_result", "add_run"]
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the options that describe a run and where it is carried out."""
+    parser.add_argument("model", metavar="MODEL", help="bundled name, hub name or directory")
+    parser.add_argument("--revision", help="hub revision or training checkpoint")
+    parser.add_argument("--corpus", default="sample", help="name or .txt/.jsonl/.parquet/.npy file")
+    parser.add_argument("--corpus-item", help="one named text of the corpus")
+    parser.add_argument("--corpus-revision", help="revision of a hub corpus")
+    parser.add_argument("--texts", type=_positive, help="windows of text (default: up to 500)")
+    parser.add_argument("--context", type=_positive, help="tokens per window (default: up to 1024)")
+    parser.add_argument("--no-start-token", action="store_true", help="windows without start token")
+    parser.add_argument("--seed", type=_natural, default=0, help="order of the documents")
+    parser.add_argument("--dtype", choices=typing.get_args(Dtype), default="float32")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--batch", type=_positive, help="windows per forward pass")
+
+
+def add_result(parser: argparse.ArgumentParser) -> None:
+    """Add selections, outputs, and one option for every parameter of any analysis."""
+    parser.add_argument(
+        "--query",
+        type=int,
+        help="query position n; one that is not recorded by default needs a pass",
+    )
+    parser.add_argument("--cell", help="one head, such as L0H3")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--npz", type=Path, metavar="FILE", help="write arrays")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a stand-alone figure")
+    seen = {"query", "cell"}
+    for analysis in analyses.ANALYSES.values():
+        for name, field in analysis.params.model_fields.items():
+            if name not in seen:
+                seen.add(name)
+                option = f"--{name.replace('_', '-')}"
+                parser.add_argument(option, dest=f"param_{name}", help=field.description)
+
+
+def _natural(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0, got {text!r}")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return int(text)
