@@ -1,4 +1,4 @@
-"""What a run needs before its pass: the model it means, its windows of tokens, the sizes of it all."""
+"""What a run needs before its pass: the model it means, its windows of tokens, their sizes."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core import passes
-from poskernel_core.gather import plan_for
+from poskernel_core.prepare import plan_for
 from tests import builders
 
 GATHER = ("keys", "queries", "patterns", "residuals")

@@ -8,7 +8,7 @@ import pytest
 import poskernel_core as pk
 from poskernel_core import attention, passes
 from poskernel_core.errors import BadRequest
-from poskernel_core.gather import plan_for
+from poskernel_core.prepare import plan_for
 from tests import builders, oracles
 from tests.truth import truth_of
 
