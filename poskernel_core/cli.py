@@ -18,7 +18,7 @@ from poskernel_core.api import build_request
 from poskernel_core.archive import export_model, import_archive
 from poskernel_core.config import CorpusSpec, Execution, Request, model_prefix
 from poskernel_core.engine import Engine
-from poskernel_core.errors import BadRequest, PosKernelError
+from poskernel_core.errors import BadRequest, PosKernelError, TooLittleText
 from poskernel_core.exports import to_npz
 from poskernel_core.options import add_result, add_run
 from poskernel_core.reports import print_progress, summary
@@ -165,11 +165,22 @@ def _show(options: argparse.Namespace) -> int:
             params=params,
             **_run_fields(options),
         )
-        result = _answer(engine, request).select(**chosen)
+        result = _answer(engine, request)
     finally:
         engine.close()
-    _write_out(result, options)
+    _check_windows(result, options)
+    _write_out(result.select(**chosen), options)
     return 0
+
+
+def _check_windows(result: Result, options: argparse.Namespace) -> None:
+    """Refuse a stored result that had to do with fewer windows than are asked for now."""
+    got = result.provenance["windows"]
+    if options.texts is not None and got < options.texts:
+        raise TooLittleText(
+            f"Corpus {options.corpus!r} gives {got} windows of {result.provenance['context']} "
+            f"tokens, {options.texts} were asked for: ask for fewer (--texts {got})."
+        )
 
 
 def _write_out(result: Result, options: argparse.Namespace) -> None:
