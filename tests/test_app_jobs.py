@@ -60,7 +60,7 @@ def test_cancel_and_compute_again(fresh, two):
         expect(page.get_by_role("button", name="Cancel")).to_be_visible()
     two[0].get_by_role("button", name="Cancel").click()
     for page in two:
-        expect(page.get_by_test_id("stAlert")).to_contain_text("was cancelled")
+        expect(page.get_by_test_id("stAlert").filter(has_text="was cancelled")).to_be_visible()
         expect(page.get_by_role("button", name="Try again")).to_be_visible()
     two[1].get_by_role("button", name="Try again").click()
     expect(two[1].get_by_role("gridcell")).to_have_count(32)
