@@ -1,6 +1,5 @@
 """The command line: the same numbers as Python, and one sentence for everything that is wrong."""
 
-import importlib.util
 import json
 import shutil
 
@@ -162,9 +161,6 @@ def test_unwritable_output(run, small, tmp_path):
 @pytest.mark.parametrize("analysis", ["etc", "kernel", "kernel-map", "profile"])
 def test_html(run, small, tmp_path, analysis):
     """A stand-alone page that asks nothing of the network."""
-    if importlib.util.find_spec("pages.parts.figures.of_result") is None:
-        pytest.skip("pages.parts.figures.of_result is not written yet")
-
     code, _, err = run("show", analysis, *small, "--html", tmp_path / "page.html")
 
     assert (0, "") == (code, err)

@@ -12,6 +12,7 @@ import streamlit as st
 
 from pages.parts.figures.layout import log_ticks, number
 from pages.parts.figures.palette import ink_on, scale_hex
+from poskernel_core.config import cell_name
 
 Legend = list[tuple[str, str]]
 """Colours at even steps from low to high, each with a tick label or ""."""
@@ -54,11 +55,6 @@ def head_grid(
         # Follow a selection made elsewhere, or picking the old cell again would change nothing.
         st.session_state[key]["cell"] = name
     return _COMPONENT(key=key, data=data, on_cell_change=on_select)
-
-
-def cell_name(layer: int, head: int) -> str:
-    """The name of a head, as in "L3H7"."""
-    return f"L{layer}H{head}"
 
 
 def grid_data(

@@ -57,10 +57,12 @@ def profile_curve(
     log_x: bool = False,
     log_y: bool = False,
 ) -> go.Figure:
-    """Mean attention P(k) to the token k = `offset` back, with its 10-90 % spread (probability)."""
-    hover = "P %{customdata[1]:.3g}<br>10–90 % %{customdata[2]:.3g} – %{customdata[3]:.3g}"
+    """Mean attention P(k) to the token k = `offset` back, and one standard error either way."""
+    hover = "P %{customdata[1]:.3g}<br>± 1 s.e. %{customdata[2]:.3g} – %{customdata[3]:.3g}"
     columns = [offset, profile, low, high]
-    figure = _banded(columns, _HOVER_OFFSET + hover, "mean attention P(k)", "10–90 %", log_x, log_y)
+    figure = _banded(
+        columns, _HOVER_OFFSET + hover, "mean attention P(k)", "± 1 s.e.", log_x, log_y
+    )
     return _offset_axes(figure, columns, "offset k = n − i", log_x, log_y)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import plotly.graph_objects as go
 
-from pages.parts.figures.kernels import kernel_curve
+from pages.parts.figures.kernels import kernel_curve, profile_curve
 from pages.parts.figures.layout import set_title, style
 from pages.parts.figures.maps import kernel_map
 from pages.parts.figures.palette import SCALE
@@ -66,6 +66,9 @@ def figure_of(result: Result) -> go.Figure:
     if result.analysis == "kernel-map":
         title = f"Kernel of {result.params['cell']}"
         return kernel_map(result.values["kernel"], result.coordinates["query"], title=title)
+    if result.axes.get("profile") == ("offset",):
+        mean, error = result.values["profile"], result.errors["profile"]
+        return profile_curve(np.arange(len(mean)), mean, mean - error, mean + error)
     return _by_axes(result)
 
 
