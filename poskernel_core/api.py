@@ -111,8 +111,11 @@ def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
     run = RunSpec.model_validate(gathered.header["run"])
     checked = check_params(Request(analysis=analysis, run=run, params=params))
     found = analyses.find(analysis)
-    if set(found.needs(run, checked)) != {"main"}:
-        raise BadRequest("Statistics in memory have sampled queries only: use source 'mean'.")
+    if not isinstance(found, analyses.Analysis) or set(found.needs(run, checked)) != {"main"}:
+        raise BadRequest(
+            f"{analysis!r} needs more than one pass over these windows (or the model itself): "
+            "ask for it with pk.show, or choose parameters that need the pass alone."
+        )
     try:
         result = found.compute({"main": gathered}, checked, lambda done, total: None)
     except KeyError as error:

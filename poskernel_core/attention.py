@@ -13,10 +13,19 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["AttentionCall", "PatternBlock", "Tap", "attend", "diagonal_sums", "pattern_blocks"]
+__all__ = [
+    "AttentionCall",
+    "PatternBlock",
+    "Tap",
+    "attend",
+    "band_sums",
+    "diagonal_sums",
+    "hidden_keys",
+    "pattern_blocks",
+]
 
 BLOCK = 64
 
@@ -142,6 +151,37 @@ def diagonal_sums(
     return sums
 
 
+def band_sums(call: AttentionCall, reach: int) -> Float[Tensor, "text head band"]:
+    """Return the sums of the raw scores along the diagonals with ``|n - i| <= reach``.
+
+    Raw scores know no mask: keys after the query are there too. Index ``b`` of the last axis is
+    the offset ``n - i = b - reach``. Only a band of the scores is ever multiplied.
+    """
+    text, heads, length, _ = call.q.shape
+    groups = heads // call.k.shape[1]
+    padded = torch.nn.functional.pad(call.k, (0, 0, reach, reach))
+    total = torch.zeros(text, heads, 2 * reach + 1, device=call.q.device)
+    for first in range(0, length, BLOCK):
+        stop = min(first + BLOCK, length)
+        keys = padded[:, :, first : stop + 2 * reach]
+        queries = _grouped(call.q[:, :, first:stop] * call.scale, groups)
+        scores = _ungrouped(queries @ keys.transpose(-1, -2), groups).float().contiguous()
+        width = scores.shape[-1]
+        slanted = scores.as_strided(
+            (text, heads, stop - first, 2 * reach + 1), (*scores.stride()[:2], width + 1, 1)
+        )
+        total += slanted.sum(dim=-2).flip(-1)
+    return total
+
+
+def hidden_keys(length: int, window: int | None, device: torch.device) -> Bool[Tensor, "query key"]:
+    """Return which keys a query may not see: later ones, and those before a sliding window."""
+    rows = torch.arange(length, device=device)[:, None]
+    keys = torch.arange(length, device=device)[None, :]
+    hidden = keys > rows
+    return hidden if window is None else hidden | (keys <= rows - window)
+
+
 def _grouped(x: Tensor, groups: int) -> Tensor:
     """Fold the query heads that share a key head into the row axis."""
     text, heads, rows, last = x.shape
@@ -158,9 +198,7 @@ def _fused(call: AttentionCall) -> Tensor:
     length = call.q.shape[2]
     mask = None
     if call.window is not None and call.window < length:
-        rows = torch.arange(length, device=call.q.device)[:, None]
-        keys = torch.arange(length, device=call.q.device)[None, :]
-        mask = (keys <= rows) & (keys > rows - call.window)
+        mask = ~hidden_keys(length, call.window, call.q.device)
     return torch.nn.functional.scaled_dot_product_attention(
         call.q,
         call.k,

@@ -44,6 +44,7 @@ def _untapped(module: nn.Module) -> Any:
         vars(part).pop("_attn", None)
         part._forward_pre_hooks.clear()
         part._forward_pre_hooks_with_kwargs.clear()
+        part._forward_hooks.clear()
     return plain
 
 

@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from poskernel_core import analyses, corpora
-from poskernel_core.analyses.base import Params, Result
+from poskernel_core.analyses.base import Analysis, Experiment, Params, Result
 from poskernel_core.config import SCHEMA, Execution, Request, RunSpec
 from poskernel_core.errors import BadRequest
 from poskernel_core.progress import Report
@@ -32,8 +32,11 @@ __all__ = [
     "check_params",
     "compute",
     "from_entry",
+    "is_experiment",
+    "keep",
     "missing_runs",
     "needs",
+    "open_views",
     "to_entry",
     "versions",
 ]
@@ -63,21 +66,31 @@ def check_params(request: Request) -> Params:
 def canonical(request: Request) -> Request:
     """Return the request with every parameter spelt out, so that equal requests have one key.
 
+    What the result does not depend on is taken out of the run.
+
     Raises:
         BadRequest: a parameter that the analysis does not take, or of a wrong value.
     """
-    return request.model_copy(update={"params": check_params(request).model_dump()})
+    params = check_params(request)
+    run = _resolved(analyses.find(request.analysis).settled(request.run, params))
+    return request.model_copy(update={"params": params.model_dump(), "run": run})
+
+
+def is_experiment(request: Request) -> bool:
+    """Tell whether the answer needs the model itself."""
+    return isinstance(analyses.find(request.analysis), Experiment)
 
 
 def needs(request: Request) -> Mapping[str, RunSpec]:
-    """Return the runs that a request stands on, every fingerprint filled in."""
+    """Return the runs that a canonical request stands on, every fingerprint filled in."""
     runs = analyses.find(request.analysis).needs(request.run, check_params(request))
-    return {
-        role: run
-        if run.corpus.fingerprint
-        else run.model_copy(update={"corpus": corpora.resolve(run.corpus)})
-        for role, run in runs.items()
-    }
+    return {role: _resolved(run) for role, run in runs.items()}
+
+
+def _resolved(run: RunSpec) -> RunSpec:
+    if run.corpus.fingerprint:
+        return run
+    return run.model_copy(update={"corpus": corpora.resolve(run.corpus)})
 
 
 def missing_runs(store: Store, runs: Mapping[str, RunSpec]) -> list[RunSpec]:
@@ -102,6 +115,21 @@ def gather_missing(
                 report(0, 0, "Waiting for another process at the same work")
 
 
+def open_views(store: Store, request: Request) -> dict[str, StatisticsView]:
+    """Return the statistics that a request stands on, by role.
+
+    Raises:
+        LayerMissing: some are no longer in the store.
+    """
+    views: dict[str, StatisticsView] = {}
+    for role, run in needs(request).items():
+        view = StoredStatistics.open(store, run)
+        if view is None:
+            raise LayerMissing(role)
+        views[role] = view
+    return views
+
+
 def compute(store: Store, request: Request, report: Report) -> None:
     """Compute a request whose statistics are in the store, and write its result.
 
@@ -111,20 +139,27 @@ def compute(store: Store, request: Request, report: Report) -> None:
     """
     began = time.monotonic()
     analysis, params = analyses.find(request.analysis), check_params(request)
-    views: dict[str, StatisticsView] = {}
-    for role, run in needs(request).items():
-        view = StoredStatistics.open(store, run)
-        if view is None:
-            raise LayerMissing(role)
-        views[role] = view
+    assert isinstance(analysis, Analysis)
+    views = open_views(store, request)
     result = analysis.compute(
         views, params, lambda done, total: report(done, total, f"Computing {analysis.title}")
     )
-    seconds = time.monotonic() - began
-    result = replace(result, provenance=provenance(request.run, views["main"].header, seconds))
-    if "tokens" in views.get("queries", views["main"]).header:
-        result.provenance["tokens"] = views.get("queries", views["main"]).header["tokens"]
-    store.put(request.key, *to_entry(result))
+    header = views["main"].header | {
+        key: value
+        for key, value in views.get("queries", views["main"]).header.items()
+        if key == "tokens"
+    }
+    keep(store, request, result, header, time.monotonic() - began)
+
+
+def keep(
+    store: Store, request: Request, result: Result, header: dict[str, Any], seconds: float
+) -> None:
+    """Write a result under its request's key, with its provenance."""
+    made = provenance(request.run, header, seconds) | result.provenance
+    if "tokens" in header:
+        made["tokens"] = header["tokens"]
+    store.put(request.key, *to_entry(replace(result, provenance=made)))
 
 
 def provenance(run: RunSpec, header: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -146,12 +181,12 @@ def provenance(run: RunSpec, header: dict[str, Any], seconds: float) -> dict[str
         "start_token": run.start_token,
         "seed": run.seed,
         "positions": header["positions"],
-        "sliding_windows": header["sliding_windows"],
-        "score_scales": header["scales"],
+        "sliding_windows": header.get("sliding_windows"),
+        "score_scales": header.get("scales"),
         "dtype": run.dtype,
         "dtype_error": header.get("dtype_error", 0.0),
         "device": header["device"],
-        "pass_seconds": header["seconds"],
+        "pass_seconds": header.get("seconds", 0.0),
         "analysis_seconds": round(seconds, 3),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from poskernel_core.errors import BadRequest
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the stored layout; raising it turns every older entry into a miss."""
 
 DEFAULT_TEXTS = 500
@@ -24,10 +24,15 @@ DEFAULT_SKIP = 4
 MAX_SKIP = 32
 SAMPLES_PER_POSITION = 64
 MAX_TEXT_CHARACTERS = 100_000
+BAND = 32
+"""Raw scores are averaged along the diagonals up to this many tokens from the main one."""
 
 Dtype = Literal["float32", "tf32", "bfloat16"]
-Gather = Literal["keys", "queries", "patterns", "residuals"]
-ALL_GATHERED: tuple[Gather, ...] = ("keys", "queries", "patterns", "residuals")
+Gather = Literal[
+    "keys", "queries", "patterns", "residuals", "scores", "repeats", "normed", "positions"
+]
+ALL_GATHERED: tuple[Gather, ...] = ("keys", "queries", "patterns", "residuals", "scores")
+"""What the pass of a page gathers; the others belong to small passes of their own."""
 
 
 class Spec(BaseModel):
@@ -60,6 +65,7 @@ class CorpusSpec(Spec):
     name: str = "sample"
     item: str | None = Field(None, description="one named text of the corpus, such as a chapter")
     text: str | None = Field(None, max_length=MAX_TEXT_CHARACTERS, description="text as typed")
+    whole: bool = Field(False, description="refuse a single text that is longer than the context")
     revision: str | None = None
     fingerprint: str = ""
 
@@ -83,6 +89,9 @@ class RunSpec(Spec):
     samples: int = Field(SAMPLES_PER_POSITION, ge=1, description="queries kept per position")
     gather: tuple[Gather, ...] = ALL_GATHERED
     destination: str | None = None
+    doubling: int | None = Field(
+        None, ge=2, description="every so many tokens, one is replaced by its predecessor"
+    )
 
     def key(self, **more: Any) -> str:
         """Return a content address under the model's prefix, for this run and ``more``."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from poskernel_core.config import CorpusSpec
 from poskernel_core.errors import BadRequest, TooLittleText, UnknownCorpus
+from poskernel_core.made import REPEATED
 from poskernel_core.shapes import Tokens
 from poskernel_core.texts import HUB, TYPED, documents, find_file, items
 from poskernel_core.tokenizers import Tokenizer
@@ -32,6 +33,8 @@ def resolve(spec: CorpusSpec) -> CorpusSpec:
         if spec.text is None or not spec.text.strip():
             raise UnknownCorpus("Expected some text, got none: type or paste a few sentences.")
         return spec.model_copy(update={"fingerprint": _sha(spec.text.encode())})
+    if spec.name == REPEATED:
+        return spec.model_copy(update={"fingerprint": REPEATED})
     if spec.name in HUB:
         pinned = spec.revision or HUB[spec.name].revision
         return spec.model_copy(update={"revision": pinned, "fingerprint": f"hub@{pinned}"})
@@ -100,7 +103,21 @@ def token_windows(
         if len(rows) == (1 if single else windows):
             break
     _check_enough(spec, len(rows), 1 if single else windows, context, exactly)
+    if spec.whole and single:
+        _check_whole(spec, tokenizer, seed, context, len(prefix))
     return np.array(rows, dtype=np.int64)
+
+
+def _check_whole(
+    spec: CorpusSpec, tokenizer: Tokenizer, seed: int, context: int, prefix: int
+) -> None:
+    length = prefix + sum(len(tokenizer.encode(text)) for text in documents(spec, seed))
+    if length > context:
+        behind = " with the start token" if prefix else ""
+        raise BadRequest(
+            f"The text has {length} tokens{behind}, the context holds {context}: shorten it by "
+            f"about {length - context} tokens, or choose a longer context."
+        )
 
 
 def _chunks(

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from poskernel_core import catalog, corpora, models, passes
+from poskernel_core import corpora, models, passes
 from poskernel_core.config import Execution, RunSpec
 from poskernel_core.errors import BadRequest, ComputeFailed
 from poskernel_core.passes import Pass
-from poskernel_core.prepare import locate_again, prepare
+from poskernel_core.prepare import locate_again, plan_header, prepare
 from poskernel_core.progress import Report
 from poskernel_core.shapes import Tokens
 from poskernel_core.statistics import Plan
@@ -35,7 +35,7 @@ class Gatherer:
     """Carries out runs, one at a time; keeps the last model in memory."""
 
     store: Store
-    _loaded: tuple[Any, models.LoadedModel] | None = field(default=None, repr=False)
+    _shelf: models.Shelf = field(default_factory=models.Shelf, repr=False)
 
     def run(self, run: RunSpec, execution: Execution, report: Report) -> None:
         """Gather the statistics of a run and write them to the store.
@@ -53,22 +53,12 @@ class Gatherer:
         windows, plan = prepare(run, execution, located, tokenizer)
         if corpora.resolve(run.corpus).fingerprint != run.corpus.fingerprint:
             raise BadRequest(f"Corpus {run.corpus.name!r} changed meanwhile: ask again.")
-        model = self._model(located, execution.device, run.dtype)
+        model = self._shelf.take(located, execution.device, run.dtype)
         error = lower(model, plan, windows, run.dtype, report)
         gathered = self._attempts(run, model, windows, plan, execution, report)
         header = gathered.header | {"dtype_error": error} | _texts(run, windows, tokenizer)
         write_statistics(self.store, run, replace(gathered, header=header))
         self.store.drop(part_key(run, "checkpoint"))
-
-    def _model(self, located: catalog.Located, device: str, dtype: str) -> models.LoadedModel:
-        identity = (located.spec, str(models.pick_device(device)))
-        if self._loaded is None or self._loaded[0] != identity:
-            self._loaded = None
-            self._loaded = (identity, models.load(located, device))
-        model = self._loaded[1]
-        if dtype == "bfloat16":
-            self._loaded = None  # its weights are about to lose bits
-        return model
 
     def _attempts(
         self,
@@ -157,21 +147,9 @@ def _resume(work: Pass, store: Store | None, run: RunSpec, plan: Plan) -> int:
 
 
 def _header(model: models.LoadedModel, plan: Plan, work: Pass, run: RunSpec) -> dict[str, Any]:
-    sizes = {k: v for k, v in asdict(plan.geometry).items() if k.startswith("n_")}
-    return sizes | {
-        "architecture": plan.geometry.architecture,
-        "scheme": plan.geometry.scheme,
-        "d_head": plan.geometry.d_head,
-        "d_model": plan.geometry.d_model,
-        "context": plan.context,
-        "windows": plan.windows,
-        "positions": list(plan.positions),
-        "samples": min(plan.samples, plan.windows),
-        "start_token": plan.start_token,
+    return plan_header(plan, run, str(model.device)) | {
         "scales": list(work.facts.scales),
         "sliding_windows": list(work.facts.windows),
-        "device": str(model.device),
-        "dtype": run.dtype,
     }
 
 

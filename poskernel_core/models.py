@@ -7,7 +7,7 @@ and keys of every architecture exactly as they enter the dot product, and the tr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,13 +20,22 @@ from transformers.utils import logging as hf_logging
 
 from poskernel_core import attn_only
 from poskernel_core.catalog import Located, weight_files
+from poskernel_core.edits import Edit
 from poskernel_core.errors import BadRequest, UnsupportedModel
 from poskernel_core.geometry import Geometry
 from poskernel_core.hub import fetch_snapshot
-from poskernel_core.tapping import TAPPED, LastLayerSeen, Switch, Watcher, tap_block
+from poskernel_core.tapping import (
+    TAPPED,
+    LastLayerSeen,
+    Switch,
+    Watcher,
+    tap_block,
+    tap_embeddings,
+)
 
-__all__ = ["LoadedModel", "load", "pick_device", "precision", "tap"]
+__all__ = ["LoadedModel", "Shelf", "load", "pick_device", "precision", "tap"]
 
+POSITIONS = {"gpt2": "wpe", "gpt_neo": "wpe", "attn-only": "wpe", "opt": "decoder.embed_positions"}
 BLOCKS = {"opt": "decoder.layers", "gpt2": "h", "gpt_neo": "h", "attn-only": "h"}
 TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -65,6 +74,42 @@ class LoadedModel:
         finally:
             self._switch.watcher = None
 
+    @torch.inference_mode()
+    def run(
+        self,
+        tokens: Tensor,
+        edit: Edit | None = None,
+        observe: Callable[[int, Tensor], None] | None = None,
+    ) -> Tensor:
+        """Return the logits ``[text, pos, vocab]`` of tokens ``[text, pos]``, changed by an edit.
+
+        ``observe`` sees the number and the final pattern ``[text, head, query, key]`` of every
+        layer. A clean run is one whose edit changes nothing: both take the same road.
+        """
+        self._switch.edit, self._switch.observe = edit or Edit(), observe
+        try:
+            return self.module(tokens.to(self.device), use_cache=False).logits.float()
+        finally:
+            self._switch.edit = self._switch.observe = None
+
+
+@dataclass
+class Shelf:
+    """Keeps the model used last in memory."""
+
+    _kept: tuple[Any, LoadedModel] | None = field(default=None, repr=False)
+
+    def take(self, located: Located, device: str, dtype: str = "float32") -> LoadedModel:
+        """Return a loaded model; one whose weights are about to lose bits is not kept."""
+        identity = (located.spec, str(pick_device(device)))
+        if self._kept is None or self._kept[0] != identity:
+            self._kept = None
+            self._kept = (identity, load(located, device))
+        model = self._kept[1]
+        if dtype == "bfloat16":
+            self._kept = None
+        return model
+
 
 def pick_device(name: str) -> torch.device:
     """Return the device called ``name``; ``auto`` takes CUDA, then MPS, then the CPU.
@@ -102,6 +147,9 @@ def tap(located: Located, module: PreTrainedModel, device: torch.device) -> Load
         module.set_attn_implementation(TAPPED)
     module.eval().requires_grad_(False).to(device)
     switch = Switch(last_layer=located.geometry.n_layers - 1)
+    place = POSITIONS.get(located.geometry.architecture)
+    positions = None if place is None else module.base_model.get_submodule(place)
+    tap_embeddings(module.get_input_embeddings(), positions, switch)
     for layer, block in enumerate(_blocks(module, located.geometry)):
         tap_block(block, layer, located.geometry.architecture, switch)
     return LoadedModel(located, module, device, switch)

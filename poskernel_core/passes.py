@@ -90,8 +90,9 @@ class Pass:
         with precision(self.dtype):
             for first in range(shard.start, shard.stop, step):
                 rows = windows[first : min(first + step, shard.stop)]
-                self._recorder.first_window = first
-                self._watch(torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64)))
+                tokens = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
+                self._recorder.begin(first, tokens)
+                self._watch(tokens)
 
     def _watch(self, tokens: Tensor) -> None:
         try:
@@ -133,6 +134,20 @@ class _Recorder:
         self.seen: dict[int, tuple[float, int | None]] = {}
         self._context = plan.context
         self._patterns = [s for s in statistics if s.wants_patterns]
+
+    def begin(self, first_window: int, tokens: Tensor) -> None:
+        """Be told of the batch that comes next."""
+        self.first_window = first_window
+        for statistic in self.statistics:
+            statistic.batch(tokens)
+
+    def positions(self, x: Tensor) -> None:
+        for statistic in self.statistics:
+            statistic.positions(x, self.first_window)
+
+    def normed(self, layer: int, x: Tensor) -> None:
+        for statistic in self.statistics:
+            statistic.normed(layer, x, self.first_window)
 
     def attention(self, call: AttentionCall) -> bool:
         window = call.window if call.window is not None and call.window < self._context else None

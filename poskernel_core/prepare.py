@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Any
+
 from poskernel_core import catalog, corpora
 from poskernel_core.config import Execution, RunSpec
 from poskernel_core.errors import BadRequest
 from poskernel_core.geometry import Geometry
+from poskernel_core.made import REPEATED, doubled, repeated_windows
 from poskernel_core.shapes import Tokens
 from poskernel_core.statistics import Plan
 from poskernel_core.tokenizers import Tokenizer
 
-__all__ = ["locate_again", "plan_for", "prepare"]
+__all__ = ["locate_again", "plan_for", "plan_header", "prepare"]
 
 
 def locate_again(run: RunSpec) -> catalog.Located:
@@ -43,7 +47,31 @@ def prepare(
             f"{run.model.name!r} reads at most {geometry.n_ctx} tokens; {run.context} were asked "
             f"for: use --context {geometry.n_ctx} or less."
         )
-    windows = corpora.token_windows(
+    windows = _windows(run, execution, geometry, tokenizer)
+    if run.destination is not None:
+        if tokenizer is None:
+            raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
+        windows[:, -1] = tokenizer.single_id(run.destination)
+    if run.doubling is not None:
+        windows = doubled(windows, run.doubling, first=int(run.start_token))
+    return windows, plan_for(geometry, windows, run.positions, run.samples, run.start_token)
+
+
+def _windows(
+    run: RunSpec, execution: Execution, geometry: Geometry, tokenizer: Tokenizer | None
+) -> Tokens:
+    if run.corpus.name == REPEATED:
+        if geometry.scheme != "learned":
+            raise BadRequest(
+                f"{run.model.name!r} has {geometry.scheme} positions: nothing is added to its "
+                "residual stream, so one token repeated looks alike at every position and draws "
+                "no helix; choose a model with learned positions."
+            )
+        start = None if tokenizer is None else tokenizer.known_start()
+        return repeated_windows(
+            geometry.n_vocab, context=run.context, windows=run.windows, avoid=start, seed=run.seed
+        )
+    return corpora.token_windows(
         run.corpus,
         tokenizer,
         context=run.context,
@@ -53,11 +81,6 @@ def prepare(
         exactly=execution.all_windows,
         cut=run.destination is not None,
     )
-    if run.destination is not None:
-        if tokenizer is None:
-            raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
-        windows[:, -1] = tokenizer.single_id(run.destination)
-    return windows, plan_for(geometry, windows, run.positions, run.samples, run.start_token)
 
 
 def plan_for(
@@ -87,3 +110,21 @@ def plan_for(
     if not kept:
         raise BadRequest(f"No query position below {context}: choose one in the window.")
     return Plan(geometry, context, count, kept, samples, start_token)
+
+
+def plan_header(plan: Plan, run: RunSpec, device: str) -> dict[str, Any]:
+    """Return what is known of a pass before it runs: sizes, windows, precision, device."""
+    sizes = {k: v for k, v in asdict(plan.geometry).items() if k.startswith("n_")}
+    return sizes | {
+        "architecture": plan.geometry.architecture,
+        "scheme": plan.geometry.scheme,
+        "d_head": plan.geometry.d_head,
+        "d_model": plan.geometry.d_model,
+        "context": plan.context,
+        "windows": plan.windows,
+        "positions": list(plan.positions),
+        "samples": min(plan.samples, plan.windows),
+        "start_token": plan.start_token,
+        "device": device,
+        "dtype": run.dtype,
+    }

@@ -14,7 +14,9 @@ pos      positions ``0 .. T-1``
 d        head width
 model    residual width (``D``)
 text     windows of text in a batch
+band     offsets ``n - i`` from ``-BAND`` to ``BAND``, future keys included
 row      consecutive query positions inside one block of a pattern
+component principal components, the largest variance first
 ======== =====================================================================
 
 NumPy arrays carry analyses and statistics; torch tensors stay inside a pass.
@@ -35,13 +37,17 @@ Profile = Float[np.ndarray, "layer head offset"]
 Visible = Bool[np.ndarray, "query key"]
 Tokens = Int[np.ndarray, "text pos"]
 Positions = Int[np.ndarray, " query"]
+PositionRows = Float[np.ndarray, "pos model"]
+Components = Float[np.ndarray, "component model"]
 
 __all__ = [
+    "Components",
     "Kernels",
     "MeanKernels",
     "MeanKeys",
     "PerHead",
     "PerQuery",
+    "PositionRows",
     "Positions",
     "Profile",
     "Queries",

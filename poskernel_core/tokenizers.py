@@ -36,13 +36,17 @@ class Tokenizer:
         """Return the text of each token by itself."""
         return [self.backend.decode([token], skip_special_tokens=False) for token in ids]
 
+    def known_start(self) -> int | None:
+        """Return the id of the start token, or None where the model has none."""
+        return None if self.start_token is None else self.backend.token_to_id(self.start_token)
+
     def start_id(self) -> int:
         """Return the id of the start token.
 
         Raises:
             BadRequest: the model has none.
         """
-        found = None if self.start_token is None else self.backend.token_to_id(self.start_token)
+        found = self.known_start()
         if found is None:
             raise BadRequest(
                 f"{self.model!r} has no start token: run it without one (--no-start-token)."

@@ -38,7 +38,7 @@ class Gathered:
 
     def layer(self, layer: int) -> dict[str, np.ndarray]:
         """Return the arrays of one layer, without the layer axis."""
-        return {name: array[layer] for name, array in self.arrays.items()}
+        return {name: array[layer] for name, array in self.arrays.items() if layer < len(array)}
 
 
 def stacked(view: StatisticsView, name: str, layers: Sequence[int] | None = None) -> np.ndarray:

@@ -1,9 +1,9 @@
 """The worker process: ``python -m poskernel_core.worker CACHE_DIRECTORY``.
 
 It reads one JSON message a line from standard input and writes events, one a line, to standard
-output; arrays never cross the pipe, they go through the store. Two lanes work side by side: passes
-(torch), and analyses of statistics that are already there, so that a click on a head does not
-wait for another model's pass.
+output; arrays never cross the pipe, they go through the store. Three lanes work side by side:
+passes (torch), experiments (torch, seconds), and analyses of statistics that are already there, so
+that a click on a head does not wait for another model's pass.
 """
 
 from __future__ import annotations
@@ -57,12 +57,19 @@ class Worker:
         self._tasks: dict[str, _Task] = {}
         self._analyses: queue.Queue[_Task] = queue.Queue()
         self._passes: queue.Queue[_Task] = queue.Queue()
+        self._experiments: queue.Queue[_Task] = queue.Queue()
         self._gatherer: Any = None
+        self._laboratory: Any = None
 
     def serve(self, lines: Iterable[str]) -> None:
         """Work until the input ends: whoever asked is gone then."""
-        for lane in (self._analysis_lane, self._pass_lane):
-            threading.Thread(target=lane, daemon=True).start()
+        lanes = (
+            (self._analyses, self._analyse),
+            (self._passes, self._pass),
+            (self._experiments, self._experiment),
+        )
+        for tasks, step in lanes:
+            threading.Thread(target=self._lane, args=(tasks, step), daemon=True).start()
         for line in lines:
             message = json.loads(line)
             if "cancel" in message:
@@ -73,19 +80,16 @@ class Worker:
             self._tasks[task.key] = task
             self._analyses.put(task)
 
-    def _analysis_lane(self) -> None:
+    def _lane(self, tasks: queue.Queue[_Task], step: Callable[[_Task], bool]) -> None:
         while True:
-            task = self._analyses.get()
-            self._attempt(task, partial(self._analyse, task))
-
-    def _pass_lane(self) -> None:
-        while True:
-            task = self._passes.get()
-            self._attempt(task, partial(self._pass, task))
+            task = tasks.get()
+            self._attempt(task, partial(step, task))
 
     def _analyse(self, task: _Task) -> bool:
         if compute.missing_runs(self._store, compute.needs(task.request)):
             return self._queue(self._passes, task)
+        if compute.is_experiment(task.request):
+            return self._queue(self._experiments, task)
         try:
             compute.compute(self._store, task.request, self._reporter(task))
         except LayerMissing:
@@ -105,6 +109,18 @@ class Worker:
                 "for this run (POSKERNEL_CACHE_GB)."
             )
         return self._queue(self._analyses, task)
+
+    def _experiment(self, task: _Task) -> bool:
+        report = self._reporter(task)
+        report(0, 0, "Starting torch")
+        from poskernel_core.laboratory import Laboratory  # torch: only once it is needed
+
+        self._laboratory = self._laboratory or Laboratory(self._store)
+        try:
+            self._laboratory.perform(task.request, task.execution, report)
+        except LayerMissing:
+            return self._queue(self._passes, task)
+        return True
 
     def _queue(self, lane: queue.Queue[_Task], task: _Task) -> bool:
         """Hand a task to a lane; return False, since it goes on there."""

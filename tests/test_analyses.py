@@ -205,7 +205,7 @@ BAD = {
     "position below the skip": ("kernel", {"query": 3}, "sees no key"),
     "cell outside": ("kernel-map", {"cell": "L3H0"}, "L0H0 to L2H4"),
     "cell misspelt": ("kernel-map", {"cell": "3.1"}, "L0H0 to L2H4"),
-    "text source in memory": ("kernel", {"query": 11, "source": "text", "text": "a"}, "'mean'"),
+    "text source in memory": ("kernel", {"query": 11, "source": "text", "text": "a"}, "one pass"),
     "source unknown": ("kernel", {"query": 11, "source": "dream"}, "source"),
     "parameter of another analysis": ("profile", {"skip": 4}, "skip"),
 }

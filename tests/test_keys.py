@@ -18,6 +18,7 @@ CORPORA = {
     "name": "bible",
     "item": "Genesis 24",
     "text": "In the beginning",
+    "whole": True,
     "revision": "main",
     "fingerprint": "deg",
 }
@@ -33,6 +34,7 @@ RUNS = {
     "samples": 63,
     "gather": ("keys", "queries"),
     "destination": " the",
+    "doubling": 8,
 }
 REQUESTS = {"analysis": "kernel", "run": RUN.model_copy(update={"seed": 1}), "params": {"skip": 5}}
 

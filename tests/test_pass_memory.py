@@ -9,10 +9,11 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core import passes
+from poskernel_core.config import ALL_GATHERED
 from poskernel_core.prepare import plan_for
 from tests import builders
 
-GATHER = ("keys", "queries", "patterns", "residuals")
+GATHER = ALL_GATHERED
 ROOT = Path(__file__).resolve().parents[1]
 MEASURE = """
 import json, resource, sys
@@ -45,6 +46,12 @@ def test_sums_do_not_grow(model_dirs):
         "profile_sum",
         "profile_square",
         "residual_sum",
+        "centred_square_sum",
+        "score_sum",
+        "score_square",
+        "contrast_sum",
+        "contrast_square",
+        "query_sum",
     } == set(shapes[0])
 
 

@@ -92,7 +92,7 @@ def test_source_token(engine, place, model_dirs, n):
 BAD = {
     "two tokens": ({"source": "token", "token": "sea shells"}, "one token"),
     "text too short": ({"source": "text", "text": "She", "query": 11}, "No query at position"),
-    "no text": ({"source": "text"}, "needs a text"),
+    "no text": ({"source": "text"}, "Expected a text"),
     "no such chapter": ({"source": "text", "text_item": "Genesis 99"}, "Genesis 99"),
 }
 

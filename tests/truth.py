@@ -96,6 +96,12 @@ class Recorder:
         """Keep a block of a pattern."""
         self.blocks.append(block)
 
+    def positions(self, x: Tensor) -> None:
+        """Leave the positional embeddings alone."""
+
+    def normed(self, layer: int, x: Tensor) -> None:
+        """Leave the input of an attention alone."""
+
     def residual(self, layer: int, x: Tensor) -> None:
         """Keep the residual stream before a layer, the layers in order."""
         assert len(self.residuals) == layer

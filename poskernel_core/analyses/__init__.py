@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from poskernel_core.analyses.base import Analysis, Params, Result
+from poskernel_core.analyses.averaging import Averaging
+from poskernel_core.analyses.base import Analysis, Experiment, Params, Question, Result
 from poskernel_core.analyses.etc import EtcHeatMap
+from poskernel_core.analyses.helix import Helix
+from poskernel_core.analyses.intervention import Intervention
 from poskernel_core.analyses.kernel import PositionalKernel
 from poskernel_core.analyses.kernel_map import KernelMap
+from poskernel_core.analyses.previous_token import PreviousToken
 from poskernel_core.analyses.profile import DiagonalProfile
+from poskernel_core.analyses.stages import Stages
+from poskernel_core.analyses.tangent import Tangent
 from poskernel_core.errors import UnknownAnalysis
 
-ANALYSES: dict[str, Analysis] = {
+ANALYSES: dict[str, Question] = {
     analysis.name: analysis
-    for analysis in (EtcHeatMap(), PositionalKernel(), KernelMap(), DiagonalProfile())
+    for analysis in (
+        EtcHeatMap(),
+        PositionalKernel(),
+        KernelMap(),
+        DiagonalProfile(),
+        Helix(),
+        Tangent(),
+        PreviousToken(),
+        Stages(),
+        Intervention(),
+        Averaging(),
+    )
 }
 
-__all__ = ["ANALYSES", "Analysis", "Params", "Result", "find"]
+__all__ = ["ANALYSES", "Analysis", "Experiment", "Params", "Question", "Result", "find"]
 
 
-def find(name: str) -> Analysis:
-    """Return the analysis called ``name``.
+def find(name: str) -> Question:
+    """Return the analysis or experiment called ``name``.
 
     Raises:
         UnknownAnalysis: none is.

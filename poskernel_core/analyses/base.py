@@ -1,4 +1,4 @@
-"""What an analysis is, and what it returns."""
+"""What an analysis and an experiment are, and what they return."""
 
 from __future__ import annotations
 
@@ -12,9 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from poskernel_core.config import DEFAULT_SKIP, MAX_SKIP, RunSpec
 from poskernel_core.errors import BadRequest
+from poskernel_core.shapes import Tokens
 from poskernel_core.views import StatisticsView
 
-__all__ = ["Analysis", "Params", "Progress", "Result", "SkipParams"]
+__all__ = [
+    "Analysis",
+    "Experiment",
+    "Params",
+    "Progress",
+    "Question",
+    "Result",
+    "SkipParams",
+    "Subject",
+]
 
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all); raises Cancelled when somebody cancelled."""
@@ -132,23 +142,68 @@ def _without_nan(array: np.ndarray) -> np.ndarray:
     return objects
 
 
-class Analysis(ABC):
-    """A pure function from statistics to a result, and the passes that it stands on."""
+class Question(ABC):
+    """What can be asked of a run: its parameters, and the passes that the answer stands on."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     params: ClassVar[type[Params]]
 
-    @abstractmethod
-    def needs(self, run: RunSpec, params: Any) -> Mapping[str, RunSpec]:
-        """Return the passes whose statistics are needed, by role; ``main`` is the run itself.
+    def settled(self, run: RunSpec, params: Any) -> RunSpec:
+        """Return the run as far as the answer depends on it, so that equal answers share a key.
 
         Raises:
             BadRequest: the parameters do not fit the run.
         """
+        return run
+
+    @abstractmethod
+    def needs(self, run: RunSpec, params: Any) -> Mapping[str, RunSpec]:
+        """Return the passes whose statistics are needed, by role.
+
+        Raises:
+            BadRequest: the parameters do not fit the run.
+        """
+
+
+class Analysis(Question):
+    """A pure function from statistics to a result; role ``main`` is the settled run itself."""
 
     @abstractmethod
     def compute(
         self, statistics: Mapping[str, StatisticsView], params: Any, progress: Progress
     ) -> Result:
         """Compute the result; provenance is added by whoever calls."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What an experiment works on.
+
+    Attributes:
+        model: a loaded model (``models.LoadedModel``), this experiment's alone.
+        windows: token ids of the settled run, ``[text, pos]``.
+        words: the text of each token of the first window; empty without a tokenizer.
+        decode: token ids -> the text of each.
+        start_token: whether position 0 holds the start token.
+    """
+
+    model: Any
+    windows: Tokens
+    words: list[str]
+    decode: Callable[[list[int]], list[str]]
+    start_token: bool
+
+
+class Experiment(Question):
+    """A question whose answer needs the model itself: it is run again, with changes."""
+
+    @abstractmethod
+    def perform(
+        self,
+        subject: Subject,
+        statistics: Mapping[str, StatisticsView],
+        params: Any,
+        progress: Progress,
+    ) -> Result:
+        """Run the model and return the result; provenance is added by whoever calls."""

@@ -8,25 +8,38 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import SkipParams
+from poskernel_core.analyses.base import Params, SkipParams
 from poskernel_core.config import MAX_TEXT_CHARACTERS, SAMPLES_PER_POSITION, CorpusSpec, RunSpec
 from poskernel_core.errors import BadRequest
 from poskernel_core.views import StatisticsView
 
-__all__ = ["SourceParams", "attended_by_text", "queries_at", "query_positions", "source_runs"]
+__all__ = [
+    "SourceParams",
+    "TextParams",
+    "attended_by_text",
+    "queries_at",
+    "query_positions",
+    "source_runs",
+    "text_run",
+]
 
 
-class SourceParams(SkipParams):
+class TextParams(Params):
+    """Parameters that name one text: typed, or an item of a corpus."""
+
+    text: str | None = Field(
+        None, max_length=MAX_TEXT_CHARACTERS, description="a text or prompt, as typed"
+    )
+    text_corpus: str = Field("bible", description="corpus of a named text")
+    text_item: str | None = Field(None, description="name of the text, such as 'Genesis 24'")
+
+
+class SourceParams(SkipParams, TextParams):
     """Parameters that name the source of the queries ``q_n`` (definitions, section 1)."""
 
     source: Literal["mean", "text", "token"] = Field(
         "mean", description="queries: mean over sampled texts, one text's own, or one fixed token"
     )
-    text: str | None = Field(
-        None, max_length=MAX_TEXT_CHARACTERS, description="the text, for source text"
-    )
-    text_corpus: str = Field("bible", description="corpus of a named text, for source text")
-    text_item: str | None = Field(None, description="name of the text, such as 'Genesis 24'")
     token: str = Field(" the", min_length=1, max_length=64, description="one token of the model")
 
 
@@ -39,7 +52,7 @@ def source_runs(run: RunSpec, params: SourceParams, query: int | None) -> Mappin
     if params.source == "mean":
         return {"main": run}
     if params.source == "text":
-        return {"main": run, "queries": _text_run(run, params)}
+        return {"main": run, "queries": text_run(run, params)}
     if query is None:
         raise BadRequest(
             "A fixed token's queries are taken at one query position: choose one (--query 400), "
@@ -60,15 +73,22 @@ def source_runs(run: RunSpec, params: SourceParams, query: int | None) -> Mappin
     }
 
 
-def _text_run(run: RunSpec, params: SourceParams) -> RunSpec:
-    if params.text is None and params.text_item is None:
+def text_run(run: RunSpec, params: TextParams, *, whole: bool = False) -> RunSpec:
+    """Return the pass over one text alone: keys and queries of every position.
+
+    ``whole`` refuses a typed text that is longer than the context; else its beginning is taken.
+
+    Raises:
+        BadRequest: no text is named.
+    """
+    if not (params.text or "").strip() and params.text_item is None:
         raise BadRequest(
-            "Source 'text' needs a text: give one (--text '...'), or name one of a corpus "
+            "Expected a text, got none: give one (--text '...'), or name one of a corpus "
             "(--text-item 'Genesis 24')."
         )
     corpus = (
-        CorpusSpec(name="text", text=params.text)
-        if params.text is not None
+        CorpusSpec(name="text", text=params.text, whole=whole)
+        if (params.text or "").strip()
         else CorpusSpec(name=params.text_corpus, item=params.text_item)
     )
     return run.model_copy(

@@ -6,11 +6,22 @@ from poskernel_core.statistics.base import Plan, Statistic, Sums
 from poskernel_core.statistics.keys import MeanKeys
 from poskernel_core.statistics.patterns import MeanPatterns
 from poskernel_core.statistics.queries import SampledQueries
-from poskernel_core.statistics.residuals import MeanResiduals
+from poskernel_core.statistics.repeats import RepeatedTokens
+from poskernel_core.statistics.residuals import MeanNormed, MeanResiduals, PositionRows
+from poskernel_core.statistics.scores import RawScores
 
 STATISTICS: dict[str, type[Statistic]] = {
     statistic.name: statistic
-    for statistic in (MeanKeys, SampledQueries, MeanPatterns, MeanResiduals)
+    for statistic in (
+        MeanKeys,
+        SampledQueries,
+        MeanPatterns,
+        MeanResiduals,
+        RawScores,
+        RepeatedTokens,
+        MeanNormed,
+        PositionRows,
+    )
 }
 
 __all__ = ["STATISTICS", "Plan", "Statistic", "Sums"]

@@ -2,7 +2,8 @@
 
 A statistic holds *sums* over windows. Two of them, gathered over disjoint windows, merge by
 addition, so a pass can be cut into shards, run anywhere, stopped, resumed and added up. Every
-array has the layer as its first axis, so that the store can keep and load one layer at a time.
+array has the layer as its first axis, so that the store can keep and load one layer at a time;
+an array that holds fewer layers than the model belongs to the first ones only.
 """
 
 from __future__ import annotations
@@ -59,6 +60,9 @@ class Statistic(ABC):
     def allocate(self) -> dict[str, Tensor]:
         """Return the sums, all zero, each with the layer as its first axis."""
 
+    def batch(self, tokens: Tensor) -> None:
+        """See the tokens ``[text, pos]`` of the batch that comes next."""
+
     def attention(self, call: AttentionCall, first_window: int) -> None:
         """See what enters a layer's attention, for windows ``first_window ..``."""
 
@@ -67,6 +71,12 @@ class Statistic(ABC):
 
     def residual(self, layer: int, x: Tensor, first_window: int) -> None:
         """See the residual stream ``[text, pos, model]`` before a layer."""
+
+    def positions(self, x: Tensor, first_window: int) -> None:
+        """See the learned positional embeddings ``[1 or text, pos, model]``."""
+
+    def normed(self, layer: int, x: Tensor, first_window: int) -> None:
+        """See the input ``[text, pos, model]`` of a layer's attention."""
 
     @staticmethod
     @abstractmethod

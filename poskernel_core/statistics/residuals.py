@@ -1,29 +1,94 @@
-"""Mean residual stream before every layer, by position."""
+"""Mean residual stream before every layer, by position, and what enters the attention."""
 
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from poskernel_core.statistics.base import Plan, Statistic, Sums
 
-__all__ = ["MeanResiduals"]
+__all__ = ["MeanNormed", "MeanResiduals", "PositionRows"]
 
 
 class MeanResiduals(Statistic):
-    """``mean_residuals [layer, pos, model]``: the mean residual stream before each layer."""
+    """The mean residual stream, and how much it differs between texts.
+
+    * ``mean_residuals [layer, pos, model]``: the mean residual stream before each layer.
+    * ``centred_square [layer]``: the mean over texts of ``|x - mean over positions of x|^2``,
+      summed over positions and dimensions.
+    """
 
     name = "residuals"
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``residual_sum [layer, pos, model]``."""
-        return {"residual_sum": self.zeros(self.plan.context, self.plan.geometry.d_model)}
+        """Return ``residual_sum [layer, pos, model]`` and ``centred_square_sum [layer]``."""
+        return {
+            "residual_sum": self.zeros(self.plan.context, self.plan.geometry.d_model),
+            "centred_square_sum": self.zeros(),
+        }
 
     def residual(self, layer: int, x: Tensor, first_window: int) -> None:
         """Add the residual stream of a batch."""
-        self.sums["residual_sum"][layer] += x.float().sum(dim=0)
+        x, total = x.float(), self.sums["centred_square_sum"]
+        self.sums["residual_sum"][layer] += x.sum(dim=0)
+        centred = x - x.mean(dim=1, keepdim=True)
+        total[layer] += centred.square().sum(dtype=total.dtype)
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
         """Divide by the number of windows."""
-        return {"mean_residuals": (sums["residual_sum"] / plan.windows).astype(np.float32)}
+        return {
+            "mean_residuals": (sums["residual_sum"] / plan.windows).astype(np.float32),
+            "centred_square": sums["centred_square_sum"] / plan.windows,
+        }
+
+
+class MeanNormed(Statistic):
+    """``mean_normed [layer, pos, model]``: the mean input of each layer's attention (post-ln1)."""
+
+    name = "normed"
+
+    def allocate(self) -> dict[str, Tensor]:
+        """Return ``normed_sum [layer, pos, model]``."""
+        return {"normed_sum": self.zeros(self.plan.context, self.plan.geometry.d_model)}
+
+    def normed(self, layer: int, x: Tensor, first_window: int) -> None:
+        """Add the normed stream of a batch."""
+        self.sums["normed_sum"][layer] += x.float().sum(dim=0)
+
+    @staticmethod
+    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
+        """Divide by the number of windows."""
+        return {"mean_normed": (sums["normed_sum"] / plan.windows).astype(np.float32)}
+
+
+class PositionRows(Statistic):
+    """``position_rows [1, pos, model]``: the rows of ``W_pos`` as they enter the stream.
+
+    Only layer 0 has them. Models without learned positions have none: the rows stay 0.
+    """
+
+    name = "positions"
+
+    def __init__(self, plan: Plan, device: torch.device) -> None:
+        super().__init__(plan, device)
+        self._rows: Tensor | None = None
+
+    def allocate(self) -> dict[str, Tensor]:
+        """Return ``position_sum [1, pos, model]``."""
+        return {"position_sum": self.zeros(self.plan.context, self.plan.geometry.d_model)[:1]}
+
+    def positions(self, x: Tensor, first_window: int) -> None:
+        """Note the rows; they are added once the number of texts is known."""
+        self._rows = x.float().mean(dim=0)
+
+    def residual(self, layer: int, x: Tensor, first_window: int) -> None:
+        """Add the rows of this batch once for every text."""
+        if layer == 0 and self._rows is not None:
+            self.sums["position_sum"][0] += self._rows * x.shape[0]
+
+    @staticmethod
+    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
+        """Divide by the number of windows."""
+        return {"position_rows": (sums["position_sum"] / plan.windows).astype(np.float32)}

@@ -20,6 +20,8 @@ from tests.builders.architectures import (
 )
 from tests.builders.constructed import LOOK_BACK_SCORE, look_back
 from tests.builders.made import START, START_TOKEN, VOCABULARY
+from tests.builders.positions import helix, helix_coordinates, helix_truth
+from tests.builders.previous import aggregator, dark_head
 from tests.builders.truth import (
     hf_eager_attentions,
     hf_eager_model,
@@ -34,11 +36,16 @@ __all__ = [
     "START",
     "START_TOKEN",
     "VOCABULARY",
+    "aggregator",
     "attn_only",
+    "dark_head",
     "gpt2",
     "gpt2_inverse_layer",
     "gpt_neo",
     "gpt_neox",
+    "helix",
+    "helix_coordinates",
+    "helix_truth",
     "hf_eager_attentions",
     "hf_eager_model",
     "llama",

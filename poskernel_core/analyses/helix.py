@@ -1,0 +1,169 @@
+"""The helix: extended positional embeddings at every layer, on their principal components."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses import positions as math
+from poskernel_core.analyses.base import Analysis, Progress, Result
+from poskernel_core.config import RunSpec, default_positions
+from poskernel_core.views import StatisticsView
+
+__all__ = ["Helix", "HelixParams"]
+
+SHOWN = 3
+"""Components that are drawn."""
+LISTED = 10
+"""Components whose explained variance is listed."""
+RESIDUAL = "residual stream units"
+
+
+class HelixParams(math.StreamParams):
+    """Parameters of the helix."""
+
+    prompts: Literal["repeated", "texts"] = Field(
+        "repeated", description="prompts of one repeated token each, or the texts of the corpus"
+    )
+    subspace: int = Field(3, ge=1, le=10, description="k of the top-k subspaces compared")
+    far: float = Field(
+        1.0, gt=0, le=10, description="entries beyond this many times the rms count as far from 0"
+    )
+
+
+class Helix(Analysis):
+    """``X^l``: the mean residual stream before layer ``l`` on prompts of one repeated token.
+
+    Its mean over positions is taken off; at ``l = 0`` it is ``W_pos`` minus its mean. Taken over
+    the texts of a corpus instead (``prompts``), it is the mean stream that heads meet in real
+    text; the start token's position is then left out.
+
+    * ``projection [layer, pos, component]``: ``X^l`` on its own first three principal components;
+      ``on_embedding``: on those of ``W_pos``; ``joint``: on those of both stacked.
+      ``embedding_on_layer`` and ``embedding_joint``: ``W_pos`` on the axes of ``X^l`` and of both.
+      ``group_5`` to ``group_100``: means of groups of that many positions of ``projection``.
+    * ``explained_variance [layer, variance_component]``: shares of the variance of ``X^l``.
+    * ``angles_residual [layer, layer_2, angle]``: canonical angles in degrees between the top-k
+      subspaces of the residual stream (right singular vectors of ``X^l``);
+      ``angles_position``: between the top-k directions in position space (left singular vectors)
+      of the uncentred ``W_pos`` (layer 0) and each later layer's normed input.
+    * ``far_share [layer]``: share of entries further from 0 than ``far`` times their rms.
+    * ``token_spread [layer]``: root mean square distance between one prompt's ``X^l`` and the mean
+      over prompts, relative to the size of the mean (Frobenius norms, all positions).
+
+    Signs of components agree with the layer before. Source: "The positional embedding matrix and
+    previous-token heads" (definitions, section 5).
+    """
+
+    name = "helix"
+    title = "Helix of extended positional embeddings"
+    params = HelixParams
+
+    def settled(self, run: RunSpec, params: HelixParams) -> RunSpec:
+        """Return the pass over repeated tokens, where the corpus does not matter; or over texts."""
+        if params.prompts == "texts":
+            positions = default_positions(run.context)
+            return run.model_copy(update={"gather": math.STREAM, "positions": positions})
+        return math.repeated_run(run, params.tokens)
+
+    def needs(self, run: RunSpec, params: HelixParams) -> Mapping[str, RunSpec]:
+        """Return that pass."""
+        return {"main": run}
+
+    def compute(
+        self, statistics: Mapping[str, StatisticsView], params: HelixParams, progress: Progress
+    ) -> Result:
+        """Project, and compare the layers."""
+        view = statistics["main"]
+        layers = view.header["n_layers"]
+        start = math.first_position(view.header, params.leave_out)
+        first = math.centred(view.layer(0)["mean_residuals"][start:])
+        own: list[dict[str, np.ndarray]] = []
+        axes: list[tuple[np.ndarray, np.ndarray]] = []
+        for layer in range(layers):
+            found = _layer(view.layer(layer), first, own, params)
+            axes.append((found.pop("axes"), _position_axes(view, layer, params.subspace, start)))
+            own.append(found)
+            progress(layer + 1, layers)
+        values = {name: np.stack([each[name] for each in own]) for name in own[0]}
+        for place, name in enumerate(("angles_residual", "angles_position")):
+            values[name] = _angles([each[place] for each in axes])
+        return _result(values, params, np.arange(start, view.header["context"]))
+
+
+def _layer(
+    arrays: dict[str, np.ndarray],
+    first: np.ndarray,
+    earlier: list[dict[str, np.ndarray]],
+    params: HelixParams,
+) -> dict[str, np.ndarray]:
+    """Return the values of one layer; ``axes`` are its top-k components as columns."""
+    rows = math.centred(arrays["mean_residuals"][-len(first) :])
+    components, shares = math.principal(rows, max(LISTED, params.subspace))
+    before = earlier[-1]["projection"] if earlier else None
+    own = _signed(components[:SHOWN], rows, before)
+    embedding = math.principal(first, SHOWN)[0] if earlier else own
+    embedding = _signed(embedding, first, earlier[0]["projection"] if earlier else None)
+    both = _signed(math.principal(np.vstack([first, rows]), SHOWN)[0], rows, rows @ own.T)
+    size = float(np.square(math.centred(arrays["mean_residuals"])).sum())
+    spread = max(float(arrays["centred_square"]) - size, 0.0)
+    projection = rows @ own.T
+    found = {
+        "projection": projection,
+        "on_embedding": rows @ embedding.T,
+        "joint": rows @ both.T,
+        "embedding_on_layer": first @ own.T,
+        "embedding_joint": first @ both.T,
+        "explained_variance": shares[:LISTED],
+        "far_share": np.array(math.far_share(rows, params.far)),
+        "token_spread": np.array(np.sqrt(spread / size) if size > 0 else np.nan),
+        "axes": components[: params.subspace].T,
+    }
+    groups = {f"group_{g}": math.group_means(projection, g) for g in math.GROUPS}
+    return found | groups
+
+
+def _signed(components: np.ndarray, rows: np.ndarray, before: np.ndarray | None) -> np.ndarray:
+    """Return components whose signs make the projected rows agree with earlier ones."""
+    projected = rows @ components.T
+    target = np.sign(np.arange(len(rows)) - len(rows) / 2)[:, None] if before is None else before
+    signs = np.where((projected * target).sum(axis=0) < 0, -1.0, 1.0)
+    return components * signs[:, None]
+
+
+def _position_axes(view: StatisticsView, layer: int, count: int, start: int) -> np.ndarray:
+    arrays = view.layer(layer)
+    learned = layer == 0 and view.header["scheme"] == "learned"
+    rows = arrays["position_rows"] if learned else arrays["mean_normed"]
+    return math.left_directions(rows[start:], count)
+
+
+def _angles(axes: list[np.ndarray]) -> np.ndarray:
+    return np.array([[math.canonical_angles(a, b) for b in axes] for a in axes])
+
+
+def _result(values: dict[str, np.ndarray], params: HelixParams, positions: np.ndarray) -> Result:
+    axes: dict[str, tuple[str, ...]] = {
+        "explained_variance": ("layer", "variance_component"),
+        "far_share": ("layer",),
+        "token_spread": ("layer",),
+        "angles_residual": ("layer", "layer_2", "angle"),
+        "angles_position": ("layer", "layer_2", "angle"),
+    }
+    units = {
+        "explained_variance": "share of variance",
+        "far_share": "share of entries",
+        "token_spread": "relative to the mean over tokens",
+        "angles_residual": "degrees",
+        "angles_position": "degrees",
+    }
+    for name in values:
+        pos = name if name.startswith("group_") else "pos"
+        axes.setdefault(name, ("layer", pos, "component"))
+        units.setdefault(name, RESIDUAL)
+    places = {"pos": positions}
+    places |= {f"group_{size}": positions[::size] for size in math.GROUPS}
+    return Result("helix", params.model_dump(), values, axes, units, coordinates=places)

@@ -1,0 +1,104 @@
+"""Interventions: the same prompt, clean and with one change, and what the change does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from poskernel_core.analyses import positions as math
+from poskernel_core.analyses.base import Experiment, Progress, Result, Subject
+from poskernel_core.analyses.sources import TextParams, text_run
+from poskernel_core.config import RunSpec, default_positions
+from poskernel_core.views import StatisticsView
+
+__all__ = ["REPEATED_TOKENS", "Intervention", "InterventionParams", "single_run"]
+
+REPEATED_TOKENS = 100
+Change = Literal["average", "blind", "move", "silence", "remove"]
+
+
+class InterventionParams(TextParams):
+    """Parameters of an intervention; those of other changes than the chosen one do nothing."""
+
+    cell: str = Field("L0H0", description="the head whose pattern is shown, such as L0H3")
+    change: Change = Field(
+        "average",
+        description="average positions, blind to predecessors, move attention, silence heads, or "
+        "remove embeddings",
+    )
+    group: int = Field(10, ge=1, description="average: positions per group")
+    layer: int | None = Field(
+        None, ge=0, description="average: in the stream before this layer (default: in W_pos)"
+    )
+    every: int = Field(5, ge=1, description="blind: every so many positions")
+    layers: str = Field("0-3", max_length=200, description="blind: layers, such as 0-3")
+    stage: Literal["scores", "pattern"] = Field(
+        "pattern", description="blind, move: before (scores) or after (pattern) the softmax"
+    )
+    edited: str | None = Field(None, description="move: the head that is changed (default: --cell)")
+    moves: str = Field(
+        "", max_length=2000, description="move: row>key pairs, such as '36>34, pirate>ninja'"
+    )
+    strength: float = Field(
+        10.0, ge=0, le=1000, description="move: nats above the row's largest score"
+    )
+    scale: float = Field(1.0, ge=-100, le=100, description="move: factor of the output")
+    scope: Literal["head", "layer"] = Field("head", description="move: whose output is scaled")
+    heads: str = Field("", max_length=4000, description="silence: heads, such as 'L0H3, L1H4'")
+    embeddings: Literal["tokens", "positions"] = Field(
+        "positions", description="remove: token or positional embeddings"
+    )
+
+
+def single_run(run: RunSpec, params: TextParams) -> RunSpec:
+    """Return the run of one prompt, as far as an experiment depends on it."""
+    one = text_run(run, params, whole=True)
+    return one.model_copy(update={"dtype": "float32", "positions": default_positions(run.context)})
+
+
+class Intervention(Experiment):
+    """One prompt, run clean and run with one change (definitions, sections 5 and 6).
+
+    * ``clean``, ``changed``, ``difference [query, key]``: the chosen head's attention.
+    * ``clean_probability``, ``changed_probability [candidate]``: of the next token after the
+      prompt, for the eight likeliest of each run; coordinates are token ids.
+    * ``clean_loss``, ``changed_loss [pos]``: ``-log p`` of each token of the prompt; their means
+      ``mean_clean_loss``, ``mean_changed_loss`` and ``loss_change``, whose error takes positions
+      as independent.
+    * ``kl [pos]``: ``KL(clean || changed)`` of the next-token distribution; ``last_kl`` after the
+      prompt, ``mean_kl`` over it.
+    * ``clean_previous_mass``, ``changed_previous_mass``, ``previous_mass_change [layer, head]``:
+      mean attention to the predecessor.
+
+    Averaging (in W_pos, or in the stream before a layer), blinding to predecessors, and moving a
+    head's attention follow "The positional embedding matrix and previous-token heads"; removing
+    embeddings follows "Previous-token and look-back-two heads".
+    """
+
+    name = "intervention"
+    title = "Intervention"
+    params = InterventionParams
+
+    def settled(self, run: RunSpec, params: InterventionParams) -> RunSpec:
+        """Return the run of the prompt."""
+        return single_run(run, params)
+
+    def needs(self, run: RunSpec, params: InterventionParams) -> Mapping[str, RunSpec]:
+        """Return the pass over repeated tokens where the stream is averaged."""
+        if params.change != "average" or params.layer is None:
+            return {}
+        return {"repeated": math.repeated_run(run, REPEATED_TOKENS)}
+
+    def perform(
+        self,
+        subject: Subject,
+        statistics: Mapping[str, StatisticsView],
+        params: InterventionParams,
+        progress: Progress,
+    ) -> Result:
+        """Run the prompt twice and compare."""
+        from poskernel_core.experiments.intervene import intervene
+
+        return intervene(subject, statistics, params, progress)

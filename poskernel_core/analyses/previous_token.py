@@ -1,0 +1,224 @@
+"""Previous-token heads: which, how clean, and by which of the two mechanisms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses import bands
+from poskernel_core.analyses.base import Analysis, Params, Progress, Result
+from poskernel_core.config import BAND, RunSpec
+from poskernel_core.views import StatisticsView, stacked
+
+__all__ = [
+    "DIAGONALS",
+    "KINDS",
+    "PreviousToken",
+    "PreviousTokenParams",
+    "diagonals",
+    "read_diagonal",
+    "read_kind",
+]
+
+DIAGONALS = ("dark main diagonal", "bright first diagonal", "neither")
+KINDS = (
+    "negative self-attention",
+    "aggregator",
+    "by position",
+    "previous token, other",
+    "current token",
+    "look back",
+)
+DOUBLED_TEXTS = 100
+PER_HEAD = ("layer", "head")
+BANDS = ("score_profile", "position_profile", "content_profile")
+UNITS = {
+    "largest_offset": "tokens",
+    "second_offset": "tokens",
+    "largest_mass": "share of attention",
+    "second_mass": "share of attention",
+    "ratio": "second over largest",
+    "previous_mass": "share of attention",
+    "self_contrast": "score (nats)",
+    "previous_contrast": "score (nats)",
+    "position_advantage": "score (nats)",
+    "content_advantage": "score (nats)",
+    "diagonal": "diagonal",
+    "kind": "kind",
+    "unrepeated_mass": "share of attention",
+    "repeated_mass": "share of attention",
+    "share_previous": "share of heads",
+    "profile": "share of attention",
+    "score_profile": "score (nats)",
+    "position_profile": "score (nats)",
+    "content_profile": "score (nats)",
+}
+
+
+class PreviousTokenParams(Params):
+    """Parameters of the ranking."""
+
+    doubling: int = Field(
+        8, ge=2, le=256, description="for repeated tokens: every so many, one copies the one before"
+    )
+    errors: float = Field(
+        2.0, ge=0, le=10, description="standard errors that a dark or bright diagonal must exceed"
+    )
+
+
+class PreviousToken(Analysis):
+    """Every head's diagonals (definitions, section 6), ``[layer, head]`` each.
+
+    * ``largest_offset``, ``second_offset`` and ``largest_mass``, ``second_mass``: the diagonals
+      ``P(k)`` with the most and second most attention; ``ratio`` is second over largest (smaller
+      is cleaner). A head is loosely a previous-token head if its largest offset is 1;
+      ``share_previous`` is their share of all heads. ``previous_mass`` is ``P(1)``.
+    * ``self_contrast``, ``previous_contrast``: the mean raw score at offset 0 and at offset 1,
+      against the straight line through its neighbours at -1 and 2.
+    * ``diagonal``: dark (``self_contrast`` negative and the larger of the two), bright
+      (``previous_contrast`` positive and the larger), else neither.
+    * ``position_advantage``, ``content_advantage``: by how much the mean score of the predecessor
+      exceeds that of the current token, by position alone (mean query times mean key) and by
+      content (the rest of the mean raw score).
+    * ``kind`` of a previous-token head: ``by position`` where that is the larger advantage. Else
+      the content decides: a dark main diagonal is negative self-attention; a bright first one,
+      beyond layer 0, aggregates what earlier heads wrote (**choice**: the post reads it off
+      pictures).
+    * ``repeated_mass``, ``unrepeated_mass``: mean ``A(n, n-1)`` in texts with doubled tokens,
+      where token ``n`` copies token ``n - 1``, and elsewhere.
+    * ``profile [layer, head, offset]``; ``score_profile [layer, head, band]``, which is the sum of
+      ``position_profile`` and ``content_profile``.
+
+    Errors: over texts; that of ``ratio`` takes its two masses as independent. Source: "The
+    positional embedding matrix and previous-token heads".
+    """
+
+    name = "previous-token"
+    title = "Previous-token heads"
+    params = PreviousTokenParams
+
+    def needs(self, run: RunSpec, params: PreviousTokenParams) -> Mapping[str, RunSpec]:
+        """Return the run, and a smaller one with doubled tokens."""
+        doubled = run.model_copy(
+            update={
+                "windows": min(run.windows, DOUBLED_TEXTS),
+                "doubling": params.doubling,
+                "positions": (run.context - 1,),
+                "gather": ("repeats",),
+            }
+        )
+        return {"main": run, "doubled": doubled}
+
+    def compute(
+        self,
+        statistics: Mapping[str, StatisticsView],
+        params: PreviousTokenParams,
+        progress: Progress,
+    ) -> Result:
+        """Rank and classify all heads."""
+        main, doubled = statistics["main"], statistics["doubled"]
+        names = ("profile", "score_profile", "score_contrast", "repeat_mass")
+        arrays, errors = _stacked(main, names[:3]), _stacked(main, names[:3], "_error")
+        values, own = diagonals(arrays["profile"], errors["profile"])
+        values |= {name: arrays[name] for name in names[:2]} | _split(main, arrays["score_profile"])
+        errors = errors | own
+        repeats, unsure = (
+            _stacked(doubled, names[3:], end)["repeat_mass"] for end in ("", "_error")
+        )
+        for place, name in enumerate(("unrepeated_mass", "repeated_mass")):
+            values[name], errors[name] = repeats[..., place], unsure[..., place]
+        contrast, contrast_error = arrays["score_contrast"], errors.pop("score_contrast")
+        for place, name in enumerate(("self_contrast", "previous_contrast")):
+            values[name], errors[name] = contrast[..., place], contrast_error[..., place]
+        values["diagonal"] = read_diagonal(contrast, contrast_error, params.errors)
+        values["kind"] = read_kind(values)
+        values["share_previous"] = np.array((values["largest_offset"] == 1).mean())
+        progress(1, 1)
+        return _result(values, errors, params)
+
+
+def _stacked(view: StatisticsView, names: Sequence[str], end: str = "") -> dict[str, np.ndarray]:
+    return {name: stacked(view, name + end).astype(np.float64) for name in names}
+
+
+def _split(view: StatisticsView, scores: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the score profile's two parts, and what each adds to the predecessor's advantage."""
+    header = view.header
+    position = np.stack(
+        [
+            bands.position_profile(
+                view.layer(layer)["mean_queries"],
+                view.layer(layer)["mean_keys"],
+                header["scales"][layer],
+                int(header["start_token"]),
+            )
+            for layer in range(header["n_layers"])
+        ]
+    )
+    parts = {"position": position, "content": scores - position}
+    found = {f"{name}_profile": part for name, part in parts.items()}
+    for name, part in parts.items():
+        found[f"{name}_advantage"] = part[..., BAND + 1] - part[..., BAND]
+    return found
+
+
+def diagonals(
+    profile: np.ndarray, error: np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the two largest diagonals of every profile ``[layer, head, offset]``, with errors."""
+    order = np.argsort(-profile, axis=-1, kind="stable")[..., :2]
+    mass, mass_error = (np.take_along_axis(array, order, axis=-1) for array in (profile, error))
+    ratio = mass[..., 1] / mass[..., 0]
+    values = {"ratio": ratio, "previous_mass": profile[..., 1]}
+    relative = np.square(mass_error / np.maximum(mass, 1e-300)).sum(axis=-1)
+    errors = {"ratio": ratio * np.sqrt(relative), "previous_mass": error[..., 1]}
+    for place, name in enumerate(("largest", "second")):
+        values[f"{name}_offset"] = order[..., place]
+        values[f"{name}_mass"] = mass[..., place]
+        errors[f"{name}_mass"] = mass_error[..., place]
+    return values, errors
+
+
+def read_diagonal(contrast: np.ndarray, error: np.ndarray, least: float) -> np.ndarray:
+    """Return every head's diagonal ``[layer, head]`` as codes of :data:`DIAGONALS`.
+
+    ``contrast [layer, head, 2]`` and its standard ``error``; a contrast below ``least`` errors
+    counts as none.
+    """
+    limit = least * np.nan_to_num(error)
+    depth, height = -contrast[..., 0], contrast[..., 1]
+    dark = (depth > limit[..., 0]) & (depth >= height)
+    bright = (height > limit[..., 1]) & (height > depth)
+    return np.where(dark, 0, np.where(bright, 1, 2))
+
+
+def read_kind(values: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return every head's kind ``[layer, head]`` as codes of :data:`KINDS`."""
+    largest = values["largest_offset"]
+    self_kink, previous_kink = bands.contrasts(values["content_profile"])
+    content = values["content_advantage"] > np.maximum(values["position_advantage"], 0)
+    position = values["position_advantage"] > np.maximum(values["content_advantage"], 0)
+    later = np.arange(len(largest))[:, None] > 0
+    by_content = np.where(-self_kink >= previous_kink, 0, np.where(later, 1, 3))
+    previous = np.where(content, by_content, np.where(position, 2, 3))
+    return np.where(largest == 1, previous, np.where(largest == 0, 4, 5))
+
+
+def _result(
+    values: dict[str, np.ndarray], errors: dict[str, np.ndarray], params: PreviousTokenParams
+) -> Result:
+    axes: dict[str, tuple[str, ...]] = dict.fromkeys(values, PER_HEAD)
+    axes |= {"share_previous": (), "profile": (*PER_HEAD, "offset")}
+    axes |= dict.fromkeys(BANDS, (*PER_HEAD, "band"))
+    return Result(
+        analysis=PreviousToken.name,
+        params=params.model_dump(),
+        values={name: values[name] for name in UNITS},
+        axes=axes,
+        units=UNITS,
+        errors=errors,
+        labels={"diagonal": DIAGONALS, "kind": KINDS},
+        coordinates={"band": np.arange(-BAND, BAND + 1)},
+    )

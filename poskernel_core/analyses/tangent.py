@@ -1,0 +1,154 @@
+"""How a head reads the helix: along its tangent, or along its radius."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses import positions as math
+from poskernel_core.analyses.base import Analysis, Progress, Result
+from poskernel_core.config import BAND, RunSpec
+from poskernel_core.errors import BadRequest
+from poskernel_core.views import StatisticsView
+
+__all__ = ["Tangent", "TangentParams"]
+
+PARTS = ("position_score", "tangent_part", "radial_part", "third_part", "rest", "observed_score")
+SHARES = ("tangent_share", "radial_share", "third_share", "helix_fit")
+
+
+class TangentParams(math.StreamParams):
+    """Parameters of the tangent picture."""
+
+    query: int = Field(ge=1, description="query position n")
+    helix_from: Literal["texts", "repeated"] = Field(
+        "texts", description="the helix: mean stream of the texts, or of one token repeated"
+    )
+
+
+class Tangent(Analysis):
+    """Position-only scores around a query, split along the helix that the layer's stream draws.
+
+    ``a(n,i) = scale q_n . m_i`` with the mean query and the mean keys of real text. Let ``y_i`` be
+    ``X^l_i``, the mean stream (of the texts, or of prompts of one repeated token), on its first
+    three principal components. The head's reading direction ``u`` is the least-squares solution
+    of ``a(n,i) = const + u . y_i`` over all ``i``, and is split along three axes at ``y_n``: the
+    radius ``y_n / |y_n|``, the tangent ``y_{n+1} - y_{n-1}`` made orthogonal to it, and the third
+    direction.
+
+    Each of ``[layer, head, band]`` (offset ``n - i`` from ``-32`` to ``32``, mean over the band
+    taken off): ``position_score`` is ``a(n, n-k)``; ``tangent_part``, ``radial_part`` and
+    ``third_part`` are its parts, and ``rest`` is what the helix does not explain, so that the four
+    add up to it; ``observed_score`` is the mean raw score of real text at that offset, content
+    and all. Of ``[layer, head]``: ``tangent_share``, ``radial_share``, ``third_share`` of
+    ``|u|^2``, and ``helix_fit``, the R^2 of the fit.
+
+    Source: the tangent picture of "The positional embedding matrix and previous-token heads".
+    """
+
+    name = "tangent"
+    title = "Tangent and radial reading of the helix"
+    params = TangentParams
+
+    def needs(self, run: RunSpec, params: TangentParams) -> Mapping[str, RunSpec]:
+        """Return the run, and where it is asked for the pass over repeated tokens."""
+        first = math.first_position(run.model_dump(), params.leave_out)
+        if not first < params.query < run.context - 1:
+            raise BadRequest(
+                f"The tangent needs a position on both sides: choose a query position of "
+                f"{first + 1} to {run.context - 2}, not {params.query} (--query)."
+            )
+        if params.helix_from == "texts":
+            return {"main": run}
+        return {"main": run, "repeated": math.repeated_run(run, params.tokens)}
+
+    def compute(
+        self, statistics: Mapping[str, StatisticsView], params: TangentParams, progress: Progress
+    ) -> Result:
+        """Split the scores of every head."""
+        main = statistics["main"]
+        layers = main.header["n_layers"]
+        helix = statistics.get("repeated", main)
+        rows = []
+        for layer in range(layers):
+            residuals = helix.layer(layer)["mean_residuals"]
+            rows.append(_layer(residuals, main, layer, params))
+            progress(layer + 1, layers)
+        values = {name: np.stack([row[name] for row in rows]) for name in (*PARTS, *SHARES)}
+        return Result(
+            analysis=self.name,
+            params=params.model_dump(),
+            values=values,
+            axes=dict.fromkeys(PARTS, ("layer", "head", "band"))
+            | dict.fromkeys(SHARES, ("layer", "head")),
+            units=dict.fromkeys(PARTS, "score (nats)") | dict.fromkeys(SHARES, "share"),
+            coordinates={"band": np.arange(-BAND, BAND + 1)},
+        )
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The helix of one layer around one position.
+
+    ``points [pos, 3]`` from position ``first`` on, and three orthonormal directions ``axes``:
+    radius, tangent, and the third.
+    """
+
+    points: np.ndarray
+    axes: np.ndarray
+    first: int
+
+
+def _frame(residuals: np.ndarray, first: int, query: int) -> _Frame:
+    rows = math.centred(residuals[first:])
+    points = rows @ math.principal(rows, 3)[0].T
+    here = query - first
+    radius = points[here]
+    tangent = points[here + 1] - points[here - 1]
+    axes = np.linalg.qr(np.stack([radius, tangent, np.cross(radius, tangent)], axis=1))[0]
+    return _Frame(points, axes.T, first)
+
+
+def _layer(
+    residuals: np.ndarray, main: StatisticsView, layer: int, params: TangentParams
+) -> dict[str, np.ndarray]:
+    first = math.first_position(main.header, params.leave_out)
+    frame = _frame(residuals, first, params.query)
+    arrays = main.layer(layer)
+    queries = arrays["mean_queries"][:, params.query].astype(np.float64)
+    keys = arrays["mean_keys"].repeat(len(queries) // len(arrays["mean_keys"]), axis=0)
+    scores = main.header["scales"][layer] * np.einsum("hd,hid->hi", queries, keys[:, first:])
+    heads = [_split(row, frame, params.query) for row in scores]
+    found = {name: np.stack([head[name] for head in heads]) for name in heads[0]}
+    return found | {"observed_score": _without_mean(arrays["score_profile"])}
+
+
+def _split(scores: np.ndarray, frame: _Frame, query: int) -> dict[str, np.ndarray]:
+    """Return the parts of one head's scores ``[pos]`` in the band, and the shares."""
+    design = np.column_stack([frame.points, np.ones(len(scores))])
+    fitted = np.linalg.lstsq(design, scores, rcond=None)[0]
+    direction = frame.axes @ fitted[:3]
+    parts = direction[:, None] * (frame.axes @ frame.points.T)
+    rest = scores - design @ fitted
+    size, total = float(direction @ direction), float(np.square(scores - scores.mean()).sum())
+    shares = np.square(direction) / size if size > 0 else np.full(3, np.nan)
+    curves = dict(zip(PARTS[:5], (scores, parts[1], parts[0], parts[2], rest), strict=True))
+    found = {name: _band(row, query - frame.first) for name, row in curves.items()}
+    fit = 1 - float(np.square(rest).sum()) / total if total > 0 else np.nan
+    numbers = zip(SHARES, (shares[1], shares[0], shares[2], fit), strict=True)
+    return found | {name: np.array(value) for name, value in numbers}
+
+
+def _band(row: np.ndarray, query: int) -> np.ndarray:
+    """Return a row over keys at the offsets ``n - i`` of the band; NaN beyond the context."""
+    keys = query - np.arange(-BAND, BAND + 1)
+    inside = (keys >= 0) & (keys < len(row))
+    return _without_mean(np.where(inside, row[np.clip(keys, 0, len(row) - 1)], np.nan))
+
+
+def _without_mean(values: np.ndarray) -> np.ndarray:
+    return values - np.nanmean(values, axis=-1, keepdims=True)

@@ -1,0 +1,62 @@
+"""Changes to a forward pass: what an intervention is made of.
+
+An :class:`Edit` is asked at seven places of the forward pass and returns what goes on from there.
+The attention of every architecture runs through our own function (see ``tapping``), so an edit
+takes effect in all of them alike, local layers and grouped queries included.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from poskernel_core.attention import AttentionCall, hidden_keys
+
+__all__ = ["Edit", "edited_attention"]
+
+
+class Edit:
+    """Changes nothing; subclasses override the places that they change.
+
+    Axes: ``[text, pos, model]`` for embeddings, stream and layer output,
+    ``[text, head, query, key]`` for scores and patterns, ``[text, head, pos, d]`` for heads.
+    """
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """Return the token embeddings that enter the sum."""
+        return x
+
+    def positions(self, x: Tensor) -> Tensor:
+        """Return the positional embeddings that enter the sum (learned positions only)."""
+        return x
+
+    def residual(self, layer: int, x: Tensor) -> Tensor:
+        """Return the residual stream before a layer."""
+        return x
+
+    def scores(self, layer: int, scores: Tensor) -> Tensor:
+        """Return a layer's masked scores; hidden keys hold minus infinity."""
+        return scores
+
+    def pattern(self, layer: int, pattern: Tensor) -> Tensor:
+        """Return a layer's attention probabilities."""
+        return pattern
+
+    def heads(self, layer: int, z: Tensor) -> Tensor:
+        """Return the heads' outputs ``A v``, before the output projection."""
+        return z
+
+    def output(self, layer: int, out: Tensor) -> Tensor:
+        """Return the attention output of the whole layer, projection and bias included."""
+        return out
+
+
+def edited_attention(call: AttentionCall, edit: Edit) -> tuple[Tensor, Tensor]:
+    """Return the heads' outputs ``[text, head, pos, d]`` and the pattern, both after the edit."""
+    groups = call.q.shape[1] // call.k.shape[1]
+    keys, values = (t.repeat_interleave(groups, dim=1) for t in (call.k, call.v))
+    scores = ((call.q * call.scale) @ keys.transpose(-1, -2)).float()
+    hidden = hidden_keys(call.q.shape[2], call.window, scores.device)
+    scores = edit.scores(call.layer, scores.masked_fill(hidden, -torch.inf))
+    pattern = edit.pattern(call.layer, torch.softmax(scores, dim=-1))
+    return edit.heads(call.layer, pattern.to(values.dtype) @ values), pattern

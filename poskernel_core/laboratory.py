@@ -1,0 +1,56 @@
+"""Carries out experiments: loads the model, cuts the text, runs the changes, stores the result.
+
+It keeps a model of its own, so that an experiment does not wait for another model's pass. It runs
+in the worker process.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from poskernel_core import analyses, compute
+from poskernel_core.analyses.base import Experiment, Subject
+from poskernel_core.config import Execution, Request
+from poskernel_core.models import Shelf
+from poskernel_core.prepare import locate_again, plan_header, prepare
+from poskernel_core.progress import Report
+from poskernel_core.store import Store
+from poskernel_core.tokenizers import load_tokenizer
+
+__all__ = ["Laboratory"]
+
+
+@dataclass
+class Laboratory:
+    """Carries out experiments, one at a time; keeps the last model in memory."""
+
+    store: Store
+    _shelf: Shelf = field(default_factory=Shelf, repr=False)
+
+    def perform(self, request: Request, execution: Execution, report: Report) -> None:
+        """Answer a request whose statistics are in the store, and write its result.
+
+        Raises:
+            BadRequest: the parameters do not fit the model or the text.
+            Cancelled: raised by ``report``.
+        """
+        began, run = time.monotonic(), request.run
+        experiment, params = analyses.find(request.analysis), compute.check_params(request)
+        assert isinstance(experiment, Experiment)
+        report(0, 0, "Loading the model")
+        located = locate_again(run)
+        tokenizer = load_tokenizer(located)
+        windows, plan = prepare(run, execution, located, tokenizer)
+        model = self._shelf.take(located, execution.device)
+        decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
+        words = decode(windows[0].tolist())
+        subject = Subject(model, windows, words, decode, run.start_token)
+        views = compute.open_views(self.store, request)
+        result = experiment.perform(
+            subject, views, params, lambda done, total: report(done, total, experiment.title)
+        )
+        header = plan_header(plan, run, str(model.device))
+        if len(windows) == 1:
+            header["tokens"] = words
+        compute.keep(self.store, request, result, header, time.monotonic() - began)

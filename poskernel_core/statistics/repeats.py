@@ -1,0 +1,81 @@
+"""Attention to the previous token where it is the same token, and where it is another."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.attention import PatternBlock
+from poskernel_core.statistics.base import Plan, Statistic, Sums
+
+__all__ = ["RepeatedTokens"]
+
+
+class RepeatedTokens(Statistic):
+    """``repeat_mass [layer, head, 2]``: mean ``A(n, n-1)``, first where token ``n`` is another.
+
+    Second, where token ``n`` repeats token ``n - 1``. The mean of a text is taken first, then that
+    over the texts which have such positions; the start token's row and column are left out.
+    ``repeat_mass_error`` is the standard error over texts. NaN where no text has such a position.
+
+    Source: footnote 3 of "The positional embedding matrix and previous-token heads".
+    """
+
+    name = "repeats"
+    wants_patterns = True
+
+    def __init__(self, plan: Plan, device: torch.device) -> None:
+        super().__init__(plan, device)
+        self._masks = torch.zeros(0)
+        self._previous = torch.zeros(0)
+
+    def allocate(self) -> dict[str, Tensor]:
+        """Return sums over texts of means and their squares, and the numbers of texts."""
+        heads = self.plan.geometry.n_heads
+        return {
+            "repeat_sum": self.zeros(heads, 2),
+            "repeat_square": self.zeros(heads, 2),
+            "repeat_texts": self.zeros(2),
+        }
+
+    def batch(self, tokens: Tensor) -> None:
+        """Note where the tokens of a batch repeat their predecessor."""
+        first = 2 if self.plan.start_token else 1
+        same = torch.zeros_like(tokens, dtype=torch.bool)
+        same[:, first:] = tokens[:, first:] == tokens[:, first - 1 : -1]
+        other = ~same
+        other[:, :first] = False
+        self._masks = torch.stack([other, same], dim=-1).to(self.sums["repeat_sum"])
+
+    def pattern(self, block: PatternBlock, first_window: int) -> None:
+        """Collect the diagonal below the main one; the last block closes the texts."""
+        pattern = block.pattern
+        diagonal = pattern.diagonal(block.first_row - 1 - block.first_key, dim1=-2, dim2=-1)
+        if block.first_row == 0:
+            self._previous = pattern.new_zeros(*pattern.shape[:2], self.plan.context)
+        last = block.first_row + pattern.shape[2]
+        self._previous[..., last - diagonal.shape[-1] : last] = diagonal
+        if last == self.plan.context:
+            self._close_texts(block.layer)
+
+    def _close_texts(self, layer: int) -> None:
+        count = self._masks.sum(dim=1)
+        sums = torch.einsum("thn,tnc->thc", self._previous.to(self._masks), self._masks)
+        means = sums / count.clamp(min=1)[:, None]
+        self.sums["repeat_sum"][layer] += means.sum(dim=0)
+        self.sums["repeat_square"][layer] += means.square().sum(dim=0)
+        self.sums["repeat_texts"][layer] += (count > 0).sum(dim=0)
+
+    @staticmethod
+    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
+        """Divide by the number of texts that have such positions."""
+        texts = sums["repeat_texts"][:, None, :]
+        count = np.maximum(texts, 1)
+        mean = sums["repeat_sum"] / count
+        variance = np.maximum(sums["repeat_square"] / count - mean**2, 0)
+        error = np.sqrt(variance / np.maximum(texts - 1, 1))
+        return {
+            "repeat_mass": np.where(texts > 0, mean, np.nan).astype(np.float32),
+            "repeat_mass_error": np.where(texts > 1, error, np.nan).astype(np.float32),
+        }

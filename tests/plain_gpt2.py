@@ -1,0 +1,177 @@
+"""A second GPT-2: one window, in float64, written out, with places to edit.
+
+It shares no code with `poskernel_core`, `transformers`, or `torch`, and is as slow as it is plain.
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+__all__ = ["Edits", "Run", "run"]
+
+Weights = dict[str, np.ndarray]
+
+
+def _rows(rows: np.ndarray) -> np.ndarray:
+    return rows
+
+
+def _layer_rows(layer: int, rows: np.ndarray) -> np.ndarray:
+    return rows
+
+
+def _head_matrix(layer: int, head: int, matrix: np.ndarray) -> np.ndarray:
+    return matrix
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What a run changes on its way; by default nothing.
+
+    Attributes:
+        tokens: token embeddings `[pos, model]`, before positions are added.
+        positions: positional embeddings `[pos, model]`, before they are added.
+        stream: `(layer, rows)`, the stream before a layer.
+        scores: `(layer, head, matrix)`, `[query, key]`, scaled, -inf in the future.
+        pattern: `(layer, head, matrix)`, `[query, key]`, after the softmax.
+        head_output: `(layer, head, rows)`, `A v`, `[pos, d]`, before `W_O`.
+        layer_output: `(layer, rows)`, the attention's output after `W_O` and its bias.
+    """
+
+    tokens: Callable[[np.ndarray], np.ndarray] = _rows
+    positions: Callable[[np.ndarray], np.ndarray] = _rows
+    stream: Callable[[int, np.ndarray], np.ndarray] = _layer_rows
+    scores: Callable[[int, int, np.ndarray], np.ndarray] = _head_matrix
+    pattern: Callable[[int, int, np.ndarray], np.ndarray] = _head_matrix
+    head_output: Callable[[int, int, np.ndarray], np.ndarray] = _head_matrix
+    layer_output: Callable[[int, np.ndarray], np.ndarray] = _layer_rows
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run saw, edits included.
+
+    Attributes:
+        logits: `[pos, vocab]`.
+        patterns: `[layer, head, query, key]`.
+        streams: before each layer, `[layer, pos, model]`.
+    """
+
+    logits: np.ndarray
+    patterns: np.ndarray
+    streams: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    layers: int
+    heads: int
+    eps: float
+    mlp: bool
+    by_layer: bool
+
+
+def run(path: Path, ids: Sequence[int], edits: Edits | None = None) -> Run:
+    """Run a model of a directory in hub format on one window of token ids."""
+    edits = edits or Edits()
+    sizes = _sizes(json.loads((path / "config.json").read_text()))
+    weights = _weights(path)
+    tokens = edits.tokens(weights["wte.weight"][list(ids)])
+    rows = tokens + edits.positions(weights["wpe.weight"][: len(ids)])
+    streams, patterns = [], []
+    for layer in range(sizes.layers):
+        rows = edits.stream(layer, rows)
+        streams.append(rows)
+        written, pattern = _attention(rows, weights, layer, sizes, edits)
+        patterns.append(pattern)
+        rows = rows + edits.layer_output(layer, written)
+        if sizes.mlp:
+            rows = rows + _mlp(rows, weights, layer, sizes)
+    final = _norm(rows, weights, "ln_f", sizes.eps)
+    logits = final @ weights["wte.weight"].T
+    return Run(logits=logits, patterns=np.array(patterns), streams=np.array(streams))
+
+
+def _sizes(config: dict) -> _Sizes:
+    """From a GPT-2's configuration, or an attention-only one."""
+    if config.get("attn_only"):
+        return _Sizes(config["n_layers"], config["n_heads"], 1e-5, mlp=False, by_layer=False)
+    return _Sizes(
+        config["n_layer"],
+        config["n_head"],
+        config["layer_norm_epsilon"],
+        mlp=True,
+        by_layer=config.get("scale_attn_by_inverse_layer_idx", False),
+    )
+
+
+def _weights(path: Path) -> Weights:
+    """All tensors in float64, without `transformer.` in front of their names."""
+    tensors = load_file(path / "model.safetensors")
+    return {
+        name.removeprefix("transformer."): tensor.astype(np.float64)
+        for name, tensor in tensors.items()
+    }
+
+
+def _linear(rows: np.ndarray, weights: Weights, name: str) -> np.ndarray:
+    """`x W + b`; GPT-2's weights have the input first."""
+    return rows @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+
+def _norm(rows: np.ndarray, weights: Weights, name: str, eps: float) -> np.ndarray:
+    """LayerNorm, position by position."""
+    normed = np.zeros_like(rows)
+    for n, row in enumerate(rows):
+        moved = row - row.mean()
+        normed[n] = moved / math.sqrt(moved @ moved / len(row) + eps)
+    return normed * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+
+def _attention(
+    rows: np.ndarray, weights: Weights, layer: int, sizes: _Sizes, edits: Edits
+) -> tuple[np.ndarray, np.ndarray]:
+    """What a layer's heads write, `[pos, model]`, and their patterns, `[head, query, key]`."""
+    normed = _norm(rows, weights, f"h.{layer}.ln_1", sizes.eps)
+    width, d = rows.shape[1], rows.shape[1] // sizes.heads
+    joint = _linear(normed, weights, f"h.{layer}.attn.c_attn")
+    outputs, patterns = np.zeros_like(rows), []
+    for head in range(sizes.heads):
+        first = head * d
+        q, k, v = (joint[:, start + first :][:, :d] for start in (0, width, 2 * width))
+        scale = 1 / math.sqrt(d) / (layer + 1 if sizes.by_layer else 1)
+        scores = edits.scores(layer, head, _scores(q, k, scale))
+        pattern = edits.pattern(layer, head, _softmax(scores))
+        patterns.append(pattern)
+        outputs[:, first : first + d] = edits.head_output(layer, head, pattern @ v)
+    return _linear(outputs, weights, f"h.{layer}.attn.c_proj"), np.array(patterns)
+
+
+def _scores(q: np.ndarray, k: np.ndarray, scale: float) -> np.ndarray:
+    """Scaled dot products, -inf in the future."""
+    scores = np.full((len(q), len(k)), -np.inf)
+    for n in range(len(q)):
+        for i in range(n + 1):
+            scores[n, i] = scale * (q[n] @ k[i])
+    return scores
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    """Softmax of each row."""
+    pattern = np.zeros_like(scores)
+    for n, row in enumerate(scores):
+        powers = np.exp(row - row.max())
+        pattern[n] = powers / powers.sum()
+    return pattern
+
+
+def _mlp(rows: np.ndarray, weights: Weights, layer: int, sizes: _Sizes) -> np.ndarray:
+    """What a layer's neurons write; their activation is GPT-2's tanh form of GELU."""
+    x = _linear(_norm(rows, weights, f"h.{layer}.ln_2", sizes.eps), weights, f"h.{layer}.mlp.c_fc")
+    active = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return _linear(active, weights, f"h.{layer}.mlp.c_proj")
