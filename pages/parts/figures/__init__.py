@@ -1,15 +1,43 @@
 """Values -> plotly figures. Nothing here imports streamlit."""
 
+from pages.parts.figures.effects import (
+    kl_by_position,
+    loss_by_group,
+    loss_by_position,
+    next_token_bars,
+)
+from pages.parts.figures.helix import (
+    angle_matrix,
+    helix_3d,
+    helix_frames,
+    layer_lines,
+    variance_bars,
+)
 from pages.parts.figures.kernels import kernel_curve, profile_curve
 from pages.parts.figures.layout import chart_config
 from pages.parts.figures.maps import folded_square, kernel_map
 from pages.parts.figures.multiples import small_multiples
+from pages.parts.figures.stages import difference_map, stage_map
+from pages.parts.figures.tangent import score_profile_figure, tangent_figure
 
 __all__ = [
+    "angle_matrix",
     "chart_config",
+    "difference_map",
     "folded_square",
+    "helix_3d",
+    "helix_frames",
     "kernel_curve",
     "kernel_map",
+    "kl_by_position",
+    "layer_lines",
+    "loss_by_group",
+    "loss_by_position",
+    "next_token_bars",
     "profile_curve",
+    "score_profile_figure",
     "small_multiples",
+    "stage_map",
+    "tangent_figure",
+    "variance_bars",
 ]

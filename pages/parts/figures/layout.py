@@ -4,6 +4,7 @@ Backgrounds are transparent and text colours are left unset, so that a figure ta
 page (light or dark); the greys set here read on both.
 """
 
+import html
 import math
 from typing import Any
 
@@ -12,7 +13,10 @@ import plotly.graph_objects as go
 GRID = "rgba(128,128,128,0.22)"
 LINE = "rgba(128,128,128,0.65)"
 MASKED = "rgba(128,128,128,0.16)"
+MUTED = "#777D84"  # text where the page's colour cannot reach: 4.2:1 on white and near-black
 
+_QUOTES = ("\N{LEFT SINGLE QUOTATION MARK}", "\N{RIGHT SINGLE QUOTATION MARK}")
+_SHOWN = str.maketrans({"\n": "⏎", "\t": "⇥", "\r": "␍"})
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -43,6 +47,34 @@ def set_title(figure: go.Figure, title: str) -> go.Figure:
     return figure
 
 
+def legend_under_title(figure: go.Figure) -> go.Figure:
+    """Hang the legend below the title, where it grows towards the plotting area, in place."""
+    top = 1 - 36 / figure.layout.height
+    return figure.update_layout(
+        legend={"yref": "container", "y": top, "yanchor": "top"}, margin_t=72
+    )
+
+
+def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str]) -> go.Figure:
+    """Give a square map, which may be narrower than the page, its colour bar above, in place.
+
+    It stands at a height in the figure, not over the plotting area, and its unit is an annotation:
+    else plotly pushes the figure's title out of sight.
+    """
+    bar = {
+        "tickvals": ticks, "ticktext": labels, "orientation": "h", "thickness": 12,
+        "x": 0, "xanchor": "left", "xpad": 0, "yanchor": "top", "ypad": 0,
+        "yref": "container", "y": 1 - 60 / figure.layout.height,
+        "lenmode": "pixels", "len": 230, "outlinewidth": 0,
+    }  # fmt: skip
+    figure.update_traces(colorbar=bar, selector={"type": "heatmap"})
+    figure.add_annotation(
+        text=unit, showarrow=False, xref="paper", x=0, xanchor="left",
+        yref="paper", y=1, yanchor="bottom", yshift=42, font_size=12,
+    )  # fmt: skip
+    return figure.update_layout(margin_t=100)
+
+
 def chart_config(filename: str) -> dict[str, Any]:
     """Plotly's `config` for every chart: SVG export named `filename`, no logo, fluid width."""
     return {
@@ -70,3 +102,11 @@ def number(value: float) -> str:
     mantissa, exponent = f"{value:.0e}".split("e")
     power = f"10{str(int(exponent)).translate(_SUPERSCRIPT)}"
     return power if mantissa == "1" else f"{mantissa}×{power}"
+
+
+def quoted(token: str) -> str:
+    """`token` in quotes, its outer spaces and line breaks visible, its markup shown as it is."""
+    inner = token.strip(" ")
+    before, _, after = token.partition(inner) if inner else (token, "", "")
+    shown = html.escape(inner.translate(_SHOWN), quote=False)
+    return ("␣" * len(before) + shown + "␣" * len(after)).join(_QUOTES)

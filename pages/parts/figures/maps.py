@@ -102,13 +102,11 @@ def _map_as_image(
 ) -> go.Figure:
     """The map as a palette PNG in data coordinates; hover tells the key, and the query if even."""
     even = bool((np.diff(queries) == 1).all())
-    picture = base64.b64encode(png(_shade(kernel, span, log_colour))).decode()
+    picture = picture_source(_shade(kernel, span, log_colour))
     top = int(queries[0]) if even else 0
     hover = ("query %{y}<br>" if even else "") + "key %{x}<extra></extra>"
     rows, keys = kernel.shape
-    figure = go.Figure(
-        go.Image(source=f"data:image/png;base64,{picture}", y0=top, hovertemplate=hover)
-    )
+    figure = go.Figure(go.Image(source=picture, y0=top, hovertemplate=hover))
     bar = {"color": [0.0], "cmin": 0, "cmax": 1, "colorscale": SCALE, "showscale": True}
     bar["colorbar"] = _colour_bar(span, log_colour)
     figure.add_scatter(x=[None], y=[None], mode="markers", marker=bar, hoverinfo="skip")
@@ -121,10 +119,19 @@ def _map_as_image(
     return figure
 
 
-def png(shade: Float[np.ndarray, "row column"]) -> bytes:
+def picture_source(
+    shade: Float[np.ndarray, "row column"], scale: tuple[str, ...] = SCALE, levels: int = 255
+) -> str:
+    """`shade` as what a `go.Image` shows: a PNG of so many colour levels in a data address."""
+    return f"data:image/png;base64,{base64.b64encode(png(shade, scale, levels)).decode()}"
+
+
+def png(
+    shade: Float[np.ndarray, "row column"], scale: tuple[str, ...] = SCALE, levels: int = 255
+) -> bytes:
     """`shade` in [0, 1] as a palette PNG, one pixel a cell; NaN is transparent (entry 0)."""
-    index = np.where(np.isnan(shade), 0, 1 + np.round(np.nan_to_num(shade) * 254))
-    colours: UInt8[np.ndarray, "colour 3"] = scale_rgb(np.linspace(0, 1, 255))
+    index = np.where(np.isnan(shade), 0, 1 + np.round(np.nan_to_num(shade) * (levels - 1)))
+    colours: UInt8[np.ndarray, "colour 3"] = scale_rgb(np.linspace(0, 1, levels), scale)
     image = Image.fromarray(index.astype(np.uint8))
     image.putpalette(bytes(3) + colours.tobytes())
     buffer = io.BytesIO()

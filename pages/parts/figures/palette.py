@@ -2,7 +2,8 @@
 
 The scale is plasma: blue = local, magenta = slow decay, yellow-orange = uniform, as in the posts.
 Its luminance only rises, so it survives grey print and colour blindness; shapes (`KINDS`) say the
-same without colour.
+same without colour. `DIVERGING`, for values around 0, runs blue - grey - orange, and its luminance
+only rises as well: blue = below 0 stays the darker side in print.
 """
 
 from dataclasses import dataclass
@@ -12,13 +13,17 @@ from jaxtyping import Float, UInt8
 from plotly.colors import hex_to_rgb, sequential
 
 SCALE: tuple[str, ...] = tuple(sequential.Plasma)
-_STOPS: Float[np.ndarray, "stop 3"] = np.array([hex_to_rgb(stop) for stop in SCALE], dtype=float)
+# The grey in the middle keeps a contrast of 3.5:1 on white and near-black.
+DIVERGING: tuple[str, ...] = (
+    "#1B45A8", "#3A63B5", "#6479A8", "#878787", "#B4926A", "#DFA048", "#FFB020",
+)  # fmt: skip
 
 # Okabe-Ito, its blue lightened; the first four keep a contrast of 3:1 on white and near-black.
 CATEGORICAL: tuple[str, ...] = (
     "#2A85C7", "#D55E00", "#009E73", "#C66A9D", "#E69F00", "#56B4E9", "#999999", "#F0E442",
 )  # fmt: skip
 BLUE, VERMILLION, GREEN, PURPLE = CATEGORICAL[:4]
+RED = "#E60026"  # outlines on maps, with a white edge
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,13 @@ def log_position(
     return np.log(clipped / low) / np.log(high / low)
 
 
-def scale_rgb(t: Float[np.ndarray, "*shape"]) -> UInt8[np.ndarray, "*shape 3"]:
-    """The scale's colours at `t` (clipped to [0, 1]; 0 = local, 1 = uniform)."""
-    at = np.linspace(0, 1, len(_STOPS))
-    channels = [np.interp(t, at, _STOPS[:, channel]) for channel in range(3)]
+def scale_rgb(
+    t: Float[np.ndarray, "*shape"], scale: tuple[str, ...] = SCALE
+) -> UInt8[np.ndarray, "*shape 3"]:
+    """The colours of `scale` at `t` (clipped to [0, 1]; on `SCALE`, 0 = local, 1 = uniform)."""
+    stops = np.array([hex_to_rgb(stop) for stop in scale], dtype=float)
+    at = np.linspace(0, 1, len(stops))
+    channels = [np.interp(t, at, stops[:, channel]) for channel in range(3)]
     return np.round(np.stack(channels, axis=-1)).astype(np.uint8)
 
 
