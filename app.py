@@ -12,6 +12,11 @@ page = st.navigation(
         "Heads": [
             st.Page("pages/heads/etc_heatmap.py", title="ETC heat map", default=True),
             st.Page("pages/heads/positional_kernels.py", title="Positional kernels"),
+            st.Page("pages/heads/previous_token.py", title="Previous-token heads"),
+        ],
+        "Positions": [
+            st.Page("pages/positions/helix.py", title="Helix"),
+            st.Page("pages/positions/interventions.py", title="Interventions"),
         ],
     }
 )

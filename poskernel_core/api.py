@@ -22,7 +22,6 @@ from poskernel_core.analyses.base import Result
 from poskernel_core.compute import check_params, provenance
 from poskernel_core.config import (
     ALL_GATHERED,
-    DEFAULT_QUERY,
     SAMPLES_PER_POSITION,
     CorpusSpec,
     Gather,
@@ -36,7 +35,7 @@ from poskernel_core.errors import BadRequest
 from poskernel_core.shapes import Tokens
 from poskernel_core.views import Gathered
 
-__all__ = ["analyse", "build_request", "default_query", "load", "run_pass", "show"]
+__all__ = ["analyse", "build_request", "load", "run_pass", "show"]
 
 
 def load(name: str, *, revision: str | None = None, device: str = "auto") -> Any:
@@ -174,11 +173,12 @@ def build_request(
 
     ``cell`` and ``query`` are parameters where the analysis has such, else selections.
     """
-    fields = analyses.find(analysis).params.model_fields
+    asked = analyses.find(analysis)
+    fields = asked.params.model_fields
     params, chosen = dict(params or {}), {}
     spec = describe_run(model, query=query, **run)
     if query is None and "query" in fields and "query" not in params:
-        params["query"] = default_query(spec.context)
+        params["query"] = asked.default_query(spec.context)
     if query is not None and "query" in fields:
         params["query"] = query
     elif query is not None:
@@ -188,11 +188,6 @@ def build_request(
     elif cell is not None:
         chosen["layer"], chosen["head"] = _cell(model, cell, run.get("revision"))
     return Request(analysis=analysis, run=spec, params=params), chosen
-
-
-def default_query(context: int) -> int:
-    """Return the query position shown first: the posts' 400, or the last of a short context."""
-    return min(DEFAULT_QUERY, context - 1)
 
 
 def _cell(model: str, cell: str, revision: str | None) -> tuple[int, int]:

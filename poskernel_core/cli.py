@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -50,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("Cancelled.", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # whoever read our output has read enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -176,7 +180,8 @@ def _show(options: argparse.Namespace) -> int:
 def _check_windows(result: Result, options: argparse.Namespace) -> None:
     """Refuse a stored result that had to do with fewer windows than are asked for now."""
     got = result.provenance["windows"]
-    if options.texts is not None and got < options.texts:
+    ours = result.provenance["corpus"] == options.corpus  # not a prompt, nor one repeated token
+    if ours and options.texts is not None and got < options.texts:
         raise TooLittleText(
             f"Corpus {options.corpus!r} gives {got} windows of {result.provenance['context']} "
             f"tokens, {options.texts} were asked for: ask for fewer (--texts {got})."

@@ -57,6 +57,10 @@ def check_params(request: Request) -> Params:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "parameters"
+        if first["type"] == "missing":
+            raise BadRequest(
+                f"{request.analysis!r} needs {place!r}, and it is not given (--{place})."
+            ) from error
         raise BadRequest(
             f"Parameter {place!r} of {request.analysis!r}: {first['msg'].lower()}, got "
             f"{str(first.get('input'))[:80]!r}."

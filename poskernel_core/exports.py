@@ -25,35 +25,48 @@ def to_npz(result: Result) -> bytes:
 
 
 def to_csv(result: Result) -> str:
-    """Return a result as a long table: one row per element, one column per axis and value.
+    """Return a result as long tables: one row per element, one column per axis and value.
 
-    Values with fewer axes than the largest are repeated along the axes that they lack.
+    Values with fewer axes than a table's are repeated along the axes that they lack; values whose
+    axes fit no table so far begin another, after an empty line.
     """
-    axes = max(result.axes.values(), key=len)
+    names = sorted(result.values, key=lambda name: -len(result.axes[name]))
+    tables: list[list[str]] = []
+    for name in names:
+        fits = (t for t in tables if set(result.axes[name]) <= set(result.axes[t[0]]))
+        table = next(fits, None)
+        if table is None:
+            tables.append([name])
+        else:
+            table.append(name)
+    text = io.StringIO()
+    for place, table in enumerate(tables):
+        text.write("\n" if place else "")
+        _write_table(result, [name for name in result.values if name in table], text)
+    return text.getvalue()
+
+
+def _write_table(result: Result, names: list[str], text: io.StringIO) -> None:
+    axes = max((result.axes[name] for name in names), key=len)
     shapes = {
-        a: n
-        for name, v in result.values.items()
-        for a, n in zip(result.axes[name], v.shape, strict=True)
+        axis: size
+        for name in names
+        for axis, size in zip(result.axes[name], result.values[name].shape, strict=True)
     }
-    columns: dict[str, np.ndarray] = {}
     grids = np.meshgrid(
         *[result.coordinates.get(axis, np.arange(shapes[axis])) for axis in axes], indexing="ij"
     )
-    columns |= {axis: grid.ravel() for axis, grid in zip(axes, grids, strict=True)}
+    columns = {axis: grid.ravel() for axis, grid in zip(axes, grids, strict=True)}
     full = tuple(shapes[axis] for axis in axes)
-    for name, value in result.values.items():
-        columns[f"{name} ({result.units[name]})"] = _spread(
-            _worded(result, name, value), result.axes[name], axes, full
-        )
+    for name in names:
+        value = _worded(result, name, result.values[name])
+        columns[f"{name} ({result.units[name]})"] = _spread(value, result.axes[name], axes, full)
         if name in result.errors:
-            columns[f"{name} standard error"] = _spread(
-                result.errors[name], result.axes[name], axes, full
-            )
-    table = io.StringIO()
-    writer = csv.writer(table)
+            error = _spread(result.errors[name], result.axes[name], axes, full)
+            columns[f"{name} standard error"] = error
+    writer = csv.writer(text)
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
-    return table.getvalue()
 
 
 def _worded(result: Result, name: str, value: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from demo_card import write_card
 from demo_files import load_model, load_tokenizer, save_model, save_tokenizer, trained_steps
 from demo_measures import induction, previous_token, repeated_random
 from demo_recipes import RECIPES, Recipe, build_model, build_optimizers, set_rates
+from demo_smooth import smooth_positions, waves_kept
 from demo_windows import Windows, encode, train_tokenizer
 from holdout import Piece, training_pieces
 from torch import Tensor
@@ -35,6 +36,7 @@ class Run:
     minutes: float
     device: str
     steps: int
+    waves: int | None
 
 
 def main() -> None:
@@ -51,7 +53,7 @@ def main() -> None:
     model = (load_model(args.out) if args.resume else build_model(recipe)).to(args.device)
     minutes = args.minutes or recipe.minutes
     steps = trained_steps(args.out) if args.resume else 0
-    run = Run(recipe, model, windows, args.out, minutes, args.device, steps)
+    run = Run(recipe, model, windows, args.out, minutes, args.device, steps, args.waves)
     train(run, args.from_progress)
     write_card(recipe, args.out, pieces, run.steps)
 
@@ -68,6 +70,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true", help="go on from the weights in --out")
     parser.add_argument(
         "--from-progress", type=float, default=0.0, help="enter the schedule here, 0 to 1"
+    )
+    parser.add_argument(
+        "--waves", type=int, help="keep W_pos smooth: only so many of its slowest waves are left"
     )
     return parser.parse_args()
 
@@ -93,6 +98,9 @@ def train(run: Run, start: float = 0.0) -> None:
     while progress < 1:
         set_rates(optimizers, run.recipe, run.steps - first, progress)
         loss = training_step(run, optimizers, progress)
+        if run.waves is not None:
+            kept = waves_kept(run.waves, run.recipe.context - 1, (progress - start) / (1 - start))
+            smooth_positions(run.model.transformer.wpe.weight, kept)
         run.steps += 1
         now = time.monotonic()
         progress = start + (1 - start) * (now - began) / (60 * run.minutes)

@@ -13,7 +13,7 @@ from pages.parts.plain import plain
 from poskernel_core.analyses.base import Result
 from poskernel_core.exports import to_csv, to_npz
 
-__all__ = ["Explanation", "card", "provenance_line"]
+__all__ = ["Explanation", "card", "chart", "provenance_line"]
 
 
 class Explanation:
@@ -43,9 +43,7 @@ def card(
         if draw is not None:
             draw()
         else:
-            config = chart_config(name)
-            config["toImageButtonOptions"]["format"] = st.session_state.get(f"image-{name}", "svg")
-            st.plotly_chart(_legible(figure()), key=f"figure-{name}", config=config)
+            chart(name, figure(), st.session_state.get(f"image-{name}", "svg"))
         st.markdown(f":small[{words.reading}]")
         row = st.container(horizontal=True, gap="small")
         with row.popover("Formula", icon=":material/function:", width="content"):
@@ -57,6 +55,13 @@ def card(
         with row.popover("Provenance", icon=":material/receipt_long:", width="content"):
             st.markdown(provenance_line(result))
             st.json(result.as_json()["run"], expanded=False)
+
+
+def chart(name: str, figure: go.Figure, image: str = "svg") -> None:
+    """Draw one Plotly figure in the page's colours; its camera saves a file of that name."""
+    config = chart_config(name)
+    config["toImageButtonOptions"]["format"] = image
+    st.plotly_chart(_legible(figure), key=f"figure-{name}", config=config)
 
 
 def _legible(figure: go.Figure) -> go.Figure:
@@ -100,7 +105,9 @@ def _downloads(name: str, figure: Callable[[], go.Figure], result: Result) -> No
         )  # fmt: skip
     st.download_button(
             "HTML (stand-alone figure)",
-            lambda: figure().to_html(include_plotlyjs=True, config=chart_config(name)),
+            lambda: figure().to_html(
+                include_plotlyjs=True, config=chart_config(name), auto_play=False
+            ),
             f"{file}.html", on_click="ignore", key=f"html-{name}", width="stretch",
         )  # fmt: skip
 

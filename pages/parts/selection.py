@@ -11,15 +11,16 @@ import os
 import re
 import typing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import streamlit as st
 
 from pages.parts import results
+from pages.parts.settle import settled, settled_index
 from poskernel_core import catalog, texts
-from poskernel_core.api import default_query
 from poskernel_core.catalog import Located
 from poskernel_core.config import (
+    DEFAULT_QUERY,
     DEFAULT_SKIP,
     DEFAULT_TEXTS,
     MAX_SKIP,
@@ -71,12 +72,12 @@ def choose() -> Selection:
         query = st.select_slider(
             "Query position n (tokens)", positions, key="query", bind=URL,
             help="the position that attends; kernels are shown for this one",
-            **_settled("query", positions, default_query(run.context)),
+            **settled("query", positions, min(DEFAULT_QUERY, run.context - 1)),
         )  # fmt: skip
         skip = st.slider(
             "Skip first keys (tokens)", 0, MAX_SKIP, key="skip", bind=URL,
             help="heads park attention on the first tokens; kernels leave these keys out",
-            **_settled("skip", range(MAX_SKIP + 1), DEFAULT_SKIP),
+            **settled("skip", range(MAX_SKIP + 1), DEFAULT_SKIP),
         )  # fmt: skip
     return Selection(located, run, layer, head, query, skip)
 
@@ -86,41 +87,13 @@ def select_cell(cell: str) -> None:
     st.session_state["cell"] = cell
 
 
-def _settled(key: str, options: Any, default: Any) -> dict[str, Any]:
-    """Return the ``value`` of a slider, and move what is chosen to the nearest that fits.
-
-    The default is given on every run: the browser leaves a value that equals it out of the URL.
-    Where it changes (another context), who had chosen nothing follows it, and the value is written
-    anew, so that the URL is as well.
-    """
-    value = st.session_state.get(key, default)
-    nearest = value if value in options else min(options, key=lambda each: abs(each - value))
-    _write(key, value, nearest, default)
-    return {"value": default}
-
-
-def _settled_index(key: str, options: list[Any], default: Any) -> dict[str, Any]:
-    """Return the ``index`` of a select box likewise; what no longer fits becomes the default."""
-    value = st.session_state.get(key, default)
-    _write(key, value, value if value in options else default, default)
-    return {"index": options.index(default)}
-
-
-def _write(key: str, value: Any, settled: Any, default: Any) -> None:
-    """Write a widget's value before it is drawn, where it or its default has changed."""
-    earlier = st.session_state.get(f"default-{key}", default)
-    st.session_state[f"default-{key}"] = default
-    if earlier != default or settled != value:
-        st.session_state[key] = default if value == earlier else settled
-
-
 def _choose_cell(located: Located) -> tuple[int, int]:
     geometry = located.geometry
     layers, heads = range(geometry.n_layers), range(geometry.n_heads)
     cells = [cell_name(layer, head) for layer in layers for head in heads]
     cell = st.selectbox(
         "Head", cells, key="cell", bind=URL, help="layer and head; type to search",
-        **_settled_index("cell", cells, cells[0]),
+        **settled_index("cell", cells, cells[0]),
     )  # fmt: skip
     return parse_cell(cell, geometry.n_layers, geometry.n_heads)
 
@@ -167,11 +140,11 @@ def _choose_run(located: Located) -> RunSpec:
     with st.expander("Run"):
         context = st.selectbox(
             "Context T (tokens)", contexts, key="context", bind=URL,
-            **_settled_index("context", contexts, default),
+            **settled_index("context", contexts, default),
         )  # fmt: skip
         windows = st.select_slider(
             "Windows of text, at most", TEXTS, key="texts", bind=URL,
-            **_settled("texts", TEXTS, DEFAULT_TEXTS),
+            **settled("texts", TEXTS, DEFAULT_TEXTS),
         )  # fmt: skip
         start = st.toggle("Start token first", True, key="start", bind=URL)
         dtype = st.selectbox("Precision", typing.get_args(Dtype), key="dtype", bind=URL)

@@ -7,10 +7,10 @@ import streamlit as st
 from poskernel_core import texts
 from poskernel_core.config import RunSpec
 
-__all__ = ["choose_source"]
+__all__ = ["choose_source", "choose_text"]
 
 SOURCES = {"sampled texts": "mean", "one text": "text", "one token": "token"}
-MAX_TYPED = 4000
+MAX_TYPED = 8000
 OWN = "my own text"
 
 
@@ -22,7 +22,8 @@ def choose_source(run: RunSpec) -> dict[str, str | None] | None:
     )  # fmt: skip
     source = SOURCES[chosen]
     if source == "text":
-        return _choose_text()
+        text = choose_text()
+        return None if text is None else {"source": "text", **text}
     if source == "token":
         token = st.text_input(
             "Token", " the", key="token", bind="query-params", max_chars=64,
@@ -33,10 +34,11 @@ def choose_source(run: RunSpec) -> dict[str, str | None] | None:
     return {"source": "mean"}
 
 
-def _choose_text() -> dict[str, str | None] | None:
+def choose_text() -> dict[str, str | None] | None:
+    """Draw the choice of one text; return it as parameters, or None while it is to be given."""
     item = st.selectbox("Text", [*texts.items("bible"), OWN], key="item", bind="query-params")
     if item != OWN:
-        return {"source": "text", "text_item": item}
+        return {"text_item": item}
     text = st.text_area(
         "Your text", key="text", bind="query-params", max_chars=MAX_TYPED, height=160,
         placeholder="Type or paste a text, longer than the query position.",
@@ -44,4 +46,4 @@ def _choose_text() -> dict[str, str | None] | None:
     if not text.strip():
         st.info("Type or paste a text: its n-th token gives the query at position n.")
         return None
-    return {"source": "text", "text": text[:MAX_TYPED]}
+    return {"text": text[:MAX_TYPED]}

@@ -9,7 +9,7 @@ from pydantic import Field
 from poskernel_core.analyses import positions as math
 from poskernel_core.analyses.base import Experiment, Params, Progress, Result, Subject
 from poskernel_core.analyses.intervention import REPEATED_TOKENS
-from poskernel_core.config import RunSpec, default_positions
+from poskernel_core.config import RunSpec
 from poskernel_core.views import StatisticsView
 
 __all__ = ["Averaging", "AveragingParams"]
@@ -45,7 +45,7 @@ class Averaging(Experiment):
             update={
                 "windows": params.loss_texts,
                 "dtype": "float32",
-                "positions": default_positions(run.context),
+                "positions": (0,),
             }
         )
 

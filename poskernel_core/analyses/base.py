@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from poskernel_core.config import DEFAULT_SKIP, MAX_SKIP, RunSpec
+from poskernel_core.config import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec
 from poskernel_core.errors import BadRequest
 from poskernel_core.shapes import Tokens
 from poskernel_core.views import StatisticsView
@@ -108,6 +108,19 @@ class Result:
             coordinates={name: c for name, c in self.coordinates.items() if name != axis},
         )
 
+    def only(self, *names: str) -> Result:
+        """Return the result with some of its values alone."""
+        used = {axis for name in names for axis in self.axes[name]}
+        return replace(
+            self,
+            values={name: self.values[name] for name in names},
+            axes={name: self.axes[name] for name in names},
+            units={name: self.units[name] for name in names},
+            errors={name: self.errors[name] for name in names if name in self.errors},
+            labels={name: self.labels[name] for name in names if name in self.labels},
+            coordinates={axis: c for axis, c in self.coordinates.items() if axis in used},
+        )
+
     def text_of(self, name: str) -> Any:
         """Return a value as nested lists, codes replaced by their text and NaN by None."""
         array = self.values[name]
@@ -148,6 +161,10 @@ class Question(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     params: ClassVar[type[Params]]
+
+    def default_query(self, context: int) -> int:
+        """Return the query position shown first: the posts' 400, or the last of a short context."""
+        return min(DEFAULT_QUERY, context - 1)
 
     def settled(self, run: RunSpec, params: Any) -> RunSpec:
         """Return the run as far as the answer depends on it, so that equal answers share a key.

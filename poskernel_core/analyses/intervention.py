@@ -10,7 +10,7 @@ from pydantic import Field
 from poskernel_core.analyses import positions as math
 from poskernel_core.analyses.base import Experiment, Progress, Result, Subject
 from poskernel_core.analyses.sources import TextParams, text_run
-from poskernel_core.config import RunSpec, default_positions
+from poskernel_core.config import RunSpec
 from poskernel_core.views import StatisticsView
 
 __all__ = ["REPEATED_TOKENS", "Intervention", "InterventionParams", "single_run"]
@@ -55,7 +55,7 @@ class InterventionParams(TextParams):
 def single_run(run: RunSpec, params: TextParams) -> RunSpec:
     """Return the run of one prompt, as far as an experiment depends on it."""
     one = text_run(run, params, whole=True)
-    return one.model_copy(update={"dtype": "float32", "positions": default_positions(run.context)})
+    return one.model_copy(update={"dtype": "float32", "positions": (0,)})
 
 
 class Intervention(Experiment):
@@ -63,7 +63,7 @@ class Intervention(Experiment):
 
     * ``clean``, ``changed``, ``difference [query, key]``: the chosen head's attention.
     * ``clean_probability``, ``changed_probability [candidate]``: of the next token after the
-      prompt, for the eight likeliest of each run; coordinates are token ids.
+      prompt, for the six likeliest of each run; coordinates are token ids.
     * ``clean_loss``, ``changed_loss [pos]``: ``-log p`` of each token of the prompt; their means
       ``mean_clean_loss``, ``mean_changed_loss`` and ``loss_change``, whose error takes positions
       as independent.

@@ -30,6 +30,7 @@ KINDS = (
     "previous token, other",
     "current token",
     "look back",
+    "no diagonal stands out",
 )
 DOUBLED_TEXTS = 100
 PER_HEAD = ("layer", "head")
@@ -66,6 +67,9 @@ class PreviousTokenParams(Params):
     errors: float = Field(
         2.0, ge=0, le=10, description="standard errors that a dark or bright diagonal must exceed"
     )
+    clean: float = Field(
+        0.9, ge=0, le=1, description="second over largest diagonal from which on none stands out"
+    )
 
 
 class PreviousToken(Analysis):
@@ -82,10 +86,10 @@ class PreviousToken(Analysis):
     * ``position_advantage``, ``content_advantage``: by how much the mean score of the predecessor
       exceeds that of the current token, by position alone (mean query times mean key) and by
       content (the rest of the mean raw score).
-    * ``kind`` of a previous-token head: ``by position`` where that is the larger advantage. Else
-      the content decides: a dark main diagonal is negative self-attention; a bright first one,
-      beyond layer 0, aggregates what earlier heads wrote (**choice**: the post reads it off
-      pictures).
+    * ``kind``: where ``ratio`` is at least ``clean``, no diagonal stands out. A previous-token
+      head works ``by position`` where that is the larger advantage. Else the content decides: a
+      dark main diagonal is negative self-attention; a bright first one, beyond layer 0, aggregates
+      what earlier heads wrote (**choice**: the post reads it off pictures).
     * ``repeated_mass``, ``unrepeated_mass``: mean ``A(n, n-1)`` in texts with doubled tokens,
       where token ``n`` copies token ``n - 1``, and elsewhere.
     * ``profile [layer, head, offset]``; ``score_profile [layer, head, band]``, which is the sum of
@@ -133,7 +137,7 @@ class PreviousToken(Analysis):
         for place, name in enumerate(("self_contrast", "previous_contrast")):
             values[name], errors[name] = contrast[..., place], contrast_error[..., place]
         values["diagonal"] = read_diagonal(contrast, contrast_error, params.errors)
-        values["kind"] = read_kind(values)
+        values["kind"] = read_kind(values, params.clean)
         values["share_previous"] = np.array((values["largest_offset"] == 1).mean())
         progress(1, 1)
         return _result(values, errors, params)
@@ -194,7 +198,7 @@ def read_diagonal(contrast: np.ndarray, error: np.ndarray, least: float) -> np.n
     return np.where(dark, 0, np.where(bright, 1, 2))
 
 
-def read_kind(values: Mapping[str, np.ndarray]) -> np.ndarray:
+def read_kind(values: Mapping[str, np.ndarray], clean: float) -> np.ndarray:
     """Return every head's kind ``[layer, head]`` as codes of :data:`KINDS`."""
     largest = values["largest_offset"]
     self_kink, previous_kink = bands.contrasts(values["content_profile"])
@@ -203,7 +207,8 @@ def read_kind(values: Mapping[str, np.ndarray]) -> np.ndarray:
     later = np.arange(len(largest))[:, None] > 0
     by_content = np.where(-self_kink >= previous_kink, 0, np.where(later, 1, 3))
     previous = np.where(content, by_content, np.where(position, 2, 3))
-    return np.where(largest == 1, previous, np.where(largest == 0, 4, 5))
+    kinds = np.where(largest == 1, previous, np.where(largest == 0, 4, 5))
+    return np.where(values["ratio"] >= clean, 6, kinds)
 
 
 def _result(

@@ -54,6 +54,10 @@ class Tangent(Analysis):
     title = "Tangent and radial reading of the helix"
     params = TangentParams
 
+    def default_query(self, context: int) -> int:
+        """Return the usual position, or the last that has a neighbour on both sides."""
+        return min(super().default_query(context), context - 2)
+
     def needs(self, run: RunSpec, params: TangentParams) -> Mapping[str, RunSpec]:
         """Return the run, and where it is asked for the pass over repeated tokens."""
         first = math.first_position(run.model_dump(), params.leave_out)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["averaging_edit", "build_edit", "intervene"]
 
-CANDIDATES = 8
+CANDIDATES = 6
 HEAD = ("layer", "head")
 AXES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("clean", "changed", "difference"), ("query", "key")),

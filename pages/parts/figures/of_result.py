@@ -1,11 +1,15 @@
 """Results -> figures: what pages draw and ``show --html`` writes."""
 
+from collections.abc import Callable
+
 import numpy as np
 import plotly.graph_objects as go
 
-from pages.parts.figures.kernels import kernel_curve, profile_curve
+from pages.parts.figures import of_positions as positions
+from pages.parts.figures.kernels import kernel_curve
 from pages.parts.figures.layout import set_title, style
 from pages.parts.figures.maps import kernel_map
+from pages.parts.figures.of_positions import profile_figure
 from pages.parts.figures.palette import SCALE
 from poskernel_core.analyses.base import Result
 
@@ -66,10 +70,36 @@ def figure_of(result: Result) -> go.Figure:
     if result.analysis == "kernel-map":
         title = f"Kernel of {result.params['cell']}"
         return kernel_map(result.values["kernel"], result.coordinates["query"], title=title)
+    if result.analysis in FIGURES:
+        return FIGURES[result.analysis](result)
     if result.axes.get("profile") == ("offset",):
-        mean, error = result.values["profile"], result.errors["profile"]
-        return profile_curve(np.arange(len(mean)), mean, mean - error, mean + error)
+        return profile_figure(result, most=len(result.values["profile"]))
     return _by_axes(result)
+
+
+def _ranking(result: Result) -> go.Figure:
+    """One head's mean raw scores, or the ratio of all heads."""
+    if result.axes["score_profile"] == ("band",):
+        return positions.scores_figure(result, "Mean raw score by offset")
+    return positions.table_figure(result)
+
+
+def _tangent(result: Result) -> go.Figure:
+    """One head's reading of the helix, or the fit of all heads."""
+    if result.axes["position_score"] == ("band",):
+        title = f"Reading the helix around n = {result.params['query']}"
+        return positions.tangents_figure(result, title)
+    return _by_axes(result.only("helix_fit"))
+
+
+FIGURES: dict[str, Callable[[Result], go.Figure]] = {
+    "helix": positions.morph_figure,
+    "previous-token": _ranking,
+    "tangent": _tangent,
+    "stages": lambda result: positions.stage_figure(result, "pattern", None, whole=True),
+    "intervention": positions.bars_figure,
+    "averaging": positions.averaging_figure,
+}
 
 
 def _by_axes(result: Result) -> go.Figure:

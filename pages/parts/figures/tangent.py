@@ -28,7 +28,7 @@ def tangent_figure(
     """
     figure = go.Figure()
     for name, part, colour, dash, width in (
-        ("rest", rest, PURPLE, "dot", 1.8),
+        ("third direction and rest", rest, PURPLE, "dot", 1.8),
         ("radial part", radial, GREEN, "dashdot", 1.8),
         ("tangent part", tangent, VERMILLION, "dash", 2.2),
         ("position only", score, BLUE, "solid", 3),
@@ -47,11 +47,15 @@ def tangent_figure(
     return set_title(legend_under_title(figure), title)
 
 
-def score_profile_figure(offsets: Offsets, mean: Band, error: Band, *, title: str) -> go.Figure:
+def score_profile_figure(
+    offsets: Offsets, mean: Band, error: Band, *, title: str, position: Band | None = None
+) -> go.Figure:
     """Mean raw score over `offsets` k = n - i, +- 1 standard error; k = 0 and 1 against the line.
 
-    The straight line runs through k = -1 and k = 2, the neighbours of the two, so `offsets` must
-    hold -1 to 2. The future lies to the right, as in the tangent picture.
+    Scores are drawn as they come, relative to a mean that the caller took off. The straight line
+    runs through k = -1 and k = 2, the neighbours of the two, so `offsets` must hold -1 to 2. The
+    future lies to the right, as in the tangent picture. `position` is the part of the score that
+    position alone explains.
     """
     _check(offsets, mean)
     _check(offsets, error)
@@ -60,10 +64,13 @@ def score_profile_figure(offsets: Offsets, mean: Band, error: Band, *, title: st
         raise ValueError(f"the kink needs offsets -1 to 2, {missing} are missing")
     at = {k: float(mean[offsets == k][0]) for k in (-1, 0, 1, 2)}
     figure = go.Figure()
+    if position is not None:
+        line = {"color": PURPLE, "dash": "dot", "width": 2}
+        _add(figure, "by position alone", offsets, position, mode="lines", line=line)
     _add_band(figure, offsets, mean, error)
     _add_kink(figure, at)
     style(figure, x_title="offset k = n − i (tokens), future keys < 0",
-          y_title="mean raw score (natural log of attention)", height=420)  # fmt: skip
+          y_title="score − its mean (natural log of attention)", height=420)  # fmt: skip
     figure.update_layout(hovermode="closest")
     _shade_future(figure, float(offsets.max()), float(offsets.min()))
     return set_title(legend_under_title(figure), title)

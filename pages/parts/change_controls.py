@@ -1,0 +1,193 @@
+"""The controls of the interventions page: presets, the prompt, and what is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import streamlit as st
+
+from pages.parts.selection import Selection, select_cell
+from pages.parts.settle import settled, settled_index
+from poskernel_core.analyses.intervention import InterventionParams
+from poskernel_core.presets import Preset, presets_for
+
+__all__ = ["choose_change", "choose_preset", "choose_prompt"]
+
+URL: Final = "query-params"
+CHANGES = {
+    "average positions": "average",
+    "blind to predecessor": "blind",
+    "move attention": "move",
+    "switch heads off": "silence",
+    "remove embeddings": "remove",
+}
+STAGES = {"after the softmax": "pattern", "before the softmax": "scores"}
+SCOPES = {"the head's output": "head", "the whole layer's attention output": "layer"}
+REMOVED = {"positional embeddings": "positions", "token embeddings": "tokens"}
+MOST = 8000
+
+
+def choose_preset(selection: Selection) -> Preset:
+    """Draw the presets of the model; choosing one writes its values to all controls."""
+    presets = presets_for(selection.run.model.name)
+    names = [preset.name for preset in presets]
+    left, right = st.columns([3, 2], vertical_alignment="bottom")
+    index = settled_index("preset", names, names[0])
+    name = left.selectbox(
+        "Preset", names, key="preset", bind=URL, on_change=_apply, args=(presets,), **index
+    )
+    chosen = presets[names.index(name)]
+    if chosen.cell and chosen.cell != selection.cell:
+        right.button(
+            f"Look at {chosen.cell}, the preset's head", icon=":material/visibility:",
+            on_click=select_cell, args=(chosen.cell,), key="look",
+        )  # fmt: skip
+    st.caption(chosen.about)
+    return presets[0]
+
+
+def _apply(presets: tuple[Preset, ...]) -> None:
+    """Write a preset's values to the widgets, in a callback, before they are drawn."""
+    chosen = next(each for each in presets if each.name == st.session_state["preset"])
+    for key, value in _values(chosen).items():
+        st.session_state[key] = value
+    if chosen.cell:
+        select_cell(chosen.cell)
+
+
+def _values(preset: Preset) -> dict[str, Any]:
+    """Return what each widget of the page holds for a preset."""
+    params = InterventionParams(**preset.params)
+    layer = "in W_pos" if params.layer is None else _before(params.layer)
+    return {
+        "prompt": preset.prompt,
+        "change": _word(CHANGES, params.change),
+        "group": params.group,
+        "place": layer,
+        "every": params.every,
+        "layers": params.layers,
+        "stage": _word(STAGES, params.stage),
+        "edited": params.edited or preset.cell,
+        "moves": params.moves,
+        "strength": params.strength,
+        "scale": params.scale,
+        "scope": _word(SCOPES, params.scope),
+        "silenced": params.heads or preset.cell,
+        "removed": _word(REMOVED, params.embeddings),
+    }
+
+
+def _word(words: dict[str, str], code: str) -> str:
+    return next(word for word, each in words.items() if each == code)
+
+
+def _before(layer: int) -> str:
+    return f"in the stream before layer {layer}"
+
+
+def choose_prompt(first: Preset) -> str | None:
+    """Draw the prompt; return it, or None while it is empty."""
+    prompt = st.text_area(
+        "Prompt", key="prompt", bind=URL, max_chars=MOST, height=140,
+        help="what comes after it is predicted; it may be as long as the context",
+        **settled("prompt", _Anything(), first.prompt),
+    )  # fmt: skip
+    if prompt.strip():
+        return prompt
+    st.info("Type a prompt: a few words or more. What comes after it is predicted.")
+    return None
+
+
+class _Anything:
+    """Options that hold every value."""
+
+    def __contains__(self, _value: object) -> bool:
+        return True
+
+
+def choose_change(selection: Selection, first: Preset) -> dict[str, Any]:
+    """Draw the kind of change and its settings; return them as parameters."""
+    defaults = _values(first)
+    words = list(CHANGES)
+    chosen = st.segmented_control(
+        "Change", words, key="change", bind=URL, required=True, default=defaults["change"]
+    )
+    draw: dict[str, Callable[[Selection, dict[str, Any]], dict[str, Any]]] = {
+        "average": _average,
+        "blind": _blind,
+        "move": _move,
+        "silence": _silence,
+        "remove": _remove,
+    }
+    code = CHANGES[chosen]
+    return {"change": code, **draw[code](selection, defaults)}
+
+
+def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
+    left, right = st.columns(2, vertical_alignment="bottom")
+    layers = range(selection.located.geometry.n_layers)
+    places = ["in W_pos", *map(_before, layers)]
+    place = left.selectbox("Averaged", places, key="place", bind=URL,
+                           **settled_index("place", places, defaults["place"]))  # fmt: skip
+    group = right.slider("Positions per group", 1, 100, key="group", bind=URL,
+                         **settled("group", range(1, 101), defaults["group"]))  # fmt: skip
+    return {"group": group, "layer": None if place == places[0] else places.index(place) - 1}
+
+
+def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
+    one, two, three = st.columns(3, vertical_alignment="bottom")
+    every = one.slider("Every so many positions", 1, 20, key="every", bind=URL,
+                       **settled("every", range(1, 21), defaults["every"]))  # fmt: skip
+    return {
+        "every": every,
+        "layers": _text(two, "In layers", "layers", defaults, "such as 0-3 or 0,2"),
+        "stage": _stage(three, defaults),
+    }
+
+
+def _move(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
+    one, two, three = st.columns([1, 3, 2], vertical_alignment="bottom")
+    params: dict[str, Any] = {
+        "edited": _text(one, "Head that is changed", "edited", defaults, "such as L2H6"),
+        "moves": _text(
+            two, "Rows and their new keys", "moves", defaults,
+            "row>key pairs: positions such as 36>34, or words of the prompt such as pirate>ninja",
+        ),
+        "stage": _stage(three, defaults),
+    }  # fmt: skip
+    one, two, three = st.columns([1, 1, 2], vertical_alignment="bottom")
+    params["scale"] = one.number_input(
+        "Output times", -10.0, 10.0, step=0.5, key="scale", bind=URL, value=defaults["scale"]
+    )
+    if params["stage"] == "scores":
+        params["strength"] = two.number_input(
+            "Nats above the largest score", 0.0, 100.0, step=1.0, key="strength", bind=URL,
+            value=defaults["strength"],
+        )  # fmt: skip
+    scope = three.selectbox("Times applies to", list(SCOPES), key="scope", bind=URL,
+                            index=list(SCOPES).index(defaults["scope"]))  # fmt: skip
+    return params | {"scope": SCOPES[scope]}
+
+
+def _silence(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
+    return {"heads": _text(st, "Heads switched off", "silenced", defaults, "such as L2H6, L3H4")}
+
+
+def _remove(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
+    which = st.segmented_control(
+        "Removed", list(REMOVED), key="removed", bind=URL, required=True,
+        default=defaults["removed"],
+    )  # fmt: skip
+    return {"embeddings": REMOVED[which]}
+
+
+def _text(place: Any, label: str, key: str, defaults: dict[str, Any], hint: str) -> str:
+    value = settled(key, _Anything(), defaults[key])
+    return str(place.text_input(label, key=key, bind=URL, help=hint, max_chars=1000, **value))
+
+
+def _stage(place: Any, defaults: dict[str, Any]) -> str:
+    words = list(STAGES)
+    index = words.index(defaults["stage"])
+    return STAGES[place.selectbox("Changed", words, index=index, key="stage", bind=URL)]

@@ -1,0 +1,104 @@
+"""The table of all heads by their diagonals, and the post's ranking."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from pages.parts.selection import select_cell
+from poskernel_core.analyses.base import Result
+from poskernel_core.config import cell_name
+from poskernel_core.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
+
+__all__ = ["published_table", "ranked_table"]
+
+KEY = "ranking-table"
+COLUMNS = {
+    "ratio": "second / largest",
+    "largest_offset": "largest at k",
+    "previous_mass": "P(1)",
+    "self_contrast": "contrast at 0 (nats)",
+    "previous_contrast": "contrast at 1 (nats)",
+    "position_advantage": "by position (nats)",
+    "content_advantage": "by content (nats)",
+    "unrepeated_mass": "token differs",
+    "repeated_mass": "token repeats",
+}
+HELP = {
+    "second / largest": "second-largest diagonal of the mean attention over the largest",
+    "largest at k": "offset of the largest diagonal, tokens",
+    "P(1)": "mean attention to the previous token",
+    "contrast at 0 (nats)": "raw score of the own token, against its neighbours",
+    "contrast at 1 (nats)": "raw score of the previous token, against its neighbours",
+    "by position (nats)": "what position adds to the previous token's score over the own token's",
+    "by content (nats)": "what content adds to the previous token's score over the own token's",
+    "token differs": "attention to the previous token where the token differs from it",
+    "token repeats": "attention to the previous token where the token repeats it",
+}
+
+
+def ranked_table(ranked: Result, selected: str) -> None:
+    """Draw every head as a row, cleanest first; a click on a row selects the head everywhere."""
+    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    back = left.slider(
+        "Look back k (tokens)", 0, min(32, ranked.values["profile"].shape[-1] - 1), 1, key="back",
+        bind="query-params", help="shows P(k) of every head as a column",
+    )  # fmt: skip
+    only = right.toggle(
+        f"Only heads whose largest diagonal is k = {back}", False, key="onlyback",
+        bind="query-params",
+    )  # fmt: skip
+    table = _table(ranked, back, only)
+    if table.empty:
+        st.info(f"No head of this model has its largest diagonal at k = {back}.")
+        return
+    st.session_state["ranking-cells"] = table["head"].tolist()
+    numbers = {
+        name: st.column_config.NumberColumn(format="%.3f", help=HELP.get(name))
+        for name in table.columns[3:]
+    }
+    numbers["largest at k"] = st.column_config.NumberColumn(help=HELP["largest at k"])
+    st.dataframe(
+        table, hide_index=True, column_config=numbers, key=KEY, on_select=_select,
+        selection_mode="single-row", height=38 + 35 * min(len(table), 10),
+    )  # fmt: skip
+    st.caption(f"Selected: {selected}. Sorted by P(k) for k other than 1, else by second/largest.")
+
+
+def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:
+    kinds, diagonals = (np.array(ranked.text_of(name)) for name in ("kind", "diagonal"))
+    places = list(np.ndindex(*kinds.shape))
+    columns: dict[str, object] = {
+        "head": [cell_name(*place) for place in places],
+        "kind": kinds.ravel(),
+        "diagonal": diagonals.ravel(),
+    }
+    columns |= {label: ranked.values[name].ravel() for name, label in COLUMNS.items()}
+    named = f"P({back})"
+    columns[named] = ranked.values["profile"][..., back].ravel()
+    table = pd.DataFrame(columns)
+    if only:
+        table = table[table["largest at k"] == back]
+    if back == 1:
+        first = (table["largest at k"] != 1).to_numpy()
+        order = np.lexsort((table["second / largest"].to_numpy(), first))
+        return table.iloc[order].reset_index(drop=True)
+    return table.sort_values(named, ascending=False, ignore_index=True)
+
+
+def _select() -> None:
+    rows = st.session_state[KEY].selection.rows
+    if rows:
+        select_cell(st.session_state["ranking-cells"][rows[0]])
+
+
+def published_table(model: str) -> None:
+    """Draw the post's ranking of GPT-2 small, as published."""
+    with st.expander("Published for GPT-2 small", expanded=model == "gpt2"):
+        previous, heads = PREVIOUS_TOKEN_HEADS_GPT2
+        st.markdown(
+            f"The post counts {previous} of {heads} heads whose largest diagonal is the previous "
+            "token, on texts of its own choice. Its ranking by second / largest:"
+        )
+        st.dataframe(pd.DataFrame([PREVIOUS_TOKEN_GPT2]), hide_index=True, key="published-ranking")

@@ -1,0 +1,112 @@
+"""Interventions: one prompt, clean and with one change."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import cast
+
+import streamlit as st
+
+from pages.parts import results
+from pages.parts import words_positions as words
+from pages.parts.cards import card, chart
+from pages.parts.change_controls import choose_change, choose_preset, choose_prompt
+from pages.parts.figures.of_positions import (
+    PATTERNS,
+    averaging_figure,
+    bars_figure,
+    kl_figure,
+    losses_figure,
+    pattern_figure,
+)
+from pages.parts.mass_grid import draw_mass_grid, mass_figure
+from pages.parts.selection import Selection
+from pages.parts.zoom import choose_zoom
+from poskernel_core.analyses.base import Result
+
+selection = cast(Selection, st.session_state["selection"])
+SHOWN_WHOLE = 64
+
+
+def draw_numbers(found: Result) -> None:
+    """Draw the effects of the change as numbers."""
+    numbers = {
+        "Loss, clean": ("mean_clean_loss", "nats per token of the prompt"),
+        "Loss, changed": ("mean_changed_loss", "nats per token of the prompt"),
+        "Change of the loss": ("loss_change", "with its standard error over positions"),
+        "KL after the prompt": ("last_kl", "nats, next-token distribution, clean to changed"),
+        "KL, mean": ("mean_kl", "nats, over all positions of the prompt"),
+    }
+    columns = st.columns(len(numbers))
+    for column, (label, (name, meaning)) in zip(columns, numbers.items(), strict=True):
+        error = float(found.errors[name]) if name in found.errors else math.nan
+        column.metric(
+            label, f"{float(found.values[name]):.3g}", help=meaning, border=True,
+            delta=None if math.isnan(error) else f"± {error:.2g}", delta_arrow="off",
+            delta_color="off",
+        )  # fmt: skip
+
+
+def draw_patterns(found: Result) -> None:
+    """Draw the selected head's attention, clean, changed, and their difference."""
+    length = len(found.values["clean"])
+    zoom = choose_zoom(length) if length > SHOWN_WHOLE else None
+    shown = found.only(*PATTERNS)
+    for name, window in (("whole", None), ("window", zoom)):
+        if name == "window" and window is None:
+            continue
+
+        def draw(name: str = name, window: tuple[int, int] | None = window) -> None:
+            for column, each in zip(st.columns(3), PATTERNS, strict=True):
+                with column:
+                    chart(f"{name}-{each}", pattern_figure(found, each, window))
+
+        title = f"{selection.cell} on the prompt" if window is None else "The window"
+        card(f"patterns-{name}", partial(pattern_figure, found, "difference", window), shown,
+             words.PATTERNS, title, draw)  # fmt: skip
+
+
+def draw_effects(found: Result) -> None:
+    """Draw the next token's probabilities, and every head's attention to the previous token."""
+    left, right = st.columns(2)
+    with left:
+        bars = found.only("clean_probability", "changed_probability")
+        card("next", partial(bars_figure, found), bars, words.BARS, "The next token")
+    with right:
+        masses = found.only("previous_mass_change", "clean_previous_mass", "changed_previous_mass")
+        grid = partial(draw_mass_grid, masses, selection)
+        card("masses", partial(mass_figure, masses), masses, words.MASSES,
+             "Attention to the previous token", grid)  # fmt: skip
+    losses = found.only("clean_loss", "changed_loss", "kl")
+
+    def draw() -> None:
+        chart("losses", losses_figure(found))
+        chart("kl", kl_figure(found))
+
+    card("loss", partial(losses_figure, found), losses, words.LOSS, "Along the prompt", draw)
+
+
+def draw_averaging(layer: int | None) -> None:
+    """Draw the loss on windows of the corpus against the size of the groups, where asked for."""
+    if st.toggle("Measure the loss on 16 windows of the corpus, for every size of group", False,
+                 key="avgtable", bind="query-params"):  # fmt: skip
+        found = results.fetch("averaging", selection.run, layer=layer)
+        if found is not None:
+            card("averaging", partial(averaging_figure, found), found.only("loss", "loss_change"),
+                 words.AVERAGING, "Loss on the corpus")  # fmt: skip
+
+
+st.title("Interventions")
+st.markdown("Change one thing on the way through the model, and see what it did.")
+first = choose_preset(selection)
+prompt = choose_prompt(first)
+params = choose_change(selection, first)
+if prompt is not None:
+    found = results.fetch("intervention", selection.run, cell=selection.cell, text=prompt, **params)
+    if found is not None:
+        draw_numbers(found)
+        draw_effects(found)
+        draw_patterns(found)
+if params["change"] == "average":
+    draw_averaging(params["layer"])
