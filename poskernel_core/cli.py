@@ -27,7 +27,7 @@ from poskernel_core.store import Store
 
 __all__ = ["main"]
 
-PRECOMPUTED = ("etc", "kernel", "profile")
+PRECOMPUTED = ("etc", "kernel", "profile", "previous-token", "tangent", "helix")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -146,12 +146,17 @@ def _precompute(options: argparse.Namespace) -> int:
     engine = _engine(options)
     try:
         for name in PRECOMPUTED:
-            request, _ = build_request(name, options.model, **_run_fields(options))
+            params = {"prompts": "texts"} if name == "helix" and not _learned(options) else None
+            request, _ = build_request(name, options.model, params=params, **_run_fields(options))
             _answer(engine, request)
             print(f"{name}: cached", file=sys.stderr)
     finally:
         engine.close()
     return 0
+
+
+def _learned(options: argparse.Namespace) -> bool:
+    return catalog.locate(options.model, options.revision).geometry.scheme == "learned"
 
 
 def _show(options: argparse.Namespace) -> int:
