@@ -56,6 +56,19 @@ class LoadedModel:
         """Sizes of the model's attention."""
         return self.located.geometry
 
+    def position_matrix(self) -> Tensor:
+        """Return ``W_pos [pos, model]``, the row of position 0 first (learned positions only).
+
+        Raises:
+            BadRequest: the model has no positional embeddings.
+        """
+        place = POSITIONS.get(self.geometry.architecture)
+        if place is None:
+            raise BadRequest(f"{self.located.spec.name!r} has no positional embeddings.")
+        embedding = self.module.base_model.get_submodule(place)
+        first = getattr(embedding, "offset", 0)  # OPT's rows begin at 2
+        return embedding.weight[first : first + self.geometry.n_ctx]
+
     def cast(self, dtype: str) -> None:
         """Convert the weights to the precision called ``dtype``, in place."""
         self.module.to(TORCH_DTYPE[dtype])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from poskernel_core.config import parse_cell
@@ -14,8 +15,8 @@ def parse_moves(text: str, words: Sequence[str]) -> dict[int, list[int]]:
     """Return the new keys of every row that is named.
 
     A move is ``row>key``. Each side is a position, or a word of the prompt: as a row it means
-    every place where the word begins, as a key the last token of the word's latest place before
-    that row. Rows named twice share their attention between the keys.
+    every place where the word begins, as a key the last token of the word's latest place at or
+    before that row. Rows named twice share their attention between the keys.
 
     Args:
         text: moves, separated by commas.
@@ -32,14 +33,16 @@ def parse_moves(text: str, words: Sequence[str]) -> dict[int, list[int]]:
                 f"A move is written row>key, such as 36>34 or pirate>ninja; got {part!r}."
             )
         for row in _rows(row_text, words):
-            moves.setdefault(row, []).append(_key(key_text, row, words))
+            keys, key = moves.setdefault(row, []), _key(key_text, row, words)
+            if key not in keys:
+                keys.append(key)
     if not moves:
         raise BadRequest("Expected moves such as 36>34 or pirate>ninja, got none (--moves).")
     return moves
 
 
 def _rows(text: str, words: Sequence[str]) -> list[int]:
-    if text.isdigit():
+    if _is_number(text):
         return [_position(text, words)]
     places = [first for first, _ in _places(text, words)]
     if not places:
@@ -48,7 +51,7 @@ def _rows(text: str, words: Sequence[str]) -> list[int]:
 
 
 def _key(text: str, row: int, words: Sequence[str]) -> int:
-    if text.isdigit():
+    if _is_number(text):
         key = _position(text, words)
         if key > row:
             raise BadRequest(
@@ -64,6 +67,10 @@ def _key(text: str, row: int, words: Sequence[str]) -> int:
     return places[-1]
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 def _position(text: str, words: Sequence[str]) -> int:
     position = int(text)
     if position >= len(words):
@@ -74,18 +81,11 @@ def _position(text: str, words: Sequence[str]) -> int:
 
 
 def _places(word: str, words: Sequence[str]) -> list[tuple[int, int]]:
-    """Return first and last token of every place where tokens spell out a word."""
-    found = []
-    for first in range(len(words)):
-        spelt = ""
-        for last in range(first, len(words)):
-            spelt += words[last]
-            if spelt.strip() == word and words[first].strip():
-                found.append((first, last))
-                break
-            if not word.startswith(spelt.strip()):
-                break
-    return found
+    """Return first and last token of every place where the prompt has a whole word."""
+    token_at = [token for token, text in enumerate(words) for _ in text]
+    before, after = (r"(?<!\w)" * word[0].isalnum(), r"(?!\w)" * word[-1].isalnum())
+    found = re.finditer(before + re.escape(word) + after, "".join(words))
+    return [(token_at[match.start()], token_at[match.end() - 1]) for match in found]
 
 
 def parse_layers(text: str, n_layers: int) -> list[int]:
@@ -96,11 +96,14 @@ def parse_layers(text: str, n_layers: int) -> list[int]:
     """
     layers: set[int] = set()
     for part in filter(None, (each.strip() for each in text.split(","))):
-        first, _, last = part.partition("-")
-        if not (first.strip().isdigit() and (last.strip() or first.strip()).isdigit()):
+        first, _, last = (side.strip() for side in part.partition("-"))
+        if not (_is_number(first) and _is_number(last or first)):
             raise BadRequest(f"Layers are written such as 0-3 or 0,2; got {text!r}.")
+        if max(int(first), int(last or first)) >= n_layers:
+            layers.clear()
+            break
         layers |= set(range(int(first), int(last or first) + 1))
-    if not layers or max(layers) >= n_layers:
+    if not layers:
         raise BadRequest(
             f"Expected layers from 0 to {n_layers - 1} such as 0-{n_layers - 1}, got {text!r}."
         )

@@ -45,6 +45,9 @@ class Shot:
 SHOTS = (
     Shot("etc-heatmap", "/?cell=L2H6", 1, "kernel"),
     Shot("positional-kernels", "/positional_kernels?cell=L2H6&log=offset", 6, "map-kernel"),
+    Shot("previous-token", "/previous_token?cell=L2H6&zoom=100", 9, "tangent"),
+    Shot("helix", "/helix?prompts=texts+of+the+corpus", 4, "variance"),
+    Shot("interventions", "/interventions?cell=L2H6", 6, "loss"),
 )
 
 

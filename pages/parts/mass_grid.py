@@ -27,7 +27,7 @@ def draw_mass_grid(masses: Result, selection: Selection) -> None:
     cells = [[_label(masses, i, j) for j in range(change.shape[1])] for i in range(len(change))]
     blank = [["" for _ in row] for row in cells]
     head_grid(
-        _hex(0.5 + 0.5 * change / reach),
+        _hex(0.5 + 0.5 * np.nan_to_num(change) / reach),
         cells,
         blank,
         [[False for _ in row] for row in cells],
@@ -46,7 +46,7 @@ def _selected() -> None:
 
 
 def _reach(change: np.ndarray) -> float:
-    return max(float(np.abs(change).max()), 0.01)
+    return max(0.01, float(np.abs(np.nan_to_num(change)).max()))
 
 
 def _label(masses: Result, layer: int, head: int) -> str:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from poskernel_core.analyses import positions as math
 from poskernel_core.analyses.base import Experiment, Params, Progress, Result, Subject
-from poskernel_core.analyses.intervention import REPEATED_TOKENS
+from poskernel_core.analyses.intervention import ALIKE, REPEATED_TOKENS
 from poskernel_core.config import RunSpec
 from poskernel_core.views import StatisticsView
 
@@ -41,13 +41,7 @@ class Averaging(Experiment):
 
     def settled(self, run: RunSpec, params: AveragingParams) -> RunSpec:
         """Return the run over a few windows of the corpus."""
-        return run.model_copy(
-            update={
-                "windows": params.loss_texts,
-                "dtype": "float32",
-                "positions": (0,),
-            }
-        )
+        return run.model_copy(update=ALIKE | {"windows": params.loss_texts})
 
     def needs(self, run: RunSpec, params: AveragingParams) -> Mapping[str, RunSpec]:
         """Return the pass over repeated tokens where the stream is averaged."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from poskernel_core.config import BAND
 
-__all__ = ["contrasts", "position_profile"]
+__all__ = ["contrasts", "position_profile", "without_bias"]
 
 
 def position_profile(queries: np.ndarray, keys: np.ndarray, scale: float, start: int) -> np.ndarray:
@@ -14,7 +14,7 @@ def position_profile(queries: np.ndarray, keys: np.ndarray, scale: float, start:
 
     Args:
         queries: mean queries ``[head, pos, d]``.
-        keys: mean keys ``[kv, pos, d]``.
+        keys: mean keys ``[kv, pos, d]``, of the same texts.
         scale: factor of the score.
         start: the first position that counts (1 leaves out a start token).
 
@@ -37,3 +37,13 @@ def contrasts(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return a profile ``[..., band]`` at offsets 0 and 1, against the line through -1 and 2."""
     before, here, one, two = (profile[..., BAND + offset] for offset in (-1, 0, 1, 2))
     return here - (2 * before + two) / 3, one - (before + 2 * two) / 3
+
+
+def without_bias(position: np.ndarray, scores: np.ndarray, texts: int) -> np.ndarray:
+    """Return a position profile without the content that means of few texts still hold.
+
+    The product of two means over ``N`` texts holds a share ``1/N`` of the mean product:
+    ``E[q_mean . k_mean] = p + (s - p) / N``, solved for the position part ``p``. It is the mean
+    over pairs of a query and a key of different texts.
+    """
+    return (texts * position - scores) / (texts - 1) if texts > 1 else position

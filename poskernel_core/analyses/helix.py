@@ -39,7 +39,7 @@ class Helix(Analysis):
 
     Its mean over positions is taken off; at ``l = 0`` it is ``W_pos`` minus its mean. Taken over
     the texts of a corpus instead (``prompts``), it is the mean stream that heads meet in real
-    text; the start token's position is then left out.
+    text, at ``l = 0`` the mean token embeddings included; the start token's position is left out.
 
     * ``projection [layer, pos, component]``: ``X^l`` on its own first three principal components;
       ``on_embedding``: on those of ``W_pos``; ``joint``: on those of both stacked.

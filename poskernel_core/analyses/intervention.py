@@ -13,10 +13,14 @@ from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.config import RunSpec
 from poskernel_core.views import StatisticsView
 
-__all__ = ["REPEATED_TOKENS", "Intervention", "InterventionParams", "single_run"]
+__all__ = ["ALIKE", "REPEATED_TOKENS", "Intervention", "InterventionParams", "single_run"]
 
 REPEATED_TOKENS = 100
 Change = Literal["average", "blind", "move", "silence", "remove"]
+
+
+ALIKE = {"dtype": "float32", "positions": (0,), "destination": None, "doubling": None}
+"""Fields of a run that an experiment does not depend on."""
 
 
 class InterventionParams(TextParams):
@@ -33,7 +37,9 @@ class InterventionParams(TextParams):
         None, ge=0, description="average: in the stream before this layer (default: in W_pos)"
     )
     every: int = Field(5, ge=1, description="blind: every so many positions")
-    layers: str = Field("0-3", max_length=200, description="blind: layers, such as 0-3")
+    layers: str = Field(
+        "", max_length=200, description="blind: layers, such as 0-3 (default: the first four)"
+    )
     stage: Literal["scores", "pattern"] = Field(
         "pattern", description="blind, move: before (scores) or after (pattern) the softmax"
     )
@@ -55,7 +61,7 @@ class InterventionParams(TextParams):
 def single_run(run: RunSpec, params: TextParams) -> RunSpec:
     """Return the run of one prompt, as far as an experiment depends on it."""
     one = text_run(run, params, whole=True)
-    return one.model_copy(update={"dtype": "float32", "positions": (0,)})
+    return one.model_copy(update=ALIKE)
 
 
 class Intervention(Experiment):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from jaxtyping import Float
 from pydantic import Field
 
 from poskernel_core.analyses.base import Params
@@ -105,7 +106,7 @@ def principal(rows: PositionRows, count: int) -> tuple[Components, np.ndarray]:
     return components, shares
 
 
-def left_directions(rows: PositionRows, count: int) -> PositionRows:
+def left_directions(rows: PositionRows, count: int) -> Float[np.ndarray, "pos component"]:
     """Return the first left singular vectors, directions in position space, ``[pos, component]``.
 
     The rows are taken as they are, not centred: the author's code does so.

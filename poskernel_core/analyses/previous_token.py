@@ -161,6 +161,7 @@ def _split(view: StatisticsView, scores: np.ndarray) -> dict[str, np.ndarray]:
             for layer in range(header["n_layers"])
         ]
     )
+    position = bands.without_bias(position, scores, header["windows"])
     parts = {"position": position, "content": scores - position}
     found = {f"{name}_profile": part for name, part in parts.items()}
     for name, part in parts.items():

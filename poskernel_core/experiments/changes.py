@@ -33,23 +33,27 @@ def averaged(rows: Tensor, group: int) -> Tensor:
     return torch.cat(parts, dim=-2)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AveragedPositions(Edit):
-    """Positional embeddings averaged in groups of positions."""
+    """Positional embeddings averaged in groups of positions.
+
+    ``rows [pos, model]`` is all of ``W_pos``: a group counts whole, however short the prompt is.
+    """
 
     group: int
+    rows: Tensor
 
     def positions(self, x: Tensor) -> Tensor:
         """Return the averaged rows."""
-        return averaged(x, self.group)
+        return averaged(self.rows, self.group)[: x.shape[-2]].to(x).expand_as(x)
 
 
 @dataclass(frozen=True, eq=False)
 class AveragedStream(Edit):
     """The extended positional embeddings in the stream before one layer, averaged in groups.
 
-    ``rows [pos, model]`` are ``X^l`` up to a constant: each position's is taken off and the mean
-    of its group is added.
+    ``rows [pos, model]`` are ``X^l`` up to a constant, for the whole context: each position's is
+    taken off and the mean of its group is added.
     """
 
     layer: int
@@ -60,8 +64,8 @@ class AveragedStream(Edit):
         """Return the stream with the difference added."""
         if layer != self.layer:
             return x
-        rows = self.rows[: x.shape[1]]
-        return x + (averaged(rows, self.group) - rows).to(x)
+        change = averaged(self.rows, self.group) - self.rows
+        return x + change[: x.shape[1]].to(x)
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class BlindPredecessor(Edit):
     def _cut(self, layer: int, square: Tensor, value: float) -> Tensor:
         if layer not in self.layers:
             return square
-        rows = torch.arange(self.every, square.shape[-2], self.every, device=square.device)
+        rows = torch.tensor(range(self.every, square.shape[-2], self.every), dtype=torch.long)
         square = square.clone()
         square[..., rows, rows - 1] = value
         return square

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["averaging_edit", "build_edit", "intervene"]
 
 CANDIDATES = 6
+FIRST_LAYERS = 4
 HEAD = ("layer", "head")
 AXES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("clean", "changed", "difference"), ("query", "key")),
@@ -77,7 +78,8 @@ def build_edit(
         case "average":
             return averaging_edit(subject, statistics, params.layer, params.group)
         case "blind":
-            layers = parse_layers(params.layers, geometry.n_layers)
+            first_four = f"0-{min(FIRST_LAYERS, geometry.n_layers) - 1}"
+            layers = parse_layers(params.layers.strip() or first_four, geometry.n_layers)
             return changes.BlindPredecessor(params.every, layers, params.stage)
         case "move":
             layer, head = parse_cell(params.edited or params.cell, *sizes)
@@ -103,7 +105,7 @@ def averaging_edit(
     """
     need_learned(subject)
     if layer is None:
-        return changes.AveragedPositions(group)
+        return changes.AveragedPositions(group, subject.model.position_matrix())
     n_layers = subject.model.geometry.n_layers
     if layer >= n_layers:
         raise BadRequest(f"Expected a layer from 0 to {n_layers - 1}, got {layer} (--layer).")

@@ -51,6 +51,7 @@ def helix_figure(
         title=f"Positions before layer {layer}",
         groups=groups,
         other=None if other is None else other[shown],
+        other_name="W_pos" if helix.params["prompts"] == "repeated" else "before layer 0",
         name=f"before layer {layer}",
         shares=values["explained_variance"][layer, :3] if own else None,
     )

@@ -1,0 +1,100 @@
+"""Attention to repeated tokens, and sums that depend neither on batches nor on shards."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core import attention, passes
+from poskernel_core.made import doubled
+from tests import builders, oracles
+from tests import oracles_positions as op
+from tests.test_previous_token import different, error
+from tests.truth import truth_of
+
+TEXTS, CONTEXT = 3, 31
+NAMES = ("gpt2", "gpt_neo", "mistral")
+
+
+@cache
+def loaded(path):
+    """A model, loaded once."""
+    return pk.load(str(path), device="cpu")
+
+
+def gather(path, windows, start_token, what=("repeats",), batch=None):
+    """A pass over windows."""
+    return pk.run_pass(
+        loaded(path),
+        windows,
+        positions=(windows.shape[1] - 1,),
+        start_token=start_token,
+        gather=what,
+        batch=batch,
+    ).arrays
+
+
+@pytest.fixture(scope="module")
+def windows():
+    """Random tokens, with doubled ones among them."""
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
+    ids[:, 0] = builders.START
+    return doubled(ids, 7, first=1)
+
+
+@pytest.fixture(scope="module")
+def truths(model_dirs, windows):
+    """What plain transformers computes."""
+    return {name: truth_of(model_dirs[name], windows) for name in NAMES}
+
+
+@pytest.mark.parametrize("start", [False, True])
+@pytest.mark.parametrize("block", [5, 64])
+@pytest.mark.parametrize("name", NAMES)
+def test_repeated_tokens(model_dirs, truths, windows, monkeypatch, name, block, start):
+    """Attention to the predecessor apart for repeated tokens, whatever the blocks and windows."""
+    monkeypatch.setattr(attention, "BLOCK", block)
+    arrays = gather(model_dirs[name], windows, start)
+
+    for layer, pattern in enumerate(truths[name].attentions):
+        for head in range(pattern.shape[1]):
+            masses = [
+                op.previous_mass(text[head].tolist(), ids.tolist(), int(start))
+                for text, ids in zip(pattern, windows, strict=True)
+            ]
+            for place, each in enumerate(zip(*[pair[::-1] for pair in masses], strict=True)):
+                found = [arrays[f"repeat_mass{end}"][layer, head, place] for end in ("", "_error")]
+                np.testing.assert_allclose(found, [oracles.mean(each), error(each)], atol=1e-5)
+
+
+def test_texts_without_repeats(model_dirs):
+    """NaN where no text has a repeated token; the mean of those that have where some do."""
+    ids = different(TEXTS, CONTEXT)
+
+    none = gather(model_dirs["gpt2"], ids, True)
+    ids[1, 12] = ids[1, 11]
+    some = gather(model_dirs["gpt2"], ids, True)
+
+    assert np.isnan(none["repeat_mass"][..., 1]).all()
+    assert not np.isnan(none["repeat_mass"][..., 0]).any()
+    pattern = np.stack(truth_of(model_dirs["gpt2"], ids).attentions)[:, 1, :, 12, 11]
+    np.testing.assert_allclose(some["repeat_mass"][..., 1], pattern, atol=1e-6)
+    assert np.isnan(some["repeat_mass_error"][..., 1]).all()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "mistral"])
+def test_batches_and_shards_do_not_matter(model_dirs, monkeypatch, name):
+    """Windows may be read one by one, in pairs, or cut into shards."""
+    ids = doubled(builders.random_ids(7, CONTEXT, seed=2).numpy(), 5, first=0)
+    what = ("keys", "patterns", "scores", "repeats")
+    whole = gather(model_dirs[name], ids, False, what)
+
+    others = [gather(model_dirs[name], ids, False, what, batch) for batch in (1, 2)]
+    monkeypatch.setattr(passes, "TOKENS_PER_SHARD", {"cpu": 3 * CONTEXT})
+    others.append(gather(model_dirs[name], ids, False, what))
+
+    for other in others:
+        assert set(whole) == set(other)
+        for value, array in whole.items():
+            np.testing.assert_allclose(other[value], array, rtol=1e-4, atol=2e-5, err_msg=value)
