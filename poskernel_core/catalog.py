@@ -74,6 +74,12 @@ class Located:
 
 CURATED: tuple[Entry, ...] = (
     Entry("demo-gpt2", "2.7 M", "learned", "a first look, offline: every kind of head in 4 layers"),
+    Entry(
+        "demo-gpt2-smooth",
+        "2.7 M",
+        "learned, smooth",
+        "the post on previous-token heads, offline: a smooth curve, negative self-attention",
+    ),
     Entry("demo-attn-2l", "0.9 M", "learned", "induction in two attention-only layers, offline"),
     Entry("gpt2", "124 M", "learned", "the posts' model: heat map, helix, contextual heads"),
     Entry(
@@ -100,7 +106,7 @@ CURATED: tuple[Entry, ...] = (
 )
 
 
-BUNDLED_MODELS = ("demo-gpt2", "demo-attn-2l")
+BUNDLED_MODELS = ("demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l")
 
 
 def _bundled() -> dict[str, Path]:

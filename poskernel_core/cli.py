@@ -185,8 +185,8 @@ def _show(options: argparse.Namespace) -> int:
 def _check_windows(result: Result, options: argparse.Namespace) -> None:
     """Refuse a stored result that had to do with fewer windows than are asked for now."""
     got = result.provenance["windows"]
-    ours = result.provenance["corpus"] == options.corpus  # not a prompt, nor one repeated token
-    if ours and options.texts is not None and got < options.texts:
+    asked = result.provenance["windows_asked"]  # fewer where the analysis takes a number of its own
+    if options.texts is not None and got < options.texts == asked:
         raise TooLittleText(
             f"Corpus {options.corpus!r} gives {got} windows of {result.provenance['context']} "
             f"tokens, {options.texts} were asked for: ask for fewer (--texts {got})."

@@ -31,8 +31,8 @@ __all__ = [
     "canonical",
     "check_params",
     "compute",
+    "experiment_of",
     "from_entry",
-    "is_experiment",
     "keep",
     "missing_runs",
     "needs",
@@ -80,9 +80,10 @@ def canonical(request: Request) -> Request:
     return request.model_copy(update={"params": params.model_dump(), "run": run})
 
 
-def is_experiment(request: Request) -> bool:
-    """Tell whether the answer needs the model itself."""
-    return isinstance(analyses.find(request.analysis), Experiment)
+def experiment_of(request: Request) -> Experiment | None:
+    """Return the experiment that answers a request, or None where statistics do."""
+    found = analyses.find(request.analysis)
+    return found if isinstance(found, Experiment) else None
 
 
 def needs(request: Request) -> Mapping[str, RunSpec]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from poskernel_core.errors import BadRequest
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the stored layout; raising it turns every older entry into a miss."""
 
 DEFAULT_TEXTS = 500

@@ -60,7 +60,9 @@ def _sha(data: bytes) -> str:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (" and more" if len(names) > 8 else "")
+    return (", ".join(names[:8]) or "no texts with a name") + (
+        " and more" if len(names) > 8 else ""
+    )
 
 
 def token_windows(

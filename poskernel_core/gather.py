@@ -35,7 +35,7 @@ class Gatherer:
     """Carries out runs, one at a time; keeps the last model in memory."""
 
     store: Store
-    _shelf: models.Shelf = field(default_factory=models.Shelf, repr=False)
+    shelf: models.Shelf = field(default_factory=models.Shelf, repr=False)
 
     def run(self, run: RunSpec, execution: Execution, report: Report) -> None:
         """Gather the statistics of a run and write them to the store.
@@ -53,7 +53,7 @@ class Gatherer:
         windows, plan = prepare(run, execution, located, tokenizer)
         if corpora.resolve(run.corpus).fingerprint != run.corpus.fingerprint:
             raise BadRequest(f"Corpus {run.corpus.name!r} changed meanwhile: ask again.")
-        model = self._shelf.take(located, execution.device, run.dtype)
+        model = self.shelf.take(located, execution.device, run.dtype)
         error = lower(model, plan, windows, run.dtype, report)
         gathered = self._attempts(run, model, windows, plan, execution, report)
         header = gathered.header | {"dtype_error": error} | _texts(run, windows, tokenizer)

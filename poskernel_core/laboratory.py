@@ -1,7 +1,7 @@
 """Carries out experiments: loads the model, cuts the text, runs the changes, stores the result.
 
-It keeps a model of its own, so that an experiment does not wait for another model's pass. It runs
-in the worker process.
+It runs in the worker process. Each lane that carries out experiments has a laboratory of its own,
+with its own model in memory.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from poskernel_core import analyses, compute
-from poskernel_core.analyses.base import Experiment, Subject
+from poskernel_core import compute
+from poskernel_core.analyses.base import Subject
 from poskernel_core.config import Execution, Request
 from poskernel_core.models import Shelf
 from poskernel_core.prepare import locate_again, plan_header, prepare
@@ -26,7 +26,7 @@ class Laboratory:
     """Carries out experiments, one at a time; keeps the last model in memory."""
 
     store: Store
-    _shelf: Shelf = field(default_factory=Shelf, repr=False)
+    shelf: Shelf = field(default_factory=Shelf, repr=False)
 
     def perform(self, request: Request, execution: Execution, report: Report) -> None:
         """Answer a request whose statistics are in the store, and write its result.
@@ -36,13 +36,13 @@ class Laboratory:
             Cancelled: raised by ``report``.
         """
         began, run = time.monotonic(), request.run
-        experiment, params = analyses.find(request.analysis), compute.check_params(request)
-        assert isinstance(experiment, Experiment)
+        experiment, params = compute.experiment_of(request), compute.check_params(request)
+        assert experiment is not None
         report(0, 0, "Loading the model")
         located = locate_again(run)
         tokenizer = load_tokenizer(located)
         windows, plan = prepare(run, execution, located, tokenizer)
-        model = self._shelf.take(located, execution.device)
+        model = self.shelf.take(located, execution.device)
         decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
         words = decode(windows[0].tolist())
         subject = Subject(model, windows, words, decode, run.start_token)

@@ -7,6 +7,7 @@ and keys of every architecture exactly as they enter the dot product, and the tr
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ __all__ = ["LoadedModel", "Shelf", "load", "pick_device", "precision", "tap"]
 POSITIONS = {"gpt2": "wpe", "gpt_neo": "wpe", "attn-only": "wpe", "opt": "decoder.embed_positions"}
 BLOCKS = {"opt": "decoder.layers", "gpt2": "h", "gpt_neo": "h", "attn-only": "h"}
 TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
+
+_PRECISION = threading.Lock()
 
 hf_logging.disable_progress_bar()
 
@@ -101,7 +104,8 @@ class LoadedModel:
         """
         self._switch.edit, self._switch.observe = edit or Edit(), observe
         try:
-            return self.module(tokens.to(self.device), use_cache=False).logits.float()
+            with _PRECISION:  # never beside a pass in TF32
+                return self.module(tokens.to(self.device), use_cache=False).logits.float()
         finally:
             self._switch.edit = self._switch.observe = None
 
@@ -216,10 +220,17 @@ def _blocks(module: PreTrainedModel, geometry: Geometry) -> nn.ModuleList:
 
 @contextmanager
 def precision(dtype: str) -> Iterator[None]:
-    """Allow TF32 matrix products inside the block when ``dtype`` is ``tf32``."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if dtype == "tf32" else before)
-    try:
+    """Allow TF32 matrix products inside the block when ``dtype`` is ``tf32``.
+
+    torch keeps one setting for the whole process, so no other block runs meanwhile.
+    """
+    if dtype != "tf32":
         yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+        return
+    with _PRECISION:
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)

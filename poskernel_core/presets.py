@@ -22,7 +22,19 @@ _STRINGS = (
     "1pdjpm3efe4",
 )
 _LIST = "blue fire water house king garden; blue fire"
+_LONG_LIST = (
+    "blue fire water house king garden river; blue fire water house king garden river; blue fire"
+)
 _TOY_LIST = "day house king land people man; day house"
+
+
+_ABOUT = {
+    "average": "Neighbouring positions share one embedding: the previous-token head, which goes by "
+    "position in this model, can no longer tell them apart.",
+    "blind": "The predecessor is cut out of every head's attention in these layers.",
+    "silence": "Without it the induction heads find nothing to copy.",
+    "remove": "Only the causal mask is left to tell positions apart.",
+}
 
 
 @dataclass(frozen=True)
@@ -65,14 +77,14 @@ _GPT2 = (
         "The post: tremendous damage to the early previous-token heads such as L2H2.",
         _repeat_after_me(" apple orange", ""),
         "L2H2",
-        {"change": "average", "group": 10, "layer": 2},
+        {"change": "average", "group": 10, "layer": 2, "keep": 1},
     ),
     Preset(
         "The stream before layer 4 averaged by 10",
         "The post: minimal damage to L4H11, which aggregates what earlier heads found.",
         _repeat_after_me(" apple orange", ""),
         "L4H11",
-        {"change": "average", "group": 10, "layer": 4},
+        {"change": "average", "group": 10, "layer": 4, "keep": 1},
     ),
     Preset(
         "Every fifth position blind to its predecessor",
@@ -99,44 +111,25 @@ _GPT2 = (
 )
 
 
-def _demo(prompt: str, cell: str, layers: str, moves: str, move: str) -> tuple[Preset, ...]:
-    return (
-        Preset(
-            "The previous-token head's attention moved",
-            move,
-            prompt,
-            cell,
-            {"change": "move", "edited": cell, "moves": moves},
-        ),
-        Preset(
-            "Positions averaged by 10",
-            "Neighbouring positions share one embedding: the previous-token head, which reads "
-            "position here, can no longer tell them apart.",
-            prompt,
-            cell,
-            {"change": "average", "group": 10},
-        ),
-        Preset(
-            "Every fifth position blind to its predecessor",
-            "The predecessor is cut out of every head's attention in these layers.",
-            prompt,
-            cell,
-            {"change": "blind", "every": 5, "layers": layers, "stage": "pattern"},
-        ),
-        Preset(
-            "The previous-token head switched off",
-            "Without it the induction heads find nothing to copy.",
-            prompt,
-            cell,
-            {"change": "silence", "heads": cell},
-        ),
-        Preset(
-            "Positional embeddings removed",
-            "Only the causal mask is left to tell positions apart.",
-            prompt,
-            cell,
-            {"change": "remove", "embeddings": "positions"},
-        ),
+def _demo(
+    prompt: str, cell: str, layers: str, moves: str, about: dict[str, str]
+) -> tuple[Preset, ...]:
+    """Return the presets of a demo model around its previous-token head."""
+    changes: dict[str, dict[str, Any]] = {
+        "The previous-token head's attention moved": {
+            "change": "move", "edited": cell, "moves": moves,
+        },
+        "Positions averaged by 10": {"change": "average", "group": 10},
+        "Every fifth position blind to its predecessor": {
+            "change": "blind", "every": 5, "layers": layers, "stage": "pattern",
+        },
+        "The previous-token head switched off": {"change": "silence", "heads": cell},
+        "Positional embeddings removed": {"change": "remove", "embeddings": "positions"},
+    }  # fmt: skip
+    texts = _ABOUT | about
+    return tuple(
+        Preset(name, texts[params["change"]], prompt, cell, params)
+        for name, params in changes.items()
     )
 
 
@@ -147,16 +140,34 @@ _BY_MODEL = {
         "L2H6",
         "0-2",
         "king>fire, water>blue",
-        "The list repeats, and the model copies: after fire comes water. With L2H6's attention at "
-        "king and at water exchanged, fire seems to have been followed by king.",
+        {
+            "move": "The list repeats, and the model copies: after fire comes water. With L2H6's "
+            "attention at king and at water moved, fire seems to have been followed by king."
+        },
+    ),
+    "demo-gpt2-smooth": _demo(
+        _LONG_LIST,
+        "L2H6",
+        "0-1",
+        "king>fire, water>blue",
+        {
+            "move": "The list repeats, and the model copies: after fire comes water. With L2H6's "
+            "attention at king and at water moved, fire seems to have been followed by king.",
+            "average": "Hardly anything changes, as the post found in GPT-2: order is read off the "
+            "causal mask, and the head shuns its own token.",
+            "remove": "Even without any positional embedding the list goes on: the causal mask is "
+            "enough.",
+        },
     ),
     "demo-attn-2l": _demo(
         _TOY_LIST,
         "L0H0",
         "0",
         "land>house, king>day",
-        "The list repeats, and the model copies: after house comes king. With L0H0's attention at "
-        "land and at king exchanged, house seems to have been followed by land.",
+        {
+            "move": "The list repeats, and the model copies: after house comes king. With L0H0's "
+            "attention at land and at king moved, house seems to have been followed by land."
+        },
     ),
 }
 

@@ -88,8 +88,9 @@ class Worker:
     def _analyse(self, task: _Task) -> bool:
         if compute.missing_runs(self._store, compute.needs(task.request)):
             return self._queue(self._passes, task)
-        if compute.is_experiment(task.request):
-            return self._queue(self._experiments, task)
+        experiment = compute.experiment_of(task.request)
+        if experiment is not None:
+            return self._queue(self._passes if experiment.long else self._experiments, task)
         try:
             compute.compute(self._store, task.request, self._reporter(task))
         except LayerMissing:
@@ -100,6 +101,7 @@ class Worker:
         runs, report = compute.needs(task.request), self._reporter(task)
         report(0, 0, "Starting torch")
         from poskernel_core.gather import Gatherer  # torch: only once a pass is asked for
+        from poskernel_core.laboratory import Laboratory
 
         self._gatherer = self._gatherer or Gatherer(self._store)
         compute.gather_missing(self._gatherer, self._store, runs, task.execution, report)
@@ -108,7 +110,11 @@ class Worker:
                 "The statistics were dropped as soon as they were written: the store is too small "
                 "for this run (POSKERNEL_CACHE_GB)."
             )
-        return self._queue(self._analyses, task)
+        experiment = compute.experiment_of(task.request)
+        if experiment is None or not experiment.long:
+            return self._queue(self._analyses, task)
+        Laboratory(self._store, self._gatherer.shelf).perform(task.request, task.execution, report)
+        return True
 
     def _experiment(self, task: _Task) -> bool:
         report = self._reporter(task)
@@ -124,7 +130,10 @@ class Worker:
 
     def _queue(self, lane: queue.Queue[_Task], task: _Task) -> bool:
         """Hand a task to a lane; return False, since it goes on there."""
-        task.waiting = True
+        with self._choosing:
+            if task.cancelled.is_set():  # since its last report
+                raise Cancelled("Cancelled.")
+            task.waiting = True
         lane.put(task)
         return False
 

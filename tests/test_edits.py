@@ -148,13 +148,15 @@ def test_removed_embeddings(model_dirs, loaded, ids, name, which):
 
 
 def test_averaged_rows():
-    """The plain means of groups, the last one smaller; the axis before the last is averaged."""
+    """The plain means of groups, the last one smaller; the rows that are kept stay as they are."""
     rows = torch.from_numpy(rows_of())
 
     for group in (1, 4, 23, 100):
         expected = op.averaged_positions(rows.tolist(), group)
         np.testing.assert_allclose(changes.averaged(rows, group), expected, atol=1e-6)
-        assert torch.equal(changes.averaged(rows[None], group)[0], changes.averaged(rows, group))
+        kept = changes.averaged(rows, group, 3)
+        assert torch.equal(rows[:3], kept[:3])
+        assert torch.equal(changes.averaged(rows[3:], group), kept[3:])
     assert torch.equal(rows, changes.averaged(rows, 1))
 
 

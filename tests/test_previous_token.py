@@ -7,7 +7,7 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core.analyses.bands import contrasts
-from poskernel_core.analyses.previous_token import PreviousToken, PreviousTokenParams
+from poskernel_core.analyses.previous_token import PreviousToken, PreviousTokenParams, read_kind
 from poskernel_core.config import BAND, CorpusSpec, ModelSpec, RunSpec
 from poskernel_core.made import doubled
 from tests import builders, oracles
@@ -138,7 +138,7 @@ def test_values_against_the_oracles(model_dirs, truths, windows, name, start):
     for layer, head in np.ndindex(3, heads):
         patterns = truths[name].attentions[layer][:, head].tolist()
         profile = oracles.diagonal_profile(patterns, int(start))
-        (first, mass), (second, less), ratio = op.largest_two(profile)
+        (first, mass), (second, less), ratio = op.largest_two(profile[: CONTEXT // 2 + 1])
         found = [values[v][layer, head] for v in ("largest_offset", "second_offset")]
         assert [first, second] == found
         offsets[layer, head] = first
@@ -244,3 +244,25 @@ def test_needs():
     )  # fmt: skip
     other = PreviousToken().needs(run, PreviousTokenParams(doubling=5))
     assert needs["doubled"].key() != other["doubled"].key()
+
+
+@pytest.mark.parametrize(("content", "least", "kind"), [
+    ((-1.0, -4.0, 1.0, 2.0), 0.5, 0),  # a dip at 0
+    ((-1.0, 0.0, 9.0, 2.0), 0.5, 1),  # a peak at 1
+    ((-1.0, 0.0, 1.0, 2.0), 0.0, 3),  # a straight line: neither
+    ((-3.0, 0.0, 0.5, 3.0), 0.0, 3),  # below the line at 1, above it at 0
+    ((-1.0, -0.3, 1.1, 2.0), 0.5, 3),  # a dip within its error
+])  # fmt: skip
+def test_kind_wants_a_dip_or_a_peak(content, least, kind):
+    """By content, a head beyond layer 0 shuns itself, or aggregates, only if its scores show it."""
+    profile = np.zeros((2, 1, 2 * BAND + 1))
+    profile[1, 0, BAND - 1 : BAND + 3] = content
+    values = {
+        "largest_offset": np.ones((2, 1), int),
+        "content_profile": profile,
+        "content_advantage": np.array([[0.0], [1.0]]),
+        "position_advantage": np.array([[0.0], [-1.0]]),
+        "ratio": np.full((2, 1), 0.3),
+    }
+
+    assert kind == read_kind(values, np.full((2, 1, 2), least), 0.9)[1, 0]

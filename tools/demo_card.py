@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from textwrap import fill
 
 from demo_recipes import Recipe
 from holdout import SHARE, Piece
@@ -41,7 +42,7 @@ is no good at writing: it is made to have the heads that the pages teach.
 
 {steps:,} steps of {step_tokens:,} tokens, {tokens:.1f} million tokens in all, by
 `tools/train_demo.py {name}`. 55 % of the windows are text, 15 % text repeated, 30 %
-random tokens repeated; every window begins with the start token.
+random tokens repeated; every window begins with the start token.{note}
 
 | domain | characters | origin and licence |
 |---|---:|---|
@@ -69,6 +70,7 @@ def write_card(recipe: Recipe, out: Path, pieces: list[Piece], steps: int) -> No
         name=recipe.name,
         shape=shape(recipe),
         steps=steps,
+        note=f"\n\n{fill(recipe.note, 100)}" if recipe.note else "",
         step_tokens=recipe.tokens_per_step,
         tokens=steps * recipe.tokens_per_step / 1e6,
         data=data_table(pieces),

@@ -12,7 +12,11 @@ START_TOKEN = "<|endoftext|>"
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained, and on which windows; all times are shares of the whole training."""
+    """What is trained, and on which windows; all times are shares of the whole training.
+
+    With `waves`, W_pos is kept smooth: only so many of its slowest waves are left. `note` is said
+    on the card.
+    """
 
     name: str
     layers: int
@@ -26,6 +30,8 @@ class Recipe:
     short_share: float
     clean_share: float
     tokens_per_step: int = 2048
+    waves: int | None = None
+    note: str = ""
 
     def window(self, progress: float) -> int:
         """Window length at a point of the training, in tokens."""
@@ -45,6 +51,24 @@ RECIPES = {
         short_window=128,
         short_share=0.6,
         clean_share=0.5,
+    ),
+    "demo-gpt2-smooth": Recipe(
+        name="demo-gpt2-smooth",
+        layers=4,
+        heads=8,
+        width=192,
+        context=512,
+        vocabulary=4096,
+        mlp=True,
+        minutes=45,
+        short_window=128,
+        short_share=0.6,
+        clean_share=0.5,
+        waves=24,
+        note="Trained on from `demo-gpt2` (a copy of it, `--resume`), while all but the 24 slowest "
+        "waves of `W_pos` were taken out. Neighbouring positions are nearly alike, as in GPT-2, so "
+        "its previous-token heads cannot tell them apart by position: they attend less to their "
+        "own token instead.",
     ),
     "demo-attn-2l": Recipe(
         name="demo-attn-2l",

@@ -36,7 +36,6 @@ class Run:
     minutes: float
     device: str
     steps: int
-    waves: int | None
 
 
 def main() -> None:
@@ -53,7 +52,7 @@ def main() -> None:
     model = (load_model(args.out) if args.resume else build_model(recipe)).to(args.device)
     minutes = args.minutes or recipe.minutes
     steps = trained_steps(args.out) if args.resume else 0
-    run = Run(recipe, model, windows, args.out, minutes, args.device, steps, args.waves)
+    run = Run(recipe, model, windows, args.out, minutes, args.device, steps)
     train(run, args.from_progress)
     write_card(recipe, args.out, pieces, run.steps)
 
@@ -70,9 +69,6 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true", help="go on from the weights in --out")
     parser.add_argument(
         "--from-progress", type=float, default=0.0, help="enter the schedule here, 0 to 1"
-    )
-    parser.add_argument(
-        "--waves", type=int, help="keep W_pos smooth: only so many of its slowest waves are left"
     )
     return parser.parse_args()
 
@@ -98,9 +94,8 @@ def train(run: Run, start: float = 0.0) -> None:
     while progress < 1:
         set_rates(optimizers, run.recipe, run.steps - first, progress)
         loss = training_step(run, optimizers, progress)
-        if run.waves is not None:
-            kept = waves_kept(run.waves, run.recipe.context - 1, (progress - start) / (1 - start))
-            smooth_positions(run.model.transformer.wpe.weight, kept)
+        if run.recipe.waves is not None:
+            smooth(run, (progress - start) / (1 - start))
         run.steps += 1
         now = time.monotonic()
         progress = start + (1 - start) * (now - began) / (60 * run.minutes)
@@ -110,6 +105,13 @@ def train(run: Run, start: float = 0.0) -> None:
             save_model(run.model, run.recipe, run.out, run.steps)
             saved = now
     save_model(run.model, run.recipe, run.out, run.steps)
+
+
+def smooth(run: Run, done: float) -> None:
+    """Take the fast waves out of W_pos, as far as it is due after this share of the training."""
+    assert run.recipe.waves is not None
+    kept = waves_kept(run.recipe.waves, run.recipe.context - 1, done)
+    smooth_positions(run.model.transformer.wpe.weight, kept)
 
 
 def training_step(run: Run, optimizers: list[torch.optim.Optimizer], progress: float) -> Tensor:

@@ -9,20 +9,12 @@ import streamlit as st
 
 from pages.parts import results
 from pages.parts import words_positions as words
-from pages.parts.cards import card, chart
-from pages.parts.figures.of_positions import (
-    STAGES,
-    profile_figure,
-    scores_figure,
-    stage_figure,
-    table_figure,
-    tangents_figure,
-)
+from pages.parts.cards import card
+from pages.parts.figures.of_positions import profile_figure, scores_figure, table_figure
 from pages.parts.head import value_text
 from pages.parts.ranking import published_table, ranked_table
+from pages.parts.score_pictures import draw_stages, draw_tangent
 from pages.parts.selection import Selection
-from pages.parts.source import choose_text
-from pages.parts.zoom import choose_zoom
 from poskernel_core.analyses.base import Result
 
 selection = cast(Selection, st.session_state["selection"])
@@ -65,54 +57,10 @@ def draw_head(ranked: Result) -> None:
              "Mean raw score by offset")  # fmt: skip
 
 
-def draw_tangent() -> None:
-    """Draw how the selected head reads the helix around the query position."""
-    query = max(2, min(selection.query, selection.run.context - 2))
-    found = results.fetch("tangent", selection.run, query=query)
-    if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head)
-        shares = ", ".join(
-            f"{label} {float(head.values[name]):.2f}"
-            for label, name in (
-                ("tangent", "tangent_share"), ("radius", "radial_share"),
-                ("third direction", "third_share"),
-            )
-        )  # fmt: skip
-        title = f"Reading the helix around n = {query}"
-        card("tangent", partial(tangents_figure, head, ""), head, words.TANGENT, title)
-        st.caption(f"Shares of the reading direction: {shares}; fit R² "
-                   f"{float(head.values['helix_fit']):.3f}.")  # fmt: skip
-
-
-def draw_stages() -> None:
-    """Draw the three stages of the head's attention on one text, whole and in a window."""
-    st.subheader(f"Three stages of {selection.cell} on a text", anchor="stages")
-    text = choose_text()
-    if text is None:
-        return
-    found = results.fetch("stages", selection.run, cell=selection.cell, **text)
-    if found is None:
-        return
-    zoom = choose_zoom(len(found.values["score"]))
-    for whole in (True, False) if zoom is not None else (True,):
-        name = "whole" if whole else "window"
-
-        def draw(whole: bool = whole, name: str = name) -> None:
-            for column, stage in zip(st.columns(3), STAGES, strict=True):
-                with column:
-                    chart(f"{name}-{stage}", stage_figure(found, stage, zoom, whole=whole))
-
-        title = (
-            "The whole text" if whole or zoom is None else f"Positions {zoom[0]} to {zoom[1] - 1}"
-        )
-        card(f"stages-{name}", partial(stage_figure, found, "pattern", zoom, whole=whole), found,
-             words.STAGES, title, draw)  # fmt: skip
-
-
 st.title("Previous-token heads")
 ranked = results.fetch("previous-token", selection.run)
 if ranked is not None:
     draw_ranking(ranked)
     draw_head(ranked)
-    draw_tangent()
-    draw_stages()
+    draw_tangent(selection)
+    draw_stages(selection)

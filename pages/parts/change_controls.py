@@ -25,7 +25,7 @@ CHANGES = {
 STAGES = {"after the softmax": "pattern", "before the softmax": "scores"}
 SCOPES = {"the head's output": "head", "the whole layer's attention output": "layer"}
 REMOVED = {"positional embeddings": "positions", "token embeddings": "tokens"}
-MOST = 8000
+MOST = 20_000
 
 
 def choose_preset(selection: Selection) -> Preset:
@@ -43,7 +43,11 @@ def choose_preset(selection: Selection) -> Preset:
             f"Look at {chosen.cell}, the preset's head", icon=":material/visibility:",
             on_click=select_cell, args=(chosen.cell,), key="look",
         )  # fmt: skip
-    st.caption(chosen.about)
+    values = _values(chosen)
+    if all(st.session_state.get(key, values[key]) == values[key] for key in values):
+        st.caption(chosen.about)
+    else:
+        st.caption("Changed since: choose another preset and this one again to restore it.")
     return presets[0]
 
 
@@ -64,6 +68,7 @@ def _values(preset: Preset) -> dict[str, Any]:
         "prompt": preset.prompt,
         "change": _word(CHANGES, params.change),
         "group": params.group,
+        "keep": params.keep,
         "place": layer,
         "every": params.every,
         "layers": params.layers,
@@ -125,14 +130,22 @@ def choose_change(selection: Selection, first: Preset) -> dict[str, Any]:
 
 
 def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
-    left, right = st.columns(2, vertical_alignment="bottom")
+    left, right, last = st.columns([2, 2, 1], vertical_alignment="bottom")
     layers = range(selection.located.geometry.n_layers)
     places = ["in W_pos", *map(_before, layers)]
     place = left.selectbox("Averaged", places, key="place", bind=URL,
                            **settled_index("place", places, defaults["place"]))  # fmt: skip
     group = right.slider("Positions per group", 1, 100, key="group", bind=URL,
                          **settled("group", range(1, 101), defaults["group"]))  # fmt: skip
-    return {"group": group, "layer": None if place == places[0] else places.index(place) - 1}
+    keep = last.number_input(
+        "Spare the first positions", 0, 32, key="keep", bind=URL, value=defaults["keep"],
+        help="later layers mark the first positions with huge vectors, which would be spread",
+    )  # fmt: skip
+    return {
+        "group": group,
+        "keep": keep,
+        "layer": None if place == places[0] else places.index(place) - 1,
+    }
 
 
 def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:

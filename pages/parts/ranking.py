@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from pages.parts.selection import select_cell
+from pages.parts.settle import settled
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 from poskernel_core.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
@@ -41,9 +42,10 @@ HELP = {
 def ranked_table(ranked: Result, selected: str) -> None:
     """Draw every head as a row, cleanest first; a click on a row selects the head everywhere."""
     left, right = st.columns([2, 3], vertical_alignment="bottom")
-    back = left.slider(
-        "Look back k (tokens)", 0, min(32, ranked.values["profile"].shape[-1] - 1), 1, key="back",
-        bind="query-params", help="shows P(k) of every head as a column",
+    last = ranked.values["profile"].shape[-1] - 1
+    back = left.number_input(
+        "Look back k (tokens)", 0, last, key="back", bind="query-params",
+        help="shows P(k) of every head as a column", **settled("back", range(last + 1), 1),
     )  # fmt: skip
     only = right.toggle(
         f"Only heads whose largest diagonal is k = {back}", False, key="onlyback",

@@ -37,7 +37,8 @@ position, the start token's left out.
 _INTERVENTION = r"""
 The same prompt is run twice, clean and with one change; everything after the change is computed
 anew. **Averaging** replaces the positional embeddings by the mean of their group of $g$, in
-$W_\text{pos}$ or in the stream before a layer (subtract $X^l_n$, add its group's mean).
+$W_\text{pos}$ or in the stream before a layer (subtract $X^l_n$, measured on one repeated token
+without a start token, and add its group's mean).
 **Blinding** cuts the attention from every $k$-th position to its predecessor: after the softmax it
 is set to zero and not shared out again; before it, the rest of the row takes its share. **Moving**
 gives a row's attention to chosen keys: after the softmax in equal parts; before it by raising their
@@ -85,8 +86,9 @@ $W_\text{pos}$, layer 0, and of each later layer's normed input): the post's cod
 SHAPE = Explanation(
     "**How to read this.** *Far from 0*: the share of entries of $X^l$ beyond the chosen multiple "
     "of their root mean square; the post finds about a third as many in later layers as in "
-    "$W_\\text{pos}$. *Spread over prompts*: how much one prompt's embeddings differ from the "
-    "mean, relative to the mean; small where the choice of token hardly matters.",
+    "$W_\\text{pos}$. *Spread*: how much one prompt's embeddings differ from the mean, "
+    "relative to the mean; over repeated tokens it is small where the choice of token hardly "
+    "matters, over texts it is mostly their content.",
     _EXTENDED + _SOURCE,
 )
 
@@ -129,14 +131,16 @@ SCORES = Explanation(
 TANGENT = Explanation(
     "**How to read this.** The solid line is the score by position alone, around the query; it is "
     "the sum of what the head reads along the helix' *tangent* (advanced positions score higher), "
-    "along its *radius* (near positions score higher), and the rest. Dots are the observed raw "
-    "scores of real text, content and all. Early previous-token heads of GPT-2 small read the "
-    "tangent, and a dip at the own token leaves the previous one as the largest visible score.",
+    "along its *radius* (near positions score higher), and the rest. Dots are the mean raw scores "
+    "of real text at that offset, over all query positions, content and all. Early previous-token "
+    "heads of GPT-2 small read the tangent, and a dip at the own token leaves the previous one as "
+    "the largest visible score.",
     r"""
 $a(n,i) = \text{scale}\; q_n \cdot m_i$ with mean query and mean keys. With $y_i$ the position's
-point on the layer's helix, $u$ is the least-squares solution of $a(n,i) = c + u \cdot y_i$ over all
-$i$. It is split along the radius $y_n$, the tangent $y_{n+1} - y_{n-1}$ made orthogonal to it, and
-the third direction (counted with the rest in the figure). *Fit* is the $R^2$ of the solution.
+point on the layer's helix (the mean stream, of the texts or of one token repeated), $u$ is the
+least-squares solution of $a(n,i) = c + u \cdot y_i$ over all $i$. It is split along the radius
+$y_n$, the tangent $y_{n+1} - y_{n-1}$ made orthogonal to it, and the third direction (counted with
+the rest in the figure). *Fit* is the $R^2$ of the solution.
 """
     + _SOURCE,
 )

@@ -12,7 +12,13 @@ from pages.parts import results
 from pages.parts import words_positions as words
 from pages.parts.cards import card, chart
 from pages.parts.figures import layer_lines, variance_bars
-from pages.parts.figures.of_positions import OVERLAYS, angles_figure, helix_figure, morph_figure
+from pages.parts.figures.of_positions import (
+    OVERLAYS,
+    angles_figure,
+    first_name,
+    helix_figure,
+    morph_figure,
+)
 from pages.parts.helix_controls import choose_prompts, choose_view
 from pages.parts.selection import Selection
 from poskernel_core.analyses.base import Result
@@ -64,13 +70,12 @@ def draw_angles(helix: Result) -> None:
 def _angle_table(helix: Result) -> pd.DataFrame:
     """Return the angles between W_pos and layer 2 (or the last), ours and the post's."""
     layer = min(2, len(helix.values[FAR]) - 1)
-    rows = {
-        f"{reading}, W_pos to layer {layer}": helix.values[name][0, layer]
-        for reading, name in (
-            ("residual stream", "angles_residual"),
-            ("position space", "angles_position"),
-        )
+    learned = helix.provenance["position_scheme"] == "learned"
+    readings = {
+        f"residual stream, {first_name(helix)} to layer {layer}": "angles_residual",
+        f"position space, {'W_pos' if learned else 'layer 0'} to layer {layer}": "angles_position",
     }
+    rows = {reading: helix.values[name][0, layer] for reading, name in readings.items()}
     texts = {name: ", ".join(f"{angle:.1f}°" for angle in row) for name, row in rows.items()}
     texts["published for GPT-2 small, layer 2, k = 3"] = ", ".join(
         f"{angle:.0f}°" for angle in ANGLES_GPT2
@@ -81,12 +86,13 @@ def _angle_table(helix: Result) -> pd.DataFrame:
 def draw_shape(helix: Result) -> None:
     """Draw the sparsity of the entries, and the spread over prompts."""
     both = helix.only(FAR, "token_spread")
+    spread = "the tokens repeated" if helix.params["prompts"] == "repeated" else "texts"
     lines = {
         f"far from 0 (beyond {helix.params['far']:g} × rms)": both.values[FAR],
-        "spread over prompts": both.values["token_spread"],
+        f"spread over {spread}": both.values["token_spread"],
     }
     figure = partial(layer_lines, lines, y_title="share (0 to 1) or relative size")
-    card("shape", figure, both, words.SHAPE, "Sparsity, and the choice of token")
+    card("shape", figure, both, words.SHAPE, f"Sparsity, and spread over {spread}")
 
 
 st.title("Helix")

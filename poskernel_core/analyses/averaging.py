@@ -38,6 +38,7 @@ class Averaging(Experiment):
     name = "averaging"
     title = "Positions averaged in groups"
     params = AveragingParams
+    long = True
 
     def settled(self, run: RunSpec, params: AveragingParams) -> RunSpec:
         """Return the run over a few windows of the corpus."""

@@ -95,6 +95,14 @@ class Result:
             if coordinate not in known:
                 raise BadRequest(f"No {axis} {coordinate}: expected one of {known.tolist()}.")
             place = int(np.flatnonzero(known == coordinate)[0])
+        sizes = {
+            size
+            for name, array in self.values.items()
+            for each, size in zip(self.axes[name], array.shape, strict=True)
+            if each == axis
+        }
+        if any(not 0 <= place < size for size in sizes):
+            raise BadRequest(f"No {axis} {coordinate}: expected 0 to {min(sizes) - 1}.")
 
         def take(name: str, array: np.ndarray) -> np.ndarray:
             where = self.axes[name].index(axis) if axis in self.axes[name] else None
@@ -213,7 +221,13 @@ class Subject:
 
 
 class Experiment(Question):
-    """A question whose answer needs the model itself: it is run again, with changes."""
+    """A question whose answer needs the model itself: it is run again, with changes.
+
+    One that reads many windows is ``long``: it waits its turn with the passes, so that short ones
+    are answered meanwhile.
+    """
+
+    long: ClassVar[bool] = False
 
     @abstractmethod
     def perform(

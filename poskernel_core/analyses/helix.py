@@ -30,7 +30,11 @@ class HelixParams(math.StreamParams):
     )
     subspace: int = Field(3, ge=1, le=10, description="k of the top-k subspaces compared")
     far: float = Field(
-        1.0, gt=0, le=10, description="entries beyond this many times the rms count as far from 0"
+        1.0,
+        gt=0,
+        le=10,
+        allow_inf_nan=False,
+        description="entries beyond this many times the rms count as far from 0",
     )
 
 
@@ -52,7 +56,9 @@ class Helix(Analysis):
       of the uncentred ``W_pos`` (layer 0) and each later layer's normed input.
     * ``far_share [layer]``: share of entries further from 0 than ``far`` times their rms.
     * ``token_spread [layer]``: root mean square distance between one prompt's ``X^l`` and the mean
-      over prompts, relative to the size of the mean (Frobenius norms, all positions).
+      over prompts, relative to the size of the mean (Frobenius norms, all positions but a start
+      token's). Over repeated tokens it tells how little the choice of token matters; over texts
+      it is mostly their content.
 
     Signs of components agree with the layer before. Source: "The positional embedding matrix and
     previous-token heads" (definitions, section 5).
@@ -84,7 +90,7 @@ class Helix(Analysis):
         own: list[dict[str, np.ndarray]] = []
         axes: list[tuple[np.ndarray, np.ndarray]] = []
         for layer in range(layers):
-            found = _layer(view.layer(layer), first, own, params)
+            found = _layer(view.layer(layer), first, own, params, int(view.header["start_token"]))
             axes.append((found.pop("axes"), _position_axes(view, layer, params.subspace, start)))
             own.append(found)
             progress(layer + 1, layers)
@@ -99,6 +105,7 @@ def _layer(
     first: np.ndarray,
     earlier: list[dict[str, np.ndarray]],
     params: HelixParams,
+    start: int,
 ) -> dict[str, np.ndarray]:
     """Return the values of one layer; ``axes`` are its top-k components as columns."""
     rows = math.centred(arrays["mean_residuals"][-len(first) :])
@@ -108,7 +115,7 @@ def _layer(
     embedding = math.principal(first, SHOWN)[0] if earlier else own
     embedding = _signed(embedding, first, earlier[0]["projection"] if earlier else None)
     both = _signed(math.principal(np.vstack([first, rows]), SHOWN)[0], rows, rows @ own.T)
-    size = float(np.square(math.centred(arrays["mean_residuals"])).sum())
+    size = float(np.square(math.centred(arrays["mean_residuals"][start:])).sum())
     spread = max(float(arrays["centred_square"]) - size, 0.0)
     projection = rows @ own.T
     found = {

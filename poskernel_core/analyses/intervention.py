@@ -32,11 +32,18 @@ class InterventionParams(TextParams):
         description="average positions, blind to predecessors, move attention, silence heads, or "
         "remove embeddings",
     )
-    group: int = Field(10, ge=1, description="average: positions per group")
+    group: int = Field(10, ge=1, le=1_000_000, description="average: positions per group")
+    keep: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="average: first positions left as they are (later layers "
+        "mark them with huge vectors)",
+    )
     layer: int | None = Field(
         None, ge=0, description="average: in the stream before this layer (default: in W_pos)"
     )
-    every: int = Field(5, ge=1, description="blind: every so many positions")
+    every: int = Field(5, ge=1, le=1_000_000, description="blind: every so many positions")
     layers: str = Field(
         "", max_length=200, description="blind: layers, such as 0-3 (default: the first four)"
     )
@@ -61,7 +68,7 @@ class InterventionParams(TextParams):
 def single_run(run: RunSpec, params: TextParams) -> RunSpec:
     """Return the run of one prompt, as far as an experiment depends on it."""
     one = text_run(run, params, whole=True)
-    return one.model_copy(update=ALIKE)
+    return one.model_copy(update=ALIKE | {"seed": 0})
 
 
 class Intervention(Experiment):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from poskernel_core.analyses import bands
 from poskernel_core.analyses.base import Analysis, Params, Progress, Result
-from poskernel_core.config import BAND, RunSpec
+from poskernel_core.config import BAND, RunSpec, default_positions
 from poskernel_core.views import StatisticsView, stacked
 
 __all__ = [
@@ -75,6 +75,9 @@ class PreviousTokenParams(Params):
 class PreviousToken(Analysis):
     """Every head's diagonals (definitions, section 6), ``[layer, head]`` each.
 
+    Only offsets up to half of the context count: a longer diagonal is a mean over few pairs, most
+    of them with the first keys, where heads park attention (**choice**).
+
     * ``largest_offset``, ``second_offset`` and ``largest_mass``, ``second_mass``: the diagonals
       ``P(k)`` with the most and second most attention; ``ratio`` is second over largest (smaller
       is cleaner). A head is loosely a previous-token head if its largest offset is 1;
@@ -88,8 +91,10 @@ class PreviousToken(Analysis):
       content (the rest of the mean raw score).
     * ``kind``: where ``ratio`` is at least ``clean``, no diagonal stands out. A previous-token
       head works ``by position`` where that is the larger advantage. Else the content decides: a
-      dark main diagonal is negative self-attention; a bright first one, beyond layer 0, aggregates
-      what earlier heads wrote (**choice**: the post reads it off pictures).
+      dark main diagonal (a dip of the content part at offset 0) is negative self-attention; a
+      bright first one (a peak at 1), beyond layer 0, aggregates what earlier heads wrote
+      (**choice**: the post reads it off pictures). Dip and peak must exceed ``errors`` standard
+      errors of the contrast.
     * ``repeated_mass``, ``unrepeated_mass``: mean ``A(n, n-1)`` in texts with doubled tokens,
       where token ``n`` copies token ``n - 1``, and elsewhere.
     * ``profile [layer, head, offset]``; ``score_profile [layer, head, band]``, which is the sum of
@@ -102,6 +107,10 @@ class PreviousToken(Analysis):
     name = "previous-token"
     title = "Previous-token heads"
     params = PreviousTokenParams
+
+    def settled(self, run: RunSpec, params: PreviousTokenParams) -> RunSpec:
+        """Return the run; which query positions it records does not matter."""
+        return run.model_copy(update={"positions": default_positions(run.context)})
 
     def needs(self, run: RunSpec, params: PreviousTokenParams) -> Mapping[str, RunSpec]:
         """Return the run, and a smaller one with doubled tokens."""
@@ -137,7 +146,7 @@ class PreviousToken(Analysis):
         for place, name in enumerate(("self_contrast", "previous_contrast")):
             values[name], errors[name] = contrast[..., place], contrast_error[..., place]
         values["diagonal"] = read_diagonal(contrast, contrast_error, params.errors)
-        values["kind"] = read_kind(values, params.clean)
+        values["kind"] = read_kind(values, params.errors * contrast_error, params.clean)
         values["share_previous"] = np.array((values["largest_offset"] == 1).mean())
         progress(1, 1)
         return _result(values, errors, params)
@@ -173,7 +182,8 @@ def diagonals(
     profile: np.ndarray, error: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return the two largest diagonals of every profile ``[layer, head, offset]``, with errors."""
-    order = np.argsort(-profile, axis=-1, kind="stable")[..., :2]
+    counted = profile[..., : profile.shape[-1] // 2 + 1]
+    order = np.argsort(-counted, axis=-1, kind="stable")[..., :2]
     mass, mass_error = (np.take_along_axis(array, order, axis=-1) for array in (profile, error))
     ratio = mass[..., 1] / mass[..., 0]
     values = {"ratio": ratio, "previous_mass": profile[..., 1]}
@@ -199,14 +209,19 @@ def read_diagonal(contrast: np.ndarray, error: np.ndarray, least: float) -> np.n
     return np.where(dark, 0, np.where(bright, 1, 2))
 
 
-def read_kind(values: Mapping[str, np.ndarray], clean: float) -> np.ndarray:
-    """Return every head's kind ``[layer, head]`` as codes of :data:`KINDS`."""
-    largest = values["largest_offset"]
+def read_kind(values: Mapping[str, np.ndarray], least: np.ndarray, clean: float) -> np.ndarray:
+    """Return every head's kind ``[layer, head]`` as codes of :data:`KINDS`.
+
+    ``least [layer, head, 2]``: what the content's dip at offset 0 and its peak at 1 must exceed.
+    """
+    largest, least = values["largest_offset"], np.nan_to_num(least)
     self_kink, previous_kink = bands.contrasts(values["content_profile"])
     content = values["content_advantage"] > np.maximum(values["position_advantage"], 0)
     position = values["position_advantage"] > np.maximum(values["content_advantage"], 0)
     later = np.arange(len(largest))[:, None] > 0
-    by_content = np.where(-self_kink >= previous_kink, 0, np.where(later, 1, 3))
+    dip = (-self_kink > least[..., 0]) & (-self_kink >= previous_kink)
+    peak = (previous_kink > least[..., 1]) & (previous_kink > -self_kink) & later
+    by_content = np.where(dip, 0, np.where(peak, 1, 3))
     previous = np.where(content, by_content, np.where(position, 2, 3))
     kinds = np.where(largest == 1, previous, np.where(largest == 0, 4, 5))
     return np.where(values["ratio"] >= clean, 6, kinds)

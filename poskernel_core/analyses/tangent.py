@@ -11,7 +11,7 @@ from pydantic import Field
 
 from poskernel_core.analyses import positions as math
 from poskernel_core.analyses.base import Analysis, Progress, Result
-from poskernel_core.config import BAND, RunSpec
+from poskernel_core.config import BAND, RunSpec, default_positions
 from poskernel_core.errors import BadRequest
 from poskernel_core.views import StatisticsView
 
@@ -35,7 +35,8 @@ class Tangent(Analysis):
 
     ``a(n,i) = scale q_n . m_i`` with the mean query and the mean keys of real text. Let ``y_i`` be
     ``X^l_i``, the mean stream (of the texts, or of prompts of one repeated token), on its first
-    three principal components. The head's reading direction ``u`` is the least-squares solution
+    three principal components (**choice**: the texts, whose stream the heads meet; the post's helix
+    is that of repeated tokens). The head's reading direction ``u`` is the least-squares solution
     of ``a(n,i) = const + u . y_i`` over all ``i``, and is split along three axes at ``y_n``: the
     radius ``y_n / |y_n|``, the tangent ``y_{n+1} - y_{n-1}`` made orthogonal to it, and the third
     direction.
@@ -43,9 +44,9 @@ class Tangent(Analysis):
     Each of ``[layer, head, band]`` (offset ``n - i`` from ``-32`` to ``32``, mean over the band
     taken off): ``position_score`` is ``a(n, n-k)``; ``tangent_part``, ``radial_part`` and
     ``third_part`` are its parts, and ``rest`` is what the helix does not explain, so that the four
-    add up to it; ``observed_score`` is the mean raw score of real text at that offset, content
-    and all. Of ``[layer, head]``: ``tangent_share``, ``radial_share``, ``third_share`` of
-    ``|u|^2``, and ``helix_fit``, the R^2 of the fit.
+    add up to it; ``observed_score`` is the mean raw score of real text at that offset, over all
+    ``n``, content and all. Of ``[layer, head]``: ``tangent_share``, ``radial_share``,
+    ``third_share`` of ``|u|^2``, and ``helix_fit``, the R^2 of the fit.
 
     Source: the tangent picture of "The positional embedding matrix and previous-token heads".
     """
@@ -57,6 +58,10 @@ class Tangent(Analysis):
     def default_query(self, context: int) -> int:
         """Return the usual position, or the last that has a neighbour on both sides."""
         return min(super().default_query(context), context - 2)
+
+    def settled(self, run: RunSpec, params: TangentParams) -> RunSpec:
+        """Return the run; mean queries are there at every position, recorded or not."""
+        return run.model_copy(update={"positions": default_positions(run.context)})
 
     def needs(self, run: RunSpec, params: TangentParams) -> Mapping[str, RunSpec]:
         """Return the run, and where it is asked for the pass over repeated tokens."""

@@ -33,36 +33,32 @@ def average(
     """
     sizes = (1, *GROUPS)
     edits = [averaging_edit(subject, statistics, params.layer, size) for size in sizes]
-    windows = len(subject.windows)
-    loss = np.zeros((len(sizes), windows))
-    mass: list[list[np.ndarray]] = [[] for _ in sizes]
-    for text in range(windows):
+    texts = len(subject.windows)
+    loss, masses = [], []
+    for text in range(texts):
         for place, edit in enumerate(edits):
-            progress(text * len(sizes) + place, windows * len(sizes))
-            loss[place, text], previous = _one(subject, text, edit)
-            mass[place].append(previous)
-    masses = np.array(mass)
-    change = loss - loss[:1]
-    scale = np.sqrt(windows)
+            progress(text * len(sizes) + place, texts * len(sizes))
+            found = _one(subject, text, edit)
+            loss.append(found[0])
+            masses.append(found[1])
+    geometry = subject.model.geometry
+    shape = (texts, len(sizes), geometry.n_layers, geometry.n_heads)
+    return _result(params, np.reshape(loss, (texts, -1)), np.reshape(masses, shape), sizes)
+
+
+def _result(
+    params: AveragingParams, loss: np.ndarray, masses: np.ndarray, sizes: tuple[int, ...]
+) -> Result:
+    """Return means over windows: ``loss [text, group]``, ``masses [text, group, layer, head]``."""
+    each = {"loss": loss, "loss_change": loss - loss[:, :1], "previous_mass": masses}
+    axes: dict[str, tuple[str, ...]] = {"loss": ("group",), "loss_change": ("group",)}
     return Result(
         analysis="averaging",
         params=params.model_dump(),
-        values={
-            "loss": loss.mean(axis=1),
-            "loss_change": change.mean(axis=1),
-            "previous_mass": masses.mean(axis=1),
-        },
-        axes={
-            "loss": ("group",),
-            "loss_change": ("group",),
-            "previous_mass": ("group", "layer", "head"),
-        },
+        values={name: array.mean(axis=0) for name, array in each.items()},
+        axes=axes | {"previous_mass": ("group", "layer", "head")},
         units={"loss": "nats", "loss_change": "nats", "previous_mass": "share of attention"},
-        errors={
-            "loss": loss.std(axis=1, ddof=1) / scale,
-            "loss_change": change.std(axis=1, ddof=1) / scale,
-            "previous_mass": masses.std(axis=1, ddof=1) / scale,
-        },
+        errors={n: a.std(axis=0, ddof=1) / np.sqrt(len(a)) for n, a in each.items()},
         coordinates={"group": np.array(sizes)},
     )
 

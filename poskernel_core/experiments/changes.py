@@ -24,13 +24,14 @@ __all__ = [
 Stage = Literal["scores", "pattern"]
 
 
-def averaged(rows: Tensor, group: int) -> Tensor:
-    """Return rows ``[..., pos, model]``, each replaced by the mean of its group of positions.
+def averaged(rows: Tensor, group: int, keep: int = 0) -> Tensor:
+    """Return rows ``[pos, model]``, each replaced by the mean of its group of positions.
 
-    Groups are consecutive and begin at position 0; the last may be smaller.
+    Groups are consecutive and begin at position ``keep``; the rows before it stay as they are, and
+    the last group may be smaller.
     """
-    parts = [part.mean(dim=-2, keepdim=True).expand_as(part) for part in rows.split(group, dim=-2)]
-    return torch.cat(parts, dim=-2)
+    parts = [part.mean(dim=0, keepdim=True).expand_as(part) for part in rows[keep:].split(group)]
+    return torch.cat([rows[:keep], *parts])
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +43,11 @@ class AveragedPositions(Edit):
 
     group: int
     rows: Tensor
+    keep: int = 0
 
     def positions(self, x: Tensor) -> Tensor:
         """Return the averaged rows."""
-        return averaged(self.rows, self.group)[: x.shape[-2]].to(x).expand_as(x)
+        return averaged(self.rows, self.group, self.keep)[: x.shape[-2]].to(x).expand_as(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +61,13 @@ class AveragedStream(Edit):
     layer: int
     group: int
     rows: Tensor
+    keep: int = 0
 
     def residual(self, layer: int, x: Tensor) -> Tensor:
         """Return the stream with the difference added."""
         if layer != self.layer:
             return x
-        change = averaged(self.rows, self.group) - self.rows
+        change = averaged(self.rows, self.group, self.keep) - self.rows
         return x + change[: x.shape[1]].to(x)
 
 

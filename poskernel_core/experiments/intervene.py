@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,7 +13,12 @@ from poskernel_core.config import parse_cell
 from poskernel_core.edits import Edit
 from poskernel_core.errors import BadRequest
 from poskernel_core.experiments import changes
-from poskernel_core.experiments.measures import Measured, kl_divergence, measure
+from poskernel_core.experiments.measures import (
+    Measured,
+    kl_divergence,
+    log_probabilities,
+    measure,
+)
 from poskernel_core.moves import parse_cells, parse_layers, parse_moves
 from poskernel_core.views import StatisticsView
 
@@ -50,18 +55,23 @@ def intervene(
     geometry = subject.model.geometry
     cell = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
     edit = build_edit(subject, statistics, params)
-    if subject.windows.shape[1] < 2:
-        raise BadRequest("Expected a prompt of two tokens or more: type a few words.")
+    if subject.windows.shape[1] < 2 + subject.start_token:
+        raise BadRequest("Expected a prompt of two tokens or more, got fewer: type a few words.")
     runs = []
     for done, each in enumerate((Edit(), edit)):
         progress(done, 2)
-        runs.append(
-            measure(
-                subject.model, subject.windows, each, start_token=subject.start_token, cell=cell
-            )
+        found = measure(
+            subject.model, subject.windows, each, start_token=subject.start_token, cell=cell
         )
+        runs.append(found)
     progress(2, 2)
-    return _result(subject, params, *runs)
+    return Result(
+        analysis="intervention",
+        params=params.model_dump(),
+        axes=AXES,
+        units={name: _unit(name) for name in AXES},
+        **_compared(subject, *runs),
+    )
 
 
 def build_edit(
@@ -76,7 +86,7 @@ def build_edit(
     sizes = geometry.n_layers, geometry.n_heads
     match params.change:
         case "average":
-            return averaging_edit(subject, statistics, params.layer, params.group)
+            return averaging_edit(subject, statistics, params.layer, params.group, params.keep)
         case "blind":
             first_four = f"0-{min(FIRST_LAYERS, geometry.n_layers) - 1}"
             layers = parse_layers(params.layers.strip() or first_four, geometry.n_layers)
@@ -96,7 +106,11 @@ def build_edit(
 
 
 def averaging_edit(
-    subject: Subject, statistics: Mapping[str, StatisticsView], layer: int | None, group: int
+    subject: Subject,
+    statistics: Mapping[str, StatisticsView],
+    layer: int | None,
+    group: int,
+    keep: int = 0,
 ) -> Edit:
     """Return the edit that averages positions, in ``W_pos`` or in the stream before a layer.
 
@@ -105,12 +119,12 @@ def averaging_edit(
     """
     need_learned(subject)
     if layer is None:
-        return changes.AveragedPositions(group, subject.model.position_matrix())
+        return changes.AveragedPositions(group, subject.model.position_matrix(), keep)
     n_layers = subject.model.geometry.n_layers
     if layer >= n_layers:
         raise BadRequest(f"Expected a layer from 0 to {n_layers - 1}, got {layer} (--layer).")
     rows = torch.from_numpy(statistics["repeated"].layer(layer)["mean_residuals"].copy())
-    return changes.AveragedStream(layer, group, rows.to(subject.model.device))
+    return changes.AveragedStream(layer, group, rows.to(subject.model.device), keep)
 
 
 def need_learned(subject: Subject) -> None:
@@ -128,48 +142,39 @@ def need_learned(subject: Subject) -> None:
         )
 
 
-def _result(
-    subject: Subject, params: InterventionParams, clean: Measured, changed: Measured
-) -> Result:
-    kl = kl_divergence(clean.log_probabilities, changed.log_probabilities)
-    chosen = _candidates(clean, changed)
+def _compared(subject: Subject, clean: Measured, changed: Measured) -> dict[str, Any]:
+    """Return values, errors, coordinates and candidates of two runs of one prompt."""
+    values = {"kl": kl_divergence(clean.logits, changed.logits)}
+    for name, run in (("clean", clean), ("changed", changed)):
+        values[name] = run.pattern
+        values[f"{name}_loss"] = run.loss
+        values[f"mean_{name}_loss"] = np.array(run.loss[1:].mean())
+        values[f"{name}_previous_mass"] = run.previous_mass
+    last = [log_probabilities(run.logits, slice(-1, None))[0].numpy() for run in (clean, changed)]
+    chosen = _candidates(*last)
     rise = (changed.loss - clean.loss)[1:]
     error = float(rise.std(ddof=1) / np.sqrt(len(rise))) if len(rise) > 1 else np.nan
-    values = {
-        "clean": clean.pattern,
-        "changed": changed.pattern,
+    values |= {
         "difference": changed.pattern - clean.pattern,
-        "clean_probability": np.exp(clean.log_probabilities[-1, chosen]),
-        "changed_probability": np.exp(changed.log_probabilities[-1, chosen]),
-        "clean_loss": clean.loss,
-        "changed_loss": changed.loss,
-        "kl": kl,
-        "mean_clean_loss": np.array(clean.loss[1:].mean()),
-        "mean_changed_loss": np.array(changed.loss[1:].mean()),
+        "clean_probability": np.exp(last[0][chosen]),
+        "changed_probability": np.exp(last[1][chosen]),
         "loss_change": np.array(rise.mean()),
-        "last_kl": np.array(kl[-1]),
-        "mean_kl": np.array(kl.mean()),
-        "clean_previous_mass": clean.previous_mass,
-        "changed_previous_mass": changed.previous_mass,
+        "last_kl": np.array(values["kl"][-1]),
+        "mean_kl": np.array(values["kl"].mean()),
         "previous_mass_change": changed.previous_mass - clean.previous_mass,
     }
-    return Result(
-        analysis="intervention",
-        params=params.model_dump(),
-        values=values,
-        axes=AXES,
-        units={name: _unit(name) for name in AXES},
-        errors={"loss_change": np.array(error)},
-        coordinates={"candidate": chosen},
-        provenance={"candidates": subject.decode(chosen.tolist())},
-    )
+    return {
+        "values": {name: values[name] for name in AXES},
+        "errors": {"loss_change": np.array(error)},
+        "coordinates": {"candidate": chosen},
+        "provenance": {"candidates": subject.decode(chosen.tolist())},
+    }
 
 
-def _candidates(clean: Measured, changed: Measured) -> np.ndarray:
+def _candidates(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
     """Return the likeliest next tokens of both runs, the likeliest of the clean one first."""
-    last = clean.log_probabilities[-1], changed.log_probabilities[-1]
-    both = np.union1d(*(np.argsort(-row, kind="stable")[:CANDIDATES] for row in last))
-    return both[np.argsort(-last[0][both], kind="stable")]
+    both = np.union1d(*(np.argsort(-row, kind="stable")[:CANDIDATES] for row in (clean, changed)))
+    return both[np.argsort(-clean[both], kind="stable")]
 
 
 def _unit(name: str) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from poskernel_core.edits import Edit
 from poskernel_core.models import LoadedModel
 from poskernel_core.shapes import Tokens
 
-__all__ = ["Measured", "kl_divergence", "measure"]
+__all__ = ["Measured", "kl_divergence", "log_probabilities", "measure"]
+
+CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -19,13 +23,13 @@ class Measured:
     """One window under one edit.
 
     Attributes:
-        log_probabilities: of the next token at every position, ``[pos, vocab]``, nats.
+        logits: of the next token at every position, ``[pos, vocab]``.
         loss: ``-log p`` of each token given those before it, ``[pos]``, nats; NaN at position 0.
         previous_mass: mean ``A(n, n-1)`` of every head, ``[layer, head]``.
         pattern: attention of the observed head, ``[query, key]``; empty where none is observed.
     """
 
-    log_probabilities: np.ndarray
+    logits: Tensor
     loss: np.ndarray
     previous_mass: np.ndarray
     pattern: np.ndarray
@@ -53,14 +57,31 @@ def measure(
             seen.append(pattern[0, cell[1]].float().cpu().numpy())
 
     tokens = torch.from_numpy(np.ascontiguousarray(window, dtype=np.int64))
-    logits = model.run(tokens, edit, observe)[0]
-    log_p = torch.log_softmax(logits.cpu().double(), dim=-1)
-    loss = torch.full((tokens.shape[1],), torch.nan, dtype=torch.float64)
-    loss[1:] = -log_p[:-1].gather(1, tokens[0, 1:, None])[:, 0]
+    logits = model.run(tokens, edit, observe)[0].cpu()
+    loss = np.full(len(logits), np.nan)
+    for rows in _chunks(len(logits) - 1):
+        right = tokens[0, rows.start + 1 : rows.stop + 1, None]
+        loss[rows.start + 1 : rows.stop + 1] = -log_probabilities(logits, rows).gather(1, right)[
+            :, 0
+        ]
     pattern = seen[0] if seen else np.zeros((0, 0), np.float32)
-    return Measured(log_p.numpy(), loss.numpy(), np.stack(masses), pattern)
+    return Measured(logits, loss, np.stack(masses), pattern)
 
 
-def kl_divergence(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
-    """Return ``KL(clean || changed)`` of log-probabilities ``[pos, vocab]``, ``[pos]``, nats."""
-    return np.maximum((np.exp(clean) * (clean - changed)).sum(axis=-1), 0.0)
+def log_probabilities(logits: Tensor, rows: slice) -> Tensor:
+    """Return the log-probabilities of some positions, ``[pos, vocab]`` in float64, nats."""
+    return torch.log_softmax(logits[rows].double(), dim=-1)
+
+
+def kl_divergence(clean: Tensor, changed: Tensor) -> np.ndarray:
+    """Return ``KL(clean || changed)`` of two sets of logits ``[pos, vocab]``, ``[pos]``, nats."""
+    found = np.zeros(len(clean))
+    for rows in _chunks(len(clean)):
+        p, q = log_probabilities(clean, rows), log_probabilities(changed, rows)
+        found[rows] = (p.exp() * (p - q)).sum(dim=-1).clamp(min=0)
+    return found
+
+
+def _chunks(length: int) -> Iterator[slice]:
+    """Yield slices of few positions: a large vocabulary in float64 takes memory."""
+    return (slice(at, min(at + CHUNK, length)) for at in range(0, length, CHUNK))

@@ -16,7 +16,7 @@ class MeanResiduals(Statistic):
 
     * ``mean_residuals [layer, pos, model]``: the mean residual stream before each layer.
     * ``centred_square [layer]``: the mean over texts of ``|x - mean over positions of x|^2``,
-      summed over positions and dimensions.
+      summed over positions and dimensions, a start token's position left out.
     """
 
     name = "residuals"
@@ -32,7 +32,8 @@ class MeanResiduals(Statistic):
         """Add the residual stream of a batch."""
         x, total = x.float(), self.sums["centred_square_sum"]
         self.sums["residual_sum"][layer] += x.sum(dim=0)
-        centred = x - x.mean(dim=1, keepdim=True)
+        behind = x[:, int(self.plan.start_token) :]
+        centred = behind - behind.mean(dim=1, keepdim=True)
         total[layer] += centred.square().sum(dtype=total.dtype)
 
     @staticmethod

@@ -13,12 +13,13 @@ from pages.parts.figures.tangent import score_profile_figure, tangent_figure
 from poskernel_core.analyses.base import Result
 
 OVERLAYS: dict[str, tuple[str, str | None]] = {
-    "alone": ("projection", None),
-    "on the axes of W_pos": ("on_embedding", "first"),
-    "on its own axes": ("projection", "embedding_on_layer"),
-    "on the axes of both": ("joint", "embedding_joint"),
+    "nothing": ("projection", None),
+    "layer 0, on its axes": ("on_embedding", "first"),
+    "layer 0, on this layer's axes": ("projection", "embedding_on_layer"),
+    "layer 0, on the axes of both": ("joint", "embedding_joint"),
 }
-"""What is drawn of a layer, and of W_pos beside it; ``first`` is the projection of layer 0."""
+"""What is drawn of a layer, and of layer 0 (W_pos) beside it; ``first`` is its own projection."""
+OWN_AXES = ("nothing", "layer 0, on this layer's axes")
 
 FINE = 256
 """Maps of more rows than this are finer than the pixels of a third of the page."""
@@ -40,21 +41,26 @@ def helix_figure(
     if beside is not None:
         other = values["projection"][0] if beside == "first" else values[beside][layer]
     groups = None
-    if group is not None and overlay in ("alone", "on its own axes"):
+    if group is not None and overlay in OWN_AXES:
         starts = helix.coordinates[f"group_{group}"]
         inside = (starts >= span[0]) & (starts + group - 1 <= span[1])
         groups = values[f"group_{group}"][layer][inside] if inside.any() else None
-    own = overlay in ("alone", "on its own axes")
+    own = overlay in OWN_AXES
     return helix_3d(
         values[name][layer][shown],
         positions[shown],
         title=f"Positions before layer {layer}",
         groups=groups,
         other=None if other is None else other[shown],
-        other_name="W_pos" if helix.params["prompts"] == "repeated" else "before layer 0",
+        other_name=first_name(helix),
         name=f"before layer {layer}",
         shares=values["explained_variance"][layer, :3] if own else None,
     )
+
+
+def first_name(helix: Result) -> str:
+    """What layer 0 holds: W_pos, or over texts (and without learned positions) its mean stream."""
+    return "W_pos" if helix.params["prompts"] == "repeated" else "the stream before layer 0"
 
 
 def morph_figure(helix: Result) -> go.Figure:
@@ -72,7 +78,7 @@ def morph_figure(helix: Result) -> go.Figure:
 def angles_figure(helix: Result, name: str) -> go.Figure:
     """The largest canonical angle between every two layers."""
     layers = [f"{layer}" for layer in range(len(helix.values[name]))]
-    if name == "angles_position":
+    if name == "angles_position" and helix.provenance["position_scheme"] == "learned":
         layers[0] = "W_pos"
     titles = {"angles_residual": "Residual stream", "angles_position": "Position space"}
     return angle_matrix(helix.values[name].max(axis=-1), title=titles[name], labels=layers)

@@ -92,11 +92,18 @@ def _tangent(result: Result) -> go.Figure:
     return _by_axes(result.only("helix_fit"))
 
 
+def _stages(result: Result) -> go.Figure:
+    """The attention of a whole text, or of one row of it."""
+    if result.axes["pattern"] == ("query", "key"):
+        return positions.stage_figure(result, "pattern", None, whole=True)
+    return _by_axes(result.only("pattern"))
+
+
 FIGURES: dict[str, Callable[[Result], go.Figure]] = {
     "helix": positions.morph_figure,
     "previous-token": _ranking,
     "tangent": _tangent,
-    "stages": lambda result: positions.stage_figure(result, "pattern", None, whole=True),
+    "stages": _stages,
     "intervention": positions.bars_figure,
     "averaging": positions.averaging_figure,
 }
