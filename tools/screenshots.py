@@ -29,6 +29,8 @@ PATIENCE = 600_000  # milliseconds; the pass of 500 windows may have to run
 HEIGHT = 2400  # pixels of the window: beyond the last card of any picture
 MARGIN = 8
 LARGEST = 300_000  # bytes of one picture
+FLAGS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
+"""The last two draw three dimensions without a graphics card."""
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 
@@ -45,8 +47,8 @@ class Shot:
 SHOTS = (
     Shot("etc-heatmap", "/?cell=L2H6", 1, "kernel"),
     Shot("positional-kernels", "/positional_kernels?cell=L2H6&log=offset", 6, "map-kernel"),
-    Shot("previous-token", "/previous_token?cell=L2H6&zoom=100", 9, "tangent"),
-    Shot("helix", "/helix?prompts=texts+of+the+corpus", 4, "variance"),
+    Shot("previous-token", "/previous_token?model=demo-gpt2-smooth&cell=L2H6", 9, "scores"),
+    Shot("helix", "/helix?model=demo-gpt2-smooth&hl=1", 4, "variance"),
     Shot("interventions", "/interventions?cell=L2H6", 6, "loss"),
 )
 
@@ -109,7 +111,7 @@ def main() -> int:
         serve(options.cache.resolve(), Path(scratch) / "server.log") as server,
         sync_playwright() as driver,
     ):
-        browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=executable, args=FLAGS)
         take_all(browser, server.url, options.width, options.out)
         browser.close()
     return 0

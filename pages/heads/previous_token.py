@@ -19,6 +19,7 @@ from poskernel_core.analyses.base import Result
 
 selection = cast(Selection, st.session_state["selection"])
 MOST = 32
+REACHES = (4, 8, 16, 32)
 
 
 def draw_ranking(ranked: Result) -> None:
@@ -34,7 +35,7 @@ def draw_ranking(ranked: Result) -> None:
     published_table(selection.run.model.name)
 
 
-def draw_head(ranked: Result) -> None:
+def draw_head(ranked: Result, reach: int) -> None:
     """Draw the selected head's diagonals: attention, and raw scores."""
     head = ranked.select(layer=selection.layer, head=selection.head)
     st.subheader(f"{selection.cell}: {head.text_of('kind')}", anchor="head")
@@ -53,7 +54,7 @@ def draw_head(ranked: Result) -> None:
     with right:
         scores = head.only("score_profile", "position_profile", "content_profile",
                            "self_contrast", "previous_contrast")  # fmt: skip
-        card("scores", partial(scores_figure, scores, ""), scores, words.SCORES,
+        card("scores", partial(scores_figure, scores, "", reach), scores, words.SCORES,
              "Mean raw score by offset")  # fmt: skip
 
 
@@ -61,6 +62,9 @@ st.title("Previous-token heads")
 ranked = results.fetch("previous-token", selection.run)
 if ranked is not None:
     draw_ranking(ranked)
-    draw_head(ranked)
-    draw_tangent(selection)
+    reach = st.select_slider(
+        "Offsets shown on either side (tokens)", REACHES, 8, key="reach", bind="query-params"
+    )
+    draw_head(ranked, reach)
+    draw_tangent(selection, reach)
     draw_stages(selection)

@@ -77,6 +77,6 @@ def choose_view(helix: Result) -> View:
     )
     groups = ["none", *(f"{size}" for size in GROUPS)]
     group = three.selectbox("Averages in groups of", groups, key="avg", bind=URL)
-    overlay = four.selectbox("Beside W_pos", list(OVERLAYS), key="beside", bind=URL)
+    overlay = four.selectbox("Drawn beside it", list(OVERLAYS), key="beside", bind=URL)
     chosen = None if group == "none" else int(group)
     return View(layer, cast("tuple[int, int]", span), chosen, overlay)

@@ -19,7 +19,7 @@ __all__ = ["draw_stages", "draw_tangent"]
 HELICES = {"texts of the corpus": "texts", "one token repeated": "repeated"}
 
 
-def draw_tangent(selection: Selection) -> None:
+def draw_tangent(selection: Selection, reach: int) -> None:
     """Draw how the selected head reads the helix around the query position."""
     if selection.located.geometry.scheme != "learned":
         st.info(
@@ -43,7 +43,7 @@ def draw_tangent(selection: Selection) -> None:
             )
         )  # fmt: skip
         title = f"Reading the helix around n = {query}"
-        card("tangent", partial(tangents_figure, head, ""), head, words.TANGENT, title)
+        card("tangent", partial(tangents_figure, head, "", reach), head, words.TANGENT, title)
         st.caption(f"Shares of the reading direction: {shares}; fit R² "
                    f"{float(head.values['helix_fit']):.3f} (helix of {chosen}).")  # fmt: skip
 

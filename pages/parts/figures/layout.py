@@ -64,7 +64,7 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
     bar = {
         "tickvals": ticks, "ticktext": labels, "orientation": "h", "thickness": 12,
         "x": 0, "xanchor": "left", "xpad": 0, "yanchor": "top", "ypad": 0,
-        "yref": "container", "y": 1 - 60 / figure.layout.height,
+        "yref": "container", "y": _bar_height(figure.layout.height),
         "lenmode": "pixels", "len": 230, "outlinewidth": 0,
     }  # fmt: skip
     figure.update_traces(colorbar=bar, selector={"type": "heatmap"})
@@ -73,6 +73,17 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
         yref="paper", y=1, yanchor="bottom", yshift=42, font_size=12,
     )  # fmt: skip
     return figure.update_layout(margin_t=100)
+
+
+def set_height(figure: go.Figure, height: int) -> go.Figure:
+    """Change the height of a square map with its colour bar above, in place."""
+    figure.update_traces(colorbar_y=_bar_height(height), selector={"type": "heatmap"})
+    return figure.update_layout(height=height)
+
+
+def _bar_height(height: int) -> float:
+    """Where a bar 60 pixels below the upper edge stands, as a share of the figure's height."""
+    return 1 - 60 / height
 
 
 def chart_config(filename: str) -> dict[str, Any]:

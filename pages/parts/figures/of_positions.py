@@ -8,9 +8,11 @@ from pages.parts.figures.effects import kl_by_position, loss_by_group, loss_by_p
 from pages.parts.figures.effects import next_token_bars as token_bars
 from pages.parts.figures.helix import angle_matrix, helix_3d, helix_frames
 from pages.parts.figures.kernels import profile_curve
+from pages.parts.figures.layout import set_height
 from pages.parts.figures.stages import difference_map, robust_span, stage_map
 from pages.parts.figures.tangent import score_profile_figure, tangent_figure
 from poskernel_core.analyses.base import Result
+from poskernel_core.config import BAND
 
 OVERLAYS: dict[str, tuple[str, str | None]] = {
     "nothing": ("projection", None),
@@ -90,23 +92,25 @@ def profile_figure(head: Result, *, most: int) -> go.Figure:
     return profile_curve(np.arange(len(mean)), mean, mean - error, mean + error)
 
 
-def scores_figure(head: Result, title: str) -> go.Figure:
-    """One head's mean raw score near the main diagonal, and its part by position."""
-    score, position = (head.values[f"{name}_profile"] for name in ("score", "position"))
+def scores_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
+    """One head's mean raw score up to `reach` tokens off the diagonal; its part by position."""
+    shown = np.abs(head.coordinates["band"]) <= reach
+    score, position = (head.values[f"{name}_profile"][shown] for name in ("score", "position"))
     return score_profile_figure(
-        head.coordinates["band"],
+        head.coordinates["band"][shown],
         score - np.nanmean(score),
-        head.errors["score_profile"],
+        head.errors["score_profile"][shown],
         position=position - np.nanmean(position),
         title=title,
     )
 
 
-def tangents_figure(head: Result, title: str) -> go.Figure:
+def tangents_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
     """One head's position-only score around the query, split along the helix."""
-    values = head.values
+    shown = np.abs(head.coordinates["band"]) <= reach
+    values = {name: value[shown] for name, value in head.values.items() if value.ndim}
     return tangent_figure(
-        -head.coordinates["band"],
+        -head.coordinates["band"][shown],
         values["position_score"],
         values["tangent_part"],
         values["radial_part"],
@@ -141,7 +145,7 @@ def stage_figure(
         tokens=stages.provenance.get("tokens"), span=span, window=zoom if whole else None,
         unit=unit,
     )  # fmt: skip
-    return figure.update_layout(height=THIRD)
+    return set_height(figure, THIRD)
 
 
 def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go.Figure:
@@ -163,7 +167,7 @@ def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go
             values, title=name.capitalize(), first_query=first, first_key=first, tokens=tokens,
             span=(0.0, 1.0), unit="probability",
         )  # fmt: skip
-    return figure.update_layout(height=THIRD)
+    return set_height(figure, THIRD)
 
 
 def bars_figure(found: Result) -> go.Figure:
