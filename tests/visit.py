@@ -1,9 +1,13 @@
 """What a visitor does on a page, for the tests in a browser."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from playwright.sync_api import TimeoutError as TooSlow
+
+from tests.server import Server
 
 PATIENCE = 60_000  # milliseconds; the machine may be busy with other work
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
@@ -66,3 +70,100 @@ def no_trouble(page: Page) -> None:
     expect(page.get_by_test_id("stException")).to_have_count(0)
     expect(page.get_by_test_id("stAlert").filter(has_text="error")).to_have_count(0)
     expect(page.get_by_text("Traceback")).to_have_count(0)
+
+
+HASH = """name => {
+  const plot = document.querySelector(`.st-key-figure-${name} .js-plotly-plot`);
+  if (!plot?.data) return "";
+  const plain = (_, value) => ArrayBuffer.isView(value) ? Array.from(value) : value;
+  let sum = 0;
+  for (const each of JSON.stringify([plot.data, plot.layout.title], plain))
+    sum = (31 * sum + each.charCodeAt(0)) | 0;
+  return `${sum}`;
+}"""
+TRACES = """name => document.querySelector(`.st-key-figure-${name} .js-plotly-plot`)._fullData.map(
+  trace => [trace.name, (trace.x ?? []).length])"""
+
+
+@contextmanager
+def redraws(page: Page, figure: str) -> Iterator[None]:
+    """What is done within changes the data of a figure, sooner or later."""
+    before = page.wait_for_function(HASH, arg=figure).json_value()
+    yield
+    page.wait_for_function(f"([name, before]) => ![before, ''].includes(({HASH})(name))",
+                           arg=[figure, before])  # fmt: skip
+    settle(page)
+
+
+def traces(page: Page, figure: str) -> dict[str, int]:
+    """The name of every trace of a figure, and the number of its points."""
+    page.wait_for_function(HASH, arg=figure)
+    return dict(page.evaluate(TRACES, figure))
+
+
+def table(page: Page, key: str) -> Locator:
+    """A table as a screen reader has it: canvas has no text; only cells in view are in it."""
+    frame = page.locator(f".st-key-{key}")
+    frame.scroll_into_view_if_needed()
+    expect(frame.locator("tbody td").first).to_be_attached()
+    return frame.locator("table").first
+
+
+def parameter(page: Page, name: str) -> str | None:
+    """What the address says of one parameter."""
+    return parse_qs(urlsplit(page.url).query).get(name, [None])[0]
+
+
+def press(page: Page, label: str, key: str) -> None:
+    """Press a key on a slider's handle, and wait for what follows."""
+    slider(page, label).press(key)
+    settle(page)
+
+
+def pick(page: Page, option: str) -> None:
+    """Choose in a segmented control."""
+    page.get_by_role("radio", name=option, exact=True).check(force=True)
+    settle(page)
+
+
+def write(page: Page, label: str, text: str) -> None:
+    """Type into a field for text or a number, and send it."""
+    box = page.get_by_role("textbox", name=label, exact=True).or_(
+        page.get_by_role("spinbutton", name=label, exact=True)
+    )
+    box.fill(text)
+    box.press("Control+Enter")
+    settle(page)
+
+
+def complains(page: Page, sentence: str) -> None:
+    """One error box says so in one sentence; no word of Python."""
+    box = page.get_by_test_id("stAlertContentError")
+    expect(box).to_contain_text(sentence)
+    expect(box).to_have_count(1)
+    expect(page.get_by_text("Traceback")).to_have_count(0)
+
+
+def open_server(browser: Browser, server: Server, **parameters: object) -> Server:
+    """Visit the landing page: the first deep link of a cold server shows Streamlit's own notice."""
+    page = browser.new_page()
+    visit(page, server.link(**parameters))
+    page.close()
+    return server
+
+
+def seek(page: Page, label: str, option: str) -> None:
+    """Choose in a select box by typing, again if its list closed because the page moved.
+
+    A long list holds only the options near the chosen one until something is typed.
+    """
+    box = page.get_by_role("combobox", name=label, exact=True)
+    found = page.get_by_role("option", name=option, exact=True)
+    for patience in (3_000, PATIENCE):
+        box.scroll_into_view_if_needed()
+        box.fill("")
+        box.fill(option)
+        with suppress(TooSlow):
+            found.click(timeout=patience)
+            return
+    raise TooSlow(f"{label} offers no {option!r}")

@@ -65,7 +65,8 @@ def ranked_table(ranked: Result, selected: str) -> None:
         table, hide_index=True, column_config=numbers, key=KEY, on_select=_select,
         selection_mode="single-row", height=38 + 35 * min(len(table), 10),
     )  # fmt: skip
-    st.caption(f"Selected: {selected}. Sorted by P(k) for k other than 1, else by second/largest.")
+    order = "second / largest, previous-token heads first" if back == 1 else f"P({back})"
+    st.caption(f"{len(table)} heads, sorted by {order}; scroll for more. Selected: {selected}.")
 
 
 def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:
@@ -76,9 +77,11 @@ def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:
         "kind": kinds.ravel(),
         "diagonal": diagonals.ravel(),
     }
-    columns |= {label: ranked.values[name].ravel() for name, label in COLUMNS.items()}
     named = f"P({back})"
-    columns[named] = ranked.values["profile"][..., back].ravel()
+    for name, label in COLUMNS.items():
+        columns[label] = ranked.values[name].ravel()
+        if name == "largest_offset":
+            columns[named] = ranked.values["profile"][..., back].ravel()
     table = pd.DataFrame(columns)
     if only:
         table = table[table["largest at k"] == back]
