@@ -21,7 +21,10 @@ MODULES = sorted(
     if file.name != "__main__.py"
 )
 # What lies below the store and the engine; `gather` stands above and feeds the store.
-LOWER = ("models", "attn_only", "attention", "corpora", "passes", "statistics", "analyses")
+LOWER = (
+    "models", "attn_only", "attention", "edits", "experiments", "corpora", "passes", "statistics",
+    "analyses",
+)  # fmt: skip
 BANNED = {
     **dict.fromkeys(
         LOWER, ("poskernel_core.store", "poskernel_core.engine", "poskernel_core.worker")

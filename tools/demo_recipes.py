@@ -1,6 +1,6 @@
 """The two demo models: their shapes, how they are built, and how they are optimised."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -38,32 +38,26 @@ class Recipe:
         return self.short_window if progress < self.short_share else self.context
 
 
+GPT2 = Recipe(
+    name="demo-gpt2",
+    layers=4,
+    heads=8,
+    width=192,
+    context=512,
+    vocabulary=4096,
+    mlp=True,
+    minutes=70,
+    short_window=128,
+    short_share=0.6,
+    clean_share=0.5,
+)
+
 RECIPES = {
-    "demo-gpt2": Recipe(
-        name="demo-gpt2",
-        layers=4,
-        heads=8,
-        width=192,
-        context=512,
-        vocabulary=4096,
-        mlp=True,
-        minutes=70,
-        short_window=128,
-        short_share=0.6,
-        clean_share=0.5,
-    ),
-    "demo-gpt2-smooth": Recipe(
+    "demo-gpt2": GPT2,
+    "demo-gpt2-smooth": replace(
+        GPT2,
         name="demo-gpt2-smooth",
-        layers=4,
-        heads=8,
-        width=192,
-        context=512,
-        vocabulary=4096,
-        mlp=True,
         minutes=45,
-        short_window=128,
-        short_share=0.6,
-        clean_share=0.5,
         waves=24,
         note="Trained on from `demo-gpt2` (a copy of it, `--resume`), while all but the 24 slowest "
         "waves of `W_pos` were taken out. Neighbouring positions are nearly alike, as in GPT-2, so "

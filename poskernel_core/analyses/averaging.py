@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from poskernel_core.analyses import positions as math
 from poskernel_core.analyses.base import Experiment, Params, Progress, Result, Subject
-from poskernel_core.analyses.intervention import ALIKE, REPEATED_TOKENS
+from poskernel_core.analyses.intervention import ALIKE, averaged_stream
 from poskernel_core.config import RunSpec
 from poskernel_core.views import StatisticsView
 
@@ -46,9 +45,7 @@ class Averaging(Experiment):
 
     def needs(self, run: RunSpec, params: AveragingParams) -> Mapping[str, RunSpec]:
         """Return the pass over repeated tokens where the stream is averaged."""
-        if params.layer is None:
-            return {}
-        return {"repeated": math.repeated_run(run, REPEATED_TOKENS)}
+        return {} if params.layer is None else averaged_stream(run)
 
     def perform(
         self,

@@ -13,7 +13,7 @@ from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.config import RunSpec
 from poskernel_core.views import StatisticsView
 
-__all__ = ["ALIKE", "REPEATED_TOKENS", "Intervention", "InterventionParams", "single_run"]
+__all__ = ["ALIKE", "Intervention", "InterventionParams", "averaged_stream", "single_run"]
 
 REPEATED_TOKENS = 100
 Change = Literal["average", "blind", "move", "silence", "remove"]
@@ -71,6 +71,11 @@ def single_run(run: RunSpec, params: TextParams) -> RunSpec:
     return one.model_copy(update=ALIKE | {"seed": 0})
 
 
+def averaged_stream(run: RunSpec) -> Mapping[str, RunSpec]:
+    """Return the pass that tells the extended positional embeddings of every layer."""
+    return {"repeated": math.repeated_run(run, REPEATED_TOKENS)}
+
+
 class Intervention(Experiment):
     """One prompt, run clean and run with one change (definitions, sections 5 and 6).
 
@@ -100,9 +105,8 @@ class Intervention(Experiment):
 
     def needs(self, run: RunSpec, params: InterventionParams) -> Mapping[str, RunSpec]:
         """Return the pass over repeated tokens where the stream is averaged."""
-        if params.change != "average" or params.layer is None:
-            return {}
-        return {"repeated": math.repeated_run(run, REPEATED_TOKENS)}
+        averages = params.change == "average" and params.layer is not None
+        return averaged_stream(run) if averages else {}
 
     def perform(
         self,
