@@ -154,7 +154,9 @@ def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
                        **settled("every", range(1, 21), defaults["every"]))  # fmt: skip
     return {
         "every": every,
-        "layers": _text(two, "In layers", "layers", defaults, "such as 0-3 or 0,2"),
+        "layers": _text(
+            two, "In layers", "layers", defaults, "such as 0-3 or 0,2; empty: the first four"
+        ),
         "stage": _stage(three, defaults),
     }
 
@@ -197,7 +199,11 @@ def _remove(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
 
 def _text(place: Any, label: str, key: str, defaults: dict[str, Any], hint: str) -> str:
     value = settled(key, _Anything(), defaults[key])
-    return str(place.text_input(label, key=key, bind=URL, help=hint, max_chars=1000, **value))
+    return str(
+        place.text_input(
+            label, key=key, bind=URL, help=hint, max_chars=1000, placeholder=hint, **value
+        )
+    )
 
 
 def _stage(place: Any, defaults: dict[str, Any]) -> str:

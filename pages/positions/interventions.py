@@ -34,8 +34,8 @@ def draw_numbers(found: Result) -> None:
     numbers = {
         "Loss, clean": ("mean_clean_loss", "nats per token of the prompt"),
         "Loss, changed": ("mean_changed_loss", "nats per token of the prompt"),
-        "Change of the loss": ("loss_change", "with its standard error over positions"),
-        "KL after the prompt": ("last_kl", "nats, next-token distribution, clean to changed"),
+        "Loss change": ("loss_change", "with its standard error over positions"),
+        "KL, last": ("last_kl", "nats, next-token distribution, clean to changed"),
         "KL, mean": ("mean_kl", "nats, over all positions of the prompt"),
     }
     columns = st.columns(len(numbers))

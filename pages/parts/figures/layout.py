@@ -76,8 +76,15 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
 
 
 def set_height(figure: go.Figure, height: int) -> go.Figure:
-    """Change the height of a square map with its colour bar above, in place."""
-    figure.update_traces(colorbar_y=_bar_height(height), selector={"type": "heatmap"})
+    """Change the height of a square map in a narrow column, in place; its bar shrinks with it."""
+    for trace in figure.select_traces(selector={"type": "heatmap"}):
+        bar = trace.colorbar
+        trace.update(
+            colorbar={
+                "y": _bar_height(height), "len": 120, "tickvals": bar.tickvals[::2],
+                "ticktext": bar.ticktext[::2],
+            }
+        )  # fmt: skip
     return figure.update_layout(height=height)
 
 

@@ -160,7 +160,7 @@ def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go
         reach = max(float(np.nanmax(np.abs(values))), 1e-6)
         figure = difference_map(
             values, title="Difference", first_query=first, first_key=first, tokens=tokens,
-            span=(-reach, reach),
+            span=(-reach, reach), unit="changed − clean",
         )  # fmt: skip
     else:
         figure = stage_map(
