@@ -2,7 +2,7 @@
 
 A fused kernel never forms the pattern; forming it whole takes ``[text, head, T, T]`` of memory.
 Here one block of rows is formed at a time, shown to a *tap*, used, and dropped: the exact
-pattern of every text for about a fifth more time than a pass that forms none (see ``bench/``).
+pattern of every text, at a price in time that ``bench/`` measures.
 Future keys are never multiplied, nor keys that a sliding window hides.
 """
 
