@@ -113,8 +113,8 @@ class Worker:
         experiment = compute.experiment_of(task.request)
         if experiment is None or not experiment.long:
             return self._queue(self._analyses, task)
-        Laboratory(self._store, self._gatherer.shelf).perform(task.request, task.execution, report)
-        return True
+        laboratory = Laboratory(self._store, self._gatherer.shelf)
+        return self._perform(laboratory, task, report)
 
     def _experiment(self, task: _Task) -> bool:
         report = self._reporter(task)
@@ -122,8 +122,11 @@ class Worker:
         from poskernel_core.laboratory import Laboratory  # torch: only once it is needed
 
         self._laboratory = self._laboratory or Laboratory(self._store)
+        return self._perform(self._laboratory, task, report)
+
+    def _perform(self, laboratory: Any, task: _Task, report: Report) -> bool:
         try:
-            self._laboratory.perform(task.request, task.execution, report)
+            laboratory.perform(task.request, task.execution, report)
         except LayerMissing:
             return self._queue(self._passes, task)
         return True

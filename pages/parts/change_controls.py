@@ -8,7 +8,7 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.parts.selection import Selection, select_cell
-from pages.parts.settle import settled, settled_index
+from pages.parts.settle import settled, settled_index, settled_text
 from poskernel_core.analyses.intervention import InterventionParams
 from poskernel_core.presets import Preset, presets_for
 
@@ -96,19 +96,12 @@ def choose_prompt(first: Preset) -> str | None:
     prompt = st.text_area(
         "Prompt", key="prompt", bind=URL, max_chars=MOST, height=140,
         help="what comes after it is predicted; it may be as long as the context",
-        **settled("prompt", _Anything(), first.prompt),
+        **settled_text("prompt", first.prompt),
     )  # fmt: skip
     if prompt.strip():
         return prompt
     st.info("Type a prompt: a few words or more. What comes after it is predicted.")
     return None
-
-
-class _Anything:
-    """Options that hold every value."""
-
-    def __contains__(self, _value: object) -> bool:
-        return True
 
 
 def choose_change(selection: Selection, first: Preset) -> dict[str, Any]:
@@ -198,7 +191,7 @@ def _remove(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(place: Any, label: str, key: str, defaults: dict[str, Any], hint: str) -> str:
-    value = settled(key, _Anything(), defaults[key])
+    value = settled_text(key, defaults[key])
     return str(
         place.text_input(
             label, key=key, bind=URL, help=hint, max_chars=1000, placeholder=hint, **value

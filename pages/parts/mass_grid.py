@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 
-from pages.parts.figures.layout import number, style
+from pages.parts.figures.layout import number
 from pages.parts.figures.palette import DIVERGING, scale_rgb
 from pages.parts.grid import head_grid
 from pages.parts.selection import Selection, select_cell
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 
-__all__ = ["draw_mass_grid", "mass_figure"]
+__all__ = ["draw_mass_grid"]
 
 KEY = "mass-grid"
 STEPS = 121
@@ -68,19 +67,3 @@ def _legend(reach: float) -> list[tuple[str, str]]:
     for place, value in ((0, -reach), (STEPS // 2, 0.0), (STEPS - 1, reach)):
         labels[place] = number(float(f"{value:.2g}"))
     return list(zip(colours, labels, strict=True))
-
-
-def mass_figure(masses: Result) -> go.Figure:
-    """The same as a heat map, for the download."""
-    change = masses.values[NAME]
-    reach = _reach(change)
-    figure = go.Figure(
-        go.Heatmap(
-            z=change, zmin=-reach, zmax=reach, colorscale=DIVERGING, xgap=1, ygap=1,
-            colorbar={"title": "change"},
-            hovertemplate="<b>L%{y}H%{x}</b>: %{z:.3f}<extra></extra>",
-        )
-    )  # fmt: skip
-    style(figure, x_title="head", y_title="layer", height=420)
-    figure.update_xaxes(dtick=1, showgrid=False)
-    return figure.update_yaxes(dtick=1, autorange="reversed", showgrid=False)

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-__all__ = ["settled", "settled_index", "settled_span"]
+__all__ = ["settled", "settled_index", "settled_span", "settled_text"]
 
 
 def settled(key: str, options: Any, default: Any) -> dict[str, Any]:
@@ -38,6 +38,13 @@ def _write(key: str, value: Any, settled: Any, default: Any) -> None:
     st.session_state[f"default-{key}"] = default
     if earlier != default or settled != value:
         st.session_state[key] = default if value == earlier else settled
+
+
+def settled_text(key: str, default: str) -> dict[str, Any]:
+    """Return the ``value`` of a text field likewise; every text fits."""
+    value = st.session_state.get(key, default)
+    _write(key, value, value, default)
+    return {"value": default}
 
 
 def settled_span(key: str, first: int, last: int) -> dict[str, Any]:

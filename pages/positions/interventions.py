@@ -18,9 +18,10 @@ from pages.parts.figures.of_positions import (
     bars_figure,
     kl_figure,
     losses_figure,
+    mass_figure,
     pattern_figure,
 )
-from pages.parts.mass_grid import draw_mass_grid, mass_figure
+from pages.parts.mass_grid import draw_mass_grid
 from pages.parts.selection import Selection
 from pages.parts.zoom import choose_zoom
 from poskernel_core.analyses.base import Result
@@ -87,11 +88,11 @@ def draw_effects(found: Result) -> None:
     card("loss", partial(losses_figure, found), losses, words.LOSS, "Along the prompt", draw)
 
 
-def draw_averaging(layer: int | None) -> None:
+def draw_averaging(layer: int | None, keep: int) -> None:
     """Draw the loss on windows of the corpus against the size of the groups, where asked for."""
     if st.toggle("Measure the loss on 16 windows of the corpus, for every size of group", False,
                  key="avgtable", bind="query-params"):  # fmt: skip
-        found = results.fetch("averaging", selection.run, layer=layer)
+        found = results.fetch("averaging", selection.run, layer=layer, keep=keep)
         if found is not None:
             card("averaging", partial(averaging_figure, found), found.only("loss", "loss_change"),
                  words.AVERAGING, "Loss on the corpus")  # fmt: skip
@@ -109,4 +110,4 @@ if prompt is not None:
         draw_effects(found)
         draw_patterns(found)
 if params["change"] == "average":
-    draw_averaging(params["layer"])
+    draw_averaging(params["layer"], params["keep"])

@@ -6,20 +6,17 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, Params, Progress, Result, Subject
-from poskernel_core.analyses.intervention import ALIKE, averaged_stream
+from poskernel_core.analyses.base import Experiment, Progress, Result, Subject
+from poskernel_core.analyses.intervention import ALIKE, AveragingPlace, averaged_stream
 from poskernel_core.config import RunSpec
 from poskernel_core.views import StatisticsView
 
 __all__ = ["Averaging", "AveragingParams"]
 
 
-class AveragingParams(Params):
+class AveragingParams(AveragingPlace):
     """Parameters of the table of losses."""
 
-    layer: int | None = Field(
-        None, ge=0, description="average: in the stream before this layer (default: in W_pos)"
-    )
     loss_texts: int = Field(16, ge=2, le=1000, description="windows of text the loss is taken over")
 
 

@@ -94,7 +94,7 @@ class Helix(Analysis):
             axes.append((found.pop("axes"), _position_axes(view, layer, params.subspace, start)))
             own.append(found)
             progress(layer + 1, layers)
-        values = {name: np.stack([each[name] for each in own]) for name in own[0]}
+        values = {name: np.stack([each[name] for each in own]) for name in own[0] if name != "own"}
         for place, name in enumerate(("angles_residual", "angles_position")):
             values[name] = _angles([each[place] for each in axes])
         return _result(values, params, np.arange(start, view.header["context"]))
@@ -107,13 +107,12 @@ def _layer(
     params: HelixParams,
     start: int,
 ) -> dict[str, np.ndarray]:
-    """Return the values of one layer; ``axes`` are its top-k components as columns."""
+    """Return the values of one layer, its top-k components as columns, and its ``own`` axes."""
     rows = math.centred(arrays["mean_residuals"][-len(first) :])
     components, shares = math.principal(rows, max(LISTED, params.subspace))
     before = earlier[-1]["projection"] if earlier else None
     own = _signed(components[:SHOWN], rows, before)
-    embedding = math.principal(first, SHOWN)[0] if earlier else own
-    embedding = _signed(embedding, first, earlier[0]["projection"] if earlier else None)
+    embedding = earlier[0]["own"] if earlier else own
     both = _signed(math.principal(np.vstack([first, rows]), SHOWN)[0], rows, rows @ own.T)
     size = float(np.square(math.centred(arrays["mean_residuals"][start:])).sum())
     spread = max(float(arrays["centred_square"]) - size, 0.0)
@@ -128,6 +127,7 @@ def _layer(
         "far_share": np.array(math.far_share(rows, params.far)),
         "token_spread": np.array(np.sqrt(spread / size) if size > 0 else np.nan),
         "axes": components[: params.subspace].T,
+        "own": own,
     }
     groups = {f"group_{g}": math.group_means(projection, g) for g in math.GROUPS}
     return found | groups

@@ -8,22 +8,38 @@ from typing import Literal
 from pydantic import Field
 
 from poskernel_core.analyses import positions as math
-from poskernel_core.analyses.base import Experiment, Progress, Result, Subject
+from poskernel_core.analyses.base import Experiment, Params, Progress, Result, Subject
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.config import RunSpec
 from poskernel_core.views import StatisticsView
 
-__all__ = ["ALIKE", "Intervention", "InterventionParams", "averaged_stream", "single_run"]
+__all__ = [
+    "ALIKE",
+    "AveragingPlace",
+    "Intervention",
+    "InterventionParams",
+    "averaged_stream",
+    "single_run",
+]
 
 REPEATED_TOKENS = 100
 Change = Literal["average", "blind", "move", "silence", "remove"]
-
-
 ALIKE = {"dtype": "float32", "positions": (0,), "destination": None, "doubling": None}
 """Fields of a run that an experiment does not depend on."""
 
 
-class InterventionParams(TextParams):
+class AveragingPlace(Params):
+    """Parameters that say where positions are averaged."""
+
+    layer: int | None = Field(
+        None, ge=0, description="average: in the stream before this layer (default: in W_pos)"
+    )
+    keep: int = Field(
+        0, ge=0, le=1000, description="average: first positions left as they are (huge vectors)"
+    )
+
+
+class InterventionParams(TextParams, AveragingPlace):
     """Parameters of an intervention; those of other changes than the chosen one do nothing."""
 
     cell: str = Field("L0H0", description="the head whose pattern is shown, such as L0H3")
@@ -33,16 +49,6 @@ class InterventionParams(TextParams):
         "remove embeddings",
     )
     group: int = Field(10, ge=1, le=1_000_000, description="average: positions per group")
-    keep: int = Field(
-        0,
-        ge=0,
-        le=1000,
-        description="average: first positions left as they are (later layers "
-        "mark them with huge vectors)",
-    )
-    layer: int | None = Field(
-        None, ge=0, description="average: in the stream before this layer (default: in W_pos)"
-    )
     every: int = Field(5, ge=1, le=1_000_000, description="blind: every so many positions")
     layers: str = Field(
         "", max_length=200, description="blind: layers, such as 0-3 (default: the first four)"

@@ -32,7 +32,7 @@ def average(
         BadRequest: positions that are not learned, or no such layer.
     """
     sizes = (1, *GROUPS)
-    edits = [averaging_edit(subject, statistics, params.layer, size) for size in sizes]
+    edits = [averaging_edit(subject, statistics, params, size) for size in sizes]
     texts = len(subject.windows)
     loss, masses = [], []
     for text in range(texts):

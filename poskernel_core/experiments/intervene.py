@@ -23,7 +23,7 @@ from poskernel_core.moves import parse_cells, parse_layers, parse_moves
 from poskernel_core.views import StatisticsView
 
 if TYPE_CHECKING:
-    from poskernel_core.analyses.intervention import InterventionParams
+    from poskernel_core.analyses.intervention import AveragingPlace, InterventionParams
 
 __all__ = ["averaging_edit", "build_edit", "intervene"]
 
@@ -86,7 +86,7 @@ def build_edit(
     sizes = geometry.n_layers, geometry.n_heads
     match params.change:
         case "average":
-            return averaging_edit(subject, statistics, params.layer, params.group, params.keep)
+            return averaging_edit(subject, statistics, params, params.group)
         case "blind":
             first_four = f"0-{min(FIRST_LAYERS, geometry.n_layers) - 1}"
             layers = parse_layers(params.layers.strip() or first_four, geometry.n_layers)
@@ -108,9 +108,8 @@ def build_edit(
 def averaging_edit(
     subject: Subject,
     statistics: Mapping[str, StatisticsView],
-    layer: int | None,
+    place: AveragingPlace,
     group: int,
-    keep: int = 0,
 ) -> Edit:
     """Return the edit that averages positions, in ``W_pos`` or in the stream before a layer.
 
@@ -118,13 +117,14 @@ def averaging_edit(
         BadRequest: positions that are not learned, or no such layer.
     """
     need_learned(subject)
+    layer = place.layer
     if layer is None:
-        return changes.AveragedPositions(group, subject.model.position_matrix(), keep)
+        return changes.AveragedPositions(group, subject.model.position_matrix(), place.keep)
     n_layers = subject.model.geometry.n_layers
     if layer >= n_layers:
         raise BadRequest(f"Expected a layer from 0 to {n_layers - 1}, got {layer} (--layer).")
     rows = torch.from_numpy(statistics["repeated"].layer(layer)["mean_residuals"].copy())
-    return changes.AveragedStream(layer, group, rows.to(subject.model.device), keep)
+    return changes.AveragedStream(layer, group, rows.to(subject.model.device), place.keep)
 
 
 def need_learned(subject: Subject) -> None:

@@ -8,7 +8,8 @@ from pages.parts.figures.effects import kl_by_position, loss_by_group, loss_by_p
 from pages.parts.figures.effects import next_token_bars as token_bars
 from pages.parts.figures.helix import angle_matrix, helix_3d, helix_frames
 from pages.parts.figures.kernels import profile_curve
-from pages.parts.figures.layout import set_height
+from pages.parts.figures.layout import set_height, style
+from pages.parts.figures.palette import DIVERGING, SCALE
 from pages.parts.figures.stages import difference_map, robust_span, stage_map
 from pages.parts.figures.tangent import score_profile_figure, tangent_figure
 from poskernel_core.analyses.base import Result
@@ -204,13 +205,28 @@ def averaging_figure(found: Result) -> go.Figure:
 
 
 def table_figure(ranked: Result) -> go.Figure:
-    """The ratio of the two largest diagonals of every head [layer, head] as a heat map."""
-    ratio: Float[np.ndarray, "layer head"] = ranked.values["ratio"]
-    return go.Figure(
-        go.Heatmap(
-            z=ratio, zmin=0, zmax=1, colorscale="Plasma", xgap=1, ygap=1,
-            colorbar={"title": "second / largest"},
-            hovertemplate="<b>L%{y}H%{x}</b>: %{z:.3f}<extra></extra>",
-        ),
-        layout={"xaxis_title": "head", "yaxis_title": "layer", "yaxis_autorange": "reversed"},
+    """The ratio of the two largest diagonals of every head [layer, head]."""
+    return _head_map(ranked.values["ratio"], "second / largest", (0.0, 1.0), SCALE)
+
+
+def mass_figure(masses: Result) -> go.Figure:
+    """The change of every head's attention to the previous token [layer, head]."""
+    change = masses.values["previous_mass_change"]
+    reach = max(0.01, float(np.abs(np.nan_to_num(change)).max()))
+    return _head_map(change, "change of P(1)", (-reach, reach), DIVERGING)
+
+
+def _head_map(
+    values: Float[np.ndarray, "layer head"],
+    unit: str,
+    span: tuple[float, float],
+    scale: tuple[str, ...],
+) -> go.Figure:
+    """One number per head as a heat map."""
+    cells = go.Heatmap(
+        z=values, zmin=span[0], zmax=span[1], colorscale=scale, xgap=1, ygap=1,
+        colorbar={"title": unit}, hovertemplate="<b>L%{y}H%{x}</b>: %{z:.3f}<extra></extra>",
     )  # fmt: skip
+    figure = style(go.Figure(cells), x_title="head", y_title="layer", height=420)
+    figure.update_xaxes(dtick=1, showgrid=False)
+    return figure.update_yaxes(dtick=1, autorange="reversed", showgrid=False)
