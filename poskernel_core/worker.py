@@ -18,8 +18,9 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from poskernel_core import compute
 from poskernel_core.config import Execution, Request
@@ -49,7 +50,7 @@ class _Task:
 class Worker:
     """Takes messages, hands them to the lanes, tells what became of them."""
 
-    def __init__(self, store: Store, output: TextIO) -> None:
+    def __init__(self, store: Store, output: TextIOWrapper) -> None:
         self._store = store
         self._output = output
         self._speaking = threading.Lock()

@@ -48,9 +48,10 @@ def streams(model_dirs):
     return {"repeated": pk.run_pass(model, windows, start_token=False, gather=STREAM)}
 
 
-def plain(path, tokens, group, layer, rows, start):
+def plain(path, tokens, group, layer, rows, start, keep=0):
     """Mean loss and attention to the predecessor of one window, in plain loops."""
-    step = np.array(op.averaged_positions(rows.tolist(), group)) - rows
+    step = np.zeros_like(rows)
+    step[keep:] = np.array(op.averaged_positions(rows[keep:].tolist(), group)) - rows[keep:]
     if layer is None:
         edits = plain_gpt2.Edits(positions=lambda x: x + step)
     else:
@@ -67,8 +68,10 @@ def plain(path, tokens, group, layer, rows, start):
     return oracles.mean(losses), masses
 
 
-@pytest.mark.parametrize(("layer", "start"), [(None, True), (1, False)])
-def test_averaging(model_dirs, streams, layer, start):
+@pytest.mark.parametrize(
+    ("layer", "start", "keep"), [(None, True, 0), (1, False, 0), (None, False, 2), (1, True, 3)]
+)
+def test_averaging(model_dirs, streams, layer, start, keep):
     """Loss, its change, and attention to predecessors, with errors over windows."""
     path, subject = model_dirs["gpt2"], subject_of(model_dirs["gpt2"], start)
     model = builders.hf_eager_model(path)
@@ -76,10 +79,12 @@ def test_averaging(model_dirs, streams, layer, start):
     if layer is not None:
         rows = streams["repeated"].layer(layer)["mean_residuals"].astype(float)
 
-    result = average(subject, streams, AveragingParams(layer=layer, loss_texts=TEXTS), quiet)
+    result = average(
+        subject, streams, AveragingParams(layer=layer, keep=keep, loss_texts=TEXTS), quiet
+    )
 
     each = [
-        [plain(path, w.tolist(), g, layer, rows, int(start)) for w in subject.windows]
+        [plain(path, w.tolist(), g, layer, rows, int(start), keep) for w in subject.windows]
         for g in SIZES
     ]  # fmt: skip
     clean = [loss for loss, _ in each[0]]

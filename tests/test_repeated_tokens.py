@@ -10,7 +10,8 @@ from poskernel_core import attention, passes
 from poskernel_core.made import doubled
 from tests import builders, oracles
 from tests import oracles_positions as op
-from tests.test_previous_token import different, error
+from tests.test_previous_token import error
+from tests.test_previous_token_kinds import different
 from tests.truth import truth_of
 
 TEXTS, CONTEXT = 3, 31
