@@ -15,7 +15,7 @@ import numpy as np
 
 from poskernel_core.config import CorpusSpec
 from poskernel_core.errors import BadRequest, TooLittleText, UnknownCorpus
-from poskernel_core.made import REPEATED
+from poskernel_core.made import RANDOM, REPEATED
 from poskernel_core.shapes import Tokens
 from poskernel_core.texts import HUB, TYPED, documents, find_file, items
 from poskernel_core.tokenizers import Tokenizer
@@ -33,8 +33,8 @@ def resolve(spec: CorpusSpec) -> CorpusSpec:
         if spec.text is None or not spec.text.strip():
             raise UnknownCorpus("Expected some text, got none: type or paste a few sentences.")
         return spec.model_copy(update={"fingerprint": _sha(spec.text.encode())})
-    if spec.name == REPEATED:
-        return spec.model_copy(update={"fingerprint": REPEATED})
+    if spec.name in (REPEATED, RANDOM):
+        return spec.model_copy(update={"fingerprint": spec.name})
     if spec.name in HUB:
         pinned = spec.revision or HUB[spec.name].revision
         return spec.model_copy(update={"revision": pinned, "fingerprint": f"hub@{pinned}"})

@@ -1,18 +1,22 @@
 """Changes to a forward pass: what an intervention is made of.
 
-An :class:`Edit` is asked at seven places of the forward pass and returns what goes on from there.
+An :class:`Edit` is asked at eight places of the forward pass and returns what goes on from there.
 The attention of every architecture runs through our own function (see ``tapping``), so an edit
 takes effect in all of them alike, local layers and grouped queries included.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
 import torch
 from torch import Tensor
 
 from poskernel_core.attention import AttentionCall, hidden_keys
 
-__all__ = ["Edit", "edited_attention"]
+__all__ = ["Chain", "Edit", "edited_attention"]
 
 
 class Edit:
@@ -29,6 +33,10 @@ class Edit:
     def positions(self, x: Tensor) -> Tensor:
         """Return the positional embeddings that enter the sum (learned positions only)."""
         return x
+
+    def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the cosines and sines ``[text, pos, d]`` of the rotation (rotary models only)."""
+        return cos, sin
 
     def residual(self, layer: int, x: Tensor) -> Tensor:
         """Return the residual stream before a layer."""
@@ -49,6 +57,45 @@ class Edit:
     def output(self, layer: int, out: Tensor) -> Tensor:
         """Return the attention output of the whole layer, projection and bias included."""
         return out
+
+
+@dataclass(frozen=True)
+class Chain(Edit):
+    """Several edits, one after the other at each place."""
+
+    edits: Sequence[Edit]
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """Ask every edit in turn."""
+        return reduce(lambda out, edit: edit.tokens(out), self.edits, x)
+
+    def positions(self, x: Tensor) -> Tensor:
+        """Ask every edit in turn."""
+        return reduce(lambda out, edit: edit.positions(out), self.edits, x)
+
+    def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """Ask every edit in turn."""
+        return reduce(lambda out, edit: edit.rotation(*out), self.edits, (cos, sin))
+
+    def residual(self, layer: int, x: Tensor) -> Tensor:
+        """Ask every edit in turn."""
+        return reduce(lambda out, edit: edit.residual(layer, out), self.edits, x)
+
+    def scores(self, layer: int, scores: Tensor) -> Tensor:
+        """Ask every edit in turn."""
+        return reduce(lambda out, edit: edit.scores(layer, out), self.edits, scores)
+
+    def pattern(self, layer: int, pattern: Tensor) -> Tensor:
+        """Ask every edit in turn."""
+        return reduce(lambda out, edit: edit.pattern(layer, out), self.edits, pattern)
+
+    def heads(self, layer: int, z: Tensor) -> Tensor:
+        """Ask every edit in turn."""
+        return reduce(lambda out, edit: edit.heads(layer, out), self.edits, z)
+
+    def output(self, layer: int, out: Tensor) -> Tensor:
+        """Ask every edit in turn."""
+        return reduce(lambda so_far, edit: edit.output(layer, so_far), self.edits, out)
 
 
 def edited_attention(call: AttentionCall, edit: Edit) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from poskernel_core import compute
 from poskernel_core.analyses.base import Subject
 from poskernel_core.config import Execution, Request
 from poskernel_core.models import Shelf
-from poskernel_core.prepare import locate_again, plan_header, prepare
+from poskernel_core.prepare import locate_again, plan_header, prepare, random_source
 from poskernel_core.progress import Report
 from poskernel_core.store import Store
 from poskernel_core.tokenizers import load_tokenizer
@@ -41,16 +41,20 @@ class Laboratory:
         report(0, 0, "Loading the model")
         located = locate_again(run)
         tokenizer = load_tokenizer(located)
-        windows, plan = prepare(run, execution, located, tokenizer)
+        cut = run.model_copy(update={"windows": 1}) if experiment.draws else run
+        windows, plan = prepare(cut, execution, located, tokenizer)
         model = self.shelf.take(located, execution.device)
         decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
         words = decode(windows[0].tolist())
-        subject = Subject(model, windows, words, decode, run.start_token)
+        source = random_source(run, located.geometry, tokenizer)
+        subject = Subject(model, windows, words, decode, run.start_token, source, execution.batch)
         views = compute.open_views(self.store, request)
         result = experiment.perform(
             subject, views, params, lambda done, total: report(done, total, experiment.title)
         )
         header = plan_header(plan, run, str(model.device))
-        if len(windows) == 1:
+        if experiment.draws:
+            header["windows"] = run.windows
+        elif len(windows) == 1:
             header["tokens"] = words
         compute.keep(self.store, request, result, header, time.monotonic() - began)

@@ -7,10 +7,13 @@ import numpy as np
 from poskernel_core.errors import BadRequest
 from poskernel_core.shapes import Tokens
 
-__all__ = ["REPEATED", "doubled", "repeated_windows"]
+__all__ = ["RANDOM", "REPEATED", "doubled", "repeated_windows"]
 
 REPEATED = "repeated"
 """Name of the corpus whose windows are one token each, repeated."""
+
+RANDOM = "random"
+"""Name of the corpus whose windows are random tokens, every one another."""
 
 
 def repeated_windows(

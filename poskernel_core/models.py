@@ -32,6 +32,7 @@ from poskernel_core.tapping import (
     Watcher,
     tap_block,
     tap_embeddings,
+    tap_rotation,
 )
 
 __all__ = ["LoadedModel", "Shelf", "load", "pick_device", "precision", "tap"]
@@ -96,8 +97,11 @@ class LoadedModel:
         tokens: Tensor,
         edit: Edit | None = None,
         observe: Callable[[int, Tensor], None] | None = None,
+        keep: int | None = None,
     ) -> Tensor:
         """Return the logits ``[text, pos, vocab]`` of tokens ``[text, pos]``, changed by an edit.
+
+        ``keep`` limits them to the last so many positions; for 0 nothing is unembedded.
 
         ``observe`` sees the number and the final pattern ``[text, head, query, key]`` of every
         layer. A clean run is one whose edit changes nothing: both take the same road.
@@ -105,9 +109,15 @@ class LoadedModel:
         self._switch.edit, self._switch.observe = edit or Edit(), observe
         try:
             with _PRECISION:  # never beside a pass in TF32
-                return self.module(tokens.to(self.device), use_cache=False).logits.float()
+                return self._logits(tokens.to(self.device), keep)
         finally:
             self._switch.edit = self._switch.observe = None
+
+    def _logits(self, tokens: Tensor, keep: int | None) -> Tensor:
+        if keep == 0:
+            self.module.base_model(tokens, use_cache=False)
+            return torch.empty(len(tokens), 0, 0)
+        return self.module(tokens, use_cache=False, logits_to_keep=keep or 0).logits.float()
 
 
 @dataclass
@@ -167,6 +177,8 @@ def tap(located: Located, module: PreTrainedModel, device: torch.device) -> Load
     place = POSITIONS.get(located.geometry.architecture)
     positions = None if place is None else module.base_model.get_submodule(place)
     tap_embeddings(module.get_input_embeddings(), positions, switch)
+    if located.geometry.scheme == "rotary":
+        tap_rotation(module.base_model.get_submodule("rotary_emb"), switch)
     for layer, block in enumerate(_blocks(module, located.geometry)):
         tap_block(block, layer, located.geometry.architecture, switch)
     return LoadedModel(located, module, device, switch)

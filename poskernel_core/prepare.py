@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from poskernel_core import catalog, corpora
 from poskernel_core.config import Execution, RunSpec
 from poskernel_core.errors import BadRequest
 from poskernel_core.geometry import Geometry
-from poskernel_core.made import REPEATED, doubled, repeated_windows
+from poskernel_core.layouts import Source, random_layout, sequences
+from poskernel_core.made import RANDOM, REPEATED, doubled, repeated_windows
 from poskernel_core.shapes import Tokens
 from poskernel_core.statistics import Plan
 from poskernel_core.tokenizers import Tokenizer
 
-__all__ = ["locate_again", "plan_for", "plan_header", "prepare"]
+__all__ = ["locate_again", "plan_for", "plan_header", "prepare", "random_source"]
 
 
 def locate_again(run: RunSpec) -> catalog.Located:
@@ -43,9 +46,10 @@ def prepare(
     """
     geometry = located.geometry
     if run.context > geometry.n_ctx:
+        option = "--length" if run.corpus.name == RANDOM else "--context"
         raise BadRequest(
             f"{run.model.name!r} reads at most {geometry.n_ctx} tokens; {run.context} were asked "
-            f"for: use --context {geometry.n_ctx} or less."
+            f"for: use {option} {geometry.n_ctx} or less."
         )
     windows = _windows(run, execution, geometry, tokenizer)
     if run.destination is not None:
@@ -71,6 +75,9 @@ def _windows(
         return repeated_windows(
             geometry.n_vocab, context=run.context, windows=run.windows, avoid=start, seed=run.seed
         )
+    if run.corpus.name == RANDOM:
+        layout = random_layout(run.context, run.start_token)
+        return sequences(layout, random_source(run, geometry, tokenizer), 0, range(run.windows))
     return corpora.token_windows(
         run.corpus,
         tokenizer,
@@ -81,6 +88,20 @@ def _windows(
         exactly=execution.all_windows,
         cut=run.destination is not None,
     )
+
+
+def random_source(run: RunSpec, geometry: Geometry, tokenizer: Tokenizer | None) -> Source:
+    """Return what the random tokens of a run are drawn from: ordinary tokens of the tokenizer.
+
+    Without a tokenizer they are all tokens of the model, and the start token is not known.
+    """
+    if tokenizer is None:
+        return Source(np.arange(geometry.n_vocab), None, run.seed)
+    start = tokenizer.known_start()
+    ordinary = np.setdiff1d(
+        tokenizer.ordinary_ids(geometry.n_vocab), [-1 if start is None else start]
+    )
+    return Source(ordinary, start, run.seed)
 
 
 def plan_for(

@@ -19,7 +19,15 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from poskernel_core.attention import AttentionCall, PatternBlock, Tap, attend
 from poskernel_core.edits import Edit, edited_attention
 
-__all__ = ["TAPPED", "LastLayerSeen", "Switch", "Watcher", "tap_block", "tap_embeddings"]
+__all__ = [
+    "TAPPED",
+    "LastLayerSeen",
+    "Switch",
+    "Watcher",
+    "tap_block",
+    "tap_embeddings",
+    "tap_rotation",
+]
 
 TAPPED = "poskernel"
 ATTENTION = {
@@ -72,6 +80,15 @@ def tap_embeddings(tokens: nn.Module, positions: nn.Module | None, switch: Switc
     tokens.register_forward_hook(change_tokens)
     if positions is not None:
         positions.register_forward_hook(see_positions)
+
+
+def tap_rotation(rotary: nn.Module, switch: Switch) -> None:
+    """Let an edit change the cosines and sines by which queries and keys are rotated."""
+
+    def change(_module: nn.Module, _args: Any, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return out if switch.edit is None else switch.edit.rotation(*out)
+
+    rotary.register_forward_hook(change)
 
 
 def tap_block(block: nn.Module, layer: int, architecture: str, switch: Switch) -> None:

@@ -53,6 +53,13 @@ class Tokenizer:
             )
         return found
 
+    def ordinary_ids(self, vocabulary: int) -> list[int]:
+        """Return the ids below ``vocabulary`` that the tokenizer has, special tokens excepted."""
+        added = self.backend.get_added_tokens_decoder()
+        special = {number for number, token in added.items() if token.special}
+        known = sorted(set(self.backend.get_vocab().values()) - special)
+        return [number for number in known if number < vocabulary]
+
     def single_id(self, text: str) -> int:
         """Return the id of a text that is exactly one token, such as ``" the"``.
 

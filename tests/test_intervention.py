@@ -59,7 +59,6 @@ BAD = {
     "no heads": ("gpt2", {"change": "silence"}, "got none"),
     "rotary average": ("llama", {}, "rotary positions"),
     "rotary stream": ("llama", {"layer": 1}, "rotary positions"),
-    "rotary removal": ("mistral", {"change": "remove"}, "rotary positions"),
 }
 
 

@@ -43,7 +43,8 @@ without a start token, and add its group's mean).
 is set to zero and not shared out again; before it, the rest of the row takes its share. **Moving**
 gives a row's attention to chosen keys: after the softmax in equal parts; before it by raising their
 scores above the row's largest. **Switching off** sets a head's output to zero; **removing** sets
-token or positional embeddings to zero. Effects: change of loss $-\log p$,
+token or positional embeddings to zero (rotary models: every token is rotated as at position 0).
+Effects: change of loss $-\log p$,
 $\mathrm{KL}(p_\text{clean} \| p_\text{changed})$ of the next-token distribution, in nats.
 """
 

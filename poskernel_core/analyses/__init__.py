@@ -6,11 +6,14 @@ from poskernel_core.analyses.averaging import Averaging
 from poskernel_core.analyses.base import Analysis, Experiment, Params, Question, Result
 from poskernel_core.analyses.etc import EtcHeatMap
 from poskernel_core.analyses.helix import Helix
+from poskernel_core.analyses.induction import InductionRecency, InductionScores, RecencyPatterns
 from poskernel_core.analyses.intervention import Intervention
 from poskernel_core.analyses.kernel import PositionalKernel
 from poskernel_core.analyses.kernel_map import KernelMap
+from poskernel_core.analyses.position_vs_token import PositionVsToken, PositionZero
 from poskernel_core.analyses.previous_token import PreviousToken
 from poskernel_core.analyses.profile import DiagonalProfile
+from poskernel_core.analyses.random_attention import RandomAttention
 from poskernel_core.analyses.stages import Stages
 from poskernel_core.analyses.tangent import Tangent
 from poskernel_core.errors import UnknownAnalysis
@@ -28,6 +31,12 @@ ANALYSES: dict[str, Question] = {
         Stages(),
         Intervention(),
         Averaging(),
+        InductionScores(),
+        InductionRecency(),
+        RecencyPatterns(),
+        RandomAttention(),
+        PositionVsToken(),
+        PositionZero(),
     )
 }
 

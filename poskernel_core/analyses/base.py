@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from poskernel_core.config import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec
 from poskernel_core.errors import BadRequest
+from poskernel_core.layouts import Source
 from poskernel_core.shapes import Tokens
 from poskernel_core.views import StatisticsView
 
@@ -211,6 +212,8 @@ class Subject:
         words: the text of each token of the first window; empty without a tokenizer.
         decode: token ids -> the text of each.
         start_token: whether position 0 holds the start token.
+        source: what random tokens are drawn from.
+        batch: sequences per forward pass; None: as many as fit well.
     """
 
     model: Any
@@ -218,16 +221,19 @@ class Subject:
     words: list[str]
     decode: Callable[[list[int]], list[str]]
     start_token: bool
+    source: Source | None = None
+    batch: int | None = None
 
 
 class Experiment(Question):
     """A question whose answer needs the model itself: it is run again, with changes.
 
     One that reads many windows is ``long``: it waits its turn with the passes, so that short ones
-    are answered meanwhile.
+    are answered meanwhile. One that ``draws`` makes its sequences itself, from random tokens.
     """
 
     long: ClassVar[bool] = False
+    draws: ClassVar[bool] = False
 
     @abstractmethod
     def perform(

@@ -17,7 +17,9 @@ __all__ = [
     "BlindPredecessor",
     "MovedAttention",
     "RemovedEmbeddings",
+    "ScaledHeads",
     "SilencedHeads",
+    "UniformHeads",
     "averaged",
 ]
 
@@ -167,7 +169,11 @@ class SilencedHeads(Edit):
 
 @dataclass(frozen=True)
 class RemovedEmbeddings(Edit):
-    """Token embeddings, or positional embeddings, set to zero; norms are computed anew."""
+    """Token embeddings, or positions, removed; norms are computed anew.
+
+    Embeddings become zero. Rotary positions are removed by rotating every query and key as at
+    position 0.
+    """
 
     which: Literal["tokens", "positions"]
 
@@ -178,3 +184,40 @@ class RemovedEmbeddings(Edit):
     def positions(self, x: Tensor) -> Tensor:
         """Return zeros where positional embeddings are removed."""
         return torch.zeros_like(x) if self.which == "positions" else x
+
+    def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the rotation of position 0 for all positions where positions are removed."""
+        if self.which == "tokens":
+            return cos, sin
+        return cos[:, :1].expand_as(cos), sin[:, :1].expand_as(sin)
+
+
+@dataclass(frozen=True)
+class UniformHeads(Edit):
+    """Heads whose scores are made equal, so that they attend equally to all visible keys."""
+
+    cells: Collection[tuple[int, int]]
+
+    def scores(self, layer: int, scores: Tensor) -> Tensor:
+        """Set the visible scores of this layer's chosen heads to zero."""
+        heads = [head for at, head in self.cells if at == layer]
+        if not heads:
+            return scores
+        scores = scores.clone()
+        scores[:, heads] = torch.where(scores[:, heads].isinf(), -torch.inf, 0.0)
+        return scores
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledHeads(Edit):
+    """The heads' outputs of one layer times a factor for every head and position.
+
+    ``factor [head, pos]`` is as long as the sequences.
+    """
+
+    layer: int
+    factor: Tensor
+
+    def heads(self, layer: int, z: Tensor) -> Tensor:
+        """Scale the outputs of the layer."""
+        return z * self.factor[..., None].to(z) if layer == self.layer else z

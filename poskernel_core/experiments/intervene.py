@@ -100,8 +100,6 @@ def build_edit(
         case "silence":
             return changes.SilencedHeads(parse_cells(params.heads, *sizes))
         case "remove":
-            if params.embeddings == "positions":
-                need_learned(subject)
             return changes.RemovedEmbeddings(params.embeddings)
 
 
@@ -137,7 +135,7 @@ def need_learned(subject: Subject) -> None:
     if geometry.scheme != "learned":
         raise BadRequest(
             f"{subject.model.located.spec.name!r} has {geometry.scheme} positions, so there are no "
-            "positional embeddings to average or remove: choose another change, or a model with "
+            "positional embeddings to average: choose another change, or a model with "
             "learned positions."
         )
 

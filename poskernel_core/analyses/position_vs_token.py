@@ -1,0 +1,132 @@
+"""Position against token: a head's scores and patterns with one of the two taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from poskernel_core.analyses.base import Progress, Result, Subject
+from poskernel_core.analyses.random_tokens import Sampled, SampleParams, random_run
+from poskernel_core.config import RunSpec
+from poskernel_core.views import StatisticsView
+
+__all__ = [
+    "CONDITIONS",
+    "PositionVsToken",
+    "PositionVsTokenParams",
+    "PositionZero",
+    "PositionZeroParams",
+]
+
+CONDITIONS = ("both", "position only", "token only")
+"""The three runs, in the order of the axis ``condition``."""
+
+
+class PositionVsTokenParams(SampleParams):
+    """Parameters of the three runs."""
+
+    length: int = Field(24, ge=3, le=4096, description="tokens per sequence")
+
+
+class PositionVsToken(Sampled):
+    r"""Mean scores and patterns of random sequences in three runs (definitions, section 7).
+
+    Runs are "both", "position only" (all token embeddings zero, the start token's as well) and
+    "token only" (all positional embeddings zero), along the axis ``condition``. Everything is
+    computed anew in each, norms included: a lone ``W_pos`` is rescaled by them, which is why its
+    scores are large.
+
+    * ``score [condition, layer, head, query, key]``: mean score; NaN for keys that are not visible.
+    * ``pattern [condition, layer, head, query, key]``: mean attention.
+    * ``profile [condition, layer, head, offset]``: mean of ``A(n, n-k)`` over ``n``, position 0
+      left out as query and as key; NaN for the largest offset, which has no pair left.
+    * ``largest_offset``, ``largest_mass [condition, layer, head]``: the ``k`` with the largest
+      ``P(k)`` up to half of the length, and that ``P(k)``: a head that looks ``k`` back.
+    * ``first_mass [condition, layer, head]``: attention from position 1 to position 0, to be held
+      against ``P(1)``: the exception of position 0.
+
+    Formula: $\bar s(n,i) = \mathbb{E}\, s(n,i)$ and $\bar A(n,i) = \mathbb{E}\, A(n,i)$ over random
+    sequences; $P(k) = \mathbb{E}_n \bar A(n, n-k)$ over $n - k \ge 1$.
+
+    Choices: tokens of one sequence all differ, special tokens are never drawn. For rotary models
+    nothing can be zeroed: "position only" means content replaced by its mean, that is scores
+    $\text{scale}\; \bar q_n \cdot \bar k_i$ of mean queries and mean keys and their softmax, in
+    the stream of real runs; "token only" rotates every query and key as at position 0.
+
+    Limits: position-only embeddings without tokens are inputs that no model was trained on. Errors
+    are over sequences; position only is the same for all of them (error 0), for rotary models the
+    error is a jackknife over ten groups of sequences.
+
+    Source: "The previous token head and the look-back-two head", figures 1 to 4 and 6 to 8.
+    """
+
+    name = "position-vs-token"
+    title = "Position against token"
+    params = PositionVsTokenParams
+
+    def settled(self, run: RunSpec, params: PositionVsTokenParams) -> RunSpec:
+        """Return the run of the random sequences."""
+        return random_run(run, params.length, params.samples)
+
+    def perform(
+        self,
+        subject: Subject,
+        statistics: Mapping[str, StatisticsView],
+        params: PositionVsTokenParams,
+        progress: Progress,
+    ) -> Result:
+        """Run every sequence in every condition."""
+        from poskernel_core.experiments.parts import position_vs_token
+
+        return position_vs_token(subject, params, progress)
+
+
+class PositionZeroParams(SampleParams):
+    """Parameters of the test of position 0."""
+
+    length: int = Field(11, ge=5, le=4096, description="tokens per sequence")
+
+
+class PositionZero(Sampled):
+    r"""Induction with the first ``[A]`` at position 0 and at position 1 (definitions, section 7).
+
+    Three cases along the axis ``case``: start token, then ``[A][B] ... [A]``; no start token and
+    ``[A]`` at position 0; no start token and ``[A]`` at position 1 behind a random token. The
+    post has the first two; the third tells the missing start token from position 0.
+
+    * ``probability [case]``: of ``[B]`` after the last ``[A]``; ``probability_other [case]``: mean
+      over the random tokens of the sequence.
+    * ``last_row [case, layer, head, key]``: attention of the last ``[A]``.
+    * ``candidate_attention [case, layer, head]``: its attention to ``[B]``.
+
+    Formula: $P([B])$ from the softmax of the last position's logits, mean over sequences.
+
+    Choices: tokens of one sequence all differ; all cases have the same length.
+
+    Limits: a model trained with a start token was never shown the second and third case.
+
+    Source: "The previous token head and the look-back-two head", figure 5.
+    """
+
+    name = "position-zero"
+    title = "Induction from position 0"
+    params = PositionZeroParams
+
+    def settled(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
+        """Return the run of the random sequences; the cases say which have a start token."""
+        return random_run(run, params.length, params.samples).model_copy(
+            update={"start_token": True}
+        )
+
+    def perform(
+        self,
+        subject: Subject,
+        statistics: Mapping[str, StatisticsView],
+        params: PositionZeroParams,
+        progress: Progress,
+    ) -> Result:
+        """Run the sequences of every case."""
+        from poskernel_core.experiments.recency import position_zero
+
+        return position_zero(subject, params, progress)

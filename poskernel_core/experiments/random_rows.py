@@ -1,0 +1,152 @@
+"""Random sequences: mean attention, its trend along the keys, and the norm of what it writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from poskernel_core.analyses.base import Progress, Result, Subject
+from poskernel_core.edits import Chain
+from poskernel_core.experiments.moments import Moments, jackknife
+from poskernel_core.experiments.sampled import (
+    NormRecorder,
+    batches,
+    check_size,
+    norms_of,
+    steps,
+    switched,
+)
+from poskernel_core.layouts import random_layout
+
+if TYPE_CHECKING:
+    from poskernel_core.analyses.random_attention import RandomAttentionParams
+
+__all__ = ["exponents", "random_attention", "rank_correlations", "slope_weights"]
+
+MOST_CELLS = 2**23
+FEWEST_KEYS = 3
+UNITS = {
+    "pattern": "share of attention",
+    "slope": "share of attention per token",
+    "rank_correlation": "correlation",
+    "p_value": "probability",
+    "norm": "length of z",
+    "norm_exponent": "exponent",
+}
+PER_QUERY = ("layer", "head", "query")
+AXES: dict[str, tuple[str, ...]] = {
+    "pattern": (*PER_QUERY, "key"),
+    "slope": PER_QUERY,
+    "rank_correlation": PER_QUERY,
+    "p_value": PER_QUERY,
+    "norm": ("head", "pos"),
+    "norm_exponent": ("head",),
+}
+
+
+def random_attention(subject: Subject, params: RandomAttentionParams, progress: Progress) -> Result:
+    """Run the sequences; see :class:`~poskernel_core.analyses.RandomAttention`.
+
+    Raises:
+        BadRequest: a head that is not there, or too long sequences for so many heads.
+    """
+    length, layers = params.length, subject.model.geometry.n_layers
+    check_size(subject, length, MOST_CELLS)
+    count = steps(progress, params.samples)
+    edit, _ = switched(subject, params, length)
+    layout = random_layout(length, subject.start_token)
+    weights = torch.from_numpy(slope_weights(length))
+    norms = NormRecorder()
+    patterns, slopes = ([Moments() for _ in range(layers)] for _ in range(2))
+
+    def observe(layer: int, pattern: Tensor) -> None:
+        pattern = pattern.cpu().double()
+        patterns[layer].add(pattern)
+        slopes[layer].add((pattern * weights).sum(dim=-1))
+
+    for some, tokens in batches(subject, layout, params.samples, 0):
+        norms.samples = some
+        subject.model.run(tokens, Chain([edit, norms]), observe, keep=0)
+        count(len(some))
+    return _result(params, patterns, slopes, norms)
+
+
+def _result(
+    params: RandomAttentionParams,
+    patterns: list[Moments],
+    slopes: list[Moments],
+    norms: NormRecorder,
+) -> Result:
+    pattern = np.stack([each.mean for each in patterns])
+    correlation, p_value = rank_correlations(pattern)
+    norm, norm_error = norms_of(norms.squares)
+    values = {
+        "pattern": pattern.astype(np.float32),
+        "slope": np.stack([each.mean for each in slopes]),
+        "rank_correlation": correlation,
+        "p_value": p_value,
+        "norm": norm,
+        "norm_exponent": exponents(norm),
+    }
+    errors = {
+        "pattern": np.stack([each.error for each in patterns]).astype(np.float32),
+        "slope": np.stack([each.error for each in slopes]),
+        "norm": norm_error,
+        "norm_exponent": jackknife(exponents(np.sqrt(norms.groups.without_each()))),
+    }
+    return Result(
+        analysis="random-attention",
+        params=params.model_dump(),
+        values=values,
+        errors=errors,
+        axes=AXES,
+        units=UNITS,
+    )
+
+
+def slope_weights(length: int) -> np.ndarray:
+    """Return ``w [query, key]`` such that ``sum_i w(n,i) A(n,i)`` is the slope of row ``n``.
+
+    It is the least-squares slope over the keys ``1 .. n-1``; rows with fewer than three are NaN.
+    """
+    weights = np.zeros((length, length))
+    weights[: FEWEST_KEYS + 1] = np.nan
+    for query in range(FEWEST_KEYS + 1, length):
+        keys = np.arange(1, query) - query / 2
+        weights[query, 1:query] = keys / (keys**2).sum()
+    return weights
+
+
+def rank_correlations(pattern: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return Spearman's correlation of rows ``[..., query, key]`` with the key, and its p-value.
+
+    Keys are ``1 .. n-1``; rows with fewer than three, and constant ones, are NaN.
+    """
+    correlation = np.full(pattern.shape[:-1], np.nan)
+    p_value = np.full(pattern.shape[:-1], np.nan)
+    for query in range(FEWEST_KEYS + 1, pattern.shape[-1]):
+        ranks = stats.rankdata(pattern[..., query, 1:query], axis=-1) - query / 2
+        keys = np.arange(1, query) - query / 2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = (ranks @ keys) / np.sqrt((ranks**2).sum(axis=-1) * (keys**2).sum())
+            degrees = len(keys) - 2
+            t = found * np.sqrt(degrees / (1 - np.minimum(found**2, 1)))
+        correlation[..., query] = found
+        p_value[..., query] = 2 * stats.t.sf(np.abs(t), degrees)
+    return correlation, p_value
+
+
+def exponents(norms: np.ndarray) -> np.ndarray:
+    """Return the exponent of ``norms [..., pos]`` as a power of the number of visible tokens.
+
+    A least-squares line through the logarithms from position 1 on; NaN where a norm is zero.
+    """
+    tokens = np.log(np.arange(2, norms.shape[-1] + 1))
+    tokens -= tokens.mean()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slopes = (np.log(norms[..., 1:]) * tokens).sum(axis=-1) / (tokens**2).sum()
+    return np.where(np.isfinite(slopes), slopes, np.nan)

@@ -1,0 +1,151 @@
+"""Running random sequences: batches, the switches, and norms made flat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import Progress, Subject
+from poskernel_core.edits import Chain, Edit
+from poskernel_core.errors import BadRequest
+from poskernel_core.experiments.changes import (
+    RemovedEmbeddings,
+    ScaledHeads,
+    SilencedHeads,
+    UniformHeads,
+)
+from poskernel_core.experiments.moments import Groups, Moments
+from poskernel_core.layouts import Layout, random_layout, sequences
+from poskernel_core.moves import parse_cells
+
+if TYPE_CHECKING:
+    from poskernel_core.analyses.random_tokens import Switches
+
+__all__ = ["NormRecorder", "batches", "check_size", "flat", "norms_of", "steps", "switched"]
+
+MOST_BATCH = 128
+PATTERN_CELLS = 2**22
+LOGITS = 2**25
+MEASURED = 500
+FLATTENING = 1_000_000
+"""Stream of the sequences on which norms are measured before they are made flat."""
+
+
+class Counter:
+    """Counts sequences towards a total, for the progress of several loops."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+        progress(0, total)
+
+    def __call__(self, sequences: int) -> None:
+        """Add some sequences."""
+        self._done += sequences
+        self._progress(self._done, self._total)
+
+
+def steps(progress: Progress, total: int) -> Callable[[int], None]:
+    """Return a function that is told how many sequences were just done, of so many in all."""
+    return Counter(progress, total)
+
+
+def batches(
+    subject: Subject, layout: Layout, samples: int, stream: int, logits: int = 0
+) -> Iterator[tuple[range, Tensor]]:
+    """Yield the numbers and token ids ``[text, pos]`` of some samples at a time.
+
+    ``logits`` is the number of positions that will be unembedded: it limits the batch.
+    """
+    assert subject.source is not None
+    size = subject.batch or _fitting(subject, len(layout.places), logits)
+    for first in range(0, samples, size):
+        some = range(first, min(first + size, samples))
+        yield some, torch.from_numpy(sequences(layout, subject.source, stream, some))
+
+
+def _fitting(subject: Subject, length: int, logits: int) -> int:
+    geometry = subject.model.geometry
+    cells = PATTERN_CELLS // (geometry.n_heads * length**2)
+    words = LOGITS // max(1, logits * geometry.n_vocab)
+    return max(1, min(MOST_BATCH, cells, words))
+
+
+def check_size(subject: Subject, length: int, most: int) -> None:
+    """Refuse patterns of all heads that hold too many cells.
+
+    Raises:
+        BadRequest: the sequences are too long for so many heads.
+    """
+    heads = subject.model.geometry.n_layers * subject.model.geometry.n_heads
+    longest = int((most / heads) ** 0.5)
+    if length > longest:
+        raise BadRequest(
+            f"Patterns of {heads} heads over {length} tokens are too many numbers to keep: ask for "
+            f"{longest} tokens or fewer (--length)."
+        )
+
+
+def switched(subject: Subject, switches: Switches, length: int) -> tuple[Edit, np.ndarray | None]:
+    """Return the edit that the switches describe, and the norms that it makes flat.
+
+    Norms are root mean squares, ``[head, pos]``; None where they are left as they are.
+
+    Raises:
+        BadRequest: a head that is not there.
+    """
+    geometry = subject.model.geometry
+    edits: list[Edit] = []
+    if switches.without_positions:
+        edits.append(RemovedEmbeddings("positions"))
+    if switches.silence.strip():
+        cells = parse_cells(switches.silence, geometry.n_layers, geometry.n_heads)
+        output = switches.silence_what == "output"
+        edits.append(SilencedHeads(cells) if output else UniformHeads(cells))
+    if not switches.flatten:
+        return Chain(edits), None
+    layout = random_layout(length, subject.start_token)
+    norms = NormRecorder()
+    for some, tokens in batches(subject, layout, min(switches.samples, MEASURED), FLATTENING):
+        norms.samples = some
+        subject.model.run(tokens, Chain([*edits, norms]), keep=0)
+    found, _ = norms_of(norms.squares)
+    return Chain([*edits, flat(found, int(subject.start_token))]), found
+
+
+def flat(norms: np.ndarray, first: int) -> Edit:
+    """Return the edit that gives layer 0's heads the same norm at every position from ``first`` on.
+
+    ``norms [head, pos]`` are those of now. Where a norm is zero, nothing can be scaled.
+    """
+    target = norms[:, first:].mean(axis=1, keepdims=True)
+    factor = np.ones_like(norms)
+    np.divide(target, norms[:, first:], out=factor[:, first:], where=norms[:, first:] > 0)
+    return ScaledHeads(0, torch.from_numpy(factor))
+
+
+def norms_of(squares: Moments) -> tuple[np.ndarray, np.ndarray]:
+    """Return the root of mean squares and its standard error, by the delta method."""
+    norm = np.sqrt(squares.mean)
+    error = np.zeros_like(norm)
+    np.divide(squares.error, 2 * norm, out=error, where=norm > 0)
+    return norm, error
+
+
+class NormRecorder(Edit):
+    """Changes nothing; records the squared norms ``[head, pos]`` of layer 0's head outputs."""
+
+    def __init__(self) -> None:
+        self.squares, self.groups = Moments(), Groups()
+        self.samples = range(0)
+
+    def heads(self, layer: int, z: Tensor) -> Tensor:
+        """See the outputs of layer 0; ``samples`` are the numbers of the sequences of now."""
+        if layer == 0:
+            squares = z.double().square().sum(dim=-1)
+            self.squares.add(squares)
+            self.groups.add(squares, self.samples)
+        return z
