@@ -18,6 +18,11 @@ page = st.navigation(
             st.Page("pages/positions/helix.py", title="Helix"),
             st.Page("pages/positions/interventions.py", title="Interventions"),
         ],
+        "Experiments": [
+            st.Page("pages/experiments/induction_recency.py", title="Induction recency"),
+            st.Page("pages/experiments/position_vs_token.py", title="Position against token"),
+        ],
+        "About": [st.Page("pages/about/methods.py", title="Methods")],
     }
 )
 try:

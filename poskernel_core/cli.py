@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,8 +22,10 @@ from poskernel_core.config import CorpusSpec, Execution, Request, model_prefix
 from poskernel_core.engine import Engine
 from poskernel_core.errors import BadRequest, PosKernelError, TooLittleText
 from poskernel_core.exports import to_npz
-from poskernel_core.options import add_result, add_run
-from poskernel_core.reports import print_progress, summary
+from poskernel_core.ledger import reproduce
+from poskernel_core.options import add_ledger, add_result, add_run
+from poskernel_core.published import BUNDLED, figures_of, known_models
+from poskernel_core.reports import ledger_text, print_progress, summary
 from poskernel_core.store import Store
 
 __all__ = ["main"]
@@ -69,6 +72,10 @@ def _parser() -> argparse.ArgumentParser:
     show.set_defaults(command=_show)
     add_run(show)
     add_result(show)
+    ledger = commands.add_parser("reproduce", help="compute the posts' figures and compare")
+    ledger.set_defaults(command=_reproduce)
+    add_run(ledger)
+    add_ledger(ledger)
     for name, command, verb in (("export", _export, "write"), ("import", _import, "read")):
         moved = commands.add_parser(name, help=f"{verb} all results of a model as one file")
         if name == "export":
@@ -179,6 +186,26 @@ def _show(options: argparse.Namespace) -> int:
         engine.close()
     _check_windows(result, options)
     _write_out(result.select(**chosen), options)
+    return 0
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    name, file = options.published_as or options.model, options.figures or BUNDLED
+    engine = _engine(options)
+    answer, lines = partial(_answer, engine), []
+    try:
+        for line in reproduce(
+            options.model, figures_of(name, file), answer, **_run_fields(options)
+        ):
+            print(f"{line.figure.id}: {line.verdict}", file=sys.stderr)
+            lines.append(line)
+    finally:
+        engine.close()
+    if options.json:
+        json.dump([line.as_json() for line in lines], sys.stdout)
+        print()
+    else:
+        print(ledger_text(name, lines, known_models(file)))
     return 0
 
 

@@ -48,6 +48,20 @@ def add_result(parser: argparse.ArgumentParser) -> None:
                 parser.add_argument(option, dest=f"param_{name}", help=field.description)
 
 
+def add_ledger(parser: argparse.ArgumentParser) -> None:
+    """Add where the published figures come from, and the output."""
+    parser.add_argument(
+        "--as",
+        dest="published_as",
+        metavar="NAME",
+        help="whose figures: for a local copy of a model that was published under another name",
+    )
+    parser.add_argument(
+        "--figures", type=Path, metavar="FILE", help="published figures of your own (JSON)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
 def _natural(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"expected a whole number from 0, got {text!r}")

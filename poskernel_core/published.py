@@ -1,26 +1,121 @@
-"""Figures as the posts published them, to stand beside ours; never shown as ours."""
+"""Figures as the posts published them, to be held against ours; never shown as ours.
+
+They are data: ``published.json`` beside this file, or a file of the same form with figures of
+somebody else's.
+"""
 
 from __future__ import annotations
 
-__all__ = ["ANGLES_GPT2", "PREVIOUS_TOKEN_GPT2", "PREVIOUS_TOKEN_HEADS_GPT2"]
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
-PREVIOUS_TOKEN_GPT2: dict[str, float] = {
-    "L4H11": 0.01,
-    "L5H6": 0.18,
-    "L3H3": 0.33,
-    "L2H2": 0.33,
-    "L6H8": 0.43,
-    "L7H0": 0.45,
-    "L2H4": 0.46,
-    "L1H0": 0.47,
-    "L3H7": 0.50,
-    "L8H7": 0.51,
-    "L3H2": 0.52,
-}
+from pydantic import Field, TypeAdapter, ValidationError
+
+from poskernel_core.config import Spec
+from poskernel_core.errors import BadRequest
+
+__all__ = [
+    "ANGLES_GPT2",
+    "BUNDLED",
+    "PREVIOUS_TOKEN_GPT2",
+    "PREVIOUS_TOKEN_HEADS_GPT2",
+    "Published",
+    "figures_of",
+    "known_models",
+    "read_figures",
+]
+
+BUNDLED = Path(__file__).with_name("published.json")
+
+Number = float | None
+Values = str | Number | list[str] | list[Number] | list[list[Number]]
+
+
+class Published(Spec):
+    """One published figure, and what to ask for to compute it.
+
+    Attributes:
+        id: short name.
+        models: names of the models that it was measured on.
+        figure: what it is; ``source``: where it was published.
+        question, run, params: what is asked for: an analysis or experiment, fields of its run
+            (context, start_token, ...), and its parameters.
+        value: the value of the result; ``select``: a coordinate for some of its axes; ``cells``:
+            heads, one for each published number; ``over``: a selection to divide by.
+        reading: the numbers themselves, or the name of the head with the largest.
+        published: the numbers; None where there is none.
+        absolute, relative: tolerance: ``absolute + relative * |published|``.
+        note: what a reader should know of it.
+    """
+
+    id: str = Field(min_length=1)
+    models: tuple[str, ...] = ()
+    figure: str
+    source: str
+    question: str
+    run: dict[str, Any] = Field(default_factory=dict)
+    params: dict[str, Any] = Field(default_factory=dict)
+    value: str
+    select: dict[str, int] = Field(default_factory=dict)
+    cells: tuple[str, ...] = ()
+    over: dict[str, int] = Field(default_factory=dict)
+    reading: Literal["value", "largest cell"] = "value"
+    published: Values
+    absolute: float = Field(0.0, ge=0)
+    relative: float = Field(0.0, ge=0)
+    note: str = ""
+
+
+@cache
+def read_figures(path: Path = BUNDLED) -> tuple[Published, ...]:
+    """Return the figures of a file: a JSON list, fields as those of :class:`Published`.
+
+    Raises:
+        BadRequest: no such file, or one of another form.
+    """
+    try:
+        found = TypeAdapter(tuple[Published, ...]).validate_python(
+            json.loads(path.read_text(encoding="utf-8"))
+        )
+    except OSError as error:
+        raise BadRequest(f"Cannot read {str(path)!r}: {error.strerror}.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise BadRequest(f"{str(path)!r}, {place}: {first['msg'].lower()}.") from error
+    except ValueError as error:
+        raise BadRequest(
+            f"Expected a JSON list of published figures in {str(path)!r}: {error}."
+        ) from error
+    names = [each.id for each in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadRequest(f"{str(path)!r} names {twice[0]!r} twice: give each figure its own id.")
+    return found
+
+
+def figures_of(model: str, path: Path = BUNDLED) -> tuple[Published, ...]:
+    """Return the figures that were published of a model."""
+    return tuple(each for each in read_figures(path) if model in each.models)
+
+
+def known_models(path: Path = BUNDLED) -> list[str]:
+    """Return the names of the models that figures were published of."""
+    return sorted({model for each in read_figures(path) for model in each.models})
+
+
+def _bundled(name: str) -> Published:
+    return next(each for each in read_figures() if each.id == name)
+
+
+_RATIOS = _bundled("previous-token-ratios")
+PREVIOUS_TOKEN_GPT2: dict[str, float] = dict(zip(_RATIOS.cells, _RATIOS.published, strict=True))  # type: ignore[arg-type]
 """Second-largest diagonal over largest, GPT-2 small ("previous-token heads")."""
 
 PREVIOUS_TOKEN_HEADS_GPT2 = (69, 144)
 """Heads of GPT-2 small whose largest diagonal is the previous token, and all heads."""
 
-ANGLES_GPT2 = (8.0, 9.0, 10.0)
+ANGLES_GPT2: tuple[float, ...] = tuple(_bundled("helix-angles-residual").published)  # type: ignore[arg-type]
 """Canonical angles in degrees between the top-3 subspaces of W_pos and of layer 2, GPT-2 small."""

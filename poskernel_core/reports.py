@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from poskernel_core.analyses.base import Result
 from poskernel_core.job import Job
+from poskernel_core.ledger import Checked, brief
 
-__all__ = ["print_progress", "summary"]
+__all__ = ["ledger_text", "print_progress", "summary"]
 
 SHOWN = 12
 
@@ -43,6 +46,28 @@ def summary(result: Result) -> str:
         lines.append(f"\n{name} [{axes}] in {result.units[name]}")
         lines.append(_text(result, name, array))
     return "\n".join(lines)
+
+
+def ledger_text(model: str, lines: Sequence[Checked], known: Sequence[str]) -> str:
+    """Return the reproduction ledger as text: one figure after the other, and the count."""
+    if not lines:
+        return f"No figures were published of {model!r}; there are some of {', '.join(known)}."
+    shown = [_ledger_line(line) for line in lines]
+    counts = Counter(line.verdict for line in lines)
+    total = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return "\n".join([*shown, f"\n{len(lines)} published figures: {total}."])
+
+
+def _ledger_line(line: Checked) -> str:
+    figure = line.figure
+    head = f"{line.verdict:13} {figure.id}: {figure.figure}\n{'':13} {figure.source}"
+    if line.verdict == "not computed":
+        return f"{head}\n{'':13} {line.why}"
+    counted = f"{line.within} of {line.points} numbers within the tolerance"
+    worst = "" if line.worst is None else f", largest difference {line.worst:.3g}"
+    numbers = f"published {brief(figure.published)}, ours {brief(line.ours)}"
+    error = "" if line.errors is None else f" ± {brief(line.errors)}"
+    return f"{head}\n{'':13} {numbers}{error}\n{'':13} {counted}{worst}"
 
 
 def _text(result: Result, name: str, array: np.ndarray) -> str:

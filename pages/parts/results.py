@@ -14,8 +14,9 @@ from poskernel_core.catalog import Located
 from poskernel_core.config import Request, RunSpec
 from poskernel_core.engine import Engine
 from poskernel_core.errors import PosKernelError
+from poskernel_core.job import Job
 
-__all__ = ["engine", "fetch", "located", "stop"]
+__all__ = ["ask", "engine", "fetch", "located", "stop"]
 
 PATIENCE = 0.8
 """Seconds that a page waits for a quick result before it draws progress instead."""
@@ -35,21 +36,32 @@ def located(name: str, revision: str | None) -> Located:
 
 def fetch(analysis: str, run: RunSpec, **params: Any) -> Result | None:
     """Return a result; where it takes a while, draw its progress and return None."""
-    request = Request(analysis=analysis, run=run, params=params)
     try:
-        found = engine().cached(request)
-        if found is not None:
-            return found
-        job = engine().running(request)
-        if job is None or job.state == "done":
-            job = engine().submit(request)
-        if job.wait(PATIENCE) and job.error is None:
-            return engine().result(request)
+        found = ask(Request(analysis=analysis, run=run, params=params))
     except PosKernelError as error:
         say_error(str(error))
         return None
-    follow(engine(), job)
-    return None
+    if isinstance(found, Job):
+        follow(engine(), found)
+        return None
+    return found
+
+
+def ask(request: Request) -> Result | Job:
+    """Return a result, or the job that is at it or has failed.
+
+    Raises:
+        PosKernelError: the request does not fit.
+    """
+    found = engine().cached(request)
+    if found is not None:
+        return found
+    job = engine().running(request)
+    if job is None or job.state == "done":
+        job = engine().submit(request)
+    if job.wait(PATIENCE) and job.error is None:
+        return engine().result(request) or job
+    return job
 
 
 def stop(sentence: str) -> NoReturn:

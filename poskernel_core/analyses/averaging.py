@@ -21,14 +21,22 @@ class AveragingParams(AveragingPlace):
 
 
 class Averaging(Experiment):
-    """The loss with positions averaged in groups of 1 (clean), 5, 10, 20, 50 and 100.
+    r"""The loss with positions averaged in groups of 1 (clean), 5, 10, 20, 50 and 100.
 
-    * ``loss [group]``: mean ``-log p`` of the next token, nats; error over windows.
-    * ``loss_change [group]``: against the clean run; error of the paired difference over windows.
-    * ``previous_mass [group, layer, head]``: mean attention to the predecessor; error over windows.
+    * ``loss [group]``: mean loss of the next token, nats.
+    * ``loss_change [group]``: against the clean run, paired over windows.
+    * ``previous_mass [group, layer, head]``: mean attention to the predecessor.
 
-    Source: "The positional embedding matrix and previous-token heads" averages in groups of 5, 10
-    and 20 and finds the output nearly unchanged, worse at 50 and 100.
+    Formula: $\text{loss} = \mathbb{E}\,[-\log p(t_n \mid t_{<n})]$ over the windows' tokens.
+
+    Choices: positions are averaged in ``W_pos``, or in the stream before a layer; the first
+    ``keep`` positions can be spared.
+
+    Limits: in the stream, $X^l$ is measured on prompts of one repeated token without a start
+    token. Errors are over windows.
+
+    Source: "The positional embedding matrix and previous-token heads", which averages in groups of
+    5, 10 and 20, finds the output nearly unchanged, and worse at 50 and 100.
     """
 
     name = "averaging"

@@ -42,15 +42,39 @@ class EtcParams(SkipParams):
 
 
 class EtcHeatMap(Analysis):
-    """Summaries of the mean kernel over sampled queries, for all heads and recorded positions.
+    r"""Summaries of the mean kernel over sampled queries, for all heads and recorded positions.
 
-    ``etc``, ``log_etc``, ``half_mass_distance``, ``local_mass``, ``kind`` describe the kernel.
-    ``consistency`` (mean TV between kernels of different queries), ``equivariance`` (mean TV to
-    the kernels of the other positions, aligned by offset) and ``fidelity`` (TV to the mean
-    observed attention, ``skip`` applied to both) say how far to trust it; lower is better.
+    ``[layer, head, query]`` each.
 
-    Errors: jackknife over queries (``etc``, ``log_etc``, ``local_mass``, ``fidelity``), groups of
-    queries (``consistency``), spread over the other positions (``equivariance``).
+    * ``etc``: effective token count of the kernel, in tokens, between 1 and the number of
+      ``visible`` keys; ``log_etc`` is its natural logarithm.
+    * ``half_mass_distance``: smallest offset within which half of the kernel's mass lies;
+      ``local_mass``: mass in the last tokens.
+    * ``kind``: local, slow decay or uniform.
+    * ``consistency``: mean distance TV between kernels of different queries at the same position.
+    * ``equivariance``: mean TV to the kernels of the other positions, aligned by offset and
+      renormalised on their common support.
+    * ``fidelity``: TV to the mean observed attention, ``skip`` applied to both. All three say how
+      far to trust a kernel, in [0, 1], lower is better.
+
+    Formula: $\mathrm{ETC}(n) = 1 / \sum_i K(n,i)^2$ of the positional kernel $K(n,i) =
+    \mathrm{softmax}_i\; \text{scale}\; q_n \cdot m_i$ over the visible $i \ge \text{skip}$, with
+    mean keys $m_i = \mathbb{E}_\text{text}[k_i]$; $\mathrm{TV}(K,K') = \tfrac12 \sum_i |K_i -
+    K'_i|$.
+
+    Choices: the first ``skip`` keys are left out, because heads park attention there. ``local`` if
+    at least half of the mass lies in the last 10 tokens; else ``uniform`` if ETC is at least half
+    of the visible keys; else ``slow decay``. The mean key is taken per head and after rotation, so
+    that one definition serves learned and rotary positions; the first version of the post speaks
+    of the mean stream through the key matrix, which is the same for learned positions.
+
+    Limits: a kernel says what position does on average; where ``fidelity`` is poor, content
+    decides. Errors are jackknives over queries (``etc``, ``log_etc``, ``local_mass``,
+    ``fidelity``), over groups of queries (``consistency``), and the spread over the other
+    positions (``equivariance``); the finite number of texts behind the mean keys is not in them.
+
+    Source: "Positional kernels of attention heads"; consistency, equivariance and fidelity are
+    ours.
     """
 
     name = "etc"

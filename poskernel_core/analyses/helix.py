@@ -39,11 +39,9 @@ class HelixParams(math.StreamParams):
 
 
 class Helix(Analysis):
-    """``X^l``: the mean residual stream before layer ``l`` on prompts of one repeated token.
+    r"""``X^l``: the mean residual stream before layer ``l`` on prompts of one repeated token.
 
-    Its mean over positions is taken off; at ``l = 0`` it is ``W_pos`` minus its mean. Taken over
-    the texts of a corpus instead (``prompts``), it is the mean stream that heads meet in real
-    text, at ``l = 0`` the mean token embeddings included; the start token's position is left out.
+    Its mean over positions is taken off; at ``l = 0`` it is ``W_pos`` minus its mean.
 
     * ``projection [layer, pos, component]``: ``X^l`` on its own first three principal components;
       ``on_embedding``: on those of ``W_pos``; ``joint``: on those of both stacked.
@@ -51,17 +49,30 @@ class Helix(Analysis):
       ``group_5`` to ``group_100``: means of groups of that many positions of ``projection``.
     * ``explained_variance [layer, variance_component]``: shares of the variance of ``X^l``.
     * ``angles_residual [layer, layer_2, angle]``: canonical angles in degrees between the top-k
-      subspaces of the residual stream (right singular vectors of ``X^l``);
-      ``angles_position``: between the top-k directions in position space (left singular vectors)
-      of the uncentred ``W_pos`` (layer 0) and each later layer's normed input.
+      subspaces of the residual stream (right singular vectors of ``X^l``); ``angles_position``:
+      between the top-k directions in position space (left singular vectors) of the uncentred
+      ``W_pos`` (layer 0) and each later layer's normed input.
     * ``far_share [layer]``: share of entries further from 0 than ``far`` times their rms.
     * ``token_spread [layer]``: root mean square distance between one prompt's ``X^l`` and the mean
       over prompts, relative to the size of the mean (Frobenius norms, all positions but a start
-      token's). Over repeated tokens it tells how little the choice of token matters; over texts
-      it is mostly their content.
+      token's). Over repeated tokens it tells how little the choice of token matters; over texts it
+      is mostly their content.
 
-    Signs of components agree with the layer before. Source: "The positional embedding matrix and
-    previous-token heads" (definitions, section 5).
+    Formula: $X^l_n = \mathbb{E}_\text{token}[x^l_n] - \mathbb{E}_{\text{token},\,n}[x^l_n]$ with
+    $x^l$ the stream before layer $l$; canonical angles are $\arccos$ of the singular values of
+    $U^\top V$.
+
+    Choices: 100 repeated tokens, without a start token. Taken over the texts of a corpus instead
+    (``prompts``), it is the mean stream that heads meet in real text, at layer 0 the mean token
+    embeddings included; the start token's position is left out. The post's prose compares
+    subspaces of the residual stream, its code left singular vectors: both are computed, labelled.
+    The post gives no threshold for "far from 0"; the root mean square is ours. Signs of components
+    agree with the layer before.
+
+    Limits: rotary models add nothing to the stream, so one repeated token looks alike everywhere;
+    only the reading over texts is left.
+
+    Source: "The positional embedding matrix and previous-token heads".
     """
 
     name = "helix"

@@ -32,7 +32,7 @@ class InductionScoresParams(SampleParams):
 
 
 class InductionScores(Sampled):
-    r"""Every head's attention in a random sequence repeated once (definitions, section 8).
+    r"""Every head's attention in a random sequence repeated once.
 
     * ``induction [layer, head]``: mean attention from each token of the second copy to the token
       after its earlier copy: the induction score.
@@ -86,7 +86,7 @@ class RecencyParams(Switches):
 class InductionRecency(Sampled):
     r"""Which of several candidates a model predicts: ``[A][B] ... [A][C] ... [A]``.
 
-    Section 8 of the definitions. The last pair moves from row to row; the others stay at the
+    The last pair moves from row to row; the others stay at the
     beginning, one behind the other.
 
     * ``probability [second, pair]``: of each candidate after the last ``[A]``, against the position
@@ -150,8 +150,6 @@ class RecencyPatternsParams(RecencyParams):
 
 class RecencyPatterns(Sampled):
     r"""The attention of every head in one row of the table of sequences.
-
-    Section 8 of the definitions.
 
     * ``pattern [layer, head, query, key]``: mean attention over random sequences.
     * ``role [pos]``: what stands where.

@@ -83,22 +83,36 @@ def averaged_stream(run: RunSpec) -> Mapping[str, RunSpec]:
 
 
 class Intervention(Experiment):
-    """One prompt, run clean and run with one change (definitions, sections 5 and 6).
+    r"""One prompt, run clean and run with one change.
+
+    Everything behind the change is computed anew.
 
     * ``clean``, ``changed``, ``difference [query, key]``: the chosen head's attention.
     * ``clean_probability``, ``changed_probability [candidate]``: of the next token after the
       prompt, for the six likeliest of each run; coordinates are token ids.
     * ``clean_loss``, ``changed_loss [pos]``: ``-log p`` of each token of the prompt; their means
-      ``mean_clean_loss``, ``mean_changed_loss`` and ``loss_change``, whose error takes positions
-      as independent.
-    * ``kl [pos]``: ``KL(clean || changed)`` of the next-token distribution; ``last_kl`` after the
-      prompt, ``mean_kl`` over it.
+      ``mean_clean_loss``, ``mean_changed_loss`` and ``loss_change``.
+    * ``kl [pos]``: divergence of the next-token distribution; ``last_kl`` after the prompt,
+      ``mean_kl`` over it.
     * ``clean_previous_mass``, ``changed_previous_mass``, ``previous_mass_change [layer, head]``:
       mean attention to the predecessor.
 
-    Averaging (in W_pos, or in the stream before a layer), blinding to predecessors, and moving a
-    head's attention follow "The positional embedding matrix and previous-token heads"; removing
-    embeddings follows "Previous-token and look-back-two heads".
+    Formula: $\text{loss} = -\log p(t_n \mid t_{<n})$; $\mathrm{KL}(p_\text{clean} \,\|\,
+    p_\text{changed}) = \sum_t p_\text{clean}(t) \log (p_\text{clean}(t) / p_\text{changed}(t))$,
+    in nats.
+
+    Choices: averaging replaces positions by the mean of their group, in ``W_pos`` or, by
+    subtracting $X^l_n$ and adding the group's mean, in the stream before a layer. Blinding sets
+    attention to zero after the softmax, as the post does, or the score to minus infinity before
+    it. The post moves attention before the softmax and doubles the whole layer's output, its prose
+    says the head's: both are offered. Removed embeddings are zeros; rotary models are rotated as
+    at position 0.
+
+    Limits: one prompt. The error of ``loss_change`` takes positions as independent; KL and masses
+    have none.
+
+    Source: "The positional embedding matrix and previous-token heads"; removing embeddings follows
+    "The previous token head and the look-back-two head".
     """
 
     name = "intervention"

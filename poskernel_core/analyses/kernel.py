@@ -33,14 +33,27 @@ class KernelParams(SourceParams):
 
 
 class PositionalKernel(Analysis):
-    """``K(n, .)`` of every head at one ``n``.
+    r"""The positional kernel ``K(n, .)`` of every head at one query position.
 
-    ``kernel [layer, head, key]`` is the mean over the source's queries, ``kernel_low`` and
-    ``kernel_high`` its 10th and 90th percentile over them, ``observed`` the attention seen at
-    ``n`` (mean over all texts; of the one text where that is the source), ``skip`` applied and
-    renormalised. Keys that are not visible hold 0. The summaries are those of the ETC heat map.
+    * ``kernel [layer, head, key]``: mean over the source's queries; keys that are not visible hold
+      0.
+    * ``kernel_low``, ``kernel_high``: its 10th and 90th percentile over them.
+    * ``observed``: attention seen at ``n`` (mean over all texts; of the one text where that is the
+      source), ``skip`` applied and renormalised.
+    * The summaries of the ETC heat map, at this position.
 
-    Errors: ``kernel``'s standard error over queries, and the summaries' own.
+    Formula: $s(n,i) = a(n,i) + c(n,i)$ with $a(n,i) = \text{scale}\; q_n \cdot m_i$ (position) and
+    $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$ (content); $K(n,i) = \mathrm{softmax}_i\,
+    a(n,i)$ over the visible $i \ge \text{skip}$. With skip 0, attention is exactly $A(n,i) =
+    K(n,i)\, e^{c(n,i)} / \sum_j K(n,j)\, e^{c(n,j)}$.
+
+    Choices: queries are those of many texts (their mean kernel), of one text, or of one fixed
+    token at position $n$; the posts take a chapter of the Bible, or " the".
+
+    Limits: errors are over queries only. Queries of one text share its content.
+
+    Source: "Positional kernels of attention heads"; "Contextual attention heads in the first layer
+    of GPT-2" draws one row as a square.
     """
 
     name = "kernel"

@@ -32,10 +32,19 @@ class KernelMapParams(SourceParams):
 
 
 class KernelMap(Analysis):
-    """``kernel [query, key]`` and ``observed [query, key]`` of one head at all query positions.
+    r"""The kernel and the observed attention of one head at all query positions.
 
-    The queries are those of the recorded positions (mean over sampled texts), or, for one text,
-    of every position of the text. What is not visible holds NaN.
+    * ``kernel [query, key]``: the positional kernel, one row for each query position.
+    * ``observed [query, key]``: the attention seen, ``skip`` applied and renormalised.
+
+    Formula: that of the positional kernel, at every recorded $n$.
+
+    Choices: the queries are those of the recorded positions (mean over sampled texts), or, for one
+    text, of every position of the text. What is not visible holds NaN.
+
+    Limits: between recorded positions nothing is interpolated; rows are drawn equally high.
+
+    Source: "Positional kernels of attention heads".
     """
 
     name = "kernel-map"

@@ -30,7 +30,7 @@ class PositionVsTokenParams(SampleParams):
 
 
 class PositionVsToken(Sampled):
-    r"""Mean scores and patterns of random sequences in three runs (definitions, section 7).
+    r"""Mean scores and patterns of random sequences in three runs.
 
     Runs are "both", "position only" (all token embeddings zero, the start token's as well) and
     "token only" (all positional embeddings zero), along the axis ``condition``. Everything is
@@ -85,24 +85,28 @@ class PositionVsToken(Sampled):
 class PositionZeroParams(SampleParams):
     """Parameters of the test of position 0."""
 
-    length: int = Field(11, ge=5, le=4096, description="tokens per sequence")
+    length: int = Field(
+        11, ge=6, le=4096, description="tokens per sequence, the start token included"
+    )
 
 
 class PositionZero(Sampled):
-    r"""Induction with the first ``[A]`` at position 0 and at position 1 (definitions, section 7).
+    r"""Induction with the first ``[A]`` at position 0 and at position 1.
 
-    Three cases along the axis ``case``: start token, then ``[A][B] ... [A]``; no start token and
-    ``[A]`` at position 0; no start token and ``[A]`` at position 1 behind a random token. The
-    post has the first two; the third tells the missing start token from position 0.
+    Three cases along the axis ``case``: start token, then ``[A][B] ... [A]``; the same without the
+    start token, so that ``[A]`` stands at position 0; a random token in place of the start token.
+    The post has the first two; the third tells the missing start token from position 0.
 
     * ``probability [case]``: of ``[B]`` after the last ``[A]``; ``probability_other [case]``: mean
       over the random tokens of the sequence.
-    * ``last_row [case, layer, head, key]``: attention of the last ``[A]``.
+    * ``last_row [case, layer, head, key]``: attention of the last ``[A]``. The second case is one
+      token shorter; its keys are moved by one, so that ``[B]`` is key 2 in all cases, and key 0 is
+      NaN.
     * ``candidate_attention [case, layer, head]``: its attention to ``[B]``.
 
     Formula: $P([B])$ from the softmax of the last position's logits, mean over sequences.
 
-    Choices: tokens of one sequence all differ; all cases have the same length.
+    Choices: tokens of one sequence all differ.
 
     Limits: a model trained with a start token was never shown the second and third case.
 

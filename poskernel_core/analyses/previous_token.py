@@ -73,10 +73,9 @@ class PreviousTokenParams(Params):
 
 
 class PreviousToken(Analysis):
-    """Every head's diagonals (definitions, section 6), ``[layer, head]`` each.
+    r"""Every head's diagonals, how clean they are, and by which mechanism they come about.
 
-    Only offsets up to half of the context count: a longer diagonal is a mean over few pairs, most
-    of them with the first keys, where heads park attention (**choice**).
+    ``[layer, head]`` each.
 
     * ``largest_offset``, ``second_offset`` and ``largest_mass``, ``second_mass``: the diagonals
       ``P(k)`` with the most and second most attention; ``ratio`` is second over largest (smaller
@@ -92,16 +91,25 @@ class PreviousToken(Analysis):
     * ``kind``: where ``ratio`` is at least ``clean``, no diagonal stands out. A previous-token
       head works ``by position`` where that is the larger advantage. Else the content decides: a
       dark main diagonal (a dip of the content part at offset 0) is negative self-attention; a
-      bright first one (a peak at 1), beyond layer 0, aggregates what earlier heads wrote
-      (**choice**: the post reads it off pictures). Dip and peak must exceed ``errors`` standard
-      errors of the contrast.
+      bright first one (a peak at 1), beyond layer 0, aggregates what earlier heads wrote.
     * ``repeated_mass``, ``unrepeated_mass``: mean ``A(n, n-1)`` in texts with doubled tokens,
       where token ``n`` copies token ``n - 1``, and elsewhere.
     * ``profile [layer, head, offset]``; ``score_profile [layer, head, band]``, which is the sum of
       ``position_profile`` and ``content_profile``.
 
-    Errors: over texts; that of ``ratio`` takes its two masses as independent. Source: "The
-    positional embedding matrix and previous-token heads".
+    Formula: $P(k) = \mathbb{E}_{\text{text},\,n}\, A(n, n-k)$; $\bar s(k) =
+    \mathbb{E}_{\text{text},\,n}\, s(n, n-k)$, future keys included; contrasts are $\bar s(k)$ less
+    the line through $\bar s(-1)$ and $\bar s(2)$.
+
+    Choices: only offsets up to half of the context count, as a longer diagonal is a mean over few
+    pairs, most of them with the first keys. The post reads kinds off pictures; here dip and peak
+    must exceed ``errors`` standard errors of the contrast, and the split of the score into
+    position and content decides.
+
+    Limits: errors are over texts; that of ``ratio`` takes its two masses as independent,
+    advantages have none.
+
+    Source: "The positional embedding matrix and previous-token heads".
     """
 
     name = "previous-token"

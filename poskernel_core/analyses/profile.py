@@ -14,10 +14,19 @@ AXES = ("layer", "head", "offset")
 
 
 class DiagonalProfile(Analysis):
-    """``profile [layer, head, offset]``: ``P(k)``, the mean of ``A(n, n-k)`` over texts and ``n``.
+    r"""Mean attention by offset, for every head.
 
-    The start token's row and column are left out. Error: over texts. Source: "The positional
-    embedding matrix and previous-token heads" (definitions, section 6).
+    * ``profile [layer, head, offset]``: ``P(k)``, the mean attention to the token ``k`` places
+      back.
+
+    Formula: $P(k) = \mathbb{E}_{\text{text},\,n}\, A(n, n-k)$.
+
+    Choices: the start token's row and column are left out, as in the author's code.
+
+    Limits: large offsets are means over few pairs, most of them with the first keys. Errors are
+    over texts.
+
+    Source: "The positional embedding matrix and previous-token heads".
     """
 
     name = "profile"

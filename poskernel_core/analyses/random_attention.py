@@ -18,12 +18,13 @@ class RandomAttentionParams(Switches):
     """Parameters of the intrinsic dependence on position."""
 
     length: int = Field(48, ge=4, le=4096, description="tokens per sequence")
+    trend_from: int = Field(2, ge=0, le=64, description="first key that trends are fitted to")
 
 
 class RandomAttention(Sampled):
     r"""Intrinsic dependence on position: mean attention over random sequences.
 
-    Section 8 of the definitions. Nothing in such a sequence calls for attention, so what is left is
+    Nothing in such a sequence calls for attention, so what is left is
     what the head does by position.
 
     * ``pattern [layer, head, query, key]``: mean attention.
@@ -40,9 +41,9 @@ class RandomAttention(Sampled):
     $\mathbb{E}\|z_n\|^2 = \mathbb{E}\|v\|^2 / (n+1)$, so that $r_n \propto (n+1)^{-1/2}$: exponent
     $-1/2$.
 
-    Choices: trends leave out key 0, which takes what a head does not use, and the query itself,
-    which is not a token seen before; they need three keys or more. The exponent is fitted from
-    position 1 on. Silenced heads have no exponent (NaN).
+    Choices: trends leave out the first keys (``trend_from``), which take what a head does not use,
+    and the query itself, which is not a token seen before; they need three keys or more. The
+    exponent is fitted from position 1 on. Silenced heads have no exponent (NaN).
 
     Limits: neighbouring keys are not independent, so the p-value is too small. Errors of the slope
     are over sequences, of the exponent a jackknife over ten groups of sequences.

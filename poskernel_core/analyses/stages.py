@@ -24,11 +24,20 @@ class StagesParams(TextParams):
 
 
 class Stages(Analysis):
-    """One head's attention on one text, ``[query, key]`` each.
+    r"""One head's attention on one text, in three stages.
 
-    ``score`` is the raw score ``s(n,i)`` for every pair of positions, future keys included;
-    ``masked_score`` is NaN where the query may not look (later keys, and those before a sliding
-    window); ``pattern`` is the softmax of its rows. The text may be as long as the context.
+    * ``score [query, key]``: the raw score of every pair of positions, future keys included.
+    * ``masked_score [query, key]``: the same, NaN where the query may not look (later keys, and
+      those before a sliding window).
+    * ``pattern [query, key]``: the softmax of its rows.
+
+    Formula: $s(n,i) = \text{scale}\; q_n \cdot k_i$; $A(n,\cdot) = \mathrm{softmax}_i\, s(n,i)$
+    over the visible $i$.
+
+    Choices: the text is the reader's own or the first of the corpus, as long as the context at
+    most.
+
+    Limits: one text shows what the head does there, not what it does on average.
 
     Source: "Step 1" to "Step 3" of "The positional embedding matrix and previous-token heads".
     """

@@ -31,22 +31,27 @@ class TangentParams(math.StreamParams):
 
 
 class Tangent(Analysis):
-    """Position-only scores around a query, split along the helix that the layer's stream draws.
+    r"""Position-only scores around a query, split along the helix that the layer's stream draws.
 
-    ``a(n,i) = scale q_n . m_i`` with the mean query and the mean keys of real text. Let ``y_i`` be
-    ``X^l_i``, the mean stream (of the texts, or of prompts of one repeated token), on its first
-    three principal components (**choice**: the texts, whose stream the heads meet; the post's helix
-    is that of repeated tokens). The head's reading direction ``u`` is the least-squares solution
-    of ``a(n,i) = const + u . y_i`` over all ``i``, and is split along three axes at ``y_n``: the
-    radius ``y_n / |y_n|``, the tangent ``y_{n+1} - y_{n-1}`` made orthogonal to it, and the third
-    direction.
+    * ``position_score [layer, head, band]``: ``a(n, n-k)`` by mean query and mean keys (offset ``n
+      - i`` from ``-32`` to ``32``, mean over the band taken off).
+    * ``tangent_part``, ``radial_part``, ``third_part [layer, head, band]``: its parts along the
+      helix; ``rest`` is what the helix does not explain, so that the four add up to it.
+    * ``observed_score [layer, head, band]``: mean raw score of real text at that offset, over all
+      ``n``, content and all.
+    * ``tangent_share``, ``radial_share``, ``third_share [layer, head]``: shares of ``|u|^2``;
+      ``helix_fit``: R^2 of the fit.
 
-    Each of ``[layer, head, band]`` (offset ``n - i`` from ``-32`` to ``32``, mean over the band
-    taken off): ``position_score`` is ``a(n, n-k)``; ``tangent_part``, ``radial_part`` and
-    ``third_part`` are its parts, and ``rest`` is what the helix does not explain, so that the four
-    add up to it; ``observed_score`` is the mean raw score of real text at that offset, over all
-    ``n``, content and all. Of ``[layer, head]``: ``tangent_share``, ``radial_share``,
-    ``third_share`` of ``|u|^2``, and ``helix_fit``, the R^2 of the fit.
+    Formula: with $y_i$ the position's point on the first three components of $X^l$, the head's
+    reading direction $u$ is the least-squares solution of $a(n,i) = c + u \cdot y_i$ over all $i$.
+    It is split along the radius $y_n / |y_n|$, the tangent $y_{n+1} - y_{n-1}$ made orthogonal to
+    it, and the third direction.
+
+    Choices: $X^l$ is the mean stream of the texts, which the heads meet; the post's helix is that
+    of repeated tokens (``prompts``).
+
+    Limits: where ``helix_fit`` is low, the head reads more of the positions than three components
+    hold. No standard errors.
 
     Source: the tangent picture of "The positional embedding matrix and previous-token heads".
     """

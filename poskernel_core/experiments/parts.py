@@ -60,7 +60,7 @@ def position_vs_token(
     else:
         alone = Recorder(subject, RemovedEmbeddings("tokens"))
         alone.run(next(batches(subject, layout, 1, 0))[1])
-        position = {name: (mean, mean * 0.0) for name, (mean, _) in alone.numbers().items()}
+        position = {name: (mean, np.abs(mean * 0.0)) for name, (mean, _) in alone.numbers().items()}
     return _result(params, [both.numbers(), position, token.numbers()])
 
 

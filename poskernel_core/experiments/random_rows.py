@@ -59,7 +59,7 @@ def random_attention(subject: Subject, params: RandomAttentionParams, progress: 
     count = steps(progress, params.samples)
     edit, _ = switched(subject, params, length)
     layout = random_layout(length, subject.start_token)
-    weights = torch.from_numpy(slope_weights(length))
+    weights = torch.from_numpy(slope_weights(length, params.trend_from))
     norms = NormRecorder()
     patterns, slopes = ([Moments() for _ in range(layers)] for _ in range(2))
 
@@ -82,7 +82,7 @@ def _result(
     norms: NormRecorder,
 ) -> Result:
     pattern = np.stack([each.mean for each in patterns])
-    correlation, p_value = rank_correlations(pattern)
+    correlation, p_value = rank_correlations(pattern, params.trend_from)
     norm, norm_error = norms_of(norms.squares)
     values = {
         "pattern": pattern.astype(np.float32),
@@ -108,29 +108,30 @@ def _result(
     )
 
 
-def slope_weights(length: int) -> np.ndarray:
+def slope_weights(length: int, first: int = 1) -> np.ndarray:
     """Return ``w [query, key]`` such that ``sum_i w(n,i) A(n,i)`` is the slope of row ``n``.
 
-    It is the least-squares slope over the keys ``1 .. n-1``; rows with fewer than three are NaN.
+    It is the least-squares slope over keys ``first .. n-1``; rows with fewer than three are NaN.
     """
     weights = np.zeros((length, length))
-    weights[: FEWEST_KEYS + 1] = np.nan
-    for query in range(FEWEST_KEYS + 1, length):
-        keys = np.arange(1, query) - query / 2
-        weights[query, 1:query] = keys / (keys**2).sum()
+    weights[: first + FEWEST_KEYS] = np.nan
+    for query in range(first + FEWEST_KEYS, length):
+        keys = np.arange(first, query) - (first + query - 1) / 2
+        weights[query, first:query] = keys / (keys**2).sum()
     return weights
 
 
-def rank_correlations(pattern: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def rank_correlations(pattern: np.ndarray, first: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Return Spearman's correlation of rows ``[..., query, key]`` with the key, and its p-value.
 
-    Keys are ``1 .. n-1``; rows with fewer than three, and constant ones, are NaN.
+    Keys are ``first .. n-1``; rows with fewer than three, and constant ones, are NaN.
     """
     correlation = np.full(pattern.shape[:-1], np.nan)
     p_value = np.full(pattern.shape[:-1], np.nan)
-    for query in range(FEWEST_KEYS + 1, pattern.shape[-1]):
-        ranks = stats.rankdata(pattern[..., query, 1:query], axis=-1) - query / 2
-        keys = np.arange(1, query) - query / 2
+    for query in range(first + FEWEST_KEYS, pattern.shape[-1]):
+        ranks = stats.rankdata(pattern[..., query, first:query], axis=-1)
+        ranks -= (query - first + 1) / 2
+        keys = np.arange(first, query) - (first + query - 1) / 2
         with np.errstate(invalid="ignore", divide="ignore"):
             found = (ranks @ keys) / np.sqrt((ranks**2).sum(axis=-1) * (keys**2).sum())
             degrees = len(keys) - 2

@@ -60,9 +60,16 @@ def _means(rows: list[Moments]) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([row.mean for row in rows]), np.stack([row.error for row in rows])
 
 
-def _layers(rows: list[list[Moments]]) -> tuple[np.ndarray, np.ndarray]:
+def _layers(rows: list[list[Moments]], length: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and errors of every row and layer; shorter rows get NaN in front."""
     pairs = [_means(row) for row in rows]
-    return np.stack([mean for mean, _ in pairs]), np.stack([error for _, error in pairs])
+    mean, error = (np.stack([_padded(pair[i], length) for pair in pairs]) for i in (0, 1))
+    return mean, error
+
+
+def _padded(array: np.ndarray, length: int) -> np.ndarray:
+    lack = max(0, length - array.shape[-1])
+    return np.pad(array, [*[(0, 0)] * (array.ndim - 1), (lack, 0)], constant_values=np.nan)
 
 
 def induction_recency(subject: Subject, params: RecencyParams, progress: Progress) -> Result:
@@ -188,7 +195,7 @@ def position_zero(subject: Subject, params: PositionZeroParams, progress: Progre
     count = steps(progress, len(CASES) * params.samples)
     layers, rows = subject.model.geometry.n_layers, []
     for case, (start, first) in enumerate(((True, 1), (False, 0), (False, 1))):
-        layout = pairs_layout(params.length, first, first, 1, start)
+        layout = pairs_layout(params.length - 1 + first, first, first, 1, start)
         row = _Row(layout, layers)
         for some, tokens in batches(subject, layout, params.samples, case, logits=1):
             row.run(subject, Edit(), tokens)
@@ -197,7 +204,7 @@ def position_zero(subject: Subject, params: PositionZeroParams, progress: Progre
     found = {
         "probability": _means([row.probability for row in rows]),
         "probability_other": _means([row.other for row in rows]),
-        "last_row": _layers([row.last for row in rows]),
+        "last_row": _layers([row.last for row in rows], params.length),
         "candidate_attention": _layers([row.candidates for row in rows]),
     }
     axes = {

@@ -19,6 +19,7 @@ from tests.builders.architectures import (
     qwen3,
 )
 from tests.builders.constructed import LOOK_BACK_SCORE, look_back
+from tests.builders.induction import AVERAGED_WIDTH, averages, induction, induction_truth
 from tests.builders.made import START, START_TOKEN, VOCABULARY
 from tests.builders.positions import helix, helix_coordinates, helix_truth
 from tests.builders.previous import aggregator, dark_head
@@ -32,12 +33,14 @@ from tests.builders.truth import (
 
 __all__ = [
     "ARCHITECTURES",
+    "AVERAGED_WIDTH",
     "LOOK_BACK_SCORE",
     "START",
     "START_TOKEN",
     "VOCABULARY",
     "aggregator",
     "attn_only",
+    "averages",
     "dark_head",
     "gpt2",
     "gpt2_inverse_layer",
@@ -48,6 +51,8 @@ __all__ = [
     "helix_truth",
     "hf_eager_attentions",
     "hf_eager_model",
+    "induction",
+    "induction_truth",
     "llama",
     "look_back",
     "mini_corpus",

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import plotly.graph_objects as go
 
+from pages.parts.figures import of_experiments as experiments
 from pages.parts.figures import of_positions as positions
 from pages.parts.figures.kernels import kernel_curve
 from pages.parts.figures.layout import set_title, style
@@ -99,6 +100,55 @@ def _stages(result: Result) -> go.Figure:
     return _by_axes(result.only("pattern"))
 
 
+def _scores(result: Result) -> go.Figure:
+    """The induction score of all heads, or what one head does."""
+    if result.axes["induction"]:
+        return experiments.induction_figure(result)
+    return experiments.head_scores_figure(result)
+
+
+def _recency(result: Result) -> go.Figure:
+    """What is predicted, or what one head attends to."""
+    if "head" in result.axes["candidate_attention"]:
+        return experiments.probability_figure(result)
+    return experiments.candidate_figure(result, None, None)
+
+
+def _row(result: Result) -> go.Figure:
+    """The layer of the head that attends most to each of the candidates, or one head."""
+    if result.axes["pattern"] == ("layer", "head", "query", "key"):
+        at = [role in experiments.CANDIDATES for role in result.text_of("role")]
+        found = result.values["pattern"][:, :, -1, at].min(axis=-1).max(axis=1)
+        return experiments.row_patterns_figure(result, int(found.argmax()))
+    if result.axes["pattern"] == ("query", "key"):
+        return experiments.row_pattern_figure(result, None, None)
+    return _by_axes(result.only("pattern"))
+
+
+def _random(result: Result) -> go.Figure:
+    """The norms of layer 0, or one head's attention from one position or the last."""
+    if "head" in result.axes["pattern"]:
+        return experiments.norm_figure(result)
+    last = len(result.values["pattern"]) - 1 if "query" in result.axes["pattern"] else None
+    return experiments.intrinsic_figure(result, None, None, last)
+
+
+def _conditions(result: Result) -> go.Figure:
+    """How far every head looks back by position, or one head's offsets, or one row of it."""
+    if "head" in result.axes["pattern"]:
+        return experiments.look_back_heads(result)
+    if "query" in result.axes["pattern"]:
+        return experiments.look_back_figure(result, None, None)
+    return experiments.pattern_conditions_figure(result, None, None, None)
+
+
+def _zero(result: Result) -> go.Figure:
+    """The probability of [B] in the three cases, or one head's attention in them."""
+    if "head" in result.axes["last_row"]:
+        return experiments.zero_bars(result)
+    return experiments.position_zero_figure(result, None, None)
+
+
 FIGURES: dict[str, Callable[[Result], go.Figure]] = {
     "helix": positions.morph_figure,
     "previous-token": _ranking,
@@ -106,6 +156,12 @@ FIGURES: dict[str, Callable[[Result], go.Figure]] = {
     "stages": _stages,
     "intervention": positions.bars_figure,
     "averaging": positions.averaging_figure,
+    "induction-scores": _scores,
+    "induction-recency": _recency,
+    "recency-patterns": _row,
+    "random-attention": _random,
+    "position-vs-token": _conditions,
+    "position-zero": _zero,
 }
 
 

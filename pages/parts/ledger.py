@@ -1,0 +1,150 @@
+"""The reproduction ledger: published figures beside those that this machine computed."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import streamlit as st
+
+from pages.parts import results
+from pages.parts.jobs import follow
+from pages.parts.plain import plain
+from pages.parts.selection import Selection
+from pages.parts.settle import settled_index
+from poskernel_core.analyses.base import Result
+from poskernel_core.errors import Cancelled, PosKernelError
+from poskernel_core.job import Job
+from poskernel_core.ledger import Checked, brief, check, not_computed, request_for
+from poskernel_core.published import Published, figures_of, known_models
+
+__all__ = ["draw_ledger"]
+
+MARKS = {"agrees": "✓ agrees", "differs": "✗ differs", "not computed": "– not computed"}
+NOT_YET = "not computed yet"
+
+
+def draw_ledger(selection: Selection) -> None:
+    """Draw the published figures of a model, and ours once they are asked for."""
+    model = selection.run.model.name
+    known = known_models()
+    names = [model, *(name for name in known if name != model)]
+    chosen = st.selectbox(
+        "Figures published of", names, key="published", bind="query-params",
+        help="choose another name where the selected model is a copy of it",
+        **settled_index("published", names, model),
+    )  # fmt: skip
+    figures = figures_of(chosen)
+    if not figures:
+        st.info(
+            f"No figures were published of {plain(chosen)}: the posts measured "
+            f"{', '.join(map(plain, known))}. Select one of these in the sidebar, or hold this "
+            "model against one of them by choosing its name above."
+        )
+        return
+    if chosen != model:
+        st.warning(
+            f"Computed on {plain(model)}, published of {plain(chosen)}: expect agreement only "
+            "where the one is a copy of the other.", icon=":material/warning:",
+        )  # fmt: skip
+    compute = st.toggle(
+        f"Compute all {len(figures)} figures on this machine", False, key="compute",
+        bind="query-params", help="nothing is pre-filled: every value of ours is computed here",
+    )  # fmt: skip
+    lines = _computed(figures, selection) if compute else {}
+    _draw_table(figures, lines)
+    _draw_details(figures, lines)
+
+
+def _computed(figures: tuple[Published, ...], selection: Selection) -> dict[str, Checked]:
+    """Return the lines there are; draw the progress of the first that is under way."""
+    run = selection.run
+    fields = {
+        "revision": run.model.revision, "corpus": run.corpus, "windows": run.windows,
+        "context": run.context, "start_token": run.start_token, "dtype": run.dtype,
+    }  # fmt: skip
+    lines: dict[str, Checked] = {}
+    for figure in figures:
+        try:
+            found = results.ask(request_for(figure, run.model.name, **fields))
+        except PosKernelError as error:
+            lines[figure.id] = not_computed(figure, error)
+            continue
+        if isinstance(found, Result):
+            lines[figure.id] = check(figure, found)
+        elif _failed(found):
+            lines[figure.id] = not_computed(figure, PosKernelError(str(found.error)))
+        else:
+            st.progress(len(lines) / len(figures), f"{len(lines)} of {len(figures)} figures")
+            follow(results.engine(), found)
+            break
+    return lines
+
+
+def _failed(job: Job) -> bool:
+    return job.ended and job.error is not None and not isinstance(job.error, Cancelled)
+
+
+def _draw_table(figures: tuple[Published, ...], lines: dict[str, Checked]) -> None:
+    rows = []
+    for figure in figures:
+        line = lines.get(figure.id)
+        rows.append(
+            {
+                "verdict": NOT_YET if line is None else MARKS[line.verdict],
+                "published figure": figure.figure,
+                "published": brief(figure.published),
+                "ours": "" if line is None or line.ours is None else brief(line.ours),
+                "within": f"{line.within} of {line.points}" if line and line.points else "",
+                "largest difference": None if line is None else line.worst,
+                "tolerance": _tolerance(figure),
+                "source": figure.source,
+            }
+        )
+    numbers = {"largest difference": st.column_config.NumberColumn(format="%.3g")}
+    st.dataframe(pd.DataFrame(rows), hide_index=True, key="ledger-table", column_config=numbers,
+                 height=38 + 35 * min(len(rows), 15))  # fmt: skip
+    if lines:
+        text = json.dumps([line.as_json() for line in lines.values()], indent=1)
+        st.download_button("Download the ledger (JSON)", text, "ledger.json",
+                           icon=":material/download:", mime="application/json")  # fmt: skip
+
+
+def _tolerance(figure: Published) -> str:
+    parts = []
+    if figure.absolute:
+        parts.append(f"{figure.absolute:g}")
+    if figure.relative:
+        parts.append(f"{figure.relative:.0%}")
+    return " + ".join(parts) or "exact"
+
+
+def _draw_details(figures: tuple[Published, ...], lines: dict[str, Checked]) -> None:
+    """Draw every number of one figure: published, ours, and its error."""
+    names = [figure.id for figure in figures]
+    chosen = st.selectbox("Numbers of", names, key="ledgerid", bind="query-params",
+                          **settled_index("ledgerid", names, names[0]))  # fmt: skip
+    figure = next(each for each in figures if each.id == chosen)
+    line = lines.get(chosen)
+    command = f"question `{figure.question}`, run {figure.run}, parameters {figure.params}"
+    st.caption(f"{figure.figure}. {plain(figure.note)} Computed by {command}.")
+    if line is not None and line.why:
+        st.info(plain(line.why))
+    st.dataframe(_numbers(figure, line), key="ledger-numbers")
+
+
+def _numbers(figure: Published, line: Checked | None) -> pd.DataFrame:
+    columns = {"published": figure.published}
+    if line is not None and line.ours is not None:
+        columns |= {"ours": line.ours}
+        if line.errors is not None:
+            columns |= {"standard error": line.errors}
+    flat = {name: _flat(values) for name, values in columns.items()}
+    table = pd.DataFrame({name: pd.Series(values) for name, values in flat.items()})
+    return table.set_axis(list(figure.cells), axis="index") if figure.cells else table
+
+
+def _flat(values: object) -> list[object]:
+    if not isinstance(values, list | tuple):
+        return [values]
+    return [each for value in values for each in _flat(value)]

@@ -1,0 +1,55 @@
+"""The cards of the page on position against token: look-back heads, and position 0."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from pages.parts import words_experiments as words
+from pages.parts.cards import card, chart
+from pages.parts.figures.of_experiments import look_back_figure, position_zero_figure
+from pages.parts.head import value_text
+from pages.parts.head_choice import HeadChoice, strongest
+from pages.parts.look_back import look_back_table
+from poskernel_core.analyses.base import Result
+
+__all__ = ["draw_first", "draw_look_back"]
+
+
+def draw_look_back(parts: Result, head: HeadChoice, selected: str) -> None:
+    """Draw how far back every head looks, and the chosen one's diagonals."""
+    shown = parts.only("largest_offset", "largest_mass", "first_mass", "profile")
+    figure = partial(look_back_figure, parts, head.layer, head.head)
+
+    def draw() -> None:
+        look_back_table(shown, selected)
+        chart("look-back", figure())
+
+    card("lookback", figure, shown, words.LOOK_BACK, "Look-back heads", draw)
+
+
+def draw_first(zero: Result, parts: Result, head: HeadChoice) -> None:
+    """Draw the exception of position 0."""
+    one = parts.select(layer=head.layer, head=head.head)
+    alone, both = one.select(condition=1), one.select(condition=0)
+    st.markdown(
+        f"**{head.cell}** attends from position 1 to position 0 with "
+        f"{value_text(alone, 'first_mass')} by position only and {value_text(both, 'first_mass')} "
+        f"with both; to the previous token elsewhere with "
+        f"{value_text(alone.select(offset=1), 'profile')} and "
+        f"{value_text(both.select(offset=1), 'profile')}."
+    )
+    induction = strongest(zero.values["candidate_attention"][0])
+    for number, (column, case) in enumerate(
+        zip(st.columns(3), zero.provenance["cases"], strict=True)
+    ):
+        one = zero.select(case=number)
+        column.metric(
+            case, f"{float(one.values['probability']):.3g}", border=True,
+            delta=f"± {float(one.errors['probability']):.2g}", delta_arrow="off",
+            delta_color="off", help="probability of [B] after the last [A]",
+        )  # fmt: skip
+    figure = partial(position_zero_figure, zero, induction.layer, induction.head)
+    shown = zero.select(layer=induction.layer, head=induction.head)
+    card("zero", figure, shown, words.FIRST)

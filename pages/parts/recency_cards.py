@@ -1,0 +1,143 @@
+"""The cards of the page on recency: rows, patterns, random tokens, norms, and the causal test."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from pages.parts import results
+from pages.parts import words_experiments as words
+from pages.parts.cards import card
+from pages.parts.experiment_controls import Draws, choose_number
+from pages.parts.figures.of_experiments import (
+    candidate_figure,
+    intrinsic_figure,
+    last_rows_figure,
+    norm_figure,
+    probability_figure,
+    row_pattern_figure,
+    row_patterns_figure,
+)
+from pages.parts.head import value_text
+from pages.parts.head_choice import HeadChoice
+from pages.parts.sequences import draw_sequences
+from pages.parts.settle import settled, settled_index
+from poskernel_core.analyses.base import Result
+
+__all__ = ["draw_cause", "draw_patterns", "draw_random", "draw_recency"]
+
+URL: Final = "query-params"
+PRESETS = (7, 48)
+FEWEST = 7
+
+
+def draw_recency(recency: Result, head: HeadChoice) -> None:
+    """Draw the table of sequences, the probabilities, and the head's attention."""
+    table = recency.only("role", "probability")
+    card("sequences", partial(probability_figure, recency), table, words.SEQUENCES,
+         "Sequences", partial(draw_sequences, recency))  # fmt: skip
+    left, right = st.columns(2)
+    with left:
+        shown = recency.only("probability", "probability_other", "advantage", "probability_rise")
+        card("probability", partial(probability_figure, recency), shown, words.PROBABILITY)
+    one = recency.select(layer=head.layer, head=head.head)
+    with right:
+        shown = one.only("candidate_attention", "attention_advantage", "attention_rise")
+        figure = partial(candidate_figure, recency, head.layer, head.head)
+        card("candidates", figure, shown, words.CANDIDATES)
+    figure = partial(last_rows_figure, recency, head.layer, head.head)
+    card("rows", figure, one.only("last_row"), words.ROWS)
+
+
+def draw_patterns(draws: Draws, params: dict[str, Any], seconds: list[int], head: HeadChoice,
+                  layers: int) -> None:  # fmt: skip
+    """Draw the attention of every head of a layer for the row that is chosen."""
+    left, right = st.columns(2)
+    second = left.select_slider(
+        "Row: second [A] at (tokens)", seconds, key="row", bind=URL,
+        **settled("row", seconds, seconds[-1]),
+    ) if len(seconds) > 1 else seconds[0]  # fmt: skip
+    numbers = list(range(layers))
+    layer = right.selectbox("Layer", numbers, key="rowlayer", bind=URL,
+                            **settled_index("rowlayer", numbers, head.layer))  # fmt: skip
+    found = results.fetch("recency-patterns", draws.run, second=second, samples=draws.samples,
+                          **params)  # fmt: skip
+    if found is None:
+        return
+    shown = found.only("pattern").select(layer=layer)
+    figure = partial(row_patterns_figure, found, layer)
+    card("patterns", figure, shown, words.PATTERNS)
+    if layer == head.layer:
+        figure = partial(row_pattern_figure, found, layer, head.head)
+        card("pattern", figure, shown.select(head=head.head), words.PATTERNS)
+
+
+def draw_random(draws: Draws, switches: dict[str, Any], head: HeadChoice, longest: int) -> None:
+    """Draw the head's attention to random tokens, and the norms of layer 0."""
+    left, middle, last, right = st.columns([3, 2, 2, 3], vertical_alignment="bottom")
+    presets = left.container(horizontal=True)
+    for length in PRESETS:
+        if length <= longest:
+            presets.button(f"{length} tokens", on_click=_set_length, args=(length,),
+                           key=f"length-{length}")  # fmt: skip
+    lengths = range(FEWEST, longest + 1)
+    length = choose_number(middle, "Random tokens", lengths, "rlength", PRESETS[-1])
+    start = choose_number(last, "Trend from key", range(min(9, length - 4)), "trendfrom", 2)
+    found = results.fetch("random-attention", draws.run, length=length, samples=draws.samples,
+                          trend_from=start, **switches)  # fmt: skip
+    if found is None:
+        return
+    rows = range(start + 3, length)
+    query = right.select_slider(
+        "Row n (tokens)", rows, key="rquery", bind=URL, **settled("rquery", rows, length - 1)
+    )
+    one = found.select(layer=head.layer, head=head.head, query=query)
+    figure = partial(intrinsic_figure, found, head.layer, head.head, query)
+    shown = one.only("pattern", "slope", "rank_correlation", "p_value")
+    card("intrinsic", figure, shown, words.INTRINSIC)
+    shown = found.only("norm", "norm_exponent")
+    card("norms", partial(norm_figure, found), shown, words.NORMS)
+
+
+def _set_length(length: int) -> None:
+    st.session_state["rlength"] = length
+
+
+def draw_cause(draws: Draws, params: dict[str, Any], length: int, head: HeadChoice) -> None:
+    """Draw what is left of the recency where the norms are made flat."""
+    lines: dict[str, dict[str, str]] = {}
+    kept = None
+    for label, flatten in (("norms as they are", False), ("norms made flat", True)):
+        asked = params | {"flatten": flatten, "samples": draws.samples}
+        recency = results.fetch("induction-recency", draws.run, **asked)
+        only = {name: asked[name] for name in asked if name not in SEQUENCE}
+        rows = results.fetch("random-attention", draws.run, length=length, **only)
+        if recency is None or rows is None:
+            return
+        lines[label] = _effects(recency, rows, head)
+        kept = recency
+    assert kept is not None
+
+    def draw() -> None:
+        st.dataframe(pd.DataFrame(lines).T, key="cause-table")
+
+    shown = kept.only("probability_rise", "attention_rise", "norm")
+    card("cause", partial(probability_figure, kept), shown, words.CAUSE,
+         f"Is the norm the cause? {head.cell} with and without", draw)  # fmt: skip
+
+
+SEQUENCE = ("length", "first", "candidates")
+
+
+def _effects(recency: Result, rows: Result, head: HeadChoice) -> dict[str, str]:
+    one = recency.select(layer=head.layer, head=head.head)
+    last = rows.select(layer=head.layer, head=head.head, query=int(rows.params["length"]) - 1)
+    return {
+        "rise of the last candidate's probability": value_text(recency, "probability_rise"),
+        "rise of the attention to it": value_text(one, "attention_rise"),
+        "slope on random tokens (per token)": value_text(last, "slope"),
+        "rank correlation": value_text(last, "rank_correlation"),
+    }

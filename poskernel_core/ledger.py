@@ -1,0 +1,182 @@
+"""The reproduction ledger: published figures beside those that this machine computed.
+
+A figure agrees if every one of its numbers lies within its tolerance and two of our standard
+errors of what was published (definitions, section 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from poskernel_core.analyses.base import Result, plain
+from poskernel_core.api import build_request
+from poskernel_core.config import CorpusSpec, Request, cell_name, parse_cell
+from poskernel_core.errors import BadRequest, PosKernelError
+from poskernel_core.published import Published
+
+__all__ = [
+    "ERRORS_ALLOWED",
+    "Checked",
+    "brief",
+    "check",
+    "not_computed",
+    "reproduce",
+    "request_for",
+]
+
+Verdict = Literal["agrees", "differs", "not computed"]
+ERRORS_ALLOWED = 2.0
+FEW = 4
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One line of the ledger.
+
+    Attributes:
+        figure: what was published.
+        verdict: whether ours agrees.
+        ours, errors: our numbers and their standard errors (None: there is none).
+        within, points: how many of the published numbers are met, and how many there are.
+        worst: largest difference between ours and the published number.
+        why: why nothing was computed.
+    """
+
+    figure: Published
+    verdict: Verdict
+    ours: Any = None
+    errors: Any = None
+    within: int = 0
+    points: int = 0
+    worst: float | None = None
+    why: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the line as plain JSON values."""
+        own = {name: getattr(self, name) for name in ("verdict", "ours", "errors", "within")}
+        more = {"points": self.points, "worst": self.worst, "why": self.why}
+        return {**self.figure.model_dump(mode="json"), **own, **more}
+
+
+def request_for(figure: Published, model: str, **run: Any) -> Request:
+    """Return the request whose result holds a figure; ``run`` are fields that the figure leaves.
+
+    Raises:
+        BadRequest: the model, or something asked of it, is not there.
+    """
+    fields = run | figure.run
+    if isinstance(fields.get("corpus"), str):
+        fields["corpus"] = CorpusSpec(name=fields["corpus"])
+    return build_request(figure.question, model, params=figure.params, **fields)[0]
+
+
+def reproduce(
+    model: str, figures: Iterable[Published], answer: Callable[[Request], Result], **run: Any
+) -> Iterator[Checked]:
+    """Yield the lines of the ledger, as they are computed; ``answer`` turns requests to results."""
+    for figure in figures:
+        try:
+            yield check(figure, answer(request_for(figure, model, **run)))
+        except PosKernelError as error:
+            yield not_computed(figure, error)
+
+
+def not_computed(figure: Published, error: PosKernelError) -> Checked:
+    """Return the line of a figure that could not be computed, with the reason."""
+    return Checked(figure, "not computed", why=str(error))
+
+
+def check(figure: Published, result: Result) -> Checked:
+    """Hold a result against a published figure."""
+    try:
+        if isinstance(_first(figure.published), str):
+            return _check_words(figure, _words(figure, result))
+        ours, errors = _numbers(figure, result)
+    except (BadRequest, KeyError) as error:
+        why = str(error) if isinstance(error, BadRequest) else f"No value {error} in the result."
+        return Checked(figure, "not computed", why=why)
+    return _check_numbers(figure, ours, errors)
+
+
+def brief(numbers: Any) -> str:
+    """Return a number, or the first few of many, as text."""
+    if not isinstance(numbers, list | tuple):
+        return f"{numbers:.3g}" if isinstance(numbers, float) else str(numbers)
+    parts = [brief(each) for each in numbers[:FEW]]
+    return f"[{', '.join(parts)}{', ...' if len(numbers) > FEW else ''}]"
+
+
+def _first(published: Any) -> Any:
+    return published[0] if isinstance(published, list) else published
+
+
+def _selected(figure: Published, result: Result) -> list[Result]:
+    """Return the result at the figure's selection, once for each of its cells."""
+    result = result.only(figure.value).select(**figure.select)
+    if not figure.cells:
+        return [result]
+    axes, shape = result.axes[figure.value], result.values[figure.value].shape
+    sizes = dict(zip(axes, shape, strict=True))
+    cells = [parse_cell(cell, sizes["layer"], sizes["head"]) for cell in figure.cells]
+    return [result.select(layer=layer, head=head) for layer, head in cells]
+
+
+def _words(figure: Published, result: Result) -> list[str]:
+    if figure.reading == "largest cell":
+        found = result.only(figure.value).select(**figure.select).values[figure.value]
+        layer, head = np.unravel_index(int(np.nanargmax(found)), found.shape)
+        return [cell_name(int(layer), int(head))]
+    return [each.text_of(figure.value) for each in _selected(figure, result)]
+
+
+def _check_words(figure: Published, ours: list[str]) -> Checked:
+    published = figure.published if isinstance(figure.published, list) else [figure.published]
+    if len(ours) != len(published):
+        raise BadRequest(f"Expected {len(published)} words, computed {len(ours)}.")
+    same = [a == b for a, b in zip(ours, published, strict=True)]
+    verdict: Verdict = "agrees" if all(same) else "differs"
+    return Checked(figure, verdict, ours, within=sum(same), points=len(same))
+
+
+def _numbers(figure: Published, result: Result) -> tuple[np.ndarray, np.ndarray]:
+    """Return our numbers and errors, as many as were published."""
+    chosen = _selected(figure, result)
+    ours = np.array([each.values[figure.value] for each in chosen], dtype=float)
+    none = np.full_like(ours, np.nan)
+    errors = none if figure.value not in result.errors else _errors(figure, chosen)
+    if figure.over:
+        below = result.only(figure.value).select(**figure.over).values[figure.value]
+        ours, errors = ours / below, errors / np.abs(below)
+    shape = np.array(figure.published, dtype=float).shape
+    ours, errors = (a if figure.cells else a[0] for a in (ours, errors))
+    if ours.ndim != len(shape) or (np.array(ours.shape) < shape).any():
+        raise BadRequest(f"Expected {list(shape)} numbers, computed {list(ours.shape)}.")
+    cut = tuple(slice(0, int(size)) for size in shape)
+    return np.asarray(ours[cut]), np.asarray(errors[cut])
+
+
+def _errors(figure: Published, chosen: list[Result]) -> np.ndarray:
+    return np.array([each.errors[figure.value] for each in chosen], dtype=float)
+
+
+def _check_numbers(figure: Published, ours: np.ndarray, errors: np.ndarray) -> Checked:
+    published = np.array(figure.published, dtype=float)
+    asked = ~np.isnan(published)
+    allowed = figure.absolute + figure.relative * np.abs(published)
+    allowed = allowed + ERRORS_ALLOWED * np.nan_to_num(errors)
+    difference = np.abs(ours - published)
+    met = (difference <= allowed)[asked]  # NaN of ours is not met
+    worst = difference[asked]
+    return Checked(
+        figure,
+        "agrees" if met.all() else "differs",
+        plain(ours),
+        plain(errors),
+        within=int(met.sum()),
+        points=int(asked.sum()),
+        worst=None if np.isnan(worst).all() else float(np.nanmax(worst)),
+    )

@@ -1,0 +1,129 @@
+"""Published figures as data: those we carry, and files of one's own."""
+
+import json
+
+import pytest
+
+from poskernel_core import analyses, published
+from poskernel_core.errors import BadRequest
+from poskernel_core.ledger import request_for
+
+TOY = "NeelNanda/Attn_Only_2L512W_C4_Code"
+
+
+@pytest.fixture(scope="module")
+def shared_figures(shared_dir):
+    """The numbers behind the figures of two posts, as their author published them."""
+    return json.loads((shared_dir / "published-figures.json").read_text())
+
+
+def by_id(name):
+    """One of our figures."""
+    return next(each for each in published.read_figures() if each.id == name)
+
+
+@pytest.mark.parametrize("figure", published.read_figures(), ids=lambda figure: figure.id)
+def test_every_figure_can_be_asked_for(figure):
+    """Its question, run, parameters, value and axes exist; it has a source and a model."""
+    question = analyses.find(figure.question)
+    question.params(**figure.params)
+    request = request_for(figure, "demo-attn-2l")
+
+    assert figure.question == request.analysis
+    assert figure.source
+    assert figure.models
+    assert f"``{figure.value}" in type(question).__doc__
+    assert not figure.cells or isinstance(figure.published, list)
+
+
+def test_models():
+    """GPT-2 and the toy, by either name."""
+    assert {"gpt2", "openai-community/gpt2", "attn-only-2l", TOY} == set(published.known_models())
+    assert published.figures_of(TOY) == published.figures_of("attn-only-2l")
+    assert () == published.figures_of("demo-gpt2")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("recency-B", ("seed5_fig1_prob_vs_second_A_pos", "p([B])")),
+        ("recency-C", ("seed5_fig1_prob_vs_second_A_pos", "p([C])")),
+        ("intrinsic-7", ("seed5_fig4_L1H6_row7_of_48_random", "0")),
+        ("intrinsic-48", ("seed5_fig5_L1H6_last_row_48_random", "0")),
+        ("intrinsic-tokens-only",
+         ("seed5_fig6_L1H6_last_row_50_random_token_only_only_L0H1", "0")),
+        ("parts-scores-L0H3-both", ("seed4_fig2_L0H3_scores_q8", "Total")),
+        ("parts-scores-L0H3-position-only", ("seed4_fig2_L0H3_scores_q8", "Position-only")),
+        ("parts-pattern-L0H3-token-only", ("seed4_fig3_L0H3_pattern_q8", "Token-only")),
+        ("parts-scores-L0H0-position-only", ("seed4_fig7_L0H0_scores_q8", "Position-only")),
+        ("parts-pattern-L0H0-both", ("seed4_fig8_L0H0_pattern_q8", "Total")),
+        ("zero-row-1", ("seed4_fig5_induction_last_row", "[A] at position 1")),
+        ("zero-row-0", ("seed4_fig5_induction_last_row", "[A] at position 0")),
+        ("zero-probability-1", ("seed4_probs", "A_at_1_with_BOS")),
+        ("zero-probability-0", ("seed4_probs", "A_at_0_no_BOS")),
+    ],
+)  # fmt: skip
+def test_carried_over_exactly(shared_figures, name, place):
+    """Five digits of what the author published, in its order."""
+    theirs = shared_figures[place[0]][place[1]]
+    ours = by_id(name).published
+    if not isinstance(theirs, list):
+        theirs, ours = [theirs], [ours]
+
+    assert len(theirs) == len(ours)
+    for a, b in zip(theirs, ours, strict=True):
+        assert a is b is None or a == pytest.approx(b, rel=1e-4)
+
+
+def test_rows_by_position(shared_figures):
+    """Seven rows, the second [A] from 4 to 10."""
+    theirs = shared_figures["seed5_fig3_L1H6_last_row_by_second_A_pos"]
+
+    for position, row in zip(range(4, 11), by_id("recency-rows").published, strict=True):
+        assert theirs[str(position)] == pytest.approx(row, rel=1e-4)
+
+
+def test_shown_beside_ours():
+    """The pages' constants are the ledger's."""
+    assert (8.0, 9.0, 10.0) == published.ANGLES_GPT2
+    assert 0.01 == published.PREVIOUS_TOKEN_GPT2["L4H11"]
+    assert 11 == len(published.PREVIOUS_TOKEN_GPT2)
+    assert 69 / 144 == pytest.approx(by_id("previous-token-share").published, abs=1e-4)
+
+
+GOOD = {
+    "id": "a", "models": ["m"], "figure": "f", "source": "s", "question": "etc", "value": "etc",
+    "published": 1.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "Expected a JSON list of published figures"),
+        ("{}", "should be a valid tuple"),
+        (json.dumps([{**GOOD, "published": {}}]), "0.published"),
+        (
+            json.dumps([{k: v for k, v in GOOD.items() if k != "source"}]),
+            "0.source: field required",
+        ),
+        (json.dumps([{**GOOD, "colour": 1}]), "0.colour: extra inputs"),
+        (json.dumps([GOOD, GOOD]), "names 'a' twice"),
+        (json.dumps([{**GOOD, "absolute": -1}]), "0.absolute"),
+    ],
+)
+def test_files_of_another_form(tmp_path, text, words):
+    """One sentence that names the file and the place."""
+    file = tmp_path / "mine.json"
+    file.write_text(text)
+
+    with pytest.raises(BadRequest, match=words) as caught:
+        published.read_figures(file)
+    assert "mine.json" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_such_file(tmp_path):
+    """One sentence."""
+    with pytest.raises(BadRequest, match="Cannot read"):
+        published.read_figures(tmp_path / "none.json")
