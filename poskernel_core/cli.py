@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,16 +21,15 @@ from poskernel_core.archive import export_model, import_archive
 from poskernel_core.config import CorpusSpec, Execution, Request, model_prefix
 from poskernel_core.engine import Engine
 from poskernel_core.errors import BadRequest, PosKernelError, TooLittleText
-from poskernel_core.exports import to_npz
 from poskernel_core.ledger import reproduce
 from poskernel_core.options import add_ledger, add_result, add_run
+from poskernel_core.outputs import write_out
+from poskernel_core.precomputed import standard_questions
 from poskernel_core.published import BUNDLED, figures_of, known_models
-from poskernel_core.reports import ledger_text, print_progress, summary
+from poskernel_core.reports import ledger_text, print_progress
 from poskernel_core.store import Store
 
 __all__ = ["main"]
-
-PRECOMPUTED = ("etc", "kernel", "profile", "previous-token", "tangent", "helix")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -67,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     ready = commands.add_parser("precompute", help="run the pass and the standard results")
     ready.set_defaults(command=_precompute)
     add_run(ready)
+    ready.add_argument(
+        "--experiments", action="store_true", help="also those on random tokens, as shown first"
+    )
     show = commands.add_parser("show", help="print or write one result")
     show.add_argument("analysis", metavar="ANALYSIS", help=", ".join(analyses.ANALYSES))
     show.set_defaults(command=_show)
@@ -150,20 +152,16 @@ def _cached_results(store: Store, name: str) -> int:
 
 
 def _precompute(options: argparse.Namespace) -> int:
+    geometry = catalog.locate(options.model, options.revision).geometry
     engine = _engine(options)
     try:
-        for name in PRECOMPUTED:
-            params = {"prompts": "texts"} if name == "helix" and not _learned(options) else None
+        for name, params in standard_questions(geometry, experiments=options.experiments):
             request, _ = build_request(name, options.model, params=params, **_run_fields(options))
             _answer(engine, request)
             print(f"{name}: cached", file=sys.stderr)
     finally:
         engine.close()
     return 0
-
-
-def _learned(options: argparse.Namespace) -> bool:
-    return catalog.locate(options.model, options.revision).geometry.scheme == "learned"
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -185,12 +183,13 @@ def _show(options: argparse.Namespace) -> int:
     finally:
         engine.close()
     _check_windows(result, options)
-    _write_out(result.select(**chosen), options)
+    write_out(result.select(**chosen), options)
     return 0
 
 
 def _reproduce(options: argparse.Namespace) -> int:
     name, file = options.published_as or options.model, options.figures or BUNDLED
+    catalog.locate(options.model, options.revision)
     engine = _engine(options)
     answer, lines = partial(_answer, engine), []
     try:
@@ -218,41 +217,6 @@ def _check_windows(result: Result, options: argparse.Namespace) -> None:
             f"Corpus {options.corpus!r} gives {got} windows of {result.provenance['context']} "
             f"tokens, {options.texts} were asked for: ask for fewer (--texts {got})."
         )
-
-
-def _write_out(result: Result, options: argparse.Namespace) -> None:
-    if options.npz is not None:
-        _write(options.npz, lambda path: path.write_bytes(to_npz(result)))
-    if options.html is not None:
-        figure_of = _figures()
-        page = figure_of(result).to_html(include_plotlyjs=True, full_html=True)
-        _write(options.html, lambda path: path.write_text(page, encoding="utf-8"))
-    if options.json:
-        json.dump(result.as_json(), sys.stdout)
-        print()
-    elif options.npz is None and options.html is None:
-        print(summary(result))
-
-
-def _figures() -> Callable[[Result], Any]:
-    try:
-        from pages.parts.figures.of_result import figure_of
-    except ModuleNotFoundError as error:
-        raise BadRequest(
-            "--html needs the dashboard's figures: run it in PosKernel's own folder."
-        ) from error
-    return figure_of
-
-
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all."""
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    try:
-        write(partial)
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise BadRequest(f"Cannot write {str(path)!r}: {error.strerror}.") from error
 
 
 def _export(options: argparse.Namespace) -> int:

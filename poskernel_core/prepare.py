@@ -46,10 +46,11 @@ def prepare(
     """
     geometry = located.geometry
     if run.context > geometry.n_ctx:
-        option = "--length" if run.corpus.name == RANDOM else "--context"
+        drawn = run.corpus.name == RANDOM
+        way = "ask for shorter sequences" if drawn else f"use --context {geometry.n_ctx} or less"
         raise BadRequest(
             f"{run.model.name!r} reads at most {geometry.n_ctx} tokens; {run.context} were asked "
-            f"for: use {option} {geometry.n_ctx} or less."
+            f"for: {way}."
         )
     windows = _windows(run, execution, geometry, tokenizer)
     if run.destination is not None:

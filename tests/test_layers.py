@@ -104,11 +104,11 @@ def test_the_core_draws_nothing(file):
 
 
 @pytest.mark.parametrize("file", sorted(CORE.rglob("*.py")), ids=lambda f: f.name)
-def test_only_cli_reaches_for_pages(file):
+def test_only_the_command_line_reaches_for_pages(file):
     """The core does not stand on the pages; the command line borrows their figures."""
     found = [name for name in imports(file) if within(name, "pages")]
 
-    assert [] == found or file.name == "cli.py"
+    assert [] == found or file.name == "outputs.py"
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -22,14 +22,19 @@ def visit(page: Page, address: str) -> None:
     page.goto(address)
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     settle(page)
+    expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
 
 
 def settle(page: Page) -> None:
     """Wait until the script has run and nothing is being computed."""
     with suppress(TooSlow):  # a rerun that was asked for just now begins within that time
         page.wait_for_selector(f":not({SETTLED})[data-testid=stApp]", timeout=300)
-    expect(page.get_by_role("progressbar", name="progress")).to_have_count(0)
+    bars = page.get_by_role("progressbar", name="progress")
+    expect(bars).to_have_count(0)
     page.wait_for_selector(SETTLED)
+    while bars.count():  # one that the page drew only now, or the next of several computations
+        expect(bars).to_have_count(0)
+        page.wait_for_selector(SETTLED)
 
 
 def cell(page: Page, name: str) -> Locator:
@@ -124,6 +129,40 @@ def pick(page: Page, option: str) -> None:
     """Choose in a segmented control."""
     page.get_by_role("radio", name=option, exact=True).check(force=True)
     settle(page)
+
+
+def flip(page: Page, name: str, on: bool) -> None:
+    """Turn a switch of the page, not of the sidebar, on or off, and wait for what follows."""
+    switch = page.get_by_test_id("stMain").get_by_role("switch", name=name)
+    switch.set_checked(on, force=True)
+    settle(page)
+
+
+def shown(page: Page, *names: str) -> dict[str, str]:
+    """What the page's own fields for numbers, boxes to choose from and sliders hold."""
+    main, found = page.get_by_test_id("stMain"), {}
+    for name in names:
+        field = main.get_by_role("spinbutton", name=name, exact=True).or_(
+            main.get_by_role("combobox", name=name, exact=True)
+        )
+        handle = main.get_by_role("slider", name=name, exact=True)
+        expect(field.or_(handle)).to_be_visible()
+        found[name] = handle.get_attribute("aria-valuetext") if handle.count() else (
+            field.input_value()
+        )  # fmt: skip
+    return found
+
+
+def console(page: Page) -> list[str]:
+    """A list that grows with what the browser's console complains of.
+
+    Streamlit asks for its own files below a page's address first, and gets a 404: not our doing.
+    """
+    trouble: list[str] = []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("console", lambda said: trouble.append(said.text)
+            if said.type == "error" and "_stcore/" not in said.location["url"] else None)  # fmt: skip
+    return trouble
 
 
 def write(page: Page, label: str, text: str) -> None:

@@ -36,7 +36,10 @@ SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture: a page's address, how many Plotly figures it draws, and the last card shown."""
+    """One picture: a page's address, how many Plotly figures it draws, and the last card shown.
+
+    Without a last card the whole page is shown.
+    """
 
     name: str
     address: str
@@ -50,6 +53,9 @@ SHOTS = (
     Shot("previous-token", "/previous_token?model=demo-gpt2-smooth&cell=L2H6", 9, "scores"),
     Shot("helix", "/helix?model=demo-gpt2-smooth&hl=1", 4, "variance"),
     Shot("interventions", "/interventions?cell=L2H6", 6, "loss"),
+    Shot("induction-recency", "/induction_recency?model=demo-attn-2l", 7, "candidates"),
+    Shot("position-vs-token", "/position_vs_token?cell=L2H6", 7, "lookback"),
+    Shot("methods", "/methods?part=Reproduction+ledger&published=gpt2&compute=true", 0, ""),
 )
 
 
@@ -61,7 +67,8 @@ def take(page: Page, url: str, shot: Shot) -> bytes:
     expect(page.get_by_role("progressbar", name="progress")).to_have_count(0)
     page.wait_for_selector(SETTLED)
     page.wait_for_timeout(1000)  # fonts and the last transition
-    card = page.locator(f".st-key-card-{shot.last}").bounding_box()
+    last = f".st-key-card-{shot.last}" if shot.last else "[data-testid=stMainBlockContainer]"
+    card = page.locator(last).bounding_box()
     if card is None:
         raise RuntimeError(f"{shot.address} shows no card {shot.last!r}")
     width = page.evaluate("innerWidth")

@@ -19,6 +19,7 @@ from pages.parts.recency_cards import draw_cause, draw_patterns, draw_random, dr
 from pages.parts.selection import Selection
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
+from poskernel_core.precomputed import PERIOD, RANDOM_TOKENS, SAMPLES
 
 selection = cast(Selection, st.session_state["selection"])
 geometry = selection.located.geometry
@@ -59,7 +60,7 @@ def draw_experiment(head: HeadChoice) -> None:
     st.subheader("Random tokens", anchor="random-tokens")
     draw_random(draws, switches, head, min(MOST, geometry.n_ctx))
     if st.toggle("Make the norms flat and compare", False, key="cause", bind="query-params"):
-        draw_cause(draws, params, min(48, geometry.n_ctx), head)
+        draw_cause(draws, params, min(RANDOM_TOKENS, geometry.n_ctx), head)
 
 
 st.title("Induction recency")
@@ -67,9 +68,9 @@ st.markdown(
     "A token [A] stood twice before, followed by [B] and later by [C]: which one does an induction "
     "head predict? Sequences are random tokens, so the corpus in the sidebar plays no part."
 )
-draws = choose_draws(selection, 2000)
+draws = choose_draws(selection, SAMPLES)
 switches = choose_switches(selection)
-period = min(24, (geometry.n_ctx - 1) // 2)
+period = min(PERIOD, (geometry.n_ctx - 1) // 2)
 scores = results.fetch("induction-scores", draws.run, period=period)
 if scores is not None:
     draw_heads(scores)

@@ -26,11 +26,12 @@ from pages.parts.head_choice import HeadChoice
 from pages.parts.sequences import draw_sequences
 from pages.parts.settle import settled, settled_index
 from poskernel_core.analyses.base import Result
+from poskernel_core.precomputed import RANDOM_TOKENS
 
 __all__ = ["draw_cause", "draw_patterns", "draw_random", "draw_recency"]
 
 URL: Final = "query-params"
-PRESETS = (7, 48)
+PRESETS = (7, RANDOM_TOKENS)
 FEWEST = 7
 
 

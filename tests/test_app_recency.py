@@ -1,0 +1,294 @@
+"""The page on recency of induction in a browser: every control, and what it changes."""
+
+import csv
+import io
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.test_app_downloads import download
+from tests.visit import (
+    HASH,
+    cell,
+    complains,
+    console,
+    flip,
+    no_trouble,
+    open_server,
+    parameter,
+    pick,
+    press,
+    redraws,
+    seek,
+    settle,
+    shown,
+    table,
+    traces,
+    values,
+    visit,
+    write,
+)
+
+pytestmark = pytest.mark.browser
+
+PAGE, MODEL, SAMPLES = "/induction_recency", "demo-attn-2l", 100
+DRAWS, START = "Random sequences averaged over", "Start token first"
+LENGTH, FIRST, CANDIDATES = "Length (tokens)", "Position of the first [A] (tokens)", "Candidates"
+ROW, LAYER, TOKENS = "Row: second [A] at (tokens)", "Layer", "Show the tokens of the first sample"
+RANDOM, TREND, QUERY = "Random tokens", "Trend from key", "Row n (tokens)"
+SWITCHES, CAUSE = "Switches: parts of the model turned off", "Make the norms flat and compare"
+SILENT, HOW = "Heads of layer 0 that are silenced", "Silenced how"
+FIGURES = ("probability", "candidates", "rows", "patterns", "pattern", "intrinsic", "norms")
+COLOUR = """name => {
+  const plot = document.querySelector(".st-key-figure-probability .js-plotly-plot");
+  const probe = document.body.appendChild(document.createElement("i"));
+  probe.style.color = plot._fullData.find(trace => trace.name === name).line.color;
+  const colour = getComputedStyle(probe).color;
+  probe.remove();
+  return colour;
+}"""
+
+
+@pytest.fixture(scope="module")
+def opened(server, browser):
+    """The server, with its landing page visited."""
+    return open_server(browser, server)
+
+
+@pytest.fixture
+def show(page: Page, opened):
+    """Open the page with the parameters given, and return it."""
+
+    def go(**parameters: object) -> Page:
+        visit(page, opened.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
+        expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
+        return page
+
+    return go
+
+
+def sequences(page: Page, what: str = "cell.title") -> list[list[str]]:
+    """The cells of the table of sequences, row by row: their role, or another thing of theirs."""
+    rows = page.locator(".st-key-card-sequences tbody tr")
+    expect(rows.first).to_be_visible()
+    return rows.evaluate_all(
+        f"rows => rows.map(row => [...row.querySelectorAll('td')].map(cell => {what}))"
+    )
+
+
+def roles(length: int, pairs: list[int], start: bool = True) -> list[str]:
+    """A row of the experiment: random tokens, pairs at the places given, the last [A]."""
+    row = ["start"] * start + ["R"] * (length - start)
+    for place, candidate in zip(pairs, ("[B]", "[C]", "[D]"), strict=False):
+        row[place : place + 2] = ["[A]", candidate]
+    return [*row[:-1], "[A]"]
+
+
+def head_of(page: Page, figure: str) -> str:
+    """The head that a figure's title names."""
+    page.wait_for_function(HASH, arg=figure)
+    plot = f".st-key-figure-{figure} .js-plotly-plot"
+    title = page.evaluate(f"document.querySelector('{plot}')._fullLayout.title.text")
+    return re.search(r"L\d+H\d+", title)[0]
+
+
+def strongest(page: Page) -> str:
+    """The head that the page names as the strongest induction head."""
+    sentence = page.get_by_test_id("stMain").get_by_text("is the strongest induction head")
+    return re.search(r"L\dH\d", sentence.inner_text())[0]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_is_drawn(page, show, scheme):
+    """Grid, table and seven figures, in light and dark; the console is silent."""
+    trouble = console(page)
+    page.emulate_media(color_scheme=scheme)
+    show()
+    expect(page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: induction score"))).to_have_count(16)
+    for figure in FIGURES:
+        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+    assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
+    no_trouble(page)
+    assert [] == trouble
+
+
+def test_sequences_drawn(show):
+    """Samples, seed and start token change the numbers and the address."""
+    page = show()
+    with redraws(page, "probability"), redraws(page, "intrinsic"):
+        press(page, DRAWS, "ArrowRight")
+    assert "200" == parameter(page, "samples")
+    with redraws(page, "probability"), redraws(page, "intrinsic"):
+        write(page, "Seed", "7")
+    assert "7" == parameter(page, "seed")
+    with redraws(page, "probability"):
+        flip(page, START, False)
+    assert "false" == parameter(page, "rstart")
+    assert [roles(13, [2, second], False) for second in range(4, 11)] == sequences(page)
+    no_trouble(page)
+
+
+def test_switches(show):
+    """Heads silenced in either way, positions removed, norms made flat."""
+    page = show()
+    page.get_by_text(SWITCHES).click()
+    with redraws(page, "probability"), redraws(page, "norms"):
+        seek(page, SILENT, "L0H0")
+    assert "L0H0" == parameter(page, "silenced0")
+    page.keyboard.press("Escape")
+    with redraws(page, "probability"):
+        seek(page, HOW, "pattern made uniform")
+    assert "pattern made uniform" == parameter(page, "silencedhow")
+    with redraws(page, "patterns"), redraws(page, "intrinsic"):
+        flip(page, "Remove positions", True)
+    with redraws(page, "patterns"), redraws(page, "intrinsic"):
+        flip(page, "Flatten layer 0's norms", True)
+    assert ("true", "true") == (parameter(page, "nopos"), parameter(page, "flatten"))
+    with redraws(page, "probability"):
+        page.get_by_role("button", name=re.compile("L0H0")).get_by_title("Delete").or_(
+            page.locator("[data-baseweb=tag] [role=presentation]")
+        ).first.click()
+    assert parameter(page, "silenced0") is None
+    no_trouble(page)
+
+
+def test_the_head_that_is_shown(show):
+    """The strongest, until the selected is asked for; a cell selects it by mouse and keyboard."""
+    page = show(cell="L1H5")
+    best = strongest(page)
+    assert best != "L1H5"
+    assert {best} == {head_of(page, name) for name in ("candidates", "rows", "pattern")}
+    for figure in ("candidates", "rows", "intrinsic"):
+        with redraws(page, figure):
+            pick(page, "the selected" if figure != "rows" else "the strongest")
+    assert "the selected" == parameter(page, "shown")
+    assert "L1H5" == head_of(page, "candidates")
+    with redraws(page, "candidates"), redraws(page, "intrinsic"):
+        cell(page, "L1H4").click()
+    assert ("L1H4", "L1H4") == (parameter(page, "cell"), values(page)["Head"])
+    expect(cell(page, "L1H4")).to_have_attribute("aria-selected", "true")
+    cell(page, "L1H4").focus()
+    page.keyboard.press("ArrowRight")
+    with redraws(page, "rows"):
+        page.keyboard.press("Enter")
+    assert "L1H5" == head_of(page, "rows") == parameter(page, "cell")
+    no_trouble(page)
+
+
+def test_layout_of_the_sequences(show):
+    """Length, first position and number of candidates, by the words, titles and colours of cells."""
+    page = show()
+    for label, number, name, length, first in (
+        (LENGTH, "15", "length", 15, [2]),
+        (FIRST, "3", "first", 15, [3]),
+        (CANDIDATES, "3", "candidates", 15, [3, 5]),
+    ):
+        with redraws(page, "probability"):
+            write(page, label, number)
+        assert number == parameter(page, name)
+        seconds = range(first[-1] + 2, length - 2)
+        assert [roles(length, [*first, second]) for second in seconds] == sequences(page)
+    assert sequences(page) == sequences(page, "cell.textContent")
+    looks = "cell.title + ' ' + getComputedStyle(cell).backgroundColor"
+    pairs = {each for row in sequences(page, looks) for each in row}
+    colours = dict(each.split(" ", 1) for each in pairs)
+    assert len(colours) == len(pairs) == 6
+    assert 5 == len(set(colours.values()))  # random tokens look like the start token
+    for name in ("[B]", "[C]", "[D]"):
+        assert page.evaluate(COLOUR, name) == colours[name]
+        assert len(seconds) == traces(page, "probability")[name]
+    no_trouble(page)
+
+
+def test_the_tokens_of_one_sample(show):
+    """Equal roles hold equal tokens, all others differ; the titles still tell the roles."""
+    page = show(length=9)
+    flip(page, TOKENS, True)
+    expect(page.locator(".st-key-card-sequences td").first).not_to_have_text("start")
+    assert "true" == parameter(page, "showtokens")
+    for titles, tokens in zip(sequences(page), sequences(page, "cell.textContent"), strict=True):
+        assert 1 == len({token for title, token in zip(titles, tokens, strict=True)
+                         if title == "[A]"})  # fmt: skip
+        assert len(titles) - 2 == len(set(tokens))
+    flip(page, TOKENS, False)
+    expect(page.locator(".st-key-card-sequences td").first).to_have_text("start")
+
+
+def test_row_and_layer_of_the_patterns(show):
+    """Another row, another layer: the single head is there only in its own layer."""
+    page = show()
+    with redraws(page, "patterns"), redraws(page, "pattern"):
+        press(page, ROW, "ArrowLeft")
+    assert "9" == parameter(page, "row")
+    with redraws(page, "patterns"):
+        seek(page, LAYER, "0")
+    assert "0" == parameter(page, "rowlayer")
+    expect(page.locator(".st-key-card-pattern")).to_have_count(0)
+    with redraws(page, "patterns"):
+        seek(page, LAYER, "1")
+    expect(page.locator(".st-key-figure-pattern .main-svg").first).to_be_visible()
+    no_trouble(page)
+
+
+def test_random_tokens(show):
+    """Buttons and field for the number, the start of the trend, the row."""
+    page = show()
+    with redraws(page, "intrinsic"), redraws(page, "norms"):
+        page.get_by_role("button", name="7 tokens").click()
+    assert "7" == parameter(page, "rlength")
+    assert {RANDOM: "7", TREND: "2", QUERY: "6"} == shown(page, RANDOM, TREND, QUERY)
+    with redraws(page, "intrinsic"):
+        page.get_by_role("button", name="48 tokens").click()
+    assert {RANDOM: "48", QUERY: "47"} == shown(page, RANDOM, QUERY)
+    assert parameter(page, "rlength") is None
+    with redraws(page, "intrinsic"):
+        write(page, RANDOM, "20")
+    with redraws(page, "intrinsic"):
+        write(page, TREND, "5")
+    with redraws(page, "intrinsic"):
+        press(page, QUERY, "ArrowLeft")
+    assert ["20", "5", "18"] == [parameter(page, each) for each in ("rlength", "trendfrom", "rquery")]
+    rows = list(csv.DictReader(io.StringIO(download(page, "intrinsic", "CSV").decode())))
+    assert 20 == len({row["key"] for row in rows})
+    no_trouble(page)
+
+
+def test_is_the_norm_the_cause(show):
+    """The toggle draws a table of two lines, with and without, whose numbers differ."""
+    page = show()
+    expect(page.locator(".st-key-card-cause")).to_have_count(0)
+    flip(page, CAUSE, True)
+    assert "true" == parameter(page, "cause")
+    rows = table(page, "cause-table").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    kept, flat = (row.split("\t") for row in rows.all_inner_texts())
+    assert kept != flat
+    flip(page, CAUSE, False)
+    expect(page.locator(".st-key-card-cause")).to_have_count(0)
+    no_trouble(page)
+
+
+def test_a_link_restores_the_page(show, new_context):
+    """Another visitor sees the same numbers in all controls and figures."""
+    given = {
+        "seed": 3, "rstart": "false", "length": 11, "first": 1, "candidates": 3, "row": 6,
+        "rowlayer": 0, "rlength": 16, "trendfrom": 4, "rquery": 14, "shown": "the selected",
+        "cell": "L1H5", "silenced0": "L0H3", "silencedhow": "pattern made uniform",
+        "showtokens": "true",
+    }  # fmt: skip
+    page = show(**given)
+    fields = ("Seed", LENGTH, FIRST, CANDIDATES, ROW, LAYER, RANDOM, TREND, QUERY)
+    assert [3, 11, 1, 3, 6, 0, 16, 4, 14] == [int(each) for each in shown(page, *fields).values()]
+    expect(page.get_by_role("radio", name="the selected")).to_be_checked()
+    assert {name: str(value) for name, value in given.items()} == {
+        name: parameter(page, name) for name in given
+    }
+    other = new_context().new_page()
+    visit(other, page.url)
+    assert shown(page, *fields) == shown(other, *fields)
+    assert sequences(page, "cell.textContent") == sequences(other, "cell.textContent")
+    for figure in ("probability", "candidates", "rows", "patterns", "intrinsic", "norms"):
+        hashes = [each.wait_for_function(HASH, arg=figure).json_value() for each in (page, other)]
+        assert hashes[0] == hashes[1]
+    no_trouble(other)
