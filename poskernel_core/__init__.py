@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from poskernel_core.engine import Engine, describe_run
     from poskernel_core.errors import PosKernelError
     from poskernel_core.job import Job
+    from poskernel_core.ledger import reproduce
     from poskernel_core.store import Store
     from poskernel_core.views import Gathered
 
@@ -35,6 +36,7 @@ _HOMES = {
     "analyse": "api",
     "describe_run": "engine",
     "load": "api",
+    "reproduce": "ledger",
     "run_pass": "api",
     "show": "api",
 }
@@ -54,6 +56,7 @@ __all__ = [
     "analyse",
     "describe_run",
     "load",
+    "reproduce",
     "run_pass",
     "show",
 ]

@@ -21,7 +21,7 @@ from poskernel_core.archive import export_model, import_archive
 from poskernel_core.config import CorpusSpec, Execution, Request, model_prefix
 from poskernel_core.engine import Engine
 from poskernel_core.errors import BadRequest, PosKernelError, TooLittleText
-from poskernel_core.ledger import reproduce
+from poskernel_core.ledger import compare
 from poskernel_core.options import add_ledger, add_result, add_run
 from poskernel_core.outputs import write_out
 from poskernel_core.precomputed import standard_questions
@@ -193,9 +193,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     engine = _engine(options)
     answer, lines = partial(_answer, engine), []
     try:
-        for line in reproduce(
-            options.model, figures_of(name, file), answer, **_run_fields(options)
-        ):
+        for line in compare(options.model, figures_of(name, file), answer, **_run_fields(options)):
             print(f"{line.figure.id}: {line.verdict}", file=sys.stderr)
             lines.append(line)
     finally:

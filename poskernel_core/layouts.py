@@ -155,7 +155,7 @@ def pairs_layout(
             f"Expected the last pair's [A] at position {room[0]} to {room[-1]}, got {second} "
             "(--second)."
         )
-    pairs = (*range(first, first + 2 * (candidates - 1), 2), second)[-candidates:]
+    pairs = (*range(first, first + 2 * (candidates - 1), 2), second)
     places = [START] * start_token + [0] * (length - start_token)
     fixed = set(range(int(start_token))) | {length - 1}
     for number, place in enumerate(pairs):

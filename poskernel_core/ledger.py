@@ -15,14 +15,16 @@ import numpy as np
 from poskernel_core.analyses.base import Result, plain
 from poskernel_core.api import build_request
 from poskernel_core.config import CorpusSpec, Request, cell_name, parse_cell
+from poskernel_core.engine import Engine
 from poskernel_core.errors import BadRequest, PosKernelError
-from poskernel_core.published import Published
+from poskernel_core.published import Published, figures_of
 
 __all__ = [
     "ERRORS_ALLOWED",
     "Checked",
     "brief",
     "check",
+    "compare",
     "not_computed",
     "reproduce",
     "request_for",
@@ -74,7 +76,7 @@ def request_for(figure: Published, model: str, **run: Any) -> Request:
     return build_request(figure.question, model, params=figure.params, **fields)[0]
 
 
-def reproduce(
+def compare(
     model: str, figures: Iterable[Published], answer: Callable[[Request], Result], **run: Any
 ) -> Iterator[Checked]:
     """Yield the lines of the ledger, as they are computed; ``answer`` turns requests to results."""
@@ -83,6 +85,35 @@ def reproduce(
             yield check(figure, answer(request_for(figure, model, **run)))
         except PosKernelError as error:
             yield not_computed(figure, error)
+
+
+def reproduce(
+    model: str,
+    figures: Iterable[Published] | None = None,
+    *,
+    engine: Engine | None = None,
+    **run: Any,
+) -> list[Checked]:
+    """Return the ledger of a model, computing what is not in the store.
+
+    Args:
+        model: its name or directory.
+        figures: published figures (default: those published of ``model``).
+        engine: the engine to use (default: a new one on the default store).
+        run: fields of the run that the figures leave open (``corpus``, ``windows``, ...).
+    """
+    own = engine or Engine()
+
+    def answer(request: Request) -> Result:
+        found = own.result(request)
+        assert found is not None  # no time limit was set
+        return found
+
+    try:
+        return list(compare(model, figures or figures_of(model), answer, **run))
+    finally:
+        if engine is None:
+            own.close()
 
 
 def not_computed(figure: Published, error: PosKernelError) -> Checked:

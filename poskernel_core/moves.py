@@ -110,7 +110,9 @@ def parse_layers(text: str, n_layers: int) -> list[int]:
     return sorted(layers)
 
 
-def parse_cells(text: str, n_layers: int, n_heads: int) -> list[tuple[int, int]]:
+def parse_cells(
+    text: str, n_layers: int, n_heads: int, option: str = "--heads"
+) -> list[tuple[int, int]]:
     """Return the heads of a list such as ``L0H3, L1H4``.
 
     Raises:
@@ -118,5 +120,5 @@ def parse_cells(text: str, n_layers: int, n_heads: int) -> list[tuple[int, int]]
     """
     cells = [parse_cell(part, n_layers, n_heads) for part in text.replace(",", " ").split()]
     if not cells:
-        raise BadRequest("Expected heads such as L0H3, L1H4, got none (--heads).")
+        raise BadRequest(f"Expected heads such as L0H3, L1H4, got none ({option}).")
     return sorted(set(cells))

@@ -12,7 +12,6 @@ from poskernel_core.layouts import Source, sequences, twice_layout
 from tests import builders, oracles, plain_gpt2
 from tests import oracles_random as oracle
 from tests.builders import LOOK_BACK_SCORE
-from tests.test_moments import SCALAR_ERROR
 from tests.test_switches import agree, perform, subject_of
 
 SAMPLES, PERIOD = 7, 5
@@ -148,7 +147,6 @@ def test_losses_of_the_circuit(circuits):
     assert result.values["loss"][0] > result.values["loss"][1] + 3
 
 
-@SCALAR_ERROR
 @pytest.mark.parametrize("start", [True, False])
 @pytest.mark.parametrize("slope", [0.0, SLOPE])
 def test_recency_of_the_circuit(circuits, slope, start):
@@ -197,7 +195,6 @@ def test_pattern_of_the_circuit(circuits):
     np.testing.assert_allclose(result.values["pattern"][1, 0], expected, atol=2e-5)
 
 
-@SCALAR_ERROR
 def test_position_zero_of_the_circuit(circuits):
     """At position 0, the copy of the predecessor is that of the token itself: [A] matches too."""
     result = perform(PositionZero, subject_of(circuits[0.0]), samples=3, length=7)

@@ -91,11 +91,28 @@ def check_ranks(result, pattern, uniform, first):
             assert expected == pytest.approx(found, abs=1e-6, nan_ok=True)
 
 
+def all_seen(length):
+    """The number of keys that each query sees without a window."""
+    return np.arange(1, length + 1)
+
+
+def test_trends_in_a_window():
+    """Of the keys 0 to 5 the query 6 sees the last three and itself: keys 3, 4, 5 alone count."""
+    row = np.array([9.0, 9.0, 9.0, 0.1, 0.5, 0.3, 9.0])
+    seen = np.minimum(all_seen(7), 4)
+
+    correlation, _ = rank_correlations(np.tile(row, (7, 1)), seen, 1)
+
+    assert 0.1 == pytest.approx(slope_weights(seen, 1)[6] @ row)
+    assert 0.5 == pytest.approx(correlation[6])
+    assert np.isnan(slope_weights(seen - 1, 1)).all()
+
+
 def test_slope_by_hand():
     """Keys 1, 2, 3 with 0.1, 0.2, 0.6 have slope 0.25; key 0 and the query do not count."""
     row = np.array([0.7, 0.1, 0.2, 0.6, 0.9])
 
-    weights = slope_weights(5)
+    weights = slope_weights(all_seen(5), 1)
 
     assert 0.25 == pytest.approx(weights[4] @ row)
     assert np.isnan(weights[:4]).all()
@@ -109,7 +126,7 @@ def test_ranks_by_hand():
     rows[2, 5] = [1, 1, 1, 2, 3, 0]
     rows[3, 5] = [7, 2, 2, 2, 2, 9]
 
-    correlation, p_value = rank_correlations(rows)
+    correlation, p_value = rank_correlations(rows, all_seen(6), 1)
 
     expected = [0.8, -1.0, 4.5 / math.sqrt(4.5 * 5), math.nan]
     assert expected == pytest.approx(correlation[:, 5].tolist(), nan_ok=True)
@@ -132,8 +149,9 @@ def test_trends(length, first, whole, factor, step):
     pattern[-1] = row
     other = factor * pattern + step
     other[-1, :first], other[-1, n] = -99.0, 99.0
-    slope, scaled = ((slope_weights(length, first)[-1] @ rows[-1]) for rows in (pattern, other))
-    (rank, p), (same, _) = ([x[-1] for x in rank_correlations(y, first)] for y in (pattern, other))
+    seen, both = all_seen(length), (pattern, other)
+    slope, scaled = ((slope_weights(seen, first)[-1] @ rows[-1]) for rows in both)
+    (rank, p), (same, _) = ([x[-1] for x in rank_correlations(y, seen, first)] for y in both)
     if n - first < 3:
         assert np.isnan([slope, rank, p]).all()
         return
@@ -153,7 +171,8 @@ def test_exponent_of_a_power(power, factor, length):
     norms = factor * np.arange(1, length + 1.0) ** power
     norms[0] = 1e4
 
-    found = exponents(np.stack([norms, np.where(np.arange(length) == 2, 0, norms)]))
+    rows = np.stack([norms, np.where(np.arange(length) == 2, 0, norms)])
+    found = exponents(rows, all_seen(length))
 
     assert [power, math.nan] == pytest.approx(found.tolist(), nan_ok=True, abs=1e-9)
 
@@ -206,7 +225,6 @@ def test_flattened_norms(averages, start):
         assert 0 == pytest.approx(result.values["norm_exponent"][0], abs=6 * spread)
 
 
-@pytest.mark.xfail(reason="visible tokens are counted as n + 1 in sliding windows, too")
 def test_exponent_in_a_window(model_dirs):
     """With a window of 7, position 20 sees 7 tokens, not 21: the definition says visible tokens."""
     result = perform(RandomAttention, subject_of(model_dirs["mistral"]), samples=13, length=23)

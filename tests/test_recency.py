@@ -9,7 +9,6 @@ from poskernel_core.analyses.position_vs_token import PositionZero
 from poskernel_core.layouts import ROLES, Source, pairs_layout, random_layout, sequences
 from tests import builders, oracles
 from tests import oracles_random as oracle
-from tests.test_moments import SCALAR_ERROR
 from tests.test_switches import agree, perform, subject_of
 
 SAMPLES, LENGTH = 5, 9
@@ -69,7 +68,6 @@ def one_sequence(path, ids, start, edits):
     }
 
 
-@SCALAR_ERROR
 @pytest.mark.parametrize("case", CASES)
 def test_recency(model_dirs, case):
     """Every value and error of every row, with the switches on and off."""
@@ -136,7 +134,6 @@ def test_patterns(model_dirs, case):
     assert ("layer", "head", "query", "key") == result.axes["pattern"]
 
 
-@SCALAR_ERROR
 @pytest.mark.parametrize("name", ["llama", "mistral", "gpt_neo", "opt"])
 def test_recency_elsewhere(model_dirs, name):
     """Attention and probabilities of other architectures, by plain transformers."""
@@ -158,7 +155,6 @@ def test_recency_elsewhere(model_dirs, name):
             np.testing.assert_allclose(result.errors[value][row], error, atol=atol)
 
 
-@SCALAR_ERROR
 def test_position_zero(model_dirs):
     """Three cases: behind a start token, without it, and behind a random token."""
     path, length = model_dirs["gpt2"], 7

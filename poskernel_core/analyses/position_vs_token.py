@@ -120,7 +120,7 @@ class PositionZero(Sampled):
     def settled(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
         """Return the run of the random sequences; the cases say which have a start token."""
         return random_run(run, params.length, params.samples).model_copy(
-            update={"start_token": True}
+            update={"start_token": False}
         )
 
     def perform(

@@ -34,9 +34,9 @@ def induction_scores(subject: Subject, params: InductionScoresParams, progress: 
         for name, offset in (("induction", period - 1), ("duplicate", period)):
             # row j of the second copy stands at first + period + j
             diagonal = second.diagonal(first + period - offset, dim1=-2, dim2=-1)[..., :period]
-            means[name][layer].add(diagonal.double().mean(dim=-1))
+            means[name][layer].add(diagonal.cpu().double().mean(dim=-1))
         before = pattern.diagonal(-1, dim1=-2, dim2=-1)[..., first:]
-        means["previous_mass"][layer].add(before.double().mean(dim=-1))
+        means["previous_mass"][layer].add(before.cpu().double().mean(dim=-1))
 
     for some, tokens in batches(subject, layout, params.samples, 0, logits=len(layout.places)):
         logits = subject.model.run(tokens, None, observe).cpu()

@@ -52,7 +52,7 @@ def measure(
 
     def observe(layer: int, pattern: torch.Tensor) -> None:
         diagonal = pattern[0].diagonal(-1, dim1=-2, dim2=-1)[:, int(start_token) :]
-        masses.append(diagonal.double().mean(dim=-1).cpu().numpy())
+        masses.append(diagonal.cpu().double().mean(dim=-1).numpy())
         if cell is not None and layer == cell[0]:
             seen.append(pattern[0, cell[1]].float().cpu().numpy())
 

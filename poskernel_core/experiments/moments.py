@@ -44,7 +44,7 @@ class Moments:
         """Standard error of the mean; NaN for fewer than two samples."""
         if self.count < 2:
             return np.full_like(self.mean, np.nan)
-        return np.sqrt(self._squares.numpy() / (self.count - 1) / self.count)
+        return np.asarray(np.sqrt(self._squares.numpy() / (self.count - 1) / self.count))
 
 
 class Groups:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from poskernel_core.experiments.sampled import (
     NormRecorder,
     batches,
     check_size,
+    measured,
     norms_of,
     steps,
     switched,
@@ -56,17 +58,21 @@ def random_attention(subject: Subject, params: RandomAttentionParams, progress: 
     """
     length, layers = params.length, subject.model.geometry.n_layers
     check_size(subject, length, MOST_CELLS)
-    count = steps(progress, params.samples)
-    edit, _ = switched(subject, params, length)
+    count = steps(progress, params.samples + measured(params))
+    edit, _ = switched(subject, params, length, count)
     layout = random_layout(length, subject.start_token)
-    weights = torch.from_numpy(slope_weights(length, params.trend_from))
     norms = NormRecorder()
+    weights: dict[int, Tensor] = {}
     patterns, slopes = ([Moments() for _ in range(layers)] for _ in range(2))
 
     def observe(layer: int, pattern: Tensor) -> None:
         pattern = pattern.cpu().double()
+        if layer not in weights:
+            weights[layer] = torch.from_numpy(
+                slope_weights(norms.visible[layer], params.trend_from)
+            )
         patterns[layer].add(pattern)
-        slopes[layer].add((pattern * weights).sum(dim=-1))
+        slopes[layer].add((pattern * weights[layer]).sum(dim=-1))
 
     for some, tokens in batches(subject, layout, params.samples, 0):
         norms.samples = some
@@ -82,21 +88,25 @@ def _result(
     norms: NormRecorder,
 ) -> Result:
     pattern = np.stack([each.mean for each in patterns])
-    correlation, p_value = rank_correlations(pattern, params.trend_from)
+    ranks = [
+        rank_correlations(rows, norms.visible[layer], params.trend_from)
+        for layer, rows in enumerate(pattern)
+    ]
+    seen = norms.visible[0]
     norm, norm_error = norms_of(norms.squares)
     values = {
         "pattern": pattern.astype(np.float32),
         "slope": np.stack([each.mean for each in slopes]),
-        "rank_correlation": correlation,
-        "p_value": p_value,
+        "rank_correlation": np.stack([correlation for correlation, _ in ranks]),
+        "p_value": np.stack([p_value for _, p_value in ranks]),
         "norm": norm,
-        "norm_exponent": exponents(norm),
+        "norm_exponent": exponents(norm, seen),
     }
     errors = {
         "pattern": np.stack([each.error for each in patterns]).astype(np.float32),
         "slope": np.stack([each.error for each in slopes]),
         "norm": norm_error,
-        "norm_exponent": jackknife(exponents(np.sqrt(norms.groups.without_each()))),
+        "norm_exponent": jackknife(exponents(np.sqrt(norms.groups.without_each()), seen)),
     }
     return Result(
         analysis="random-attention",
@@ -108,32 +118,42 @@ def _result(
     )
 
 
-def slope_weights(length: int, first: int = 1) -> np.ndarray:
+def _trend_keys(visible: np.ndarray, first: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield every query that has enough keys for a trend, and the keys: visible ones before it."""
+    for query, count in enumerate(visible):
+        keys = np.arange(max(first, query + 1 - int(count)), query)
+        if len(keys) >= FEWEST_KEYS:
+            yield query, keys
+
+
+def slope_weights(visible: np.ndarray, first: int) -> np.ndarray:
     """Return ``w [query, key]`` such that ``sum_i w(n,i) A(n,i)`` is the slope of row ``n``.
 
-    It is the least-squares slope over keys ``first .. n-1``; rows with fewer than three are NaN.
+    It is the least-squares slope over the visible keys ``first .. n-1``; rows with fewer than three
+    are NaN. ``visible [query]`` counts the keys that each query sees.
     """
-    weights = np.zeros((length, length))
-    weights[: first + FEWEST_KEYS] = np.nan
-    for query in range(first + FEWEST_KEYS, length):
-        keys = np.arange(first, query) - (first + query - 1) / 2
-        weights[query, first:query] = keys / (keys**2).sum()
+    weights = np.full((len(visible), len(visible)), np.nan)
+    for query, keys in _trend_keys(visible, first):
+        weights[query] = 0.0
+        weights[query, keys] = (keys - keys.mean()) / ((keys - keys.mean()) ** 2).sum()
     return weights
 
 
-def rank_correlations(pattern: np.ndarray, first: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def rank_correlations(
+    pattern: np.ndarray, visible: np.ndarray, first: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return Spearman's correlation of rows ``[..., query, key]`` with the key, and its p-value.
 
-    Keys are ``first .. n-1``; rows with fewer than three, and constant ones, are NaN.
+    Keys are those of :func:`slope_weights`; rows with too few, and constant ones, are NaN.
     """
     correlation = np.full(pattern.shape[:-1], np.nan)
     p_value = np.full(pattern.shape[:-1], np.nan)
-    for query in range(first + FEWEST_KEYS, pattern.shape[-1]):
-        ranks = stats.rankdata(pattern[..., query, first:query], axis=-1)
-        ranks -= (query - first + 1) / 2
-        keys = np.arange(first, query) - (first + query - 1) / 2
+    for query, keys in _trend_keys(visible, first):
+        ranks = stats.rankdata(pattern[..., query, keys], axis=-1) - (len(keys) + 1) / 2
+        steps_away = keys - keys.mean()
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = (ranks @ keys) / np.sqrt((ranks**2).sum(axis=-1) * (keys**2).sum())
+            found = ranks @ steps_away
+            found /= np.sqrt((ranks**2).sum(axis=-1) * (steps_away**2).sum())
             degrees = len(keys) - 2
             t = found * np.sqrt(degrees / (1 - np.minimum(found**2, 1)))
         correlation[..., query] = found
@@ -141,12 +161,12 @@ def rank_correlations(pattern: np.ndarray, first: int = 1) -> tuple[np.ndarray, 
     return correlation, p_value
 
 
-def exponents(norms: np.ndarray) -> np.ndarray:
-    """Return the exponent of ``norms [..., pos]`` as a power of the number of visible tokens.
+def exponents(norms: np.ndarray, visible: np.ndarray) -> np.ndarray:
+    """Return the exponent of ``norms [..., pos]`` as a power of ``visible [pos]`` tokens.
 
     A least-squares line through the logarithms from position 1 on; NaN where a norm is zero.
     """
-    tokens = np.log(np.arange(2, norms.shape[-1] + 1))
+    tokens = np.log(visible[1:])
     tokens -= tokens.mean()
     with np.errstate(divide="ignore", invalid="ignore"):
         slopes = (np.log(norms[..., 1:]) * tokens).sum(axis=-1) / (tokens**2).sum()

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from poskernel_core.analyses.base import Progress, Result, Subject
 from poskernel_core.edits import Edit
+from poskernel_core.errors import BadRequest
 from poskernel_core.experiments.moments import Moments
-from poskernel_core.experiments.sampled import batches, check_size, steps, switched
+from poskernel_core.experiments.sampled import batches, check_size, measured, steps, switched
 from poskernel_core.layouts import ROLES, Layout, pairs_layout, second_positions, sequences
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class _Row:
         self.other.add(chances.gather(1, tokens[:, self.layout.others()]).mean(dim=1))
 
     def _observe(self, layer: int, pattern: Tensor) -> None:
-        last = pattern[:, :, -1].double()
+        last = pattern[:, :, -1].cpu().double()
         found = last[..., list(self.layout.candidates)]
         self.last[layer].add(last)
         self.candidates[layer].add(found)
@@ -80,8 +81,9 @@ def induction_recency(subject: Subject, params: RecencyParams, progress: Progres
     """
     start, layers = subject.start_token, subject.model.geometry.n_layers
     seconds = second_positions(params.length, params.first, params.candidates, start)
-    count = steps(progress, len(seconds) * params.samples)
-    edit, norms = switched(subject, params, params.length)
+    check_size(subject, params.length, MOST_CELLS, rows=len(seconds))
+    count = steps(progress, len(seconds) * params.samples + measured(params))
+    edit, norms = switched(subject, params, params.length, count)
     rows = []
     for second in seconds:
         layout = pairs_layout(params.length, params.first, second, params.candidates, start)
@@ -169,8 +171,8 @@ def recency_patterns(subject: Subject, params: RecencyPatternsParams, progress: 
         BadRequest: a head that is not there.
     """
     check_size(subject, params.length, MOST_CELLS)
-    count = steps(progress, params.samples)
-    edit, _ = switched(subject, params, params.length)
+    count = steps(progress, params.samples + measured(params))
+    edit, _ = switched(subject, params, params.length, count)
     layout = pairs_layout(
         params.length, params.first, params.second, params.candidates, subject.start_token
     )
@@ -191,7 +193,16 @@ def recency_patterns(subject: Subject, params: RecencyPatternsParams, progress: 
 
 
 def position_zero(subject: Subject, params: PositionZeroParams, progress: Progress) -> Result:
-    """Run the three cases; see :class:`~poskernel_core.analyses.PositionZero`."""
+    """Run the three cases; see :class:`~poskernel_core.analyses.PositionZero`.
+
+    Raises:
+        BadRequest: the model has no start token.
+    """
+    if subject.source is None or subject.source.start is None:
+        raise BadRequest(
+            "The model has no start token, or no tokenizer that names it: the first of the three "
+            "cases needs one."
+        )
     count = steps(progress, len(CASES) * params.samples)
     layers, rows = subject.model.geometry.n_layers, []
     for case, (start, first) in enumerate(((True, 1), (False, 0), (False, 1))):

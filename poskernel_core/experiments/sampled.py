@@ -25,7 +25,16 @@ from poskernel_core.moves import parse_cells
 if TYPE_CHECKING:
     from poskernel_core.analyses.random_tokens import Switches
 
-__all__ = ["NormRecorder", "batches", "check_size", "flat", "norms_of", "steps", "switched"]
+__all__ = [
+    "NormRecorder",
+    "batches",
+    "check_size",
+    "flat",
+    "measured",
+    "norms_of",
+    "steps",
+    "switched",
+]
 
 MOST_BATCH = 128
 PATTERN_CELLS = 2**22
@@ -74,22 +83,29 @@ def _fitting(subject: Subject, length: int, logits: int) -> int:
     return max(1, min(MOST_BATCH, cells, words))
 
 
-def check_size(subject: Subject, length: int, most: int) -> None:
-    """Refuse patterns of all heads that hold too many cells.
+def check_size(subject: Subject, length: int, most: int, rows: int | None = None) -> None:
+    """Refuse patterns of all heads that hold too many cells; of ``rows`` rows, or square.
 
     Raises:
         BadRequest: the sequences are too long for so many heads.
     """
     heads = subject.model.geometry.n_layers * subject.model.geometry.n_heads
     longest = int((most / heads) ** 0.5)
-    if length > longest:
+    if heads * length * (rows or length) > most:
         raise BadRequest(
             f"Patterns of {heads} heads over {length} tokens are too many numbers to keep: ask for "
             f"{longest} tokens or fewer (--length)."
         )
 
 
-def switched(subject: Subject, switches: Switches, length: int) -> tuple[Edit, np.ndarray | None]:
+def measured(switches: Switches) -> int:
+    """Return the number of sequences that norms are measured on before they are made flat."""
+    return min(switches.samples, MEASURED) if switches.flatten else 0
+
+
+def switched(
+    subject: Subject, switches: Switches, length: int, count: Callable[[int], None]
+) -> tuple[Edit, np.ndarray | None]:
     """Return the edit that the switches describe, and the norms that it makes flat.
 
     Norms are root mean squares, ``[head, pos]``; None where they are left as they are.
@@ -102,16 +118,18 @@ def switched(subject: Subject, switches: Switches, length: int) -> tuple[Edit, n
     if switches.without_positions:
         edits.append(RemovedEmbeddings("positions"))
     if switches.silence.strip():
-        cells = parse_cells(switches.silence, geometry.n_layers, geometry.n_heads)
+        sizes = geometry.n_layers, geometry.n_heads
+        cells = parse_cells(switches.silence, *sizes, option="--silence")
         output = switches.silence_what == "output"
         edits.append(SilencedHeads(cells) if output else UniformHeads(cells))
     if not switches.flatten:
         return Chain(edits), None
     layout = random_layout(length, subject.start_token)
     norms = NormRecorder()
-    for some, tokens in batches(subject, layout, min(switches.samples, MEASURED), FLATTENING):
+    for some, tokens in batches(subject, layout, measured(switches), FLATTENING):
         norms.samples = some
         subject.model.run(tokens, Chain([*edits, norms]), keep=0)
+        count(len(some))
     found, _ = norms_of(norms.squares)
     return Chain([*edits, flat(found, int(subject.start_token))]), found
 
@@ -136,16 +154,29 @@ def norms_of(squares: Moments) -> tuple[np.ndarray, np.ndarray]:
 
 
 class NormRecorder(Edit):
-    """Changes nothing; records the squared norms ``[head, pos]`` of layer 0's head outputs."""
+    """Changes nothing; records the squared norms ``[head, pos]`` of layer 0's head outputs.
+
+    Attributes:
+        squares, groups: their means, and their sums by group.
+        samples: numbers of the sequences that are run now.
+        visible: for every layer how many keys each query sees, ``[query]``.
+    """
 
     def __init__(self) -> None:
         self.squares, self.groups = Moments(), Groups()
         self.samples = range(0)
+        self.visible: dict[int, np.ndarray] = {}
+
+    def scores(self, layer: int, scores: Tensor) -> Tensor:
+        """See which keys are visible."""
+        if layer not in self.visible:
+            self.visible[layer] = (~scores[0, 0].isinf()).sum(dim=-1).cpu().numpy()
+        return scores
 
     def heads(self, layer: int, z: Tensor) -> Tensor:
         """See the outputs of layer 0; ``samples`` are the numbers of the sequences of now."""
         if layer == 0:
-            squares = z.double().square().sum(dim=-1)
+            squares = z.cpu().double().square().sum(dim=-1)
             self.squares.add(squares)
             self.groups.add(squares, self.samples)
         return z
