@@ -128,6 +128,8 @@ def _answer(engine: Engine, request: Request) -> Result:
         job.wait(5)
         raise
     print_progress(None)
+    if job.error is not None:
+        raise job.error
     found = engine.result(request)
     assert found is not None  # no time limit was set
     return found
@@ -157,7 +159,13 @@ def _precompute(options: argparse.Namespace) -> int:
     try:
         for name, params in standard_questions(geometry, experiments=options.experiments):
             request, _ = build_request(name, options.model, params=params, **_run_fields(options))
-            _answer(engine, request)
+            try:
+                _answer(engine, request)
+            except BadRequest as error:
+                if not options.experiments:
+                    raise
+                print(f"{name}: left out. {error}", file=sys.stderr)
+                continue
             print(f"{name}: cached", file=sys.stderr)
     finally:
         engine.close()
@@ -189,6 +197,11 @@ def _show(options: argparse.Namespace) -> int:
 
 def _reproduce(options: argparse.Namespace) -> int:
     name, file = options.published_as or options.model, options.figures or BUNDLED
+    if options.published_as and not figures_of(name, file):
+        raise BadRequest(
+            f"No figures were published of {name!r}; there are some of "
+            f"{', '.join(known_models(file))}."
+        )
     catalog.locate(options.model, options.revision)
     engine = _engine(options)
     answer, lines = partial(_answer, engine), []

@@ -73,7 +73,11 @@ def request_for(figure: Published, model: str, **run: Any) -> Request:
     fields = run | figure.run
     if isinstance(fields.get("corpus"), str):
         fields["corpus"] = CorpusSpec(name=fields["corpus"])
-    return build_request(figure.question, model, params=figure.params, **fields)[0]
+    try:
+        return build_request(figure.question, model, params=figure.params, **fields)[0]
+    except (ValueError, TypeError, AttributeError) as error:
+        brief_error = str(error).splitlines()[0][:200]
+        raise BadRequest(f"The figure's run {figure.run} is not one: {brief_error}") from error
 
 
 def compare(
@@ -110,7 +114,9 @@ def reproduce(
         return found
 
     try:
-        return list(compare(model, figures or figures_of(model), answer, **run))
+        return list(
+            compare(model, figures_of(model) if figures is None else figures, answer, **run)
+        )
     finally:
         if engine is None:
             own.close()
@@ -124,13 +130,29 @@ def not_computed(figure: Published, error: PosKernelError) -> Checked:
 def check(figure: Published, result: Result) -> Checked:
     """Hold a result against a published figure."""
     try:
+        _check_axes(figure, result)
         if isinstance(_first(figure.published), str):
             return _check_words(figure, _words(figure, result))
         ours, errors = _numbers(figure, result)
-    except (BadRequest, KeyError) as error:
-        why = str(error) if isinstance(error, BadRequest) else f"No value {error} in the result."
-        return Checked(figure, "not computed", why=why)
+    except BadRequest as error:
+        return not_computed(figure, error)
     return _check_numbers(figure, ours, errors)
+
+
+def _check_axes(figure: Published, result: Result) -> None:
+    """Refuse a value or an axis that the result does not have."""
+    if figure.value not in result.values:
+        raise BadRequest(
+            f"No value {figure.value!r} in {result.analysis!r}: expected one of "
+            f"{', '.join(result.values)}."
+        )
+    axes = result.axes[figure.value]
+    asked = {*figure.select, *figure.over, *(("layer", "head") if figure.cells else ())}
+    if figure.candidate:
+        asked |= {"candidate"}
+    unknown = sorted(asked - set(axes))
+    if unknown:
+        raise BadRequest(f"{figure.value!r} has the axes {', '.join(axes)}, not {unknown[0]!r}.")
 
 
 def brief(numbers: Any) -> str:
@@ -147,7 +169,7 @@ def _first(published: Any) -> Any:
 
 def _selected(figure: Published, result: Result) -> list[Result]:
     """Return the result at the figure's selection, once for each of its cells."""
-    result = result.only(figure.value).select(**figure.select)
+    result = result.only(figure.value).select(**figure.select, **_candidate(figure, result))
     if not figure.cells:
         return [result]
     axes, shape = result.axes[figure.value], result.values[figure.value].shape
@@ -156,12 +178,32 @@ def _selected(figure: Published, result: Result) -> list[Result]:
     return [result.select(layer=layer, head=head) for layer, head in cells]
 
 
+def _candidate(figure: Published, result: Result) -> dict[str, int]:
+    """Return the coordinate of the next token that the figure names.
+
+    Raises:
+        BadRequest: it is not among the likeliest.
+    """
+    if not figure.candidate:
+        return {}
+    words = list(result.provenance.get("candidates", ()))
+    if figure.candidate not in words:
+        raise BadRequest(
+            f"{figure.candidate!r} is not among the likeliest next tokens: {', '.join(words)}."
+        )
+    return {"candidate": int(result.coordinates["candidate"][words.index(figure.candidate)])}
+
+
 def _words(figure: Published, result: Result) -> list[str]:
     if figure.reading == "largest cell":
         found = result.only(figure.value).select(**figure.select).values[figure.value]
+        if found.ndim != 2 or np.isnan(found).all():
+            raise BadRequest(f"Expected one number for every head, computed {list(found.shape)}.")
         layer, head = np.unravel_index(int(np.nanargmax(found)), found.shape)
         return [cell_name(int(layer), int(head))]
-    return [each.text_of(figure.value) for each in _selected(figure, result)]
+    if figure.value not in result.labels:
+        raise BadRequest(f"{figure.value!r} is a number, not a word.")
+    return [str(each.text_of(figure.value)) for each in _selected(figure, result)]
 
 
 def _check_words(figure: Published, ours: list[str]) -> Checked:

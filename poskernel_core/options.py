@@ -21,8 +21,10 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus-revision", help="revision of a hub corpus")
     parser.add_argument("--texts", type=_positive, help="windows of text (default: up to 500)")
     parser.add_argument("--context", type=_positive, help="tokens per window (default: up to 1024)")
-    parser.add_argument("--no-start-token", action="store_true", help="windows without start token")
-    parser.add_argument("--seed", type=_natural, default=0, help="order of the documents")
+    parser.add_argument("--no-start-token", action="store_true", help="no start token first")
+    parser.add_argument(
+        "--seed", type=_natural, default=0, help="order of documents, random tokens"
+    )
     parser.add_argument("--dtype", choices=typing.get_args(Dtype), default="float32")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument("--batch", type=_positive, help="windows per forward pass")
@@ -45,7 +47,10 @@ def add_result(parser: argparse.ArgumentParser) -> None:
             if name not in seen:
                 seen.add(name)
                 option = f"--{name.replace('_', '-')}"
-                parser.add_argument(option, dest=f"param_{name}", help=field.description)
+                truth = "true|false" if field.annotation is bool else None
+                parser.add_argument(
+                    option, dest=f"param_{name}", help=field.description, metavar=truth
+                )
 
 
 def add_ledger(parser: argparse.ArgumentParser) -> None:

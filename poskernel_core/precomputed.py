@@ -38,5 +38,5 @@ def standard_questions(
         ("recency-patterns", {**many, "length": min(13, longest), "second": min(10, longest - 3)}),
         ("random-attention", {**many, "length": min(RANDOM_TOKENS, longest)}),
         ("position-vs-token", {"length": min(24, longest)}),
-        ("position-zero", {}),
+        ("position-zero", {"length": min(11, longest)}),
     ]

@@ -7,11 +7,12 @@ somebody else's.
 from __future__ import annotations
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from poskernel_core.config import Spec
 from poskernel_core.errors import BadRequest
@@ -43,7 +44,8 @@ class Published(Spec):
         question, run, params: what is asked for: an analysis or experiment, fields of its run
             (context, start_token, ...), and its parameters.
         value: the value of the result; ``select``: a coordinate for some of its axes; ``cells``:
-            heads, one for each published number; ``over``: a selection to divide by.
+            heads, one for each published number; ``candidate``: the next token whose probability
+            it is; ``over``: a selection to divide by.
         reading: the numbers themselves, or the name of the head with the largest.
         published: the numbers; None where there is none.
         absolute, relative: tolerance: ``absolute + relative * |published|``.
@@ -60,12 +62,41 @@ class Published(Spec):
     value: str
     select: dict[str, int] = Field(default_factory=dict)
     cells: tuple[str, ...] = ()
+    candidate: str = ""
     over: dict[str, int] = Field(default_factory=dict)
     reading: Literal["value", "largest cell"] = "value"
     published: Values
-    absolute: float = Field(0.0, ge=0)
-    relative: float = Field(0.0, ge=0)
+    absolute: float = Field(0.0, ge=0, allow_inf_nan=False)
+    relative: float = Field(0.0, ge=0, allow_inf_nan=False)
     note: str = ""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Published:
+        """Refuse what could agree without a number, or could not be compared."""
+        flat = _flat(self.published)
+        words = [each for each in flat if isinstance(each, str)]
+        if words and len(words) < len(flat):
+            raise ValueError("published are words or numbers, not both")
+        if not words and not any(each is not None and math.isfinite(each) for each in flat):
+            raise ValueError("no number is published")
+        if not words and any(each is not None and not math.isfinite(each) for each in flat):
+            raise ValueError("published numbers are finite; null where there is none")
+        if self.cells and (not isinstance(self.published, list) or len(flat) != len(self.cells)):
+            raise ValueError("one published number for each of the cells")
+        if self.reading == "largest cell" and not isinstance(self.published, str):
+            raise ValueError("the largest cell is a name, such as 'L0H3'")
+        lengths = {len(each) for each in _rows(self.published)}
+        if len(lengths) > 1:
+            raise ValueError("rows of one length")
+        return self
+
+
+def _rows(values: Values) -> list[list[Any]]:
+    return [each for each in values if isinstance(each, list)] if isinstance(values, list) else []
+
+
+def _flat(values: Any) -> list[Any]:
+    return [one for each in values for one in _flat(each)] if isinstance(values, list) else [values]
 
 
 @cache
@@ -76,15 +107,17 @@ def read_figures(path: Path = BUNDLED) -> tuple[Published, ...]:
         BadRequest: no such file, or one of another form.
     """
     try:
-        found = TypeAdapter(tuple[Published, ...]).validate_python(
-            json.loads(path.read_text(encoding="utf-8"))
-        )
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(entries, list):
+            raise ValueError("it holds something else")
+        found = TypeAdapter(tuple[Published, ...]).validate_python(entries)
     except OSError as error:
         raise BadRequest(f"Cannot read {str(path)!r}: {error.strerror}.") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise BadRequest(f"{str(path)!r}, {place}: {first['msg'].lower()}.") from error
+        said = first["msg"].removeprefix("Value error, ").lower()
+        raise BadRequest(f"{str(path)!r}, figure {place}: {said}.") from error
     except ValueError as error:
         raise BadRequest(
             f"Expected a JSON list of published figures in {str(path)!r}: {error}."
@@ -97,8 +130,8 @@ def read_figures(path: Path = BUNDLED) -> tuple[Published, ...]:
 
 
 def figures_of(model: str, path: Path = BUNDLED) -> tuple[Published, ...]:
-    """Return the figures that were published of a model."""
-    return tuple(each for each in read_figures(path) if model in each.models)
+    """Return the figures that were published of a model, and those that name no model."""
+    return tuple(each for each in read_figures(path) if model in each.models or not each.models)
 
 
 def known_models(path: Path = BUNDLED) -> list[str]:

@@ -14,7 +14,7 @@ from poskernel_core.ledger import Checked, brief
 
 __all__ = ["ledger_text", "print_progress", "summary"]
 
-SHOWN = 12
+MOST = 200
 
 
 def print_progress(job: Job | None) -> None:
@@ -41,17 +41,25 @@ def summary(result: Result) -> str:
         f"tokens of {run['corpus']!r}, {run['dtype']} on {run['device']}, {run['date']}",
         f"parameters: {result.params}",
     ]
+    for name in ("conditions", "cases", "runs"):
+        if name in run:
+            lines.append(f"{name}: {', '.join(run[name])}")
+    for axis, places in result.coordinates.items():
+        lines.append(f"{axis}: {_text(result, '', places)}")
     for name, array in result.values.items():
         axes = " x ".join(result.axes[name]) or "one number"
         lines.append(f"\n{name} [{axes}] in {result.units[name]}")
         lines.append(_text(result, name, array))
+        if name in result.errors and np.isfinite(result.errors[name]).any():
+            lines.append(f"standard error\n{_text(result, '', result.errors[name])}")
     return "\n".join(lines)
 
 
 def ledger_text(model: str, lines: Sequence[Checked], known: Sequence[str]) -> str:
     """Return the reproduction ledger as text: one figure after the other, and the count."""
     if not lines:
-        return f"No figures were published of {model!r}; there are some of {', '.join(known)}."
+        some = ", ".join(known) or "no model"
+        return f"No figures were published of {model!r}; there are some of {some}."
     shown = [_ledger_line(line) for line in lines]
     counts = Counter(line.verdict for line in lines)
     total = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
@@ -71,8 +79,16 @@ def _ledger_line(line: Checked) -> str:
 
 
 def _text(result: Result, name: str, array: np.ndarray) -> str:
+    """Return an array with three digits; of one with many numbers the shape and the range."""
     if name in result.labels:
         words = np.array([*result.labels[name], "none"], dtype=object)
         array = np.asarray(words.take(array), dtype=str)
-    with np.printoptions(precision=4, suppress=True, threshold=4 * SHOWN, edgeitems=4):
+    elif array.size > MOST:
+        finite = array[np.isfinite(array)]
+        span = f"{finite.min():.3g} to {finite.max():.3g}" if finite.size else "no number"
+        shape = " x ".join(map(str, array.shape))
+        return f"{shape} numbers, {span}; all of them with --json or --npz, fewer with --cell"
+    if array.ndim == 0 and array.dtype.kind == "f":
+        return f"{float(array):.3g}"
+    with np.printoptions(threshold=MOST, linewidth=100, formatter={"float_kind": "{:.3g}".format}):
         return str(array)

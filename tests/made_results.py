@@ -30,7 +30,8 @@ def result(
         params={"trend_from": 1},
         values=values | more.pop("codes", {}),
         axes={name: axes for name, (axes, _) in shapes.items()} | more.pop("code_axes", {}),
-        units=dict.fromkeys(shapes, SHARE) | {"role": "role", "largest_offset": "tokens"},
+        units=dict.fromkeys(shapes, SHARE)
+        | {"role": "role", "largest_offset": "tokens", "visible": "tokens"},
         errors={name: value / 10 for name, value in values.items()},
         provenance={"model": "demo", "conditions": CONDITIONS, "cases": CASES},
         **more,
@@ -78,9 +79,11 @@ def rows(length: int = 48, heads: int = 3) -> Result:
             "pattern": ((*PER_QUERY, "key"), (LAYERS, heads, length, length)),
             "slope": every,
             "rank_correlation": every,
-            "norm": (("head", "pos"), (heads, length)),
-            "norm_exponent": (("head",), (heads,)),
+            "norm": (("head_of_layer_0", "pos"), (heads, length)),
+            "norm_exponent": (("head_of_layer_0",), (heads,)),
         },
+        codes={"visible": np.arange(1, length + 1)},
+        code_axes={"visible": ("pos",)},
     )
 
 

@@ -133,7 +133,7 @@ def test_induction_scores_of_all_heads() -> None:
 @pytest.mark.parametrize(
     ("make", "whole", "one"),
     [
-        (scores, "Induction score of every head", "Attention of the second copy"),
+        (scores, "Induction score of every head", "Attention in a sequence repeated"),
         (recency, "What follows the last [A]", "Attention to candidates"),
         (patterns, "mean attention", "Mean attention"),
         (rows, "Norm of layer 0's outputs", "Attention from position 47"),
@@ -147,8 +147,9 @@ def test_show_html_draws_all_heads_or_one(make: Callable[[], Result], whole: str
     head = found.select(layer=1, head=2)
     assert whole in figure_of(found).layout.title.text
     assert one == figure_of(head).layout.title.text
-    assert figure_of(head.select(query=8)).data
-    assert figure_of(found.select(query=8)).data
+    if any("query" in axes for axes in found.axes.values()):
+        assert figure_of(head.select(query=8)).data
+        assert figure_of(found.select(query=8)).data
 
 
 def test_a_selected_row_knows_its_query() -> None:
@@ -170,7 +171,7 @@ def test_a_selected_row_knows_its_query() -> None:
         (lambda: draw.row_pattern_figure(patterns(), 0, None), "head from 0 to 7, received None"),
         (lambda: draw.intrinsic_figure(rows(), 0, 0, 48), "query from 0 to 47, received 48"),
         (lambda: draw.norm_figure(rows(), [3]), "heads 0 to 2"),
-        (lambda: draw.norm_figure(rows().select(head=1)), "of all heads"),
+        (lambda: draw.norm_figure(rows().select(head_of_layer_0=1)), "of all heads"),
         (lambda: draw.induction_figure(scores().select(layer=0)), "every layer and head"),
         (lambda: draw.score_conditions_figure(parts(), 0, 0, 13), "query from 0 to 12"),
         (lambda: draw.condition_map_figure(parts(), 0, 0, 3), "condition from 0 to 2"),

@@ -81,7 +81,7 @@ def test_norms_with_exponents_and_the_reference() -> None:
     np.testing.assert_allclose(line[0] / np.sqrt(np.arange(1, 49)), line)
     assert np.sqrt(found.values["norm"][[3, 1], 1].prod()) == pytest.approx(line[1])
     assert {"log"} == {figure.layout.xaxis.type, figure.layout.yaxis.type}
-    assert ("visible tokens n + 1 (log scale)", "length of z (log scale)") == titles(figure)[1:]
+    assert ("visible tokens (log scale)", "length of z (log scale)") == titles(figure)[1:]
     assert 5 == len({t.name for t in draw.norm_figure(found).data if "s.e." not in t.name})
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from poskernel_core import cli
 from poskernel_core.analyses.base import Result
-from poskernel_core.ledger import brief, check, request_for
+from poskernel_core.ledger import brief, check, compare, request_for
 from poskernel_core.published import Published
 from tests import builders
 
@@ -127,16 +127,22 @@ def test_words_and_the_largest_cell():
     [
         ({"select": {"layer": 2}}, "No layer 2: expected 0 to 1"),
         ({"cells": ("L0H3",), "published": [0.5]}, "A cell is written"),
-        ({"value": "other"}, "No value 'other'"),
+        ({"value": "other"}, "No value 'other' in 'etc': expected one of mass"),
         ({"published": [[0.5]], "select": {"layer": 0}}, r"Expected \[1, 1\] numbers"),
         ({"published": [0.1] * 4, "select": {"layer": 0}}, r"Expected \[4\] numbers, computed"),
-        ({"cells": ("L0H1",), "published": ["a", "b"]}, "Expected 2 words, computed 1"),
+        ({"published": ["a", "b"], "select": {"layer": 0, "head": 0}}, "Expected 2 words, comp"),
+        ({"published": "0.5", "select": {"layer": 0, "head": 0}}, "is a number, not a word"),
+        ({"select": {"layr": 1}}, "has the axes layer, head, not 'layr'"),
+        ({"over": {"text": 1}}, "has the axes layer, head, not 'text'"),
+        ({"candidate": " a"}, "has the axes layer, head, not 'candidate'"),
+        ({"published": "L0H0", "reading": "largest cell", "select": {"layer": 0}}, "every head"),
     ],
 )
 def test_what_a_result_does_not_hold(fields, words):
     """The line says why; nothing agrees by accident."""
-    labelled = result(TABLE.values["mass"] * 0, labels={"mass": ("a",)})
-    line = check(figure(**fields), labelled if "b" in str(fields.get("published")) else TABLE)
+    labelled = result((TABLE.values["mass"] * 0).astype(int), labels={"mass": ("a",)})
+    words_asked = isinstance(fields.get("published"), list) and fields["published"][0] == "a"
+    line = check(figure(**fields), labelled if words_asked else TABLE)
 
     assert "not computed" == line.verdict
     assert (None, 0, 0) == (line.ours, line.within, line.points)
@@ -217,6 +223,47 @@ def test_the_ledger_in_words(ledger):
     assert "agrees        offset: How far back L0H0 looks" in text
     assert "by construction" in text
     assert "3 published figures: 3 agrees" in text
-    assert "No figures were published of 'another'; there are some of known." in ledger(
-        BACK, name="another"
-    )
+
+
+def test_figures_of_another_name(tmp_path, capsys):
+    """A name that nothing was published of is probably mistyped: one sentence, exit code 2."""
+    assert 2 == cli.main(["reproduce", "demo-gpt2", "--as", "gpt3"])
+
+    said = capsys.readouterr()
+    assert "No figures were published of 'gpt3'; there are some of NeelNanda" in said.err
+    assert "" == said.out
+
+
+def test_a_model_without_figures(tmp_path, capsys, monkeypatch):
+    """It says so; nothing is computed."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+
+    assert 0 == cli.main(["reproduce", "demo-gpt2"])
+    assert "No figures were published of 'demo-gpt2'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "run", [{"model": "x"}, {"windows": "many"}, {"seed": -3}, {"colour": 1}, {"context": "abc"}]
+)
+def test_a_run_that_is_none(run):
+    """The line says so, and the others are computed."""
+    lines = list(compare("demo-gpt2", [figure(run=run), figure(id="two")], lambda _: TABLE))
+
+    assert "not computed" == lines[0].verdict
+    assert "The figure's run" in lines[0].why
+    assert "two" == lines[1].figure.id
+
+
+def test_a_next_token():
+    """The probability of one of the likeliest next tokens, by its text."""
+    ours = result(
+        [0.7, 0.2], None, ("candidate",),
+        coordinates={"candidate": np.array([31, 7])},
+        provenance={"candidates": [" turtle", " pirate"]},
+    )  # fmt: skip
+    asked = figure(published=0.2, candidate=" pirate")
+
+    assert ("agrees", 0.2) == (check(asked, ours).verdict, check(asked, ours).ours)
+    missing = check(figure(published=0.2, candidate=" ninja"), ours)
+    assert "not computed" == missing.verdict
+    assert "' ninja' is not among the likeliest next tokens" in missing.why

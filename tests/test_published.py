@@ -1,6 +1,7 @@
 """Published figures as data: those we carry, and files of one's own."""
 
 import json
+import math
 
 import pytest
 
@@ -101,7 +102,7 @@ GOOD = {
     ("text", "words"),
     [
         ("{", "Expected a JSON list of published figures"),
-        ("{}", "should be a valid tuple"),
+        ("{}", "it holds something else"),
         (json.dumps([{**GOOD, "published": {}}]), "0.published"),
         (
             json.dumps([{k: v for k, v in GOOD.items() if k != "source"}]),
@@ -110,6 +111,15 @@ GOOD = {
         (json.dumps([{**GOOD, "colour": 1}]), "0.colour: extra inputs"),
         (json.dumps([GOOD, GOOD]), "names 'a' twice"),
         (json.dumps([{**GOOD, "absolute": -1}]), "0.absolute"),
+        (json.dumps([{**GOOD, "relative": math.inf}]), "0.relative: input should be a finite"),
+        (json.dumps([{**GOOD, "published": None}]), "figure 0: no number is published"),
+        (json.dumps([{**GOOD, "published": []}]), "no number is published"),
+        (json.dumps([{**GOOD, "published": [None, None]}]), "no number is published"),
+        (json.dumps([{**GOOD, "published": [1.0, math.nan]}]), "published numbers are finite"),
+        (json.dumps([{**GOOD, "published": [[1.0, 2.0], [3.0]]}]), "rows of one length"),
+        (json.dumps([{**GOOD, "cells": ["L0H0", "L0H1"]}]), "one published number for each"),
+        (json.dumps([{**GOOD, "cells": ["L0H0"], "published": [1.0, 2.0]}]), "for each of the"),
+        (json.dumps([{**GOOD, "reading": "largest cell"}]), "the largest cell is a name"),
     ],
 )
 def test_files_of_another_form(tmp_path, text, words):

@@ -21,6 +21,12 @@ SAMPLES, LENGTH = 13, 9
 POOL = builders.VOCABULARY - 1
 
 
+@pytest.fixture(autouse=True)
+def few_measured(monkeypatch):
+    """Norms are measured on as many sequences as are run, which plain loops can follow."""
+    monkeypatch.setattr("poskernel_core.experiments.sampled.MEASURED", SAMPLES)
+
+
 @pytest.fixture(scope="module")
 def averages(tmp_path_factory):
     """Directory of the model with a uniform head over random values."""
@@ -29,8 +35,10 @@ def averages(tmp_path_factory):
 
 def spearman(row, n, first):
     """Rank correlation of a row with the keys from `first` to before the query, and its p-value."""
-    few = n - first < 3
-    return (math.nan, math.nan) if few else stats.spearmanr(range(first, n), row[first:n])
+    if n - first < 3:
+        return math.nan, math.nan
+    rank, p_value = stats.spearmanr(range(first, n), row[first:n])
+    return rank, p_value if n - first >= 10 else math.nan
 
 
 @pytest.mark.parametrize(
@@ -130,9 +138,8 @@ def test_ranks_by_hand():
 
     expected = [0.8, -1.0, 4.5 / math.sqrt(4.5 * 5), math.nan]
     assert expected == pytest.approx(correlation[:, 5].tolist(), nan_ok=True)
-    assert [0.2, 0.0] == pytest.approx(p_value[:2, 5].tolist(), abs=1e-9)
     assert np.isnan(correlation[:, :4]).all()
-    assert np.isnan(p_value[3, 5])
+    assert np.isnan(p_value).all()  # too few keys
 
 
 @given(
@@ -159,7 +166,8 @@ def test_trends(length, first, whole, factor, step):
     assert line.slope == pytest.approx(slope, abs=1e-9)
     assert factor * slope == pytest.approx(scaled, abs=1e-9)
     if len(set(row[first:n])) > 1:
-        assert tuple(spearman(row, n, first)) == pytest.approx((rank, p), abs=1e-7)
+        expected = spearman(row, n, first)
+        assert expected == pytest.approx((rank, p), abs=1e-7, nan_ok=True)
         assert rank == pytest.approx(same)
     else:
         assert np.isnan([rank, p]).all()
@@ -205,8 +213,9 @@ def test_norms_of_averages(averages):
 
 
 @pytest.mark.parametrize("start", [True, False])
-def test_flattened_norms(averages, start):
+def test_flattened_norms(averages, start, monkeypatch):
     """Scaled by norms measured on other sequences, they are flat, and their mean is the same."""
+    monkeypatch.setattr("poskernel_core.experiments.sampled.MEASURED", 500)
     subject = subject_of(averages, start=start)
 
     result = perform(RandomAttention, subject, samples=500, length=13, flatten=True)

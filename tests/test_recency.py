@@ -42,6 +42,12 @@ def drawn(layout, stream, samples=SAMPLES, seed=3):
     return sequences(layout, source, stream, range(samples)).tolist()
 
 
+@pytest.fixture(autouse=True)
+def few_measured(monkeypatch):
+    """Norms are measured on as many sequences as are run, which plain loops can follow."""
+    monkeypatch.setattr("poskernel_core.experiments.sampled.MEASURED", SAMPLES)
+
+
 def switched(path, start, params, switches, samples=SAMPLES):
     """Edits of plain GPT-2 that do what the switches do, and the norms before they are flat."""
     if not params.get("flatten"):

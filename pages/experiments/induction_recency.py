@@ -10,7 +10,12 @@ import streamlit as st
 from pages.parts import results
 from pages.parts import words_experiments as words
 from pages.parts.cards import card
-from pages.parts.experiment_controls import choose_draws, choose_sequences, choose_switches
+from pages.parts.experiment_controls import (
+    choose_draws,
+    choose_sequences,
+    choose_switches,
+    enough_context,
+)
 from pages.parts.figures.of_experiments import induction_figure
 from pages.parts.head import value_text
 from pages.parts.head_choice import HeadChoice, choose_head
@@ -59,7 +64,7 @@ def draw_experiment(head: HeadChoice) -> None:
                       geometry.n_layers)  # fmt: skip
     st.subheader("Random tokens", anchor="random-tokens")
     draw_random(draws, switches, head, min(MOST, geometry.n_ctx))
-    if st.toggle("Make the norms flat and compare", False, key="cause", bind="query-params"):
+    if st.toggle("Make layer 0's norms flat and compare", False, key="cause", bind="query-params"):
         draw_cause(draws, params, min(RANDOM_TOKENS, geometry.n_ctx), head)
 
 
@@ -68,10 +73,11 @@ st.markdown(
     "A token [A] stood twice before, followed by [B] and later by [C]: which one does an induction "
     "head predict? Sequences are random tokens, so the corpus in the sidebar plays no part."
 )
-draws = choose_draws(selection, SAMPLES)
-switches = choose_switches(selection)
-period = min(PERIOD, (geometry.n_ctx - 1) // 2)
-scores = results.fetch("induction-scores", draws.run, period=period)
-if scores is not None:
-    draw_heads(scores)
-    draw_experiment(choose_head(scores.values["induction"], selection, "induction head"))
+if enough_context(selection):
+    draws = choose_draws(selection, SAMPLES)
+    switches = choose_switches(selection)
+    period = min(PERIOD, (geometry.n_ctx - 1) // 2)
+    scores = results.fetch("induction-scores", draws.run, period=period)
+    if scores is not None:
+        draw_heads(scores)
+        draw_experiment(choose_head(scores.values["induction"], selection, "induction head"))

@@ -10,7 +10,7 @@ import streamlit as st
 from pages.parts import results
 from pages.parts import words_experiments as words
 from pages.parts.cards import card, chart
-from pages.parts.experiment_controls import Draws, choose_draws, choose_number
+from pages.parts.experiment_controls import Draws, choose_draws, choose_number, enough_context
 from pages.parts.figures.layout import set_height
 from pages.parts.figures.of_experiments import (
     condition_map_figure,
@@ -83,7 +83,9 @@ st.markdown(
 if geometry.scheme == "rotary":
     st.info(
         "This model rotates positions in and has no positional embeddings: *position only* means "
-        "content replaced by its mean, *token only* means no rotation.",
+        "content replaced by its mean (the start token keeps its own, as it is always the same), "
+        "*token only* means no rotation.",
         icon=":material/info:",
     )
-draw_page(choose_draws(selection, 500))
+if enough_context(selection):
+    draw_page(choose_draws(selection, 500))

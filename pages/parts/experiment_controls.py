@@ -12,10 +12,18 @@ from pages.parts.settle import settled
 from poskernel_core.config import RunSpec, cell_name
 from poskernel_core.layouts import MOST_CANDIDATES
 
-__all__ = ["Draws", "choose_draws", "choose_number", "choose_sequences", "choose_switches"]
+__all__ = [
+    "Draws",
+    "choose_draws",
+    "choose_number",
+    "choose_sequences",
+    "choose_switches",
+    "enough_context",
+]
 
 URL: Final = "query-params"
 SAMPLES = (100, 200, 500, 1000, 2000, 5000, 20_000)
+FEWEST = 11
 SILENCED = {"output set to zero": "output", "pattern made uniform": "pattern"}
 
 
@@ -25,6 +33,14 @@ class Draws:
 
     run: RunSpec
     samples: int
+
+
+def enough_context(selection: Selection) -> bool:
+    """Tell whether the model reads sequences as long as the experiments need; say so if not."""
+    longest = selection.located.geometry.n_ctx
+    if longest < FEWEST:
+        st.info(f"The model reads {longest} tokens; these experiments need {FEWEST} or more.")
+    return longest >= FEWEST
 
 
 def choose_draws(selection: Selection, default: int) -> Draws:

@@ -14,6 +14,7 @@ from pages.parts.cards import card
 from pages.parts.experiment_controls import Draws, choose_number
 from pages.parts.figures.of_experiments import (
     candidate_figure,
+    cause_figure,
     intrinsic_figure,
     last_rows_figure,
     norm_figure,
@@ -108,37 +109,37 @@ def _set_length(length: int) -> None:
 
 
 def draw_cause(draws: Draws, params: dict[str, Any], length: int, head: HeadChoice) -> None:
-    """Draw what is left of the recency where the norms are made flat."""
-    lines: dict[str, dict[str, str]] = {}
-    kept = None
-    for label, flatten in (("norms as they are", False), ("norms made flat", True)):
-        asked = params | {"flatten": flatten, "samples": draws.samples}
-        recency = results.fetch("induction-recency", draws.run, **asked)
-        only = {name: asked[name] for name in asked if name not in SEQUENCE}
-        rows = results.fetch("random-attention", draws.run, length=length, **only)
-        if recency is None or rows is None:
-            return
-        lines[label] = _effects(recency, rows, head)
-        kept = recency
-    assert kept is not None
+    """Draw what is left of the recency where layer 0's norms are made flat."""
+    asked = {name: value for name, value in params.items() if name != "flatten"}
+    found = results.fetch("norm-cause", draws.run, samples=draws.samples, random_length=length,
+                          **asked)  # fmt: skip
+    if found is None:
+        return
+    one = found.select(layer=head.layer, head=head.head)
 
     def draw() -> None:
-        st.dataframe(pd.DataFrame(lines).T, key="cause-table")
+        st.dataframe(_cause_table(one), key="cause-table", hide_index=True)
 
-    shown = kept.only("probability_rise", "attention_rise", "norm")
-    card("cause", partial(probability_figure, kept), shown, words.CAUSE,
-         f"Is the norm the cause? {head.cell} with and without", draw)  # fmt: skip
-
-
-SEQUENCE = ("length", "first", "candidates")
+    card("cause", partial(cause_figure, one), one, words.CAUSE,
+         f"Are layer 0's norms the cause? {head.cell}", draw)  # fmt: skip
 
 
-def _effects(recency: Result, rows: Result, head: HeadChoice) -> dict[str, str]:
-    one = recency.select(layer=head.layer, head=head.head)
-    last = rows.select(layer=head.layer, head=head.head, query=int(rows.params["length"]) - 1)
-    return {
-        "rise of the last candidate's probability": value_text(recency, "probability_rise"),
-        "rise of the attention to it": value_text(one, "attention_rise"),
-        "slope on random tokens (per token)": value_text(last, "slope"),
-        "rank correlation": value_text(last, "rank_correlation"),
-    }
+MEANINGS = {
+    "probability": "probability of the last candidate",
+    "probability_advantage": "… less that of the first",
+    "probability_rise": "… in the last row less in the first",
+    "attention": "attention to all candidates",
+    "attention_advantage": "to the last candidate less to the first",
+    "attention_rise": "to the last candidate, last row less first",
+    "slope": "slope on random tokens (per token)",
+}
+
+
+def _cause_table(one: Result) -> pd.DataFrame:
+    rows = []
+    for name, meaning in MEANINGS.items():
+        clean, flat = (value_text(one.only(name).select(norms=i), name) for i in (0, 1))
+        change = value_text(one, f"{name}_change")
+        row = {"": meaning, "norms as they are": clean, "norms flat": flat, "change": change}
+        rows.append(row)
+    return pd.DataFrame(rows)

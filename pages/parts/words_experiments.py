@@ -109,12 +109,17 @@ squares to logarithms from position 1 on, its error is a jackknife over ten grou
 )
 
 CAUSE = Explanation(
-    "**How to read this.** The post names the falling norms as the cause of recency. Here they are "
-    "made flat, all else equal. Where a number keeps its size, the norm was not its cause; where "
-    "it vanishes, it was.",
+    "**How to read this.** The post names the falling norms as the cause of recency. Here layer "
+    "0's are made flat and everything is measured again. If the norms made the head prefer recent "
+    "tokens, its preference for the last candidate falls when they are flat; if it grows, "
+    "something else makes the preference, and the norms worked against it. Attention to all "
+    "candidates tells whether the head still does induction; where it does not, the rest says "
+    "nothing.",
     _FLAT + r"""
-*Rise*: last candidate in the last row of the table less in the first row, of the probability and of
-the head's attention. *Slope* and *rank correlation*: of the head's last row on random tokens.
+*Advantage*: last candidate less first, mean over rows. *Rise*: last candidate in the last row less
+in the first. **Limits**: the scaling also magnifies at late positions what all sequences have in
+common, it rescales the query's own position, and it leaves the norms of later layers alone. Errors
+of changes take the two runs as independent.
 """
     + _RECENCY,
 )  # fmt: skip
@@ -126,8 +131,8 @@ SCORES = Explanation(
     r"""
 Everything is computed anew in each run, norms included: a lone $W_\text{pos}$ is rescaled by them,
 which is why its scores are large. **Rotary models**: nothing can be set to zero. *Position only* is
-content replaced by its mean, $\text{scale}\;\bar q_n \cdot \bar k_i$; *token only* rotates every
-query and key as at position 0.
+content replaced by its mean, $\text{scale}\;\bar q_n \cdot \bar k_i$ (a start token, the same in
+all sequences, keeps its content); *token only* rotates every query and key as at position 0.
 """
     + _PARTS,
 )

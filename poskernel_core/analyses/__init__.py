@@ -10,6 +10,7 @@ from poskernel_core.analyses.induction import InductionRecency, InductionScores,
 from poskernel_core.analyses.intervention import Intervention
 from poskernel_core.analyses.kernel import PositionalKernel
 from poskernel_core.analyses.kernel_map import KernelMap
+from poskernel_core.analyses.norm_cause import NormCause
 from poskernel_core.analyses.position_vs_token import PositionVsToken, PositionZero
 from poskernel_core.analyses.previous_token import PreviousToken
 from poskernel_core.analyses.profile import DiagonalProfile
@@ -35,6 +36,7 @@ ANALYSES: dict[str, Question] = {
         InductionRecency(),
         RecencyPatterns(),
         RandomAttention(),
+        NormCause(),
         PositionVsToken(),
         PositionZero(),
     )

@@ -102,6 +102,8 @@ class Result:
             for each, size in zip(self.axes[name], array.shape, strict=True)
             if each == axis
         }
+        if not sizes:
+            raise BadRequest(f"{self.analysis!r} has no {axis} to choose: leave it out.")
         if any(not 0 <= place < size for size in sizes):
             raise BadRequest(f"No {axis} {coordinate}: expected 0 to {min(sizes) - 1}.")
 

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from poskernel_core.analyses.base import Progress, Result, Subject
-from poskernel_core.analyses.random_tokens import Sampled, SampleParams, Switches, random_run
+from poskernel_core.analyses.random_tokens import (
+    Sampled,
+    SampleParams,
+    Silenced,
+    Switches,
+    random_run,
+)
 from poskernel_core.config import RunSpec
 from poskernel_core.layouts import MOST_CANDIDATES, pairs_layout, second_positions
 from poskernel_core.views import StatisticsView
@@ -16,6 +22,7 @@ __all__ = [
     "InductionRecency",
     "InductionScores",
     "InductionScoresParams",
+    "PairsParams",
     "RecencyParams",
     "RecencyPatterns",
     "RecencyPatternsParams",
@@ -72,7 +79,7 @@ class InductionScores(Sampled):
         return induction_scores(subject, params, progress)
 
 
-class RecencyParams(Switches):
+class PairsParams(Silenced):
     """Parameters of sequences with several candidates."""
 
     samples: int = Field(2000, ge=2, le=1_000_000, description="random sequences for each row")
@@ -81,6 +88,10 @@ class RecencyParams(Switches):
     candidates: int = Field(
         2, ge=1, le=MOST_CANDIDATES, description="tokens that follow an [A]: [B], [C], ..."
     )
+
+
+class RecencyParams(PairsParams, Switches):
+    """Parameters of the recency of induction."""
 
 
 class InductionRecency(Sampled):
@@ -105,10 +116,11 @@ class InductionRecency(Sampled):
     sequences.
 
     Choices: tokens of one sequence all differ. Rows have sequences of their own, so that their
-    errors are independent. Flattening multiplies the output $z_n$ of each head of layer 0 by
-    $\bar r / r_n$ with $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ measured on random sequences of the same
-    length under the same other switches, and $\bar r$ the mean of $r_n$; a start token's own
-    output is left as it is.
+    errors are independent. One row has no rise (NaN), one candidate no advantage (0). Flattening
+    multiplies the output $z_n$ of each head of layer 0 by $\bar r / r_n$ with
+    $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ measured on 500 random sequences of the same length under the
+    same other switches, and $\bar r$ the mean of $r_n$; a start token's own output is left as it
+    is. The error of the measured norms is not in ours.
 
     Limits: induction on random tokens is weaker than on text, so probabilities are small.
 

@@ -52,7 +52,8 @@ class PositionVsToken(Sampled):
     Choices: tokens of one sequence all differ, special tokens are never drawn. For rotary models
     nothing can be zeroed: "position only" means content replaced by its mean, that is scores
     $\text{scale}\; \bar q_n \cdot \bar k_i$ of mean queries and mean keys and their softmax, in
-    the stream of real runs; "token only" rotates every query and key as at position 0.
+    the stream of real runs (a start token keeps its content, as it is the same in all sequences);
+    "token only" rotates every query and key as at position 0.
 
     Limits: position-only embeddings without tokens are inputs that no model was trained on. Errors
     are over sequences; position only is the same for all of them (error 0), for rotary models the
@@ -106,7 +107,8 @@ class PositionZero(Sampled):
 
     Formula: $P([B])$ from the softmax of the last position's logits, mean over sequences.
 
-    Choices: tokens of one sequence all differ.
+    Choices: tokens of one sequence all differ. A model without a start token has no first case
+    (NaN).
 
     Limits: a model trained with a start token was never shown the second and third case.
 
@@ -131,6 +133,6 @@ class PositionZero(Sampled):
         progress: Progress,
     ) -> Result:
         """Run the sequences of every case."""
-        from poskernel_core.experiments.recency import position_zero
+        from poskernel_core.experiments.zero import position_zero
 
         return position_zero(subject, params, progress)

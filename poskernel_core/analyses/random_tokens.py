@@ -12,7 +12,7 @@ from poskernel_core.analyses.intervention import ALIKE
 from poskernel_core.config import CorpusSpec, RunSpec
 from poskernel_core.made import RANDOM
 
-__all__ = ["SampleParams", "Sampled", "Switches", "random_run"]
+__all__ = ["SampleParams", "Sampled", "Silenced", "Switches", "random_run"]
 
 
 class SampleParams(Params):
@@ -21,7 +21,7 @@ class SampleParams(Params):
     samples: int = Field(500, ge=2, le=1_000_000, description="random sequences averaged over")
 
 
-class Switches(SampleParams):
+class Silenced(SampleParams):
     """Parameters that switch parts of the model off while sequences are run."""
 
     without_positions: bool = Field(
@@ -33,8 +33,13 @@ class Switches(SampleParams):
     silence_what: Literal["output", "pattern"] = Field(
         "output", description="silence: output set to zero, or pattern made uniform"
     )
+
+
+class Switches(Silenced):
+    """Parameters of runs in which norms can be made flat as well."""
+
     flatten: bool = Field(
-        False, description="rescale layer 0's head outputs to the same norm at every position"
+        False, description="rescale layer 0's head outputs to the same rms norm at every position"
     )
 
 

@@ -31,6 +31,8 @@ __all__ = ["exponents", "random_attention", "rank_correlations", "slope_weights"
 
 MOST_CELLS = 2**23
 FEWEST_KEYS = 3
+FEWEST_FOR_P = 10
+"""Below so many keys the t distribution is no stand-in for that of the rank correlation."""
 UNITS = {
     "pattern": "share of attention",
     "slope": "share of attention per token",
@@ -38,6 +40,7 @@ UNITS = {
     "p_value": "probability",
     "norm": "length of z",
     "norm_exponent": "exponent",
+    "visible": "tokens",
 }
 PER_QUERY = ("layer", "head", "query")
 AXES: dict[str, tuple[str, ...]] = {
@@ -45,8 +48,9 @@ AXES: dict[str, tuple[str, ...]] = {
     "slope": PER_QUERY,
     "rank_correlation": PER_QUERY,
     "p_value": PER_QUERY,
-    "norm": ("head", "pos"),
-    "norm_exponent": ("head",),
+    "norm": ("head_of_layer_0", "pos"),
+    "norm_exponent": ("head_of_layer_0",),
+    "visible": ("pos",),
 }
 
 
@@ -101,6 +105,7 @@ def _result(
         "p_value": np.stack([p_value for _, p_value in ranks]),
         "norm": norm,
         "norm_exponent": exponents(norm, seen),
+        "visible": seen,
     }
     errors = {
         "pattern": np.stack([each.error for each in patterns]).astype(np.float32),
@@ -144,7 +149,8 @@ def rank_correlations(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return Spearman's correlation of rows ``[..., query, key]`` with the key, and its p-value.
 
-    Keys are those of :func:`slope_weights`; rows with too few, and constant ones, are NaN.
+    Keys are those of :func:`slope_weights`; rows with too few, and constant ones, are NaN, as are
+    p-values of fewer than ten keys.
     """
     correlation = np.full(pattern.shape[:-1], np.nan)
     p_value = np.full(pattern.shape[:-1], np.nan)
@@ -157,7 +163,8 @@ def rank_correlations(
             degrees = len(keys) - 2
             t = found * np.sqrt(degrees / (1 - np.minimum(found**2, 1)))
         correlation[..., query] = found
-        p_value[..., query] = 2 * stats.t.sf(np.abs(t), degrees)
+        if len(keys) >= FEWEST_FOR_P:
+            p_value[..., query] = 2 * stats.t.sf(np.abs(t), degrees)
     return correlation, p_value
 
 

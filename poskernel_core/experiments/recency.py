@@ -5,72 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from poskernel_core.analyses.base import Progress, Result, Subject
-from poskernel_core.edits import Edit
-from poskernel_core.errors import BadRequest
 from poskernel_core.experiments.moments import Moments
+from poskernel_core.experiments.rows import Row, layers_of, means
 from poskernel_core.experiments.sampled import batches, check_size, measured, steps, switched
-from poskernel_core.layouts import ROLES, Layout, pairs_layout, second_positions, sequences
+from poskernel_core.layouts import ROLES, pairs_layout, second_positions, sequences
 
 if TYPE_CHECKING:
     from poskernel_core.analyses.induction import RecencyParams, RecencyPatternsParams
-    from poskernel_core.analyses.position_vs_token import PositionZeroParams
 
-__all__ = ["induction_recency", "position_zero", "recency_patterns"]
+__all__ = ["induction_recency", "recency_patterns"]
 
 SHARE = "share of attention"
 MOST_CELLS = 2**23
-CASES = (
-    "start token, [A] at position 1",
-    "no start token, [A] at position 0",
-    "no start token, [A] at position 1",
-)
-
-
-class _Row:
-    """Means over the samples of one layout: probabilities, and the last row of every head."""
-
-    def __init__(self, layout: Layout, layers: int) -> None:
-        self.layout = layout
-        self.probability, self.other, self.advantage = Moments(), Moments(), Moments()
-        self.last = [Moments() for _ in range(layers)]
-        self.candidates = [Moments() for _ in range(layers)]
-        self.preference = [Moments() for _ in range(layers)]
-
-    def run(self, subject: Subject, edit: Edit, tokens: Tensor) -> None:
-        """Add a batch of sequences."""
-        logits = subject.model.run(tokens, edit, self._observe, keep=1)[:, -1].cpu()
-        chances = torch.softmax(logits.double(), dim=-1)
-        found = chances.gather(1, tokens[:, list(self.layout.candidates)])
-        self.probability.add(found)
-        self.advantage.add(found[:, -1] - found[:, 0])
-        self.other.add(chances.gather(1, tokens[:, self.layout.others()]).mean(dim=1))
-
-    def _observe(self, layer: int, pattern: Tensor) -> None:
-        last = pattern[:, :, -1].cpu().double()
-        found = last[..., list(self.layout.candidates)]
-        self.last[layer].add(last)
-        self.candidates[layer].add(found)
-        self.preference[layer].add(found[..., -1] - found[..., 0])
-
-
-def _means(rows: list[Moments]) -> tuple[np.ndarray, np.ndarray]:
-    return np.stack([row.mean for row in rows]), np.stack([row.error for row in rows])
-
-
-def _layers(rows: list[list[Moments]], length: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and errors of every row and layer; shorter rows get NaN in front."""
-    pairs = [_means(row) for row in rows]
-    mean, error = (np.stack([_padded(pair[i], length) for pair in pairs]) for i in (0, 1))
-    return mean, error
-
-
-def _padded(array: np.ndarray, length: int) -> np.ndarray:
-    lack = max(0, length - array.shape[-1])
-    return np.pad(array, [*[(0, 0)] * (array.ndim - 1), (lack, 0)], constant_values=np.nan)
 
 
 def induction_recency(subject: Subject, params: RecencyParams, progress: Progress) -> Result:
@@ -87,7 +35,7 @@ def induction_recency(subject: Subject, params: RecencyParams, progress: Progres
     rows = []
     for second in seconds:
         layout = pairs_layout(params.length, params.first, second, params.candidates, start)
-        row = _Row(layout, layers)
+        row = Row(layout, layers)
         for some, tokens in batches(subject, layout, params.samples, second, logits=1):
             row.run(subject, edit, tokens)
             count(len(some))
@@ -118,7 +66,7 @@ AXES: dict[str, tuple[str, ...]] = {
     "attention_advantage": ("second", "layer", "head"),
     "attention_rise": ("layer", "head"),
     "role": ("second", "pos"),
-    "norm": ("head", "pos"),
+    "norm": ("head_of_layer_0", "pos"),
 }
 UNITS = {
     "probability": "probability",
@@ -130,14 +78,14 @@ UNITS = {
 }
 
 
-def _recency_values(rows: list[_Row]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def _recency_values(rows: list[Row]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     found = {
-        "probability": _means([row.probability for row in rows]),
-        "probability_other": _means([row.other for row in rows]),
-        "advantage": _means([row.advantage for row in rows]),
-        "last_row": _layers([row.last for row in rows]),
-        "candidate_attention": _layers([row.candidates for row in rows]),
-        "attention_advantage": _layers([row.preference for row in rows]),
+        "probability": means([row.probability for row in rows]),
+        "probability_other": means([row.other for row in rows]),
+        "advantage": means([row.advantage for row in rows]),
+        "last_row": layers_of([row.last for row in rows]),
+        "candidate_attention": layers_of([row.candidates for row in rows]),
+        "attention_advantage": layers_of([row.preference for row in rows]),
     }
     found["probability_rise"] = _rise(*found["probability"])
     found["attention_rise"] = _rise(*found["candidate_attention"])
@@ -153,7 +101,7 @@ def _rise(mean: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (rise, both) if len(mean) > 1 else (rise * np.nan, both * np.nan)
 
 
-def _examples(subject: Subject, rows: list[_Row]) -> list[list[str]]:
+def _examples(subject: Subject, rows: list[Row]) -> list[list[str]]:
     """Return the text of the first sequence of every row."""
     assert subject.source is not None
     found = []
@@ -180,7 +128,7 @@ def recency_patterns(subject: Subject, params: RecencyPatternsParams, progress: 
     for some, tokens in batches(subject, layout, params.samples, params.second):
         subject.model.run(tokens, edit, lambda layer, p: patterns[layer].add(p), keep=0)
         count(len(some))
-    pattern, error = _means(patterns)
+    pattern, error = means(patterns)
     return Result(
         analysis="recency-patterns",
         params=params.model_dump(),
@@ -189,48 +137,4 @@ def recency_patterns(subject: Subject, params: RecencyPatternsParams, progress: 
         axes={"pattern": ("layer", "head", "query", "key"), "role": ("pos",)},
         units={"pattern": SHARE, "role": "role"},
         labels={"role": ROLES},
-    )
-
-
-def position_zero(subject: Subject, params: PositionZeroParams, progress: Progress) -> Result:
-    """Run the three cases; see :class:`~poskernel_core.analyses.PositionZero`.
-
-    Raises:
-        BadRequest: the model has no start token.
-    """
-    if subject.source is None or subject.source.start is None:
-        raise BadRequest(
-            "The model has no start token, or no tokenizer that names it: the first of the three "
-            "cases needs one."
-        )
-    count = steps(progress, len(CASES) * params.samples)
-    layers, rows = subject.model.geometry.n_layers, []
-    for case, (start, first) in enumerate(((True, 1), (False, 0), (False, 1))):
-        layout = pairs_layout(params.length - 1 + first, first, first, 1, start)
-        row = _Row(layout, layers)
-        for some, tokens in batches(subject, layout, params.samples, case, logits=1):
-            row.run(subject, Edit(), tokens)
-            count(len(some))
-        rows.append(row)
-    found = {
-        "probability": _means([row.probability for row in rows]),
-        "probability_other": _means([row.other for row in rows]),
-        "last_row": _layers([row.last for row in rows], params.length),
-        "candidate_attention": _layers([row.candidates for row in rows]),
-    }
-    axes = {
-        "probability": ("case",),
-        "probability_other": ("case",),
-        "last_row": ("case", "layer", "head", "key"),
-        "candidate_attention": ("case", "layer", "head"),
-    }
-    single = ("probability", "candidate_attention")  # of the one candidate
-    return Result(
-        analysis="position-zero",
-        params=params.model_dump(),
-        values={n: mean[..., 0] if n in single else mean for n, (mean, _) in found.items()},
-        errors={n: error[..., 0] if n in single else error for n, (_, error) in found.items()},
-        axes=axes,
-        units={n: "probability" if n.startswith("prob") else SHARE for n in found},
-        provenance={"cases": CASES},
     )

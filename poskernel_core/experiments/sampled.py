@@ -100,7 +100,7 @@ def check_size(subject: Subject, length: int, most: int, rows: int | None = None
 
 def measured(switches: Switches) -> int:
     """Return the number of sequences that norms are measured on before they are made flat."""
-    return min(switches.samples, MEASURED) if switches.flatten else 0
+    return MEASURED if switches.flatten else 0
 
 
 def switched(

@@ -89,13 +89,14 @@ def norm_figure(rows: Result, heads: Sequence[int] | None = None) -> go.Figure:
     exponent, spread = part(rows, "norm_exponent")
     if norm.ndim != 2:
         raise ValueError("expected the norms of all heads, received those of one")
+    visible = part(rows, "visible")[0].astype(float)
     chosen = list(range(len(norm)) if heads is None else heads)
     if any(not 0 <= head < len(norm) for head in chosen):
         raise ValueError(f"expected heads 0 to {len(norm) - 1}, received {chosen}")
+    exponents = [(float(exponent[head]), float(spread[head])) for head in chosen]
     return norm_curves(
-        norm[chosen], error[chosen], [(float(exponent[h]), float(spread[h])) for h in chosen],
-        chosen, title="Norm of layer 0's outputs",
-    )  # fmt: skip
+        visible, norm[chosen], error[chosen], exponents, chosen, title="Norm of layer 0's outputs"
+    )
 
 
 def induction_figure(scores: Result) -> go.Figure:
@@ -107,13 +108,27 @@ def induction_figure(scores: Result) -> go.Figure:
     return head_map(score, [error, *others], hover, "Induction score of every head")
 
 
+def cause_figure(cause: Result) -> go.Figure:
+    """How one head's preference for recent candidates changes when layer 0's norms are flat."""
+    names = {"attention_change": "to all candidates",
+             "attention_advantage_change": "last less first",
+             "attention_rise_change": "last row less first"}  # fmt: skip
+    pairs = [part(cause, name) for name in names]
+    if any(np.ndim(value) for value, _ in pairs):
+        raise ValueError("expected one head, received all: choose one with --cell")
+    return mean_bars(
+        list(names.values()), *np.transpose(pairs), title="Attention, norms flat less as they are",
+        x_title="change of the share of attention ± 1 s.e.",
+    )  # fmt: skip
+
+
 def head_scores_figure(scores: Result) -> go.Figure:
     """One head's attention to the induction target, the earlier copy and the previous token."""
     names = {"induction": "behind the earlier copy", "duplicate": "the earlier copy",
              "previous_mass": "the previous token"}  # fmt: skip
     pairs = [part(scores, name) for name in names]
     return mean_bars(
-        list(names.values()), *np.transpose(pairs), title="Attention of the second copy",
+        list(names.values()), *np.transpose(pairs), title="Attention in a sequence repeated",
         x_title="share of attention ± 1 s.e.",
     )  # fmt: skip
 

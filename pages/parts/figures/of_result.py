@@ -149,6 +149,13 @@ def _zero(result: Result) -> go.Figure:
     return experiments.position_zero_figure(result, None, None)
 
 
+def _cause(result: Result) -> go.Figure:
+    """What flat norms change in one head's attention, or in the preference of all heads."""
+    if result.axes["attention_change"] == ():
+        return experiments.cause_figure(result)
+    return _by_axes(result.only("attention_advantage_change"))
+
+
 FIGURES: dict[str, Callable[[Result], go.Figure]] = {
     "helix": positions.morph_figure,
     "previous-token": _ranking,
@@ -159,6 +166,7 @@ FIGURES: dict[str, Callable[[Result], go.Figure]] = {
     "induction-scores": _scores,
     "induction-recency": _recency,
     "recency-patterns": _row,
+    "norm-cause": _cause,
     "random-attention": _random,
     "position-vs-token": _conditions,
     "position-zero": _zero,

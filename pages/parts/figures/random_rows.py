@@ -126,6 +126,7 @@ def _row_axes(figure: go.Figure, row: Row, top: float, log_y: bool) -> None:
 
 
 def norm_curves(
+    tokens: Float[np.ndarray, " pos"],
     norm: Float[np.ndarray, "head pos"],
     error: Float[np.ndarray, "head pos"],
     exponents: Sequence[tuple[float, float]],
@@ -133,14 +134,13 @@ def norm_curves(
     *,
     title: str,
 ) -> go.Figure:
-    """Norm of each head's output against the number of visible tokens, and 1/√(n+1), dotted.
+    """Norm of each head's output against the visible `tokens`, and 1/√tokens, dotted.
 
     `exponents` are each head's (value, standard error), `heads` their numbers.
     """
     if norm.ndim != 2 or norm.shape != error.shape or not len(norm) == len(exponents) == len(heads):
         raise ValueError(f"expected norm, error and exponent of {len(heads)} heads, received "
                          f"{[*norm.shape]}, {[*error.shape]}, {len(exponents)}")  # fmt: skip
-    tokens = np.arange(1, norm.shape[1] + 1)
     figure = go.Figure()
     for head, mean, spread, exponent in zip(heads, norm, error, exponents, strict=True):
         silent = not np.any(mean > 0)
@@ -157,15 +157,15 @@ def norm_curves(
 def _add_reference(
     figure: go.Figure, tokens: Float[np.ndarray, " pos"], norm: Float[np.ndarray, "head pos"]
 ) -> None:
-    """1/√(n+1), through the geometric mean of the heads at position 1, where all see two tokens."""
+    """1/√tokens, through the geometric mean of the heads at position 1."""
     at = norm[:, min(1, norm.shape[1] - 1)]
     if not (at > 0).any():
         return
     through = np.exp(np.log(at[at > 0]).mean()) * np.sqrt(tokens[min(1, len(tokens) - 1)])
     figure.add_scatter(
-        x=tokens, y=through / np.sqrt(tokens), mode="lines", name="1/√(n+1): −0.5",
+        x=tokens, y=through / np.sqrt(tokens), mode="lines", name="1/√tokens: −0.5",
         line={"color": MUTED, "width": 2.5, "dash": "dot"},
-        hovertemplate="1/√(n+1)<extra></extra>",
+        hovertemplate="1/√tokens<extra></extra>",
     )  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def _norm_axes(
 ) -> go.Figure:
     """Two log axes; the figure grows with its legend."""
     lines = -(-(len(norm) + 1) // 2)
-    style(figure, x_title="visible tokens n + 1 (log scale)", y_title="length of z (log scale)",
+    style(figure, x_title="visible tokens (log scale)", y_title="length of z (log scale)",
           height=380 + 20 * lines)  # fmt: skip
     x_ticks = log_ticks(1, max(float(tokens[-1]), 2.0))
     figure.update_xaxes(type="log", tickvals=x_ticks, ticktext=[number(tick) for tick in x_ticks])
