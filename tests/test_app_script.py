@@ -66,11 +66,11 @@ def imports(file: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("script", PAGES, ids=lambda file: file.stem)
 def test_every_page_runs(cache, script):
-    """A title and a figure, no exception; what it still computes is under way in the worker."""
+    """A title, and but for words a figure; what it still computes is under way in the worker."""
     seen = run_alone(cache, str(script.relative_to(ROOT)))
     assert ([], []) == (seen["exceptions"], seen["errors"])
     assert 1 == len(seen["titles"])
-    assert seen["charts"] or seen["progress"]
+    assert seen["charts"] or seen["progress"] or script.parent.name == "about"
 
 
 @pytest.mark.slow

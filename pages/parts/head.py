@@ -48,7 +48,9 @@ def value_text(head: Result, name: str) -> str:
         return "–"
     if math.isnan(error) or error == 0:
         return f"{value:.3g}"
-    digits = min(max(0, 1 - math.floor(math.log10(error))), MOST_DIGITS)
+    digits = max(0, 1 - math.floor(math.log10(error)))
+    if digits > MOST_DIGITS:
+        return f"{value:.3g} ± {error:.2g}"
     return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 

@@ -107,7 +107,8 @@ def _add_left_out(
         if off:
             last = key == query
             figure.add_annotation(
-                x=key, y=0.96 * top, text=f"{'query' if last else f'key {key}'}: {row[key]:.3g}",
+                x=query if last else max(keys[1:]), y=0.96 * top,
+                text=f"{'query' if last else f'key {key}'}: {row[key]:.3g}",
                 showarrow=False, xanchor="right" if last else "left", xshift=-10 if last else 10,
                 yshift=0 if last else -14 * key, font_size=12,
             )  # fmt: skip
