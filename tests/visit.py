@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 from playwright.sync_api import TimeoutError as TooSlow
 
 from tests.server import Server
@@ -145,7 +145,7 @@ def shown(page: Page, *names: str) -> dict[str, str]:
         field = main.get_by_role("spinbutton", name=name, exact=True).or_(
             main.get_by_role("combobox", name=name, exact=True)
         )
-        handle = main.get_by_role("slider", name=name, exact=True)
+        handle = main.get_by_role("slider", name=name)
         expect(field.or_(handle)).to_be_visible()
         found[name] = handle.get_attribute("aria-valuetext") if handle.count() else (
             field.input_value()
@@ -159,9 +159,13 @@ def console(page: Page) -> list[str]:
     Streamlit asks for its own files below a page's address first, and gets a 404: not our doing.
     """
     trouble: list[str] = []
+
+    def note(said: ConsoleMessage) -> None:
+        if said.type == "error" and "_stcore/" not in said.location["url"]:
+            trouble.append(said.text)
+
+    page.on("console", note)
     page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("console", lambda said: trouble.append(said.text)
-            if said.type == "error" and "_stcore/" not in said.location["url"] else None)  # fmt: skip
     return trouble
 
 

@@ -45,7 +45,9 @@ def draw_heads(scores: Result) -> None:
 
     def draw() -> None:
         st.markdown(
-            f"Strongest: {ranked}. Loss of the first copy {first} nats, of the second {second}."
+            f"Strongest: {ranked}. Loss of the first copy {first} nats, of the second {second}. "
+            f"(Over {scores.params['samples']} sequences of {scores.params['period']} tokens "
+            "twice, nothing switched off.)"
         )
         draw_measure_grid(found, "induction", "induction score", selection, "induction-grid")
 

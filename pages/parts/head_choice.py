@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 import streamlit as st
 
-from pages.parts.selection import Selection
+from pages.parts.selection import Selection, select_cell
 from poskernel_core.config import cell_name
 
-__all__ = ["HeadChoice", "choose_head", "strongest"]
+__all__ = ["HeadChoice", "choose_head", "pick_head", "strongest"]
 
 URL: Final = "query-params"
 SHOWN = ("the strongest", "the selected")
@@ -28,6 +28,12 @@ class HeadChoice:
     def cell(self) -> str:
         """Its name, such as ``L0H3``."""
         return cell_name(self.layer, self.head)
+
+
+def pick_head(cell: str) -> None:
+    """Select a head everywhere, and show it here; call it in a callback."""
+    select_cell(cell)
+    st.session_state["shown"] = SHOWN[1]
 
 
 def strongest(scores: np.ndarray) -> HeadChoice:

@@ -99,6 +99,7 @@ def _draw_table(figures: tuple[Published, ...], lines: dict[str, Checked]) -> No
                 "largest difference": None if line is None else line.worst,
                 "tolerance": _tolerance(figure),
                 "source": figure.source,
+                "why not": "" if line is None else line.why,
             }
         )
     numbers = {"largest difference": st.column_config.NumberColumn(format="%.3g")}

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.parts.selection import select_cell
+from pages.parts.head_choice import pick_head
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 
@@ -69,4 +69,4 @@ def _table(parts: Result) -> pd.DataFrame:
 def _select() -> None:
     rows = st.session_state[KEY].selection.rows
     if rows:
-        select_cell(st.session_state["look-back-cells"][rows[0]])
+        pick_head(st.session_state["look-back-cells"][rows[0]])

@@ -9,7 +9,8 @@ from pages.parts.figures.layout import number
 from pages.parts.figures.palette import scale_hex
 from pages.parts.grid import head_grid
 from pages.parts.head import value_text
-from pages.parts.selection import Selection, select_cell
+from pages.parts.head_choice import pick_head
+from pages.parts.selection import Selection
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 
@@ -53,4 +54,4 @@ def _text(measured: Result, name: str, layer: int, head: int) -> str:
 def _selected(key: str) -> None:
     cell = st.session_state[key].cell
     if cell:
-        select_cell(cell)
+        pick_head(cell)
