@@ -60,9 +60,15 @@ def values(page: Page) -> dict[str, str | None]:
 
 
 def choose(page: Page, label: str, option: str) -> None:
-    """Choose in a select box."""
-    page.get_by_role("combobox", name=label, exact=True).click()
-    page.get_by_role("option", name=option, exact=True).click()
+    """Choose in a select box; again if its list closed because the sidebar scrolled to the box."""
+    box = page.get_by_role("combobox", name=label, exact=True)
+    box.scroll_into_view_if_needed()
+    for patience in (3_000, PATIENCE):
+        box.click()
+        with suppress(TooSlow):
+            page.get_by_role("option", name=option, exact=True).click(timeout=patience)
+            return
+    raise TooSlow(f"{label} offers no {option!r}")
 
 
 def title_of(page: Page, card: str) -> Locator:
