@@ -138,10 +138,17 @@ def pick(page: Page, option: str) -> None:
 
 
 def flip(page: Page, name: str, on: bool) -> None:
-    """Turn a switch of the page, not of the sidebar, on or off, and wait for what follows."""
+    """Turn a switch of the page, not of the sidebar, on or off, and wait for what follows.
+
+    Again if a run of the script that was under way put it back.
+    """
     switch = page.get_by_test_id("stMain").get_by_role("switch", name=name)
-    switch.set_checked(on, force=True)
-    settle(page)
+    for _ in range(3):
+        switch.set_checked(on, force=True)
+        settle(page)
+        if switch.is_checked() == on:
+            return
+    raise TooSlow(f"{name} stays as it is")
 
 
 def shown(page: Page, *names: str) -> dict[str, str]:
