@@ -64,9 +64,13 @@ def take(page: Page, url: str, shot: Shot) -> bytes:
     page.goto(url + shot.address)
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     expect(page.locator(".js-plotly-plot .xaxislayer-above")).to_have_count(shot.figures)
-    expect(page.get_by_role("progressbar", name="progress")).to_have_count(0)
-    page.wait_for_selector(SETTLED)
-    page.wait_for_timeout(1000)  # fonts and the last transition
+    bars = page.get_by_role("progressbar", name="progress")
+    for _ in range(20):  # a page may have several results to compute, one after the other
+        page.wait_for_selector(SETTLED)
+        page.wait_for_timeout(1000)  # fonts and the last transition
+        if not bars.count():
+            break
+        expect(bars).to_have_count(0)
     last = f".st-key-card-{shot.last}" if shot.last else "[data-testid=stMainBlockContainer]"
     card = page.locator(last).bounding_box()
     if card is None:
