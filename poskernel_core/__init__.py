@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from poskernel_core.engine import Engine, describe_run
     from poskernel_core.errors import PosKernelError
     from poskernel_core.job import Job
-    from poskernel_core.ledger import reproduce
+    from poskernel_core.reproduction import reproduce
     from poskernel_core.store import Store
     from poskernel_core.views import Gathered
 
@@ -36,7 +36,7 @@ _HOMES = {
     "analyse": "api",
     "describe_run": "engine",
     "load": "api",
-    "reproduce": "ledger",
+    "reproduce": "reproduction",
     "run_pass": "api",
     "show": "api",
 }

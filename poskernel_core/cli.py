@@ -21,12 +21,12 @@ from poskernel_core.archive import export_model, import_archive
 from poskernel_core.config import CorpusSpec, Execution, Request, model_prefix
 from poskernel_core.engine import Engine
 from poskernel_core.errors import BadRequest, PosKernelError, TooLittleText
-from poskernel_core.ledger import compare
 from poskernel_core.options import add_ledger, add_result, add_run
 from poskernel_core.outputs import write_out
-from poskernel_core.precomputed import standard_questions
+from poskernel_core.precomputed import random_questions, standard_questions
 from poskernel_core.published import BUNDLED, figures_of, known_models
 from poskernel_core.reports import ledger_text, print_progress
+from poskernel_core.reproduction import compare
 from poskernel_core.store import Store
 
 __all__ = ["main"]
@@ -157,19 +157,24 @@ def _precompute(options: argparse.Namespace) -> int:
     geometry = catalog.locate(options.model, options.revision).geometry
     engine = _engine(options)
     try:
-        for name, params in standard_questions(geometry, experiments=options.experiments):
-            request, _ = build_request(name, options.model, params=params, **_run_fields(options))
+        for name, params in standard_questions(geometry):
+            _keep_ready(engine, options, name, params)
+        for name, params in random_questions(geometry) if options.experiments else ():
             try:
-                _answer(engine, request)
-            except BadRequest as error:
-                if not options.experiments:
-                    raise
+                _keep_ready(engine, options, name, params)
+            except BadRequest as error:  # a model may be too small for one of them
                 print(f"{name}: left out. {error}", file=sys.stderr)
-                continue
-            print(f"{name}: cached", file=sys.stderr)
     finally:
         engine.close()
     return 0
+
+
+def _keep_ready(
+    engine: Engine, options: argparse.Namespace, name: str, params: dict[str, Any]
+) -> None:
+    request, _ = build_request(name, options.model, params=params, **_run_fields(options))
+    _answer(engine, request)
+    print(f"{name}: cached", file=sys.stderr)
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -1,34 +1,22 @@
 """The reproduction ledger: published figures beside those that this machine computed.
 
 A figure agrees if every one of its numbers lies within its tolerance and two of our standard
-errors of what was published (definitions, section 10).
+errors of what was published.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from poskernel_core.analyses.base import Result, plain
-from poskernel_core.api import build_request
-from poskernel_core.config import CorpusSpec, Request, cell_name, parse_cell
-from poskernel_core.engine import Engine
-from poskernel_core.errors import BadRequest, PosKernelError
-from poskernel_core.published import Published, figures_of
+from poskernel_core.config import cell_name, parse_cell
+from poskernel_core.errors import BadRequest
+from poskernel_core.published import Published, flat
 
-__all__ = [
-    "ERRORS_ALLOWED",
-    "Checked",
-    "brief",
-    "check",
-    "compare",
-    "not_computed",
-    "reproduce",
-    "request_for",
-]
+__all__ = ["ERRORS_ALLOWED", "Checked", "brief", "check", "not_computed"]
 
 Verdict = Literal["agrees", "differs", "not computed"]
 ERRORS_ALLOWED = 2.0
@@ -64,65 +52,7 @@ class Checked:
         return {**self.figure.model_dump(mode="json"), **own, **more}
 
 
-def request_for(figure: Published, model: str, **run: Any) -> Request:
-    """Return the request whose result holds a figure; ``run`` are fields that the figure leaves.
-
-    Raises:
-        BadRequest: the model, or something asked of it, is not there.
-    """
-    fields = run | figure.run
-    if isinstance(fields.get("corpus"), str):
-        fields["corpus"] = CorpusSpec(name=fields["corpus"])
-    try:
-        return build_request(figure.question, model, params=figure.params, **fields)[0]
-    except (ValueError, TypeError, AttributeError) as error:
-        brief_error = str(error).splitlines()[0][:200]
-        raise BadRequest(f"The figure's run {figure.run} is not one: {brief_error}") from error
-
-
-def compare(
-    model: str, figures: Iterable[Published], answer: Callable[[Request], Result], **run: Any
-) -> Iterator[Checked]:
-    """Yield the lines of the ledger, as they are computed; ``answer`` turns requests to results."""
-    for figure in figures:
-        try:
-            yield check(figure, answer(request_for(figure, model, **run)))
-        except PosKernelError as error:
-            yield not_computed(figure, error)
-
-
-def reproduce(
-    model: str,
-    figures: Iterable[Published] | None = None,
-    *,
-    engine: Engine | None = None,
-    **run: Any,
-) -> list[Checked]:
-    """Return the ledger of a model, computing what is not in the store.
-
-    Args:
-        model: its name or directory.
-        figures: published figures (default: those published of ``model``).
-        engine: the engine to use (default: a new one on the default store).
-        run: fields of the run that the figures leave open (``corpus``, ``windows``, ...).
-    """
-    own = engine or Engine()
-
-    def answer(request: Request) -> Result:
-        found = own.result(request)
-        assert found is not None  # no time limit was set
-        return found
-
-    try:
-        return list(
-            compare(model, figures_of(model) if figures is None else figures, answer, **run)
-        )
-    finally:
-        if engine is None:
-            own.close()
-
-
-def not_computed(figure: Published, error: PosKernelError) -> Checked:
+def not_computed(figure: Published, error: Exception) -> Checked:
     """Return the line of a figure that could not be computed, with the reason."""
     return Checked(figure, "not computed", why=str(error))
 
@@ -131,7 +61,7 @@ def check(figure: Published, result: Result) -> Checked:
     """Hold a result against a published figure."""
     try:
         _check_axes(figure, result)
-        if isinstance(_first(figure.published), str):
+        if isinstance(flat(figure.published)[0], str):
             return _check_words(figure, _words(figure, result))
         ours, errors = _numbers(figure, result)
     except BadRequest as error:
@@ -161,10 +91,6 @@ def brief(numbers: Any) -> str:
         return f"{numbers:.3g}" if isinstance(numbers, float) else str(numbers)
     parts = [brief(each) for each in numbers[:FEW]]
     return f"[{', '.join(parts)}{', ...' if len(numbers) > FEW else ''}]"
-
-
-def _first(published: Any) -> Any:
-    return published[0] if isinstance(published, list) else published
 
 
 def _selected(figure: Published, result: Result) -> list[Result]:
@@ -207,7 +133,7 @@ def _words(figure: Published, result: Result) -> list[str]:
 
 
 def _check_words(figure: Published, ours: list[str]) -> Checked:
-    published = figure.published if isinstance(figure.published, list) else [figure.published]
+    published = flat(figure.published)
     if len(ours) != len(published):
         raise BadRequest(f"Expected {len(published)} words, computed {len(ours)}.")
     same = [a == b for a, b in zip(ours, published, strict=True)]

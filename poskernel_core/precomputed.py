@@ -6,7 +6,10 @@ from typing import Any
 
 from poskernel_core.geometry import Geometry
 
-__all__ = ["PERIOD", "RANDOM_TOKENS", "SAMPLES", "standard_questions"]
+__all__ = ["PERIOD", "RANDOM_TOKENS", "SAMPLES", "random_questions", "standard_questions"]
+
+Questions = list[tuple[str, dict[str, Any]]]
+"""Names and parameters."""
 
 SAMPLES = 2000
 """Random sequences that the page on recency averages over."""
@@ -20,19 +23,17 @@ RANDOM_TOKENS = 48
 STANDARD = ("etc", "kernel", "profile", "previous-token", "tangent")
 
 
-def standard_questions(
-    geometry: Geometry, *, experiments: bool
-) -> list[tuple[str, dict[str, Any]]]:
-    """Return the name and parameters of each result; experiments on random tokens if asked for."""
+def standard_questions(geometry: Geometry) -> Questions:
+    """Return what the pages on heads and positions ask for."""
     helix = {} if geometry.scheme == "learned" else {"prompts": "texts"}
-    found: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in STANDARD]
-    found.append(("helix", helix))
-    if not experiments:
-        return found
+    return [*((name, {}) for name in STANDARD), ("helix", helix)]
+
+
+def random_questions(geometry: Geometry) -> Questions:
+    """Return what the pages on random tokens ask for."""
     longest = geometry.n_ctx
     many = {"samples": SAMPLES}
     return [
-        *found,
         ("induction-scores", {"period": min(PERIOD, (longest - 1) // 2)}),
         ("induction-recency", {**many, "length": min(13, longest)}),
         ("recency-patterns", {**many, "length": min(13, longest), "second": min(10, longest - 3)}),

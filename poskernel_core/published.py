@@ -24,6 +24,7 @@ __all__ = [
     "PREVIOUS_TOKEN_HEADS_GPT2",
     "Published",
     "figures_of",
+    "flat",
     "known_models",
     "read_figures",
 ]
@@ -73,15 +74,15 @@ class Published(Spec):
     @model_validator(mode="after")
     def _sound(self) -> Published:
         """Refuse what could agree without a number, or could not be compared."""
-        flat = _flat(self.published)
-        words = [each for each in flat if isinstance(each, str)]
-        if words and len(words) < len(flat):
+        found = flat(self.published)
+        words = [each for each in found if isinstance(each, str)]
+        if words and len(words) < len(found):
             raise ValueError("published are words or numbers, not both")
-        if not words and not any(each is not None and math.isfinite(each) for each in flat):
+        if not words and not any(each is not None and math.isfinite(each) for each in found):
             raise ValueError("no number is published")
-        if not words and any(each is not None and not math.isfinite(each) for each in flat):
+        if not words and any(each is not None and not math.isfinite(each) for each in found):
             raise ValueError("published numbers are finite; null where there is none")
-        if self.cells and (not isinstance(self.published, list) or len(flat) != len(self.cells)):
+        if self.cells and (not isinstance(self.published, list) or len(found) != len(self.cells)):
             raise ValueError("one published number for each of the cells")
         if self.reading == "largest cell" and not isinstance(self.published, str):
             raise ValueError("the largest cell is a name, such as 'L0H3'")
@@ -95,8 +96,9 @@ def _rows(values: Values) -> list[list[Any]]:
     return [each for each in values if isinstance(each, list)] if isinstance(values, list) else []
 
 
-def _flat(values: Any) -> list[Any]:
-    return [one for each in values for one in _flat(each)] if isinstance(values, list) else [values]
+def flat(values: Any) -> list[Any]:
+    """Return a number, or all those of nested lists, as one list."""
+    return [one for each in values for one in flat(each)] if isinstance(values, list) else [values]
 
 
 @cache

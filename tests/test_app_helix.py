@@ -35,12 +35,6 @@ OWN_NOTICE = "_stcore/"  # Streamlit asks for these below the page's address fir
 PLAYER = "document.querySelector('.st-key-figure-morph .js-plotly-plot')"
 
 
-@pytest.fixture(scope="module")
-def opened(server, browser):
-    """The server, with its landing page visited."""
-    return open_server(browser, server)
-
-
 @pytest.fixture
 def show(page: Page, opened):
     """Open the page with the parameters given, and return it."""

@@ -11,7 +11,6 @@ from tests.visit import (
     cell,
     complains,
     no_trouble,
-    open_server,
     parameter,
     pick,
     press,
@@ -40,12 +39,6 @@ WORDS = {
 }
 HEAD, MOVES, LAYERS = "Head that is changed", "Rows and their new keys", "In layers"
 BEFORE = "before the softmax"
-
-
-@pytest.fixture(scope="module")
-def opened(server, browser):
-    """The server, with its landing page visited."""
-    return open_server(browser, server)
 
 
 @pytest.fixture

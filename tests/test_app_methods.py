@@ -12,7 +12,6 @@ from tests.visit import (
     console,
     flip,
     no_trouble,
-    open_server,
     parameter,
     pick,
     seek,
@@ -28,12 +27,6 @@ LEDGER, OF, NUMBERS = "Reproduction ledger", "Figures published of", "Numbers of
 FIGURES, METHODS = figures_of(HELD), methods()
 COMPUTE = f"Compute all {len(FIGURES)} figures on this machine"
 PARTS = ("Values", "Formula.", "Choices.", "Limits.", "Source.")
-
-
-@pytest.fixture(scope="module")
-def opened(server, browser):
-    """The server, with its landing page visited."""
-    return open_server(browser, server)
 
 
 @pytest.fixture

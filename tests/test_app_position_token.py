@@ -38,12 +38,6 @@ FIGURES = ("scores", "attention", "map-0", "map-1", "map-2", "look-back", "zero"
 FILTERS = ("k = 0", "k = 1", "k = 2", "k ≥ 3")
 
 
-@pytest.fixture(scope="module")
-def opened(server, browser):
-    """The server, with its landing page visited."""
-    return open_server(browser, server)
-
-
 @pytest.fixture
 def show(page: Page, opened):
     """Open the page, so wide that every column is in view, with the parameters given."""
@@ -104,10 +98,11 @@ def rows(page: Page) -> int:
     return int(frame.inner_text().split()[0])
 
 
-def test_all_is_drawn(page, show):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_is_drawn(page, show, scheme):
     """Seven figures in light and dark, three curves in each of two; the console is silent."""
     trouble = console(page)
-    page.emulate_media(color_scheme="dark")
+    page.emulate_media(color_scheme=scheme)
     show()
     for figure in ("scores", "attention"):
         assert {"both": 9, "position only": 9, "token only": 9} == curves(page, figure)

@@ -13,7 +13,6 @@ from tests.visit import (
     QUERY,
     complains,
     no_trouble,
-    open_server,
     parameter,
     pick,
     redraws,
@@ -33,12 +32,6 @@ pytestmark = pytest.mark.browser
 PAGE, CONTEXT, ROW = "/previous_token", 256, 35
 CELL = presets_for("demo-gpt2")[0].cell
 BACK, WINDOW = "Look back k (tokens)", "Window begins at position"
-
-
-@pytest.fixture(scope="module")
-def opened(server, browser):
-    """The server, with its landing page visited."""
-    return open_server(browser, server)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from tests.visit import (
     cell,
     console,
     flip,
+    line_colour,
     no_trouble,
-    open_server,
     parameter,
     pick,
     press,
@@ -35,20 +35,6 @@ RANDOM, TREND, QUERY = "Random tokens", "Trend from key", "Row n (tokens)"
 SWITCHES, CAUSE = "Switches: parts of the model turned off", "norms flat and compare"
 SILENT, HOW = "Heads of layer 0 that are silenced", "Silenced how"
 FIGURES = ("probability", "candidates", "rows", "patterns", "pattern", "intrinsic", "norms")
-COLOUR = """name => {
-  const plot = document.querySelector(".st-key-figure-probability .js-plotly-plot");
-  const probe = document.body.appendChild(document.createElement("i"));
-  probe.style.color = plot._fullData.find(trace => trace.name === name).line.color;
-  const colour = getComputedStyle(probe).color;
-  probe.remove();
-  return colour;
-}"""
-
-
-@pytest.fixture(scope="module")
-def opened(server, browser):
-    """The server, with its landing page visited."""
-    return open_server(browser, server)
 
 
 @pytest.fixture
@@ -94,10 +80,11 @@ def strongest(page: Page) -> str:
     return re.search(r"L\dH\d", sentence.inner_text())[0]
 
 
-def test_all_is_drawn(page, show):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_is_drawn(page, show, scheme):
     """Grid, table and seven figures, in light and dark; the console is silent."""
     trouble = console(page)
-    page.emulate_media(color_scheme="dark")
+    page.emulate_media(color_scheme=scheme)
     show()
     expect(
         page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: induction score"))
@@ -198,7 +185,7 @@ def test_layout_of_the_sequences(show):
     assert len(colours) == len(pairs) == 6
     assert 5 == len(set(colours.values()))  # random tokens look like the start token
     for name in ("[B]", "[C]", "[D]"):
-        assert page.evaluate(COLOUR, name) == colours[name]
+        assert line_colour(page, "probability", name) == colours[name]
         assert len(seconds) == traces(page, "probability")[name]
     no_trouble(page)
 

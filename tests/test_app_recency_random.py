@@ -30,7 +30,6 @@ from tests.visit import (
     SETTLED,
     flip,
     no_trouble,
-    open_server,
     parameter,
     press,
     redraws,
@@ -41,12 +40,6 @@ from tests.visit import (
 )
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def opened(server, browser):
-    """The server, with its landing page visited."""
-    return open_server(browser, server)
 
 
 @pytest.fixture

@@ -36,9 +36,10 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory) -> Path:
-    """A store that holds what the landing page shows, for 50 windows of 64 tokens."""
+    """A store that holds what pages show first, for 50 windows of 64 tokens."""
     directory = tmp_path_factory.mktemp("cache")
-    command_line(directory, "precompute", "demo-gpt2", "--texts", "50", "--context", "64")
+    run = ("demo-gpt2", "--texts", "50", "--context", "64")
+    command_line(directory, "precompute", *run, "--experiments")
     return directory
 
 
@@ -71,6 +72,14 @@ def test_every_page_runs(cache, script):
     assert ([], []) == (seen["exceptions"], seen["errors"])
     assert 1 == len(seen["titles"])
     assert seen["charts"] or seen["progress"] or script.parent.name == "about"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "charts"), [("induction_recency", 7), ("position_vs_token", 7)])
+def test_precomputed_experiments_are_those_of_the_pages(cache, page, charts):
+    """After `precompute --experiments` nothing is left to be computed on the pages."""
+    seen = run_alone(cache, f"pages/experiments/{page}.py")
+    assert (charts, 0) == (seen["charts"], seen["progress"])
 
 
 @pytest.mark.slow

@@ -5,36 +5,13 @@ import math
 import numpy as np
 import pytest
 
-import poskernel_core as pk
-from poskernel_core.analyses.previous_token import PreviousToken, PreviousTokenParams, read_kind
+from poskernel_core.analyses.previous_kinds import read_kind
 from poskernel_core.config import BAND
 from poskernel_core.made import doubled
 from tests import builders
+from tests.test_previous_token import ranked
 
 TEXTS, CONTEXT, T = 3, 31, 37
-
-
-def gather(path, windows, start_token, what=("keys", "patterns", "scores"), batch=None):
-    """A pass of the statistics of previous-token heads."""
-    return pk.run_pass(
-        pk.load(str(path), device="cpu"),
-        windows,
-        positions=(windows.shape[1] - 1,),
-        start_token=start_token,
-        gather=what,
-        batch=batch,
-    )
-
-
-def ranked(path, windows, start_token=True, **params):
-    """The analysis over windows; doubled tokens as the settled pass has them."""
-    params = PreviousTokenParams(**params)
-    twice = doubled(windows, params.doubling, first=int(start_token))
-    views = {
-        "main": gather(path, windows, start_token),
-        "doubled": gather(path, twice, start_token, ("repeats",)),
-    }
-    return PreviousToken().compute(views, params, lambda done, total: None)
 
 
 def different(texts=5, length=T, seed=3):

@@ -7,7 +7,7 @@ import pytest
 
 from poskernel_core import analyses, published
 from poskernel_core.errors import BadRequest
-from poskernel_core.ledger import request_for
+from poskernel_core.reproduction import request_for
 
 TOY = "NeelNanda/Attn_Only_2L512W_C4_Code"
 

@@ -96,6 +96,16 @@ TRACES = """name => document.querySelector(`.st-key-figure-${name} .js-plotly-pl
   trace => [trace.name, (trace.x ?? []).length])"""
 
 
+COLOUR = """([figure, name]) => {
+  const plot = document.querySelector(`.st-key-figure-${figure} .js-plotly-plot`);
+  const probe = document.body.appendChild(document.createElement("i"));
+  probe.style.color = plot._fullData.find(trace => trace.name === name).line.color;
+  const colour = getComputedStyle(probe).color;
+  probe.remove();
+  return colour;
+}"""
+
+
 @contextmanager
 def redraws(page: Page, figure: str) -> Iterator[None]:
     """What is done within changes the data of a figure, sooner or later."""
@@ -110,6 +120,11 @@ def traces(page: Page, figure: str) -> dict[str, int]:
     """The name of every trace of a figure, and the number of its points."""
     page.wait_for_function(HASH, arg=figure)
     return dict(page.evaluate(TRACES, figure))
+
+
+def line_colour(page: Page, figure: str, trace: str) -> str:
+    """The colour of a line of a figure, as the browser writes it."""
+    return page.evaluate(COLOUR, [figure, trace])
 
 
 def table(page: Page, key: str) -> Locator:

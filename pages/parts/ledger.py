@@ -14,9 +14,9 @@ from pages.parts.selection import Selection
 from pages.parts.settle import settled_index
 from poskernel_core.analyses.base import Result
 from poskernel_core.errors import Cancelled, PosKernelError
-from poskernel_core.job import Job
-from poskernel_core.ledger import Checked, brief, check, not_computed, request_for
-from poskernel_core.published import Published, figures_of, known_models
+from poskernel_core.ledger import Checked, brief, check, not_computed
+from poskernel_core.published import Published, figures_of, flat, known_models
+from poskernel_core.reproduction import request_for
 
 __all__ = ["draw_ledger"]
 
@@ -72,17 +72,13 @@ def _computed(figures: tuple[Published, ...], selection: Selection) -> dict[str,
             continue
         if isinstance(found, Result):
             lines[figure.id] = check(figure, found)
-        elif _failed(found):
-            lines[figure.id] = not_computed(figure, PosKernelError(str(found.error)))
+        elif found.error is not None and not isinstance(found.error, Cancelled):
+            lines[figure.id] = not_computed(figure, found.error)
         else:
             st.progress(len(lines) / len(figures), f"{len(lines)} of {len(figures)} figures")
             follow(results.engine(), found)
             break
     return lines
-
-
-def _failed(job: Job) -> bool:
-    return job.ended and job.error is not None and not isinstance(job.error, Cancelled)
 
 
 def _draw_table(figures: tuple[Published, ...], lines: dict[str, Checked]) -> None:
@@ -140,12 +136,5 @@ def _numbers(figure: Published, line: Checked | None) -> pd.DataFrame:
         columns |= {"ours": line.ours}
         if line.errors is not None:
             columns |= {"standard error": line.errors}
-    flat = {name: _flat(values) for name, values in columns.items()}
-    table = pd.DataFrame({name: pd.Series(values) for name, values in flat.items()})
+    table = pd.DataFrame({name: pd.Series(flat(each)) for name, each in columns.items()})
     return table.set_axis(list(figure.cells), axis="index") if figure.cells else table
-
-
-def _flat(values: object) -> list[object]:
-    if not isinstance(values, list | tuple):
-        return [values]
-    return [each for value in values for each in _flat(value)]

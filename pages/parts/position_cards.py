@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from pages.parts import words_experiments as words
@@ -40,16 +42,22 @@ def draw_first(zero: Result, parts: Result, head: HeadChoice) -> None:
         f"{value_text(alone.select(offset=1), 'profile')} and "
         f"{value_text(both.select(offset=1), 'profile')}."
     )
-    induction = strongest(zero.values["candidate_attention"][0])
+    induction = strongest(np.nan_to_num(zero.values["candidate_attention"]).max(axis=0))
     for number, (column, case) in enumerate(
         zip(st.columns(3), zero.provenance["cases"], strict=True)
     ):
-        one = zero.select(case=number)
-        column.metric(
-            case, f"{float(one.values['probability']):.3g}", border=True,
-            delta=f"± {float(one.errors['probability']):.2g}", delta_arrow="off",
-            delta_color="off", help="probability of [B] after the last [A]",
-        )  # fmt: skip
+        _draw_case(column, case, zero.select(case=number))
     figure = partial(position_zero_figure, zero, induction.layer, induction.head)
     shown = zero.select(layer=induction.layer, head=induction.head)
     card("zero", figure, shown, words.FIRST)
+
+
+def _draw_case(column: Any, case: str, one: Result) -> None:
+    """Draw the probability of [B] in one case; a model without a start token has no first one."""
+    probability, error = (float(part["probability"]) for part in (one.values, one.errors))
+    there = not np.isnan(probability)
+    column.metric(
+        case, f"{probability:.3g}" if there else "no start token", border=True,
+        delta=f"± {error:.2g}" if there else None, delta_arrow="off", delta_color="off",
+        help="probability of [B] after the last [A]",
+    )  # fmt: skip

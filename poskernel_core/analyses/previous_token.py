@@ -9,29 +9,12 @@ from pydantic import Field
 
 from poskernel_core.analyses import bands
 from poskernel_core.analyses.base import Analysis, Params, Progress, Result
+from poskernel_core.analyses.previous_kinds import DIAGONALS, KINDS, read_diagonal, read_kind
 from poskernel_core.config import BAND, RunSpec, default_positions
 from poskernel_core.views import StatisticsView, stacked
 
-__all__ = [
-    "DIAGONALS",
-    "KINDS",
-    "PreviousToken",
-    "PreviousTokenParams",
-    "diagonals",
-    "read_diagonal",
-    "read_kind",
-]
+__all__ = ["PreviousToken", "PreviousTokenParams", "diagonals"]
 
-DIAGONALS = ("dark main diagonal", "bright first diagonal", "neither")
-KINDS = (
-    "negative self-attention",
-    "aggregator",
-    "by position",
-    "previous token, other",
-    "current token",
-    "look back",
-    "no diagonal stands out",
-)
 DOUBLED_TEXTS = 100
 PER_HEAD = ("layer", "head")
 BANDS = ("score_profile", "position_profile", "content_profile")
@@ -202,37 +185,6 @@ def diagonals(
         values[f"{name}_mass"] = mass[..., place]
         errors[f"{name}_mass"] = mass_error[..., place]
     return values, errors
-
-
-def read_diagonal(contrast: np.ndarray, error: np.ndarray, least: float) -> np.ndarray:
-    """Return every head's diagonal ``[layer, head]`` as codes of :data:`DIAGONALS`.
-
-    ``contrast [layer, head, 2]`` and its standard ``error``; a contrast below ``least`` errors
-    counts as none.
-    """
-    limit = least * np.nan_to_num(error)
-    depth, height = -contrast[..., 0], contrast[..., 1]
-    dark = (depth > limit[..., 0]) & (depth >= height)
-    bright = (height > limit[..., 1]) & (height > depth)
-    return np.where(dark, 0, np.where(bright, 1, 2))
-
-
-def read_kind(values: Mapping[str, np.ndarray], least: np.ndarray, clean: float) -> np.ndarray:
-    """Return every head's kind ``[layer, head]`` as codes of :data:`KINDS`.
-
-    ``least [layer, head, 2]``: what the content's dip at offset 0 and its peak at 1 must exceed.
-    """
-    largest, least = values["largest_offset"], np.nan_to_num(least)
-    self_kink, previous_kink = bands.contrasts(values["content_profile"])
-    content = values["content_advantage"] > np.maximum(values["position_advantage"], 0)
-    position = values["position_advantage"] > np.maximum(values["content_advantage"], 0)
-    later = np.arange(len(largest))[:, None] > 0
-    dip = (-self_kink > least[..., 0]) & (-self_kink >= previous_kink)
-    peak = (previous_kink > least[..., 1]) & (previous_kink > -self_kink) & later
-    by_content = np.where(dip, 0, np.where(peak, 1, 3))
-    previous = np.where(content, by_content, np.where(position, 2, 3))
-    kinds = np.where(largest == 1, previous, np.where(largest == 0, 4, 5))
-    return np.where(values["ratio"] >= clean, 6, kinds)
 
 
 def _result(

@@ -44,22 +44,17 @@ FLATTENING = 1_000_000
 """Stream of the sequences on which norms are measured before they are made flat."""
 
 
-class Counter:
-    """Counts sequences towards a total, for the progress of several loops."""
-
-    def __init__(self, progress: Progress, total: int) -> None:
-        self._progress, self._total, self._done = progress, total, 0
-        progress(0, total)
-
-    def __call__(self, sequences: int) -> None:
-        """Add some sequences."""
-        self._done += sequences
-        self._progress(self._done, self._total)
-
-
 def steps(progress: Progress, total: int) -> Callable[[int], None]:
     """Return a function that is told how many sequences were just done, of so many in all."""
-    return Counter(progress, total)
+    done = 0
+
+    def count(sequences: int) -> None:
+        nonlocal done
+        done += sequences
+        progress(done, total)
+
+    count(0)
+    return count
 
 
 def batches(

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from tests.builders.constructed import LOOK_BACK_SCORE
 from tests.builders.made import (
     START,
     VOCABULARY,
@@ -19,6 +18,7 @@ from tests.builders.made import (
     save_tokenizer,
 )
 from tests.builders.positions import blank_gpt2, undo_norm
+from tests.builders.previous import copy_previous_token
 
 INDUCTION_CONTEXT = 37
 AVERAGED_WIDTH = 11
@@ -49,21 +49,10 @@ def induction(path: Path, height: float = 4.0, gain: float = 2.0, slope: float =
     head_width = _head_width()
     width, unscale = 2 * head_width, math.sqrt(head_width)
     config = _attn_only_config(head_width)
-    model, token, earlier = _blank(config), torch.arange(VOCABULARY), torch.arange(T - 1)
-    body = model.transformer
+    model, token = _blank(config), torch.arange(VOCABULARY)
+    copy_previous_token(model.transformer, T, width, unscale)
+    second = model.transformer.h[1].attn
     with torch.no_grad():
-        body.wte.weight[token, token] = 1.0
-        body.wpe.weight[torch.arange(T), places + torch.arange(T)] = 1.0
-        stream = body.wte.weight[START] + body.wpe.weight[0]
-        undo_norm(body.h[0].ln_1, stream)
-        stream[copies] = 1.0
-        undo_norm(body.h[1].ln_1, stream)
-
-        first, second = body.h[0].attn, body.h[1].attn
-        first.c_attn.weight[places + earlier + 1, earlier] = LOOK_BACK_SCORE * unscale
-        first.c_attn.weight[places + earlier, width + earlier] = 1.0
-        first.c_attn.weight[token, 2 * width + token] = 1.0
-        first.c_proj.weight[token, copies + token] = 1.0
         second.c_attn.weight[token, token] = height * unscale
         second.c_attn.weight[copies + token, width + token] = 1.0
         second.c_attn.bias[VOCABULARY] = slope * unscale

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from tests.builders.constructed import LOOK_BACK_SCORE
 from tests.builders.made import START, VOCABULARY, gpt2_config, save
@@ -56,6 +57,27 @@ def dark_head(path: Path, T: int = 37, slope: float = 3.0, depth: float = 12.0) 
     return path
 
 
+def copy_previous_token(body: nn.Module, T: int, width: int, unscale: float) -> None:
+    """Let head 0 of layer 0 copy the token one back, at `T` positions, in a stream so wide.
+
+    Tokens, copies and positions are one-hot, behind each other; both layers' norms are undone.
+    """
+    copies, places = VOCABULARY, 2 * VOCABULARY
+    token, earlier = torch.arange(VOCABULARY), torch.arange(T - 1)
+    with torch.no_grad():
+        body.wte.weight[token, token] = 1.0
+        body.wpe.weight[torch.arange(T), places + torch.arange(T)] = 1.0
+        stream = body.wte.weight[START] + body.wpe.weight[0]
+        undo_norm(body.h[0].ln_1, stream)
+        stream[copies] = 1.0
+        undo_norm(body.h[1].ln_1, stream)
+        first = body.h[0].attn
+        first.c_attn.weight[places + earlier + 1, earlier] = LOOK_BACK_SCORE * unscale
+        first.c_attn.weight[places + earlier, width + earlier] = 1.0
+        first.c_attn.weight[token, 2 * width + token] = 1.0
+        first.c_proj.weight[token, copies + token] = 1.0
+
+
 def aggregator(path: Path, T: int = 37, height: float = 12.0) -> Path:
     """A GPT-2 without training with a previous-token head that looks for a copied code.
 
@@ -81,20 +103,10 @@ def aggregator(path: Path, T: int = 37, height: float = 12.0) -> Path:
     width, unscale = 2 * head_width, math.sqrt(head_width)
     config = gpt2_config(T, n_embd=width, n_head=2, n_layer=2, n_inner=1)
     model = blank_gpt2(config)
-    body, token, earlier = model.transformer, torch.arange(VOCABULARY), torch.arange(T - 1)
+    body, token = model.transformer, torch.arange(VOCABULARY)
+    copy_previous_token(body, T, width, unscale)
+    second = body.h[1].attn
     with torch.no_grad():
-        body.wte.weight[token, token] = 1.0
-        body.wpe.weight[torch.arange(T), places + torch.arange(T)] = 1.0
-        stream = body.wte.weight[START] + body.wpe.weight[0]
-        undo_norm(body.h[0].ln_1, stream)
-        stream[copies] = 1.0
-        undo_norm(body.h[1].ln_1, stream)
-
-        first, second = body.h[0].attn, body.h[1].attn
-        first.c_attn.weight[places + earlier + 1, earlier] = LOOK_BACK_SCORE * unscale
-        first.c_attn.weight[places + earlier, width + earlier] = 1.0
-        first.c_attn.weight[token, 2 * width + token] = 1.0
-        first.c_proj.weight[token, copies + token] = 1.0
         second.c_attn.weight[copies + token, token] = height * unscale
         second.c_attn.weight[token, width + token] = 1.0
     save(model, path, T)

@@ -1,0 +1,74 @@
+"""Computing what the reproduction ledger compares: from published figures to results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from poskernel_core.analyses.base import Result
+from poskernel_core.api import build_request
+from poskernel_core.config import CorpusSpec, Request
+from poskernel_core.engine import Engine
+from poskernel_core.errors import BadRequest, PosKernelError
+from poskernel_core.ledger import Checked, check, not_computed
+from poskernel_core.published import Published, figures_of
+
+__all__ = ["compare", "reproduce", "request_for"]
+
+
+def request_for(figure: Published, model: str, **run: Any) -> Request:
+    """Return the request whose result holds a figure; ``run`` are fields that the figure leaves.
+
+    Raises:
+        BadRequest: the model, or something asked of it, is not there.
+    """
+    fields = run | figure.run
+    if isinstance(fields.get("corpus"), str):
+        fields["corpus"] = CorpusSpec(name=fields["corpus"])
+    try:
+        return build_request(figure.question, model, params=figure.params, **fields)[0]
+    except (ValueError, TypeError, AttributeError) as error:
+        brief_error = str(error).splitlines()[0][:200]
+        raise BadRequest(f"The figure's run {figure.run} is not one: {brief_error}") from error
+
+
+def compare(
+    model: str, figures: Iterable[Published], answer: Callable[[Request], Result], **run: Any
+) -> Iterator[Checked]:
+    """Yield the lines of the ledger, as they are computed; ``answer`` turns requests to results."""
+    for figure in figures:
+        try:
+            yield check(figure, answer(request_for(figure, model, **run)))
+        except PosKernelError as error:
+            yield not_computed(figure, error)
+
+
+def reproduce(
+    model: str,
+    figures: Iterable[Published] | None = None,
+    *,
+    engine: Engine | None = None,
+    **run: Any,
+) -> list[Checked]:
+    """Return the ledger of a model, computing what is not in the store.
+
+    Args:
+        model: its name or directory.
+        figures: published figures (default: those published of ``model``).
+        engine: the engine to use (default: a new one on the default store).
+        run: fields of the run that the figures leave open (``corpus``, ``windows``, ...).
+    """
+    own = engine or Engine()
+
+    def answer(request: Request) -> Result:
+        found = own.result(request)
+        assert found is not None  # no time limit was set
+        return found
+
+    try:
+        return list(
+            compare(model, figures_of(model) if figures is None else figures, answer, **run)
+        )
+    finally:
+        if engine is None:
+            own.close()
