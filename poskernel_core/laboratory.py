@@ -47,7 +47,10 @@ class Laboratory:
         decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
         words = decode(windows[0].tolist())
         source = random_source(run, located.geometry, tokenizer)
-        subject = Subject(model, windows, words, decode, run.start_token, source, execution.batch)
+        single_id = tokenizer.single_id if tokenizer else None
+        subject = Subject(
+            model, windows, words, decode, run.start_token, source, execution.batch, single_id
+        )
         views = compute.open_views(self.store, request)
         result = experiment.perform(
             subject, views, params, lambda done, total: report(done, total, experiment.title)

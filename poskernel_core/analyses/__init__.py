@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from poskernel_core.analyses.averaging import Averaging
 from poskernel_core.analyses.base import Analysis, Experiment, Params, Question, Result
+from poskernel_core.analyses.contextual import ContextualHeads
 from poskernel_core.analyses.etc import EtcHeatMap
 from poskernel_core.analyses.helix import Helix
 from poskernel_core.analyses.induction import InductionRecency, InductionScores, RecencyPatterns
@@ -32,6 +33,7 @@ ANALYSES: dict[str, Question] = {
         Stages(),
         Intervention(),
         Averaging(),
+        ContextualHeads(),
         InductionScores(),
         InductionRecency(),
         RecencyPatterns(),

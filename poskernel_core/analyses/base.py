@@ -216,6 +216,7 @@ class Subject:
         start_token: whether position 0 holds the start token.
         source: what random tokens are drawn from.
         batch: sequences per forward pass; None: as many as fit well.
+        single_id: a text that is one token -> its id; None without a tokenizer.
     """
 
     model: Any
@@ -225,6 +226,7 @@ class Subject:
     start_token: bool
     source: Source | None = None
     batch: int | None = None
+    single_id: Callable[[str], int] | None = None
 
 
 class Experiment(Question):

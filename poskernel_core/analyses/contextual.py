@@ -1,0 +1,90 @@
+"""Contextual heads: broad kernels whose softmax denominator hardly depends on the context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from poskernel_core.analyses.base import Experiment, Progress, Result, SkipParams, Subject
+from poskernel_core.config import RunSpec
+from poskernel_core.errors import BadRequest
+from poskernel_core.views import StatisticsView
+
+__all__ = ["ContextualHeads", "ContextualParams", "DestinationParams"]
+
+
+class DestinationParams(SkipParams):
+    """Parameters that fix the destination token and where it stands."""
+
+    token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
+    query: int = Field(ge=1, description="position of the destination token")
+
+
+class ContextualParams(DestinationParams):
+    """Parameters of the search for contextual heads."""
+
+    contexts: int = Field(64, ge=2, le=10_000, description="texts that the token is put into")
+
+
+class ContextualHeads(Experiment):
+    r"""The softmax denominator of a fixed token in many contexts, for every head.
+
+    The token replaces what stands at position $n$ of each text.
+
+    * ``etc [layer, head]``: effective token count of the token's mean kernel; ``local_mass``: its
+      mass in the last 10 tokens; ``visible``: number of keys that count.
+    * ``denominator [layer, head]``: mean of ``Z_n`` over texts.
+    * ``spread [layer, head]``: standard deviation of ``Z_n`` over texts, relative to its mean.
+    * ``predicted_spread [layer, head]``: what the independent model expects of it.
+    * ``weight_mean``, ``weight_variance [layer, head]``: of the content weights over texts and
+      keys.
+
+    Formula: $Z_n = \sum_j K(n,j)\, w(n,j)$ with content weights $w(n,i) = e^{c(n,i)}$,
+    $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$. If content is independent within a context,
+    $\mathrm{Var}[Z_n] = \mathrm{Var}[w] \sum_i K(n,i)^2 = \mathrm{Var}[w] / \mathrm{ETC}(n)$.
+
+    Choices: the first ``skip`` keys are left out of kernel and denominator. Moments of weights give
+    every key the same weight. The ETC in the prediction is that of each text's own kernel, which in
+    layer 0 is the same for all.
+
+    Limits: exponentials have heavy tails: where a few keys carry the denominator, its spread over
+    64 texts is itself uncertain. The error of the spread is a jackknife over texts.
+
+    Source: "Contextual attention heads in the first layer of GPT-2" and "Positional kernels of
+    attention heads".
+    """
+
+    name = "contextual-heads"
+    title = "Contextual heads"
+    params = ContextualParams
+    long = True
+
+    def settled(self, run: RunSpec, params: ContextualParams) -> RunSpec:
+        """Return the run itself.
+
+        Raises:
+            BadRequest: the position is outside the context, or nothing visible is left.
+        """
+        if not params.skip < params.query < run.context:
+            raise BadRequest(
+                f"Expected a position from {params.skip + 1} (behind the skipped keys) to "
+                f"{run.context - 1}, got {params.query} (--query)."
+            )
+        return run
+
+    def needs(self, run: RunSpec, params: ContextualParams) -> Mapping[str, RunSpec]:
+        """Return the run, for its mean keys."""
+        return {"main": run}
+
+    def perform(
+        self,
+        subject: Subject,
+        statistics: Mapping[str, StatisticsView],
+        params: ContextualParams,
+        progress: Progress,
+    ) -> Result:
+        """Run every text with the token at its place."""
+        from poskernel_core.experiments.contextual import contextual_heads
+
+        return contextual_heads(subject, statistics["main"], params, progress)
