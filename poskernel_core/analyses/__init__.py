@@ -5,6 +5,7 @@ from __future__ import annotations
 from poskernel_core.analyses.averaging import Averaging
 from poskernel_core.analyses.base import Analysis, Experiment, Params, Question, Result
 from poskernel_core.analyses.contextual import ContextualHeads
+from poskernel_core.analyses.denominators import Denominators, TokenWeights
 from poskernel_core.analyses.etc import EtcHeatMap
 from poskernel_core.analyses.helix import Helix
 from poskernel_core.analyses.induction import InductionRecency, InductionScores, RecencyPatterns
@@ -34,6 +35,8 @@ ANALYSES: dict[str, Question] = {
         Intervention(),
         Averaging(),
         ContextualHeads(),
+        Denominators(),
+        TokenWeights(),
         InductionScores(),
         InductionRecency(),
         RecencyPatterns(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,10 @@ from torch import Tensor
 
 from poskernel_core.analyses.base import Subject
 from poskernel_core.attention import AttentionCall, PatternBlock
+from poskernel_core.errors import BadRequest
 from poskernel_core.views import StatisticsView
 
-__all__ = ["Row", "destination_windows", "watch_rows"]
+__all__ = ["Row", "destination_windows", "token_id", "watch_rows"]
 
 MOST_BATCH = 32
 KEYS = 2**15
@@ -41,6 +42,17 @@ class Row:
         return torch.logsumexp(self.kernel.log() + self.log_weight, dim=-1).exp()
 
 
+def token_id(subject: Subject, text: str) -> int:
+    """Return the id of a text that is one token.
+
+    Raises:
+        BadRequest: it is none, or the model has no tokenizer.
+    """
+    if subject.single_id is None:
+        raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
+    return subject.single_id(text)
+
+
 def destination_windows(windows: np.ndarray, query: int, token: int) -> np.ndarray:
     """Return the windows up to position ``query``, which holds the destination token."""
     cut = windows[:, : query + 1].copy()
@@ -49,16 +61,20 @@ def destination_windows(windows: np.ndarray, query: int, token: int) -> np.ndarr
 
 
 def watch_rows(
-    subject: Subject, main: StatisticsView, windows: np.ndarray, skip: int
+    subject: Subject,
+    main: StatisticsView,
+    windows: np.ndarray,
+    skip: int,
+    layers: Container[int] | None = None,
 ) -> Iterator[tuple[range, list[Row]]]:
     """Yield the numbers of some texts at a time, and the row of their last query in every layer.
 
-    ``main`` holds the mean keys, scales and sliding windows of the model's pass.
+    ``main`` holds the mean keys of the model's pass; ``layers`` are those wanted (default: all).
     """
     size = subject.batch or max(1, min(MOST_BATCH, KEYS // windows.shape[1]))
     for first in range(0, len(windows), size):
         some = range(first, min(first + size, len(windows)))
-        watcher = _LastQuery(main, skip)
+        watcher = _LastQuery(main, skip, layers)
         tokens = torch.from_numpy(np.ascontiguousarray(windows[some.start : some.stop]))
         subject.model.watch(tokens, watcher)
         yield some, watcher.rows
@@ -67,11 +83,13 @@ def watch_rows(
 class _LastQuery:
     """A watcher that splits the last query's scores into position and content."""
 
-    def __init__(self, main: StatisticsView, skip: int) -> None:
+    def __init__(self, main: StatisticsView, skip: int, layers: Container[int] | None) -> None:
         self.rows: list[Row] = []
-        self._main, self._skip = main, skip
+        self._main, self._skip, self._layers = main, skip, layers
 
     def attention(self, call: AttentionCall) -> bool:
+        if self._layers is not None and call.layer not in self._layers:
+            return False
         length = call.q.shape[2]
         window = call.window if call.window is not None and call.window < length else None
         first = self._skip if window is None else max(self._skip, length - window)

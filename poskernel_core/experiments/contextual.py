@@ -8,14 +8,16 @@ import numpy as np
 import torch
 
 from poskernel_core.analyses.base import Progress, Result, Subject
-from poskernel_core.experiments.contents import Row, destination_windows, watch_rows
+from poskernel_core.config import parse_cell
+from poskernel_core.experiments.contents import Row, destination_windows, token_id, watch_rows
 from poskernel_core.experiments.moments import jackknife
 from poskernel_core.views import StatisticsView
 
 if TYPE_CHECKING:
     from poskernel_core.analyses.contextual import ContextualParams
+    from poskernel_core.analyses.denominators import DenominatorsParams
 
-__all__ = ["contextual_heads", "relative_spread"]
+__all__ = ["contextual_heads", "denominators", "relative_spread"]
 
 LOCAL_TOKENS = 10
 UNITS = {
@@ -97,7 +99,7 @@ def contextual_heads(
     """
     geometry = subject.model.geometry
     texts = subject.windows[: params.contexts]
-    windows = destination_windows(texts, params.query, subject.single_id(params.token))
+    windows = destination_windows(texts, params.query, token_id(subject, params.token))
     layers = [_Layer(geometry.n_heads, len(windows)) for _ in range(geometry.n_layers)]
     progress(0, len(windows))
     for some, rows in watch_rows(subject, main, windows, params.skip):
@@ -114,4 +116,49 @@ def contextual_heads(
         units=UNITS,
         errors={name: stacked[f"{name}_error"] for name in ("denominator", "spread")},
         provenance={"contexts": len(windows)},
+    )
+
+
+def denominators(
+    subject: Subject, main: StatisticsView, params: DenominatorsParams, progress: Progress
+) -> Result:
+    """Run every text at every position; see :class:`~poskernel_core.analyses.Denominators`.
+
+    Raises:
+        BadRequest: no such head, or the text is not one token of the model.
+    """
+    geometry = subject.model.geometry
+    layer, head = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
+    texts, token = subject.windows[: params.contexts], token_id(subject, params.token)
+    last = texts.shape[1] - 1
+    low = min(params.skip + 1, last)
+    queries = np.unique(np.linspace(low, last, params.places).round().astype(int))
+    kept: list[dict[str, np.ndarray]] = []
+    for place, query in enumerate(queries):
+        progress(place, len(queries))
+        one = _Layer(geometry.n_heads, len(texts))
+        windows = destination_windows(texts, int(query), token)
+        for some, rows in watch_rows(subject, main, windows, params.skip, (layer,)):
+            one.add(rows[0], some)
+        kept.append(
+            {"denominator": one.denominators[head]}
+            | {name: array[head] for name, array in one.values().items() if name != "denominator"}
+        )
+    return _along_positions(params, kept, queries)
+
+
+def _along_positions(
+    params: DenominatorsParams, kept: list[dict[str, np.ndarray]], queries: np.ndarray
+) -> Result:
+    found = {name: np.stack([each[name] for each in kept], axis=-1) for name in kept[0]}
+    names = ("denominator", "spread", "predicted_spread", "etc")
+    values = {name: found[name] for name in names} | {"mean": found["denominator"].mean(axis=0)}
+    return Result(
+        analysis="denominators",
+        params=params.model_dump(),
+        values=values,
+        axes={n: ("text", "query") if n == "denominator" else ("query",) for n in values},
+        units={name: UNITS.get(name, "weight") for name in values},
+        errors={"spread": found["spread_error"], "mean": found["denominator_error"]},
+        coordinates={"query": queries},
     )

@@ -1,0 +1,117 @@
+"""One head's softmax denominator along positions, and which tokens it weights up and down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from poskernel_core.analyses.base import Experiment, Progress, Result, SkipParams, Subject
+from poskernel_core.config import RunSpec
+from poskernel_core.views import StatisticsView
+
+__all__ = ["Denominators", "DenominatorsParams", "TokenWeights", "TokenWeightsParams"]
+
+
+class CellParams(SkipParams):
+    """Parameters that name a head and the destination token."""
+
+    cell: str = Field("L0H0", description="the head, such as L0H3")
+    token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
+
+
+class DenominatorsParams(CellParams):
+    """Parameters of the denominator along positions."""
+
+    places: int = Field(16, ge=2, le=256, description="positions, evenly spaced")
+    contexts: int = Field(16, ge=2, le=1000, description="texts that the token is put into")
+
+
+class Denominators(Experiment):
+    r"""One head's denominator of a fixed token against position, for several texts.
+
+    * ``denominator [text, query]``: ``Z_n`` with the token put at position ``n`` of each text.
+    * ``mean [query]``, ``spread [query]``: mean over texts, and standard deviation relative to it.
+    * ``predicted_spread [query]``: what the independent model expects.
+    * ``etc [query]``: effective token count of the token's mean kernel.
+
+    Formula: $Z_n = \sum_j K(n,j)\, e^{c(n,j)}$;
+    $\mathrm{Var}[Z_n] = \mathrm{Var}[w] / \mathrm{ETC}(n)$ for independent content.
+
+    Choices: as for contextual heads; positions are evenly spaced, the last of the context among
+    them.
+
+    Limits: one token at a time; 16 texts give a spread to about a fifth.
+
+    Source: "Contextual attention heads in the first layer of GPT-2".
+    """
+
+    name = "denominators"
+    title = "Denominators along positions"
+    params = DenominatorsParams
+    long = True
+
+    def needs(self, run: RunSpec, params: DenominatorsParams) -> Mapping[str, RunSpec]:
+        """Return the run, for its mean keys."""
+        return {"main": run}
+
+    def perform(
+        self,
+        subject: Subject,
+        statistics: Mapping[str, StatisticsView],
+        params: DenominatorsParams,
+        progress: Progress,
+    ) -> Result:
+        """Run every text at every position."""
+        from poskernel_core.experiments.contextual import denominators
+
+        return denominators(subject, statistics["main"], params, progress)
+
+
+class TokenWeightsParams(CellParams):
+    """Parameters of the weights of tokens."""
+
+    query: int = Field(ge=1, description="position of the destination token")
+    fewest: int = Field(3, ge=1, le=10_000, description="times that a token must have been seen")
+    listed: int = Field(40, ge=1, le=1000, description="tokens listed at either end")
+
+
+class TokenWeights(Experiment):
+    r"""Which tokens a head weights up and down, for a fixed destination token.
+
+    * ``log_weight [token]``: mean content score of each token, in nats, over the places where it
+      stood; its exponential is the factor by which content changes the token's attention.
+    * ``count [token]``: number of those places.
+
+    Formula: $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$, mean over texts and keys $i$ that hold
+    the token.
+
+    Choices: in layer 0, whose keys depend on token and position alone, every token of the
+    vocabulary is put into random windows; in later layers, where context matters, the texts of the
+    corpus are read, and rare tokens are left out (``fewest``).
+
+    Limits: a mean over contexts hides that a later head may weight a token by its context.
+
+    Source: "Contextual attention heads in the first layer of GPT-2" (keywords and stop words).
+    """
+
+    name = "token-weights"
+    title = "Content weights of tokens"
+    params = TokenWeightsParams
+    long = True
+
+    def needs(self, run: RunSpec, params: TokenWeightsParams) -> Mapping[str, RunSpec]:
+        """Return the run, for its mean keys."""
+        return {"main": run}
+
+    def perform(
+        self,
+        subject: Subject,
+        statistics: Mapping[str, StatisticsView],
+        params: TokenWeightsParams,
+        progress: Progress,
+    ) -> Result:
+        """Run the windows."""
+        from poskernel_core.experiments.token_weights import token_weights
+
+        return token_weights(subject, statistics["main"], params, progress)
