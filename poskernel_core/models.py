@@ -78,14 +78,17 @@ class LoadedModel:
         self.module.to(TORCH_DTYPE[dtype])
 
     @torch.inference_mode()
-    def watch(self, tokens: Tensor, watcher: Watcher) -> None:
+    def watch(self, tokens: Tensor, watcher: Watcher, positions: Tensor | None = None) -> None:
         """Run tokens ``[text, pos]`` up to the last layer's attention, showing all to the watcher.
 
-        The last layer's MLP, the final norm and the unembedding are never run.
+        ``positions [text, pos]`` are those that the tokens are said to stand at (default: 0, 1,
+        ...); every token still sees those before it in the row. The last layer's MLP, the final
+        norm and the unembedding are never run.
         """
         self._switch.watcher = watcher
         try:
-            self.module.base_model(tokens.to(self.device), use_cache=False)
+            ids = {} if positions is None else {"position_ids": positions.to(self.device)}
+            self.module.base_model(tokens.to(self.device), use_cache=False, **ids)
         except LastLayerSeen:
             pass
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from poskernel_core.analyses.additivity import Additivity
 from poskernel_core.analyses.averaging import Averaging
 from poskernel_core.analyses.base import Analysis, Experiment, Params, Question, Result
 from poskernel_core.analyses.contextual import ContextualHeads
@@ -34,6 +35,7 @@ ANALYSES: dict[str, Question] = {
         Stages(),
         Intervention(),
         Averaging(),
+        Additivity(),
         ContextualHeads(),
         Denominators(),
         TokenWeights(),
