@@ -47,9 +47,16 @@ class Laboratory:
         decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
         words = decode(windows[0].tolist())
         source = random_source(run, located.geometry, tokenizer)
-        single_id = tokenizer.single_id if tokenizer else None
         subject = Subject(
-            model, windows, words, decode, run.start_token, source, execution.batch, single_id
+            model,
+            windows,
+            words,
+            decode,
+            run.start_token,
+            source,
+            execution.batch,
+            tokenizer.single_id if tokenizer else None,
+            tokenizer.encode if tokenizer else None,
         )
         views = compute.open_views(self.store, request)
         result = experiment.perform(

@@ -7,9 +7,7 @@ and keys of every architecture exactly as they enter the dot product, and the tr
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from poskernel_core.edits import Edit
 from poskernel_core.errors import BadRequest, UnsupportedModel
 from poskernel_core.geometry import Geometry
 from poskernel_core.hub import fetch_snapshot
+from poskernel_core.precision import EXACT
 from poskernel_core.tapping import (
     TAPPED,
     LastLayerSeen,
@@ -35,25 +34,27 @@ from poskernel_core.tapping import (
     tap_rotation,
 )
 
-__all__ = ["LoadedModel", "Shelf", "load", "pick_device", "precision", "tap"]
+__all__ = ["LoadedModel", "Shelf", "load", "pick_device", "tap"]
 
 POSITIONS = {"gpt2": "wpe", "gpt_neo": "wpe", "attn-only": "wpe", "opt": "decoder.embed_positions"}
 BLOCKS = {"opt": "decoder.layers", "gpt2": "h", "gpt_neo": "h", "attn-only": "h"}
 TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
-
-_PRECISION = threading.Lock()
 
 hf_logging.disable_progress_bar()
 
 
 @dataclass
 class LoadedModel:
-    """A model in memory. Not thread-safe: one pass at a time."""
+    """A model in memory. Not thread-safe: one pass at a time.
+
+    ``notes`` holds what is worth keeping as long as the model is, by the name of who wrote it.
+    """
 
     located: Located
     module: PreTrainedModel
     device: torch.device
     _switch: Switch = field(repr=False)
+    notes: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def geometry(self) -> Geometry:
@@ -73,19 +74,30 @@ class LoadedModel:
         first = getattr(embedding, "offset", 0)  # OPT's rows begin at 2
         return embedding.weight[first : first + self.geometry.n_ctx]
 
+    def block(self, layer: int) -> nn.Module:
+        """Return one layer: its norms, its attention, its MLP."""
+        return _blocks(self.module, self.geometry)[layer]
+
     def cast(self, dtype: str) -> None:
         """Convert the weights to the precision called ``dtype``, in place."""
         self.module.to(TORCH_DTYPE[dtype])
 
     @torch.inference_mode()
-    def watch(self, tokens: Tensor, watcher: Watcher, positions: Tensor | None = None) -> None:
+    def watch(
+        self,
+        tokens: Tensor,
+        watcher: Watcher,
+        positions: Tensor | None = None,
+        last: int | None = None,
+    ) -> None:
         """Run tokens ``[text, pos]`` up to the last layer's attention, showing all to the watcher.
 
         ``positions [text, pos]`` are those that the tokens are said to stand at (default: 0, 1,
-        ...); every token still sees those before it in the row. The last layer's MLP, the final
-        norm and the unembedding are never run.
+        ...); every token still sees those before it in the row. What is behind the attention of
+        the layer ``last`` (default: of all) is never run.
         """
         self._switch.watcher = watcher
+        self._switch.last_layer = self.geometry.n_layers - 1 if last is None else last
         try:
             ids = {} if positions is None else {"position_ids": positions.to(self.device)}
             self.module.base_model(tokens.to(self.device), use_cache=False, **ids)
@@ -111,7 +123,7 @@ class LoadedModel:
         """
         self._switch.edit, self._switch.observe = edit or Edit(), observe
         try:
-            with _PRECISION:  # never beside a pass in TF32
+            with EXACT:  # never beside a pass in TF32
                 return self._logits(tokens.to(self.device), keep)
         finally:
             self._switch.edit = self._switch.observe = None
@@ -231,21 +243,3 @@ def _brief(error: Exception) -> str:
 
 def _blocks(module: PreTrainedModel, geometry: Geometry) -> nn.ModuleList:
     return module.base_model.get_submodule(BLOCKS.get(geometry.architecture, "layers"))
-
-
-@contextmanager
-def precision(dtype: str) -> Iterator[None]:
-    """Allow TF32 matrix products inside the block when ``dtype`` is ``tf32``.
-
-    torch keeps one setting for the whole process, so no other block runs meanwhile.
-    """
-    if dtype != "tf32":
-        yield
-        return
-    with _PRECISION:
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)

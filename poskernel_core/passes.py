@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from poskernel_core.attention import AttentionCall, PatternBlock
-from poskernel_core.models import LoadedModel, precision
+from poskernel_core.models import LoadedModel
+from poskernel_core.precision import precision
 from poskernel_core.shapes import Tokens
 from poskernel_core.statistics import STATISTICS, Plan, Statistic, Sums
 

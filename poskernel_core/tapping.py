@@ -22,6 +22,7 @@ from poskernel_core.edits import Edit, edited_attention
 __all__ = [
     "TAPPED",
     "LastLayerSeen",
+    "Onlooker",
     "Switch",
     "Watcher",
     "tap_block",
@@ -50,6 +51,26 @@ class Watcher(Tap, Protocol):
 
     def normed(self, layer: int, x: Tensor) -> None:
         """See ``x``, what enters the attention of ``layer``: the stream after its first norm."""
+
+
+class Onlooker:
+    """A watcher that looks at nothing; subclasses override what they want to see."""
+
+    def attention(self, call: AttentionCall) -> bool:
+        """See the call; the pattern is not wanted."""
+        return False
+
+    def pattern(self, block: PatternBlock) -> None:
+        """See a block of the pattern."""
+
+    def positions(self, x: Tensor) -> None:
+        """See the positional embeddings."""
+
+    def residual(self, layer: int, x: Tensor) -> None:
+        """See the stream before a layer."""
+
+    def normed(self, layer: int, x: Tensor) -> None:
+        """See what enters a layer's attention."""
 
 
 class LastLayerSeen(Exception):
@@ -172,14 +193,7 @@ def _attend(
     return out
 
 
-class _Nobody:
-    def attention(self, call: AttentionCall) -> bool:
-        return False
-
-    def pattern(self, block: PatternBlock) -> None: ...
-
-
-_NOBODY = _Nobody()
+_NOBODY = Onlooker()
 
 AttentionInterface.register(TAPPED, _tapped_attention)
 AttentionMaskInterface.register(TAPPED, lambda *args, **kwargs: None)

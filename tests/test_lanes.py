@@ -9,7 +9,7 @@ import torch
 import poskernel_core as pk
 from poskernel_core.config import CorpusSpec, Execution, ModelSpec, Request, RunSpec
 from poskernel_core.errors import Cancelled
-from poskernel_core.models import precision
+from poskernel_core.precision import precision
 from poskernel_core.worker import Worker, _Task
 from tests import builders
 

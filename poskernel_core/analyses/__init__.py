@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from poskernel_core.analyses.additivity import Additivity
 from poskernel_core.analyses.averaging import Averaging
+from poskernel_core.analyses.bag_search import ExtendedEmbedding, WordNeurons
 from poskernel_core.analyses.base import Analysis, Experiment, Params, Question, Result
 from poskernel_core.analyses.contextual import ContextualHeads
+from poskernel_core.analyses.contextual_neurons import ContextualNeurons
 from poskernel_core.analyses.denominators import Denominators, TokenWeights
 from poskernel_core.analyses.etc import EtcHeatMap
 from poskernel_core.analyses.helix import Helix
 from poskernel_core.analyses.induction import InductionRecency, InductionScores, RecencyPatterns
 from poskernel_core.analyses.intervention import Intervention
 from poskernel_core.analyses.kernel import PositionalKernel
+from poskernel_core.analyses.kernel_distances import KernelDistances
 from poskernel_core.analyses.kernel_map import KernelMap
+from poskernel_core.analyses.neuron import Neuron, NeuronLatents, NeuronTrace
 from poskernel_core.analyses.norm_cause import NormCause
 from poskernel_core.analyses.position_vs_token import PositionVsToken, PositionZero
 from poskernel_core.analyses.previous_token import PreviousToken
@@ -28,6 +32,7 @@ ANALYSES: dict[str, Question] = {
         EtcHeatMap(),
         PositionalKernel(),
         KernelMap(),
+        KernelDistances(),
         DiagonalProfile(),
         Helix(),
         Tangent(),
@@ -39,6 +44,12 @@ ANALYSES: dict[str, Question] = {
         ContextualHeads(),
         Denominators(),
         TokenWeights(),
+        ContextualNeurons(),
+        Neuron(),
+        NeuronTrace(),
+        NeuronLatents(),
+        ExtendedEmbedding(),
+        WordNeurons(),
         InductionScores(),
         InductionRecency(),
         RecencyPatterns(),

@@ -23,7 +23,7 @@ class AdditivityParams(Params):
 
 
 class Additivity(Experiment):
-    r"""The same passages at several positions: are keys the sum of position and content?
+    r"""How far keys are the sum of position and content: the same passages at several positions.
 
     * ``position_share``, ``content_share``, ``rest_share [layer, head]``: shares of the keys'
       variance; they add up to 1.

@@ -155,15 +155,11 @@ class Result:
 
 def plain(array: np.ndarray) -> Any:
     """Return an array as nested lists, with None for NaN (JSON has none)."""
-    if array.dtype.kind == "f":
-        return _without_nan(array).tolist()
-    return array.tolist()
-
-
-def _without_nan(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind != "f":
+        return array.tolist()
     objects = array.astype(object)
     objects[np.isnan(array)] = None
-    return objects
+    return objects.tolist()
 
 
 class Question(ABC):
@@ -216,7 +212,7 @@ class Subject:
         start_token: whether position 0 holds the start token.
         source: what random tokens are drawn from.
         batch: sequences per forward pass; None: as many as fit well.
-        single_id: a text that is one token -> its id; None without a tokenizer.
+        single_id, encode: a text -> its one token's id, its ids; None without a tokenizer.
     """
 
     model: Any
@@ -227,6 +223,7 @@ class Subject:
     source: Source | None = None
     batch: int | None = None
     single_id: Callable[[str], int] | None = None
+    encode: Callable[[str], list[int]] | None = None
 
 
 class Experiment(Question):

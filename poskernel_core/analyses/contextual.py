@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, Progress, Result, SkipParams, Subject
+from poskernel_core.analyses.behaviour import Thresholds
 from poskernel_core.config import RunSpec
 from poskernel_core.errors import BadRequest
 from poskernel_core.views import StatisticsView
@@ -21,10 +22,13 @@ class DestinationParams(SkipParams):
     query: int = Field(ge=1, description="position of the destination token")
 
 
-class ContextualParams(DestinationParams):
+class ContextualParams(DestinationParams, Thresholds):
     """Parameters of the search for contextual heads."""
 
     contexts: int = Field(64, ge=2, le=10_000, description="texts that the token is put into")
+    samples: int = Field(
+        32, ge=2, le=10_000, description="random sequences with copies of their last tokens"
+    )
 
 
 class ContextualHeads(Experiment):
@@ -39,6 +43,10 @@ class ContextualHeads(Experiment):
     * ``predicted_spread [layer, head]``: what the independent model expects of it.
     * ``weight_mean``, ``weight_variance [layer, head]``: of the content weights over texts and
       keys.
+    * ``copy_attention``, ``baseline [layer, head, distance]``: attention to an earlier copy of the
+      current token so many tokens back, and to another token in the same place; ``near``, ``far
+      [layer, head]``: mean difference of the two up to 10 tokens back, and beyond.
+    * ``group [layer, head]``: behaviour group: duplicate token, detokenization, contextual, other.
 
     Formula: $Z_n = \sum_j K(n,j)\, w(n,j)$ with content weights $w(n,i) = e^{c(n,i)}$,
     $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$. If content is independent within a context,
@@ -46,13 +54,17 @@ class ContextualHeads(Experiment):
 
     Choices: the first ``skip`` keys are left out of kernel and denominator. Moments of weights give
     every key the same weight. The ETC in the prediction is that of each text's own kernel, which in
-    layer 0 is the same for all.
+    layer 0 is the same for all. Copies stand 2, 4, 8, ... tokens back in sequences of random tokens
+    as long as the texts. A head is a duplicate-token head if ``near`` or ``far`` reaches 0.3; else
+    detokenization if half of its mass is in the last 10 tokens; else contextual if its ETC is 30
+    tokens or more and its spread 0.25 or less; all four can be changed.
 
     Limits: exponentials have heavy tails: where a few keys carry the denominator, its spread over
-    64 texts is itself uncertain. The error of the spread is a jackknife over texts.
+    64 texts is itself uncertain. The error of the spread is a jackknife over texts. The groups are
+    those of layer 0; in later layers a head with a local kernel need not put words together.
 
     Source: "Contextual attention heads in the first layer of GPT-2" and "Positional kernels of
-    attention heads".
+    attention heads"; thresholds and the measure of duplicate attention are ours.
     """
 
     name = "contextual-heads"

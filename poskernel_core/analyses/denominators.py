@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, Progress, Result, SkipParams, Subject
-from poskernel_core.config import RunSpec
+from poskernel_core.config import MAX_TEXT_CHARACTERS, RunSpec
 from poskernel_core.views import StatisticsView
 
 __all__ = ["Denominators", "DenominatorsParams", "TokenWeights", "TokenWeightsParams"]
@@ -25,12 +25,22 @@ class DenominatorsParams(CellParams):
 
     places: int = Field(16, ge=2, le=256, description="positions, evenly spaced")
     contexts: int = Field(16, ge=2, le=1000, description="texts that the token is put into")
+    own: str = Field(
+        "",
+        max_length=MAX_TEXT_CHARACTERS,
+        description="texts of your own, divided by lines of three dashes",
+    )
+    items: str = Field(
+        "", max_length=1000, description="named texts, such as 'Genesis 24; Exodus 12'"
+    )
 
 
 class Denominators(Experiment):
     r"""One head's denominator of a fixed token against position, for several texts.
 
     * ``denominator [text, query]``: ``Z_n`` with the token put at position ``n`` of each text.
+    * ``own_denominator [own_text, query]``: the same in the reader's own texts and named chapters,
+      NaN beyond their ends.
     * ``mean [query]``, ``spread [query]``: mean over texts, and standard deviation relative to it.
     * ``predicted_spread [query]``: what the independent model expects.
     * ``etc [query]``: effective token count of the token's mean kernel.
@@ -39,7 +49,7 @@ class Denominators(Experiment):
     $\mathrm{Var}[Z_n] = \mathrm{Var}[w] / \mathrm{ETC}(n)$ for independent content.
 
     Choices: as for contextual heads; positions are evenly spaced, the last of the context among
-    them.
+    them. Own texts are drawn beside and are no part of mean and spread.
 
     Limits: one token at a time; 16 texts give a spread to about a fifth.
 
@@ -63,7 +73,7 @@ class Denominators(Experiment):
         progress: Progress,
     ) -> Result:
         """Run every text at every position."""
-        from poskernel_core.experiments.contextual import denominators
+        from poskernel_core.experiments.denominators import denominators
 
         return denominators(subject, statistics["main"], params, progress)
 

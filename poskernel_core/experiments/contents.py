@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from poskernel_core import texts
 from poskernel_core.analyses.base import Subject
-from poskernel_core.attention import AttentionCall, PatternBlock
+from poskernel_core.attention import AttentionCall
+from poskernel_core.config import CorpusSpec
 from poskernel_core.errors import BadRequest
+from poskernel_core.tapping import Onlooker
 from poskernel_core.views import StatisticsView
 
-__all__ = ["Row", "destination_windows", "token_id", "watch_rows"]
+__all__ = ["Row", "destination_windows", "own_texts", "token_id", "watch_rows"]
+
+CHAPTERS = "bible"
+"""The bundled corpus whose texts have names."""
 
 MOST_BATCH = 32
 KEYS = 2**15
@@ -53,6 +60,31 @@ def token_id(subject: Subject, text: str) -> int:
     return subject.single_id(text)
 
 
+def own_texts(subject: Subject, typed: str, items: str) -> dict[str, np.ndarray]:
+    """Return token ids ``[pos]`` of the reader's texts by title, no longer than the windows.
+
+    ``typed`` are texts divided by lines of dashes, ``items`` names of chapters divided by
+    semicolons. The start token, where there is one, stands in front of each.
+
+    Raises:
+        BadRequest: no such chapter, or the model has no tokenizer.
+    """
+    found = {text.strip(): text for text in re.split(r"(?m)^-{3,}\s*$", typed) if text.strip()}
+    known = texts.items(CHAPTERS)
+    for item in filter(None, map(str.strip, items.split(";"))):
+        if item not in known:
+            raise BadRequest(f"No chapter {item!r}: expected some of {', '.join(known)}.")
+        found[item] = next(texts.documents(CorpusSpec(name=CHAPTERS, item=item)))
+    if found and subject.encode is None:
+        raise BadRequest("A text needs a tokenizer, and the model has none.")
+    first, length = subject.windows[0, : int(subject.start_token)], subject.windows.shape[1]
+    return {
+        title: np.concatenate([first, subject.encode(text)])[:length].astype(np.int64)
+        for title, text in found.items()
+        if subject.encode is not None
+    }
+
+
 def destination_windows(windows: np.ndarray, query: int, token: int) -> np.ndarray:
     """Return the windows up to position ``query``, which holds the destination token."""
     cut = windows[:, : query + 1].copy()
@@ -65,7 +97,7 @@ def watch_rows(
     main: StatisticsView,
     windows: np.ndarray,
     skip: int,
-    layers: Container[int] | None = None,
+    layers: Collection[int] | None = None,
 ) -> Iterator[tuple[range, list[Row]]]:
     """Yield the numbers of some texts at a time, and the row of their last query in every layer.
 
@@ -76,14 +108,14 @@ def watch_rows(
         some = range(first, min(first + size, len(windows)))
         watcher = _LastQuery(main, skip, layers)
         tokens = torch.from_numpy(np.ascontiguousarray(windows[some.start : some.stop]))
-        subject.model.watch(tokens, watcher)
+        subject.model.watch(tokens, watcher, last=None if layers is None else max(layers))
         yield some, watcher.rows
 
 
-class _LastQuery:
+class _LastQuery(Onlooker):
     """A watcher that splits the last query's scores into position and content."""
 
-    def __init__(self, main: StatisticsView, skip: int, layers: Container[int] | None) -> None:
+    def __init__(self, main: StatisticsView, skip: int, layers: Collection[int] | None) -> None:
         self.rows: list[Row] = []
         self._main, self._skip, self._layers = main, skip, layers
 
@@ -94,7 +126,7 @@ class _LastQuery:
         window = call.window if call.window is not None and call.window < length else None
         first = self._skip if window is None else max(self._skip, length - window)
         groups = call.q.shape[1] // call.k.shape[1]
-        mean = torch.from_numpy(self._main.layer(call.layer)["mean_keys"][:, first:length])
+        mean = torch.tensor(self._main.layer(call.layer)["mean_keys"][:, first:length])
         query = call.q[:, :, -1].cpu().double() * call.scale
         keys = call.k[:, :, first:].cpu().double().repeat_interleave(groups, dim=1)
         score = (keys @ query[..., None])[..., 0]
@@ -104,11 +136,3 @@ class _LastQuery:
         kernel = torch.softmax(position, dim=-1)
         self.rows.append(Row(call.layer, first, kernel, score - position))
         return False
-
-    def pattern(self, block: PatternBlock) -> None: ...
-
-    def positions(self, x: Tensor) -> None: ...
-
-    def residual(self, layer: int, x: Tensor) -> None: ...
-
-    def normed(self, layer: int, x: Tensor) -> None: ...

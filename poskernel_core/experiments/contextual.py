@@ -8,16 +8,17 @@ import numpy as np
 import torch
 
 from poskernel_core.analyses.base import Progress, Result, Subject
-from poskernel_core.config import parse_cell
+from poskernel_core.analyses.behaviour import GROUPS, behaviour
 from poskernel_core.experiments.contents import Row, destination_windows, token_id, watch_rows
+from poskernel_core.experiments.duplicates import copy_distances, duplicates
 from poskernel_core.experiments.moments import jackknife
+from poskernel_core.experiments.sampled import steps
 from poskernel_core.views import StatisticsView
 
 if TYPE_CHECKING:
     from poskernel_core.analyses.contextual import ContextualParams
-    from poskernel_core.analyses.denominators import DenominatorsParams
 
-__all__ = ["contextual_heads", "denominators", "relative_spread"]
+__all__ = ["LayerRows", "contextual_heads", "relative_spread"]
 
 LOCAL_TOKENS = 10
 UNITS = {
@@ -29,10 +30,15 @@ UNITS = {
     "predicted_spread": "relative to the mean",
     "weight_mean": "weight",
     "weight_variance": "weight squared",
+    "copy_attention": "share of attention",
+    "baseline": "share of attention",
+    "near": "share of attention",
+    "far": "share of attention",
+    "group": "group",
 }
 
 
-class _Layer:
+class LayerRows:
     """What is kept of one layer: denominators of all texts, sums of all else, ``[head]`` each."""
 
     def __init__(self, heads: int, texts: int) -> None:
@@ -100,65 +106,37 @@ def contextual_heads(
     geometry = subject.model.geometry
     texts = subject.windows[: params.contexts]
     windows = destination_windows(texts, params.query, token_id(subject, params.token))
-    layers = [_Layer(geometry.n_heads, len(windows)) for _ in range(geometry.n_layers)]
-    progress(0, len(windows))
+    layers = [LayerRows(geometry.n_heads, len(windows)) for _ in range(geometry.n_layers)]
+    count = steps(progress, len(windows) + params.samples)
     for some, rows in watch_rows(subject, main, windows, params.skip):
         for row in rows:
             layers[row.layer].add(row, some)
-        progress(some.stop, len(windows))
+        count(len(some))
     found = [layer.values() for layer in layers]
     stacked = {name: np.stack([each[name] for each in found]) for name in found[0]}
+    copies = duplicates(subject, params.query, params.samples, count)
+    return _all_heads(subject, params, stacked, copies, len(windows))
+
+
+def _all_heads(
+    subject: Subject,
+    params: ContextualParams,
+    stacked: dict[str, np.ndarray],
+    copies: dict[str, tuple[np.ndarray, np.ndarray]],
+    texts: int,
+) -> Result:
+    values = {n: stacked[n] for n in UNITS if n in stacked} | {n: v for n, (v, _) in copies.items()}
+    values["group"] = behaviour(values, params)
+    errors = {name: stacked[f"{name}_error"] for name in ("denominator", "spread")}
+    axes: dict[str, tuple[str, ...]] = dict.fromkeys(values, ("layer", "head"))
     return Result(
         analysis="contextual-heads",
         params=params.model_dump(),
-        values={name: stacked[name] for name in UNITS},
-        axes=dict.fromkeys(UNITS, ("layer", "head")),
-        units=UNITS,
-        errors={name: stacked[f"{name}_error"] for name in ("denominator", "spread")},
-        provenance={"contexts": len(windows)},
-    )
-
-
-def denominators(
-    subject: Subject, main: StatisticsView, params: DenominatorsParams, progress: Progress
-) -> Result:
-    """Run every text at every position; see :class:`~poskernel_core.analyses.Denominators`.
-
-    Raises:
-        BadRequest: no such head, or the text is not one token of the model.
-    """
-    geometry = subject.model.geometry
-    layer, head = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
-    texts, token = subject.windows[: params.contexts], token_id(subject, params.token)
-    last = texts.shape[1] - 1
-    low = min(params.skip + 1, last)
-    queries = np.unique(np.linspace(low, last, params.places).round().astype(int))
-    kept: list[dict[str, np.ndarray]] = []
-    for place, query in enumerate(queries):
-        progress(place, len(queries))
-        one = _Layer(geometry.n_heads, len(texts))
-        windows = destination_windows(texts, int(query), token)
-        for some, rows in watch_rows(subject, main, windows, params.skip, (layer,)):
-            one.add(rows[0], some)
-        kept.append(
-            {"denominator": one.denominators[head]}
-            | {name: array[head] for name, array in one.values().items() if name != "denominator"}
-        )
-    return _along_positions(params, kept, queries)
-
-
-def _along_positions(
-    params: DenominatorsParams, kept: list[dict[str, np.ndarray]], queries: np.ndarray
-) -> Result:
-    found = {name: np.stack([each[name] for each in kept], axis=-1) for name in kept[0]}
-    names = ("denominator", "spread", "predicted_spread", "etc")
-    values = {name: found[name] for name in names} | {"mean": found["denominator"].mean(axis=0)}
-    return Result(
-        analysis="denominators",
-        params=params.model_dump(),
         values=values,
-        axes={n: ("text", "query") if n == "denominator" else ("query",) for n in values},
-        units={name: UNITS.get(name, "weight") for name in values},
-        errors={"spread": found["spread_error"], "mean": found["denominator_error"]},
-        coordinates={"query": queries},
+        axes=axes | dict.fromkeys(("copy_attention", "baseline"), ("layer", "head", "distance")),
+        units=UNITS,
+        errors=errors | {name: error for name, (_, error) in copies.items()},
+        labels={"group": GROUPS},
+        coordinates={"distance": copy_distances(params.query, int(subject.start_token))},
+        provenance={"contexts": texts},
     )

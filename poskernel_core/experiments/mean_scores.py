@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from poskernel_core.analyses.base import Subject
-from poskernel_core.attention import AttentionCall, PatternBlock, hidden_keys
+from poskernel_core.attention import AttentionCall, hidden_keys
 from poskernel_core.experiments.moments import Groups, jackknife
+from poskernel_core.tapping import Onlooker
 
 __all__ = ["PARTS", "mean_scores", "patterns_and_parts"]
 
@@ -54,7 +55,7 @@ def mean_scores(
     }
 
 
-class _MeanQueriesAndKeys:
+class _MeanQueriesAndKeys(Onlooker):
     """A watcher that adds up queries and keys by group of samples."""
 
     def __init__(self) -> None:
@@ -68,14 +69,6 @@ class _MeanQueriesAndKeys:
         self._queries.setdefault(call.layer, Groups()).add(call.q, self.samples)
         self._keys.setdefault(call.layer, Groups()).add(call.k, self.samples)
         return False
-
-    def pattern(self, block: PatternBlock) -> None: ...
-
-    def positions(self, x: Tensor) -> None: ...
-
-    def residual(self, layer: int, x: Tensor) -> None: ...
-
-    def normed(self, layer: int, x: Tensor) -> None: ...
 
     def layer(self, layer: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Return a layer's numbers ``[head, ...]``, and their replicates ``[group, head, ...]``."""

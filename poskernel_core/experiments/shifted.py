@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from poskernel_core.analyses.base import Progress, Result, Subject
-from poskernel_core.attention import AttentionCall, PatternBlock
+from poskernel_core.attention import AttentionCall
 from poskernel_core.errors import BadRequest
 from poskernel_core.experiments.moments import GROUPS, jackknife
+from poskernel_core.tapping import Onlooker
 
 if TYPE_CHECKING:
     from poskernel_core.analyses.additivity import AdditivityParams
@@ -21,7 +22,7 @@ __all__ = ["additivity", "cosines", "shares", "shift_places"]
 NAMES = ("position_share", "content_share", "rest_share")
 
 
-class _Keys:
+class _Keys(Onlooker):
     """A watcher that adds up keys and their inner products, by group of passages.
 
     ``mean [group, kv, pos, shift, d]`` and ``gram [group, kv, shift, shift]`` are sums.
@@ -44,14 +45,6 @@ class _Keys:
         self.mean[call.layer][self.group] += keys
         self.gram[call.layer][self.group] += torch.einsum("hjsd,hjrd->hsr", keys, keys)
         return False
-
-    def pattern(self, block: PatternBlock) -> None: ...
-
-    def positions(self, x: Tensor) -> None: ...
-
-    def residual(self, layer: int, x: Tensor) -> None: ...
-
-    def normed(self, layer: int, x: Tensor) -> None: ...
 
 
 def shift_places(context: int, first: int, length: int, shifts: int) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from poskernel_core.analyses.base import Progress, Result, Subject
 from poskernel_core.config import parse_cell
 from poskernel_core.experiments.contents import destination_windows, token_id, watch_rows
+from poskernel_core.experiments.vocabulary import named_ends
 from poskernel_core.views import StatisticsView
 
 if TYPE_CHECKING:
@@ -63,9 +64,6 @@ def _result(subject: Subject, params: TokenWeightsParams, sums: np.ndarray) -> R
     count, total, squares = sums[:, seen]
     mean = total / count
     variance = np.maximum(squares - count * mean**2, 0) / np.maximum(count - 1, 1)
-    order = np.argsort(mean, kind="stable")
-    ends = {"down": order[: params.listed], "up": order[::-1][: params.listed]}
-    words = {name: subject.decode(seen[places].tolist()) for name, places in ends.items()}
     error = np.where(count > 1, np.sqrt(variance / count), np.nan)
     return Result(
         analysis="token-weights",
@@ -75,13 +73,5 @@ def _result(subject: Subject, params: TokenWeightsParams, sums: np.ndarray) -> R
         units={"log_weight": "nats", "count": "places"},
         errors={"log_weight": error},
         coordinates={"token": seen},
-        provenance={
-            "listed": {
-                name: [
-                    [word, float(mean[place])]
-                    for word, place in zip(words[name], places, strict=True)
-                ]
-                for name, places in ends.items()
-            }
-        },
+        provenance={"listed": named_ends(subject.decode, seen, mean, params.listed)},
     )

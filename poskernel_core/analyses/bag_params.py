@@ -1,0 +1,57 @@
+"""What the questions about the bag of tokens share: which heads, which destination token."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from poskernel_core.analyses.base import Experiment, Params
+from poskernel_core.config import RunSpec
+from poskernel_core.errors import BadRequest
+
+__all__ = ["BagExperiment", "BagParams", "ListedParams"]
+
+
+class BagParams(Params):
+    """Parameters of the bag of tokens."""
+
+    heads: str = Field(
+        "",
+        max_length=4000,
+        description="contextual heads of layer 0, such as 'L0H0, L0H2' (default: those found)",
+    )
+    token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
+    query: int = Field(ge=1, description="position of the destination token")
+    contexts: int = Field(32, ge=2, le=10_000, description="texts for denominators and norm scales")
+    scale: Literal["token", "mean"] = Field(
+        "token", description="the first norm's scale: each token's own, or one mean for all"
+    )
+
+
+class ListedParams(BagParams):
+    """Parameters of everything that goes over the vocabulary."""
+
+    fewest: int = Field(
+        5, ge=0, le=1_000_000, description="times that a token must occur in the run's texts"
+    )
+
+
+class BagExperiment(Experiment):
+    """A question about the bag of tokens; it stands on the run's mean keys."""
+
+    def settled(self, run: RunSpec, params: BagParams) -> RunSpec:
+        """Return the run itself.
+
+        Raises:
+            BadRequest: the position is outside the context.
+        """
+        if params.query >= run.context:
+            raise BadRequest(
+                f"Expected a position from 1 to {run.context - 1}, got {params.query} (--query)."
+            )
+        return run
+
+    def needs(self, run: RunSpec, params: BagParams) -> dict[str, RunSpec]:
+        """Return the run, for its mean keys."""
+        return {"main": run}

@@ -1,0 +1,164 @@
+"""One neuron of layer 0 and the bag: its tokens, its relatives, its course along a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from poskernel_core.analyses.bag_params import BagExperiment, BagParams, ListedParams
+from poskernel_core.analyses.base import Progress, Result, Subject
+from poskernel_core.config import MAX_TEXT_CHARACTERS
+from poskernel_core.views import StatisticsView
+
+__all__ = ["Neuron", "NeuronLatents", "NeuronTrace"]
+
+NEURON = "number of the neuron in layer 0"
+
+
+class NeuronParams(ListedParams):
+    """Parameters of one neuron's contributions."""
+
+    neuron: int = Field(0, ge=0, description=NEURON)
+    listed: int = Field(40, ge=1, le=1000, description="tokens listed at either end")
+
+
+class Neuron(BagExperiment):
+    r"""The contributions of all tokens to one neuron, and the neurons that are like it.
+
+    * ``contribution [token]``: what one token in the bag adds to the neuron's pre-activation.
+    * ``related [neuron]``: correlation, over tokens, of every neuron's contributions with this
+      one's: 1 for a neuron that reads the same contexts, -1 for the opposite.
+    * ``output_cosine [neuron]``: cosine between the output weights: what they write.
+
+    Formula: with extended embeddings $e(t)$ and $u_j$ the neuron's input weights through the
+    second norm of mean scale, $g_j(t) = e(t) \cdot u_j$. Over tokens,
+    $\mathrm{Cov}(g_i, g_j) = u_i^\top\, \mathrm{Cov}(e)\, u_j$, so that all correlations need
+    one matrix as wide as the stream.
+
+    Choices: all tokens count the same. Two neurons with correlation near 1 and opposite outputs
+    cancel, as the post suspects of GPT-2's 300 and 704.
+
+    Limits: as for contextual neurons; what a neuron reads beside the bag plays no part.
+
+    Source: "Contextual attention heads in the first layer of GPT-2"; related neurons are ours.
+    """
+
+    name = "neuron"
+    title = "A neuron's tokens"
+    params = NeuronParams
+
+    def perform(
+        self,
+        subject: Subject,
+        statistics: Mapping[str, StatisticsView],
+        params: NeuronParams,
+        progress: Progress,
+    ) -> Result:
+        """Multiply the vocabulary with one neuron."""
+        from poskernel_core.experiments.neuron import neuron
+
+        return neuron(subject, statistics["main"], params, progress)
+
+
+class NeuronTraceParams(BagParams):
+    """Parameters of a neuron's course along a text."""
+
+    neuron: int = Field(0, ge=0, description=NEURON)
+    text: str = Field("", max_length=MAX_TEXT_CHARACTERS, description="a text, as typed")
+    item: str = Field("", max_length=200, description="a named text, such as 'Genesis 24'")
+    window: int = Field(
+        0, ge=0, le=1_000_000, description="where neither is given: this window of the corpus"
+    )
+    kernel: Literal["own", "common"] = Field(
+        "own", description="heads average with their own kernels, or all with their mean kernel"
+    )
+
+
+class NeuronTrace(BagExperiment):
+    r"""Predicted and true pre-activation of one neuron along one text.
+
+    * ``true``, ``predicted [pos]``: pre-activations.
+    * ``bag``, ``position``, ``others``, ``direct [pos]``: the parts of the prediction (contextual
+      heads by tokens, contextual heads by position, other heads, current token and biases).
+    * ``contribution [pos]``: what the token at each position adds wherever the bag holds it fully.
+    * ``r2``, ``correlation``, ``sign_agreement``: of the prediction over the text, start token left
+      out.
+
+    Formula: see contextual neurons; the parts add up to the prediction.
+
+    Choices: the text is the reader's own, a chapter, or a window of the corpus, cut to the context.
+
+    Limits: one text; its $R^2$ is about the mean over its own positions.
+
+    Source: "Evaluating the approximation of contextual neurons" in "Contextual attention heads in
+    the first layer of GPT-2".
+    """
+
+    name = "neuron-trace"
+    title = "A neuron along a text"
+    params = NeuronTraceParams
+
+    def perform(
+        self,
+        subject: Subject,
+        statistics: Mapping[str, StatisticsView],
+        params: NeuronTraceParams,
+        progress: Progress,
+    ) -> Result:
+        """Run the text as far as layer 0's neurons, and predict them."""
+        from poskernel_core.experiments.trace import neuron_trace
+
+        return neuron_trace(subject, statistics["main"], params, progress)
+
+
+class NeuronLatentsParams(ListedParams):
+    """Parameters of the decomposition of a neuron's contributions."""
+
+    neuron: int = Field(0, ge=0, description=NEURON)
+    components: int = Field(24, ge=2, le=256, description="independent components to look for")
+    shown: int = Field(6, ge=1, le=64, description="sub-latents listed, largest share first")
+    listed: int = Field(12, ge=1, le=200, description="tokens listed at either end")
+
+
+class NeuronLatents(BagExperiment):
+    r"""A neuron's contributions as a sum of sub-latents that are shared by all neurons.
+
+    * ``share [latent]``: share of the contributions' variance over tokens; with ``rest`` they add
+      up to 1 when all are listed.
+    * ``weight [latent]``: what a token of one standard deviation adds; positive by choice of sign.
+    * ``top``, ``bottom [latent, rank]``: tokens with the largest and smallest value of the latent,
+      ``top_value``, ``bottom_value`` in standard deviations.
+    * ``rest``: share that the components leave out.
+
+    Formula: independent component analysis of the extended embeddings finds directions whose
+    values $s_m(t)$ are uncorrelated, of unit variance, and as far from normal as can be:
+    $e(t) - \bar e \approx \sum_m a_m s_m(t)$. Hence $g(t) - \bar g = \sum_m (u \cdot a_m)\,
+    s_m(t) + \text{rest}$ with shares $(u \cdot a_m)^2 / \mathrm{Var}(g)$.
+
+    Choices: FastICA of scikit-learn on the first principal components, seeded by the run's seed;
+    sub-latents are the vocabulary's, so that several neurons may share one.
+
+    Limits: components depend on their number, and on the seed where several are alike; a latent
+    is a group of tokens that vary together, not yet a meaning.
+
+    Source: the further work of "Contextual attention heads in the first layer of GPT-2" asks for a
+    decomposition; this one is ours.
+    """
+
+    name = "neuron-latents"
+    title = "A neuron's sub-latents"
+    params = NeuronLatentsParams
+
+    def perform(
+        self,
+        subject: Subject,
+        statistics: Mapping[str, StatisticsView],
+        params: NeuronLatentsParams,
+        progress: Progress,
+    ) -> Result:
+        """Find the components of the vocabulary and read the neuron in them."""
+        from poskernel_core.experiments.latents import neuron_latents
+
+        return neuron_latents(subject, statistics["main"], params, progress)

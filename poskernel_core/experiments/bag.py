@@ -1,0 +1,270 @@
+"""The bag of tokens: what layer 0's contextual heads write, without running the model on a text.
+
+Layer 0 only. ``A(n,i)`` of a contextual head is close to ``K(n,i) w(t_i) / Zmed`` with the kernel
+of one destination token, content weights of tokens, and one denominator for all texts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from poskernel_core.analyses.base import Subject
+from poskernel_core.attention import AttentionCall, hidden_keys
+from poskernel_core.errors import BadRequest
+from poskernel_core.experiments.contents import destination_windows, token_id, watch_rows
+from poskernel_core.experiments.first_layer import FirstLayer, see, take_apart
+from poskernel_core.tapping import Onlooker
+from poskernel_core.views import StatisticsView
+
+if TYPE_CHECKING:
+    from poskernel_core.analyses.bag_params import BagParams
+
+__all__ = ["Bag", "Scales", "build_bag", "by_position", "listed_tokens"]
+
+QUANTILES = (0.125, 0.375, 0.625, 0.875)
+ROWS = 4096
+TEXTS = 4
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The true scales of layer 0's two norms on the texts, start tokens left out.
+
+    Attributes:
+        first, second: of the norm before attention and before the MLP, ``[text, pos]``.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+
+
+@dataclass(frozen=True)
+class Bag:
+    """What the approximation is made of.
+
+    Attributes:
+        layer: the parts of layer 0.
+        heads: the contextual heads.
+        start: first position behind the start token (1, or 0 without one).
+        kernels: ``K(n,i)`` of the destination token, ``[head, query, key]``.
+        weights: content weight over median denominator, ``w_h(t) / Zmed_h``, ``[head, vocab]``.
+        token_scales: the first norm's scale where each token stands, ``[vocab]``.
+        denominators: ``Zmed_h [head]``.
+        start_values: the start token's own values ``[head, d]``, exactly.
+        scales: the norms' scales on the texts.
+        by: which scale the first norm has in an extended embedding: ``mean`` or ``token``.
+    """
+
+    layer: FirstLayer
+    heads: tuple[int, ...]
+    start: int
+    kernels: Float[Tensor, "head query key"]
+    weights: Float[Tensor, "head vocab"]
+    token_scales: Float[Tensor, " vocab"]
+    denominators: Float[Tensor, " head"]
+    start_values: Float[Tensor, "head d"]
+    scales: Scales
+    by: str
+
+    @property
+    def scale(self) -> float:
+        """Mean scale of the first norm."""
+        return float(self.scales.first.mean())
+
+    @property
+    def second_scale(self) -> float:
+        """Mean scale of the second norm."""
+        return float(self.scales.second.mean())
+
+    @cached_property
+    def common(self) -> Float[Tensor, "query key"]:
+        """The mean kernel of the heads, which the bag uses for all of them."""
+        return self.kernels.mean(dim=0)
+
+    def scale_of(self, ids: Tensor, by: str) -> Float[Tensor, " token"]:
+        """Return the first norm's scale for tokens at positions 0, 1, ..., by what it depends on.
+
+        ``mean``: one for all; ``token``: each token's own; ``position``: each position's mean.
+        """
+        if by == "token":
+            return self.token_scales[ids]
+        if by == "position":
+            return by_position(self.scales.first, self.start, len(ids))
+        return torch.full(ids.shape, self.scale)
+
+    def values(self, ids: Tensor, scale: Tensor) -> Float[Tensor, "head token d"]:
+        """Return the weighted values of tokens: ``w_h(t) / Zmed_h * norm(E[t]) W_V^h``."""
+        normed = scale[:, None] * self.layer.norm1.linear(self.layer.embedding[ids])
+        return self.weights[:, ids, None] * (normed @ self.layer.w_v[list(self.heads)])
+
+    def embed(self, ids: Tensor) -> Float[Tensor, "token model"]:
+        """Return the extended embeddings ``e(t)`` of tokens."""
+        scale = self.scale_of(ids, "token" if self.by == "token" else "mean")
+        w_o = self.layer.w_o[list(self.heads)]
+        return torch.einsum("htd,hdm->tm", self.values(ids, scale), w_o)
+
+    def table(self) -> Float[Tensor, "vocab model"]:
+        """Return the extended embeddings of the whole vocabulary, a few thousand rows at a time."""
+        ids = torch.arange(len(self.layer.embedding))
+        return torch.cat([self.embed(some) for some in ids.split(ROWS)])
+
+    def readers(self) -> Float[Tensor, "model neuron"]:
+        """Return what turns an extended embedding into contributions to every neuron.
+
+        The second norm with its mean scale, and the neurons' input weights.
+        """
+        norm = self.layer.norm2
+        read = self.second_scale * norm.gain[:, None] * self.layer.w_in
+        return read - read.mean(dim=0) if norm.centred else read
+
+
+def by_position(scales: np.ndarray, start: int, length: int) -> Float[Tensor, " pos"]:
+    """Return the mean of scales ``[text, pos]`` at every position; a start token's is the next."""
+    mean = torch.from_numpy(scales.mean(axis=0))
+    return torch.cat([mean[:1].expand(start), mean])[:length]
+
+
+def build_bag(subject: Subject, main: StatisticsView, heads: tuple[int, ...], params: BagParams
+) -> Bag:  # fmt: skip
+    """Return the bag of some heads; that built last is kept with the model.
+
+    Raises:
+        BadRequest: the model's layer 0 cannot be taken apart, or the token is not one of its own.
+    """
+    texts = subject.windows[: params.contexts].tobytes()
+    key = (heads, params.token, params.query, params.scale, texts)
+    kept = subject.model.notes.get("bag")
+    if kept is not None and kept[0] == key:
+        return kept[1]
+    bag = _build(subject, main, heads, params)
+    subject.model.notes["bag"] = (key, bag)
+    return bag
+
+
+def _build(subject: Subject, main: StatisticsView, heads: tuple[int, ...], params: BagParams
+) -> Bag:  # fmt: skip
+    layer = take_apart(subject.model)
+    token = token_id(subject, params.token)
+    texts = subject.windows[: params.contexts]
+    start, chosen = int(subject.start_token), list(heads)
+    queries = _destination_queries(subject, token)
+    kernels = torch.softmax(_position_scores(queries, main), dim=-1)[chosen]
+    places = _quantiles(kernels[:, params.query], start)
+    log_weight = _log_weights(subject, main, queries[:, params.query], places)[chosen]
+    rows = destination_windows(texts, params.query, token)
+    found = [seen[0].denominator for _, seen in watch_rows(subject, main, rows, 0, (0,))]
+    denominators = torch.cat(found).median(dim=0).values.float()[chosen]
+    scales, first = _scales(subject, layer, texts)
+    return Bag(
+        layer=layer,
+        heads=heads,
+        start=start,
+        kernels=kernels.float(),
+        weights=log_weight.exp().float() / denominators[:, None],
+        token_scales=_token_scales(layer, places),
+        denominators=denominators,
+        start_values=(layer.norm1.exact(first) @ layer.w_v + layer.b_v)[chosen],
+        scales=scales,
+        by=params.scale,
+    )
+
+
+def listed_tokens(subject: Subject, fewest: int) -> np.ndarray:
+    """Return the ids of ordinary tokens that occur so often in the texts, ascending.
+
+    Raises:
+        BadRequest: none does.
+    """
+    assert subject.source is not None
+    counts = np.bincount(subject.windows.ravel(), minlength=subject.model.geometry.n_vocab)
+    found = subject.source.pool[counts[subject.source.pool] >= fewest]
+    if not len(found):
+        raise BadRequest(
+            f"No token occurs {fewest} times in the texts: ask for fewer (--fewest 0 lists all)."
+        )
+    return found
+
+
+class _Watch(Onlooker):
+    """A watcher that keeps the scaled queries and the keys of layer 0, in float64."""
+
+    def __init__(self) -> None:
+        self.queries = self.keys = torch.zeros(0)
+
+    def attention(self, call: AttentionCall) -> bool:
+        if call.layer == 0:
+            self.queries = call.q.cpu().double() * call.scale
+            self.keys = call.k.cpu().double()
+        return False
+
+
+def _destination_queries(subject: Subject, token: int) -> Float[Tensor, "head query d"]:
+    """Return the scaled queries of the destination token at every position."""
+    tokens = torch.full((1, subject.windows.shape[1]), token)
+    tokens[:, : int(subject.start_token)] = int(subject.windows[0, 0])
+    watch = _Watch()
+    subject.model.watch(tokens, watch, last=0)
+    return watch.queries[0]
+
+
+def _position_scores(
+    queries: Float[Tensor, "head query d"], main: StatisticsView
+) -> Float[Tensor, "head query key"]:
+    """Return ``a(n,i)`` of layer 0, minus infinity where a query may not look."""
+    mean = _mean_keys(main, len(queries))[:, : queries.shape[1]]
+    hidden = hidden_keys(queries.shape[1], main.header["sliding_windows"][0], mean.device)
+    return (queries @ mean.transpose(1, 2)).masked_fill(hidden, -torch.inf)
+
+
+def _quantiles(kernels: Float[Tensor, "head key"], start: int) -> list[int]:
+    """Return a few key positions, each standing for an equal share of the heads' mean kernel."""
+    mass = torch.cumsum(kernels.mean(dim=0)[start:], dim=0)
+    shares = torch.tensor(QUANTILES, dtype=mass.dtype) * mass[-1]
+    return (torch.searchsorted(mass, shares).clamp(max=len(mass) - 1) + start).tolist()
+
+
+def _token_scales(layer: FirstLayer, places: list[int]) -> Float[Tensor, " vocab"]:
+    """Return the first norm's scale of every token, mean over the places."""
+    rows = layer.embedding.split(ROWS)
+    found = [torch.cat([layer.norm1.scale(r + layer.positions[n]) for r in rows]) for n in places]
+    return torch.stack(found).mean(dim=0)
+
+
+def _mean_keys(main: StatisticsView, heads: int) -> Float[Tensor, "head key d"]:
+    mean = torch.tensor(main.layer(0)["mean_keys"], dtype=torch.float64)
+    return mean.repeat_interleave(heads // len(mean), dim=0)
+
+
+def _log_weights(
+    subject: Subject, main: StatisticsView, query: Float[Tensor, "head d"], places: list[int]
+) -> Float[Tensor, "head vocab"]:
+    """Return the mean content score of every token at the places, for scaled queries."""
+    geometry, mean = subject.model.geometry, _mean_keys(main, len(query))
+    total = torch.zeros(geometry.n_heads, geometry.n_vocab, dtype=torch.float64)
+    for place in places:
+        for ids in torch.arange(geometry.n_vocab).split(ROWS):
+            watch = _Watch()
+            subject.model.watch(ids[:, None], watch, torch.full_like(ids[:, None], place), last=0)
+            keys = watch.keys[:, :, 0].repeat_interleave(len(query) // watch.keys.shape[1], dim=1)
+            total[:, ids] += torch.einsum("hd,thd->ht", query, keys - mean[:, place])
+    return total / len(places)
+
+
+def _scales(
+    subject: Subject, layer: FirstLayer, texts: np.ndarray
+) -> tuple[Scales, Float[Tensor, " model"]]:
+    """Return the norms' scales on the texts, and the stream at their first position."""
+    start = int(subject.start_token)
+    found: tuple[list[Tensor], list[Tensor]] = [], []
+    for some in torch.from_numpy(texts).split(TEXTS):
+        seen = see(subject.model, some)
+        found[0].append(layer.norm1.scale(seen.stream)[:, start:])
+        found[1].append(layer.norm2.scale(seen.between)[:, start:])
+    return Scales(*(torch.cat(part).numpy() for part in found)), seen.stream[0, 0]

@@ -1,0 +1,55 @@
+"""Which heads of layer 0 fill the bag: those named, or those found to be contextual."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.behaviour import GROUPS, Thresholds, behaviour
+from poskernel_core.config import DEFAULT_SKIP
+from poskernel_core.errors import BadRequest
+from poskernel_core.experiments.contents import destination_windows, token_id, watch_rows
+from poskernel_core.experiments.contextual import LayerRows
+from poskernel_core.experiments.duplicates import duplicates
+from poskernel_core.moves import parse_cells
+from poskernel_core.views import StatisticsView
+
+if TYPE_CHECKING:
+    from poskernel_core.analyses.bag_params import BagParams
+
+__all__ = ["chosen_heads"]
+
+SAMPLES = 32
+
+
+def chosen_heads(subject: Subject, main: StatisticsView, params: BagParams) -> tuple[int, ...]:
+    """Return the numbers of the heads, ascending.
+
+    Raises:
+        BadRequest: a head of another layer, or none found.
+    """
+    geometry = subject.model.geometry
+    if params.heads.strip():
+        cells = parse_cells(params.heads, geometry.n_layers, geometry.n_heads, option="--heads")
+        if any(layer for layer, _ in cells):
+            raise BadRequest(f"Expected heads of layer 0, got {params.heads!r} (--heads).")
+        return tuple(sorted({head for _, head in cells}))
+    found = _contextual(subject, main, params)
+    if not found:
+        raise BadRequest(
+            "No head of layer 0 is contextual by the usual thresholds (ETC 30 tokens or more, "
+            "spread 0.25 or less): name some (--heads 'L0H0, L0H2')."
+        )
+    return found
+
+
+def _contextual(subject: Subject, main: StatisticsView, params: BagParams) -> tuple[int, ...]:
+    texts = subject.windows[: params.contexts]
+    rows = LayerRows(subject.model.geometry.n_heads, len(texts))
+    windows = destination_windows(texts, params.query, token_id(subject, params.token))
+    for some, seen in watch_rows(subject, main, windows, DEFAULT_SKIP, (0,)):
+        rows.add(seen[0], some)
+    copies = duplicates(subject, params.query, SAMPLES, lambda _: None, last=0)
+    values = rows.values() | {name: mean[0] for name, (mean, _) in copies.items()}
+    group = behaviour(values, Thresholds())
+    return tuple(int(head) for head in (group == GROUPS.index("contextual")).nonzero()[0])

@@ -1,0 +1,122 @@
+"""Attention to an earlier copy of the current token, by how far back it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import Subject
+from poskernel_core.attention import AttentionCall, hidden_keys
+from poskernel_core.experiments.moments import Moments
+from poskernel_core.tapping import Onlooker
+
+__all__ = ["copy_distances", "copy_sequences", "duplicates"]
+
+STREAM = 2_000_000
+STEP = 3
+NEAR = 10
+BATCH = 8
+
+
+def copy_distances(query: int, start: int) -> np.ndarray:
+    """Return the distances 2, 4, 8, ... of copies that fit before ``query``.
+
+    The copies are seen from every third position back from ``query``, so that no copy stands where
+    another is looked from: no power of two is a multiple of three.
+    """
+    count = 0
+    while STEP * count + 2 ** (count + 1) <= query - start:
+        count += 1
+    return 2 ** np.arange(1, count + 1)
+
+
+def copy_sequences(
+    subject: Subject, query: int, distances: np.ndarray, samples: range
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return random tokens ``[text, pos]`` with copies, and the same ones without.
+
+    The token at ``query - 3 k`` also stands ``distances[k]`` before; nowhere else.
+    """
+    assert subject.source is not None
+    pool, start = subject.source.pool, int(subject.start_token)
+    later = query - STEP * np.arange(len(distances))
+    found = []
+    for sample in samples:
+        generator = np.random.default_rng([subject.source.seed, STREAM, sample])
+        order = generator.permutation(len(pool))
+        looking, rest = order[: len(later)], order[len(later) :]
+        row = pool[generator.choice(rest, query + 1)]
+        row[later] = pool[looking]
+        row[:start] = subject.source.start
+        found.append(row)
+    without = np.array(found, dtype=np.int64)
+    copies = without.copy()
+    copies[:, later - distances] = without[:, later]
+    return copies, without
+
+
+def duplicates(
+    subject: Subject,
+    query: int,
+    samples: int,
+    count: Callable[[int], None],
+    last: int | None = None,
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return means and standard errors over samples.
+
+    ``copy_attention``, ``baseline [layer, head, distance]``, and the mean difference of the two at
+    distances up to 10 (``near``) and beyond (``far``), ``[layer, head]``. Layers behind ``last``
+    are not run.
+    """
+    distances = copy_distances(query, int(subject.start_token))
+    watch = _Copies(query, distances)
+    for first in range(0, samples, BATCH):
+        some = range(first, min(first + BATCH, samples))
+        for name, tokens in zip(
+            ("copy_attention", "baseline"),
+            copy_sequences(subject, query, distances, some),
+            strict=True,
+        ):
+            watch.rows[name] = []
+            subject.model.watch(torch.from_numpy(tokens), watch.into(name), last=last)
+        watch.add()
+        count(len(some))
+    return {name: (each.mean, each.error) for name, each in watch.means.items()}
+
+
+class _Copies(Onlooker):
+    """A watcher of a few queries' attention to the place of one key each."""
+
+    def __init__(self, query: int, distances: np.ndarray) -> None:
+        self.rows: dict[str, list[Tensor]] = {}
+        self.means = {name: Moments() for name in ("copy_attention", "baseline", "near", "far")}
+        self._queries = torch.from_numpy(query - STEP * np.arange(len(distances)))
+        self._keys = self._queries - torch.from_numpy(distances)
+        self._near = torch.from_numpy(distances <= NEAR)
+        self._name = ""
+
+    def into(self, name: str) -> _Copies:
+        """Return the watcher, which keeps the next pass under this name."""
+        self._name = name
+        return self
+
+    def add(self) -> None:
+        """Add the last two passes to the means."""
+        rows = {name: torch.stack(layers, dim=1) for name, layers in self.rows.items()}
+        more = rows["copy_attention"] - rows["baseline"]
+        rows |= {"near": more[..., self._near], "far": more[..., ~self._near]}
+        for name, found in rows.items():
+            self.means[name].add(found.mean(dim=-1) if name in ("near", "far") else found)
+
+    def attention(self, call: AttentionCall) -> bool:
+        groups, length = call.q.shape[1] // call.k.shape[1], call.q.shape[2]
+        keys = call.k.cpu().double().repeat_interleave(groups, dim=1)
+        queries = call.q[:, :, self._queries].cpu().double() * call.scale
+        hidden = hidden_keys(length, call.window, keys.device)[self._queries]
+        scores = (queries @ keys.transpose(-1, -2)).masked_fill(hidden, -torch.inf)
+        places = torch.arange(len(self._keys))
+        self.rows[self._name].append(torch.softmax(scores, dim=-1)[:, :, places, self._keys])
+        return False

@@ -1,0 +1,154 @@
+"""All neurons of layer 0: what the bag adds to them, and how well it predicts them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import Progress, Result, Subject
+from poskernel_core.config import cell_name
+from poskernel_core.experiments.bag import TEXTS, Bag, listed_tokens
+from poskernel_core.experiments.bag_quality import VARIANTS, Quality
+from poskernel_core.experiments.first_layer import see
+from poskernel_core.experiments.moments import Groups, jackknife
+from poskernel_core.experiments.neuron import bag_of
+from poskernel_core.experiments.predicted import Parts, predict
+from poskernel_core.experiments.sampled import steps
+from poskernel_core.experiments.vocabulary import Ends, ends
+from poskernel_core.views import StatisticsView
+
+if TYPE_CHECKING:
+    from poskernel_core.analyses.contextual_neurons import ContextualNeuronsParams
+
+__all__ = ["NeuronSums", "contextual_neurons"]
+
+PERCENTILES = (0, 5, 50, 95, 100)
+PRE = "pre-activation"
+UNITS = {
+    "drive": PRE, "drive_share": "share of variance", "r2": "share of variance",
+    "sign_agreement": "share of positions", "fires": "share of positions",
+    "top": "token", "top_contribution": PRE, "bottom": "token", "bottom_contribution": PRE,
+    "contribution_mean": PRE, "contribution_std": PRE,
+    "bag_cosine": "cosine", "bag_r2": "share of variance", "bag_centred_r2": "share of variance",
+    "kernel": "share of attention", "norm_scale": "1 / standard deviation",
+    "denominator": "weight",
+}  # fmt: skip
+AXES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("top", "top_contribution", "bottom", "bottom_contribution"),
+                    ("neuron", "rank")),
+    **dict.fromkeys(("bag_cosine", "bag_r2", "bag_centred_r2"), ("variant", "query")),
+    "kernel": ("key",),
+    "norm_scale": ("norm", "percentile"),
+    "denominator": ("chosen",),
+}  # fmt: skip
+
+
+class NeuronSums:
+    """Sums over texts and positions of true and predicted pre-activations, by group of texts."""
+
+    NAMES = ("true", "true2", "error2", "bag", "bag2", "agree", "fires")
+
+    def __init__(self) -> None:
+        self._sums = Groups()
+
+    def add(self, bag: Bag, parts: Parts, true: Tensor, text: int) -> None:
+        """Add the positions of a text behind the start token; ``true [pos, neuron]``."""
+        whole, added = parts.activation(bag), parts.through(parts.bag, bag)
+        true, whole, added = (x[bag.start :].double() for x in (true, whole, added))
+        agree, fires = ((true > 0) == (whole > 0)).double(), (true > 0).double()
+        rows = (true, true**2, (true - whole) ** 2, added, added**2, agree, fires)
+        self._sums.add(torch.stack([row.mean(dim=0) for row in rows])[None], range(text, text + 1))
+
+    def numbers(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return values and their jackknife errors, ``[neuron]`` each."""
+        whole = self._numbers(self._sums.mean)
+        out = [self._numbers(mean) for mean in self._sums.without_each()]
+        return whole, {name: jackknife(np.stack([each[name] for each in out])) for name in whole}
+
+    def _numbers(self, means: np.ndarray) -> dict[str, np.ndarray]:
+        mean = dict(zip(self.NAMES, means, strict=True))
+        variance = np.maximum(mean["true2"] - mean["true"] ** 2, 1e-300)
+        drive = np.maximum(mean["bag2"] - mean["bag"] ** 2, 0)
+        return {
+            "drive": np.sqrt(drive),
+            "drive_share": drive / variance,
+            "r2": 1 - mean["error2"] / variance,
+            "sign_agreement": mean["agree"],
+            "fires": mean["fires"],
+        }
+
+
+def contextual_neurons(
+    subject: Subject, main: StatisticsView, params: ContextualNeuronsParams, progress: Progress
+) -> Result:
+    """Rank all neurons; see :class:`~poskernel_core.analyses.ContextualNeurons`.
+
+    Raises:
+        BadRequest: heads that are not of layer 0, a model without neurons, or an unknown token.
+    """
+    texts = torch.from_numpy(subject.windows[: params.contexts])
+    count = steps(progress, len(texts))
+    bag = bag_of(subject, main, params)
+    quality, neurons = Quality(bag, texts.shape[1], params.places), NeuronSums()
+    for first in range(0, len(texts), TEXTS):
+        some = texts[first : first + TEXTS]
+        seen = see(subject.model, some)
+        for place, tokens in enumerate(some):
+            quality.add(tokens, seen.heads[place], first + place)
+            parts = predict(bag, tokens, params.kernel)
+            neurons.add(bag, parts, seen.activation[place], first + place)
+        count(len(some))
+    return _result(subject, params, bag, quality, neurons)
+
+
+def _result(
+    subject: Subject,
+    params: ContextualNeuronsParams,
+    bag: Bag,
+    quality: Quality,
+    neurons: NeuronSums,
+) -> Result:
+    ids = listed_tokens(subject, params.fewest)
+    found = ends(bag.table()[ids], bag.readers(), params.listed)
+    values, errors = neurons.numbers()
+    joint, joint_errors = quality.numbers()
+    values |= joint | _vocabulary(found, ids)
+    scales = (bag.scales.first, bag.scales.second)
+    values |= {
+        "kernel": bag.common[params.query, : params.query + 1].numpy(),
+        "norm_scale": np.stack([np.percentile(each, PERCENTILES) for each in scales]),
+        "denominator": bag.denominators.numpy(),
+    }
+    used = np.unique(np.concatenate([values["top"].ravel(), values["bottom"].ravel()])).tolist()
+    return Result(
+        analysis="contextual-neurons",
+        params=params.model_dump(),
+        values=values,
+        errors=errors | joint_errors,
+        axes={name: AXES.get(name, ("neuron",)) for name in values},
+        units={name: UNITS[name] for name in values},
+        coordinates={
+            "query": quality.places,
+            "percentile": np.array(PERCENTILES),
+            "chosen": np.array(bag.heads),
+        },
+        provenance={
+            "heads": [cell_name(0, head) for head in bag.heads],
+            "variants": VARIANTS,
+            "token_words": dict(zip(map(str, used), subject.decode(used), strict=True)),
+        },
+    )
+
+
+def _vocabulary(found: Ends, ids: np.ndarray) -> dict[str, np.ndarray]:
+    return {
+        "top": ids[found.top.numpy()],
+        "top_contribution": found.highest.numpy(),
+        "bottom": ids[found.bottom.numpy()],
+        "bottom_contribution": found.lowest.numpy(),
+        "contribution_mean": found.mean.numpy(),
+        "contribution_std": found.std.numpy(),
+    }

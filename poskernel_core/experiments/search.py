@@ -1,0 +1,112 @@
+"""Searching the bag: tokens like a token, and neurons that fire for words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from poskernel_core.analyses.base import Progress, Result, Subject
+from poskernel_core.errors import BadRequest
+from poskernel_core.experiments.bag import listed_tokens
+from poskernel_core.experiments.contents import token_id
+from poskernel_core.experiments.neuron import bag_of
+from poskernel_core.experiments.vocabulary import ends
+from poskernel_core.views import StatisticsView
+
+if TYPE_CHECKING:
+    from poskernel_core.analyses.bag_search import ExtendedEmbeddingParams, WordNeuronsParams
+
+__all__ = ["extended_embedding", "word_neurons"]
+
+AXES: dict[str, tuple[str, ...]] = {
+    "length": (), "length_rank": (),
+    "score": ("neuron",), "word_score": ("word", "neuron"),
+}  # fmt: skip
+UNITS = {
+    "nearest": "token", "cosine": "cosine", "plain_cosine": "cosine", "length": "norm",
+    "length_rank": "share of tokens", "for": "neuron", "against": "neuron",
+    "score": "standard deviations", "word_score": "standard deviations",
+}  # fmt: skip
+
+
+def extended_embedding(
+    subject: Subject, main: StatisticsView, params: ExtendedEmbeddingParams, progress: Progress
+) -> Result:
+    """Return the nearest tokens; see :class:`~poskernel_core.analyses.ExtendedEmbedding`.
+
+    Raises:
+        BadRequest: the word is not one token, or the bag cannot be built.
+    """
+    progress(0, 1)
+    word = token_id(subject, params.word)
+    bag = bag_of(subject, main, params)
+    listed = np.setdiff1d(listed_tokens(subject, params.fewest), [word])
+    ids = np.concatenate([[word], listed])
+    table, plain = bag.embed(torch.from_numpy(ids)), bag.layer.embedding[ids]
+    cosine, plain_cosine = (
+        torch.cosine_similarity(each[:1] - each.mean(dim=0), each - each.mean(dim=0)).numpy()
+        for each in (table, plain)
+    )
+    nearest = np.argsort(-cosine[1:], kind="stable")[: params.listed] + 1
+    length = torch.linalg.norm(table, dim=1).numpy()
+    return _result(
+        "extended-embedding",
+        params,
+        {
+            "nearest": ids[nearest],
+            "cosine": cosine[nearest],
+            "plain_cosine": plain_cosine[nearest],
+            "length": np.asarray(length[0]),
+            "length_rank": np.asarray((length[1:] < length[0]).mean()),
+        },
+        {"words": subject.decode(ids[nearest].tolist())},
+    )
+
+
+def word_neurons(
+    subject: Subject, main: StatisticsView, params: WordNeuronsParams, progress: Progress
+) -> Result:
+    """Return the neurons of some words; see :class:`~poskernel_core.analyses.WordNeurons`.
+
+    Raises:
+        BadRequest: no words, no tokenizer, or the bag cannot be built.
+    """
+    progress(0, 1)
+    if subject.encode is None or not params.words.split():
+        raise BadRequest("Expected words, and a model with a tokenizer: give some (--words).")
+    tokens = [token for word in params.words.split() for token in subject.encode(f" {word}")]
+    bag = bag_of(subject, main, params)
+    readers = bag.readers()
+    found = ends(bag.table()[listed_tokens(subject, params.fewest)], readers, 1)
+    each = (bag.embed(torch.tensor(tokens)) @ readers - found.mean) / found.std.clamp(min=1e-30)
+    score = each.mean(dim=0).numpy()
+    order = np.argsort(score, kind="stable")
+    return _result(
+        "word-neurons",
+        params,
+        {
+            "score": score,
+            "word_score": each.numpy(),
+            "for": order[::-1][: params.listed].copy(),
+            "against": order[: params.listed].copy(),
+        },
+        {"words": subject.decode(tokens)},
+    )
+
+
+def _result(
+    name: str,
+    params: ExtendedEmbeddingParams | WordNeuronsParams,
+    values: dict[str, np.ndarray],
+    provenance: dict[str, list[str]],
+) -> Result:
+    return Result(
+        analysis=name,
+        params=params.model_dump(),
+        values=values,
+        axes={each: AXES.get(each, ("rank",)) for each in values},
+        units={each: UNITS[each] for each in values},
+        provenance=provenance,
+    )

@@ -1,0 +1,101 @@
+"""A neuron along one text: what the bag predicts, and what the model computes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from poskernel_core.analyses.base import Progress, Result, Subject
+from poskernel_core.config import cell_name
+from poskernel_core.errors import BadRequest
+from poskernel_core.experiments.contents import own_texts
+from poskernel_core.experiments.first_layer import see
+from poskernel_core.experiments.neuron import bag_of
+from poskernel_core.experiments.predicted import Parts, predict
+from poskernel_core.views import StatisticsView
+
+if TYPE_CHECKING:
+    from poskernel_core.analyses.neuron import NeuronTraceParams
+    from poskernel_core.experiments.bag import Bag
+
+__all__ = ["neuron_trace"]
+
+PRE = "pre-activation"
+UNITS = {
+    "r2": "share of variance",
+    "correlation": "correlation",
+    "sign_agreement": "share of positions",
+}
+
+
+def neuron_trace(
+    subject: Subject, main: StatisticsView, params: NeuronTraceParams, progress: Progress
+) -> Result:
+    """Return predicted and true; see :class:`~poskernel_core.analyses.NeuronTrace`.
+
+    Raises:
+        BadRequest: no such neuron or text, or the bag cannot be built.
+    """
+    progress(0, 1)
+    tokens = torch.from_numpy(_text(subject, params))
+    bag = bag_of(subject, main, params, params.neuron)
+    true = see(subject.model, tokens[None]).activation[0, :, params.neuron]
+    parts = predict(bag, tokens, params.kernel)
+    values = _numbers(bag, parts, params.neuron)
+    read = bag.readers()[:, params.neuron]
+    values |= {"true": true.numpy(), "contribution": (bag.embed(tokens) @ read).numpy()}
+    values["contribution"][: bag.start] = np.nan
+    values |= _agreement(values["true"][bag.start :], values["predicted"][bag.start :])
+    return Result(
+        analysis="neuron-trace",
+        params=params.model_dump(),
+        values=values,
+        axes={name: () if name in UNITS else ("pos",) for name in values},
+        units={name: UNITS.get(name, PRE) for name in values},
+        provenance={
+            "heads": [cell_name(0, head) for head in bag.heads],
+            "tokens": subject.decode(tokens.tolist()),
+        },
+    )
+
+
+def _text(subject: Subject, params: NeuronTraceParams) -> np.ndarray:
+    own = list(own_texts(subject, params.text, params.item).values())
+    if own:
+        return own[0]
+    if params.window >= len(subject.windows):
+        raise BadRequest(
+            f"No window {params.window}: expected 0 to {len(subject.windows) - 1} (--window)."
+        )
+    return subject.windows[params.window]
+
+
+def _numbers(bag: Bag, parts: Parts, neuron: int) -> dict[str, np.ndarray]:
+    """Return the prediction and its parts, ``[pos]`` each; the norm's bias goes with the direct."""
+    layer = bag.layer
+    named = {"bag": parts.bag, "position": parts.position, "others": parts.others,
+             "direct": parts.direct}  # fmt: skip
+    values = {
+        name: parts.scale * (layer.norm2.linear(part) @ layer.w_in[:, neuron])
+        for name, part in named.items()
+    }
+    values["direct"] += layer.norm2.bias @ layer.w_in[:, neuron] + layer.b_in[neuron]
+    values["predicted"] = torch.stack(list(values.values())).sum(dim=0)
+    return {name: value.numpy() for name, value in values.items()}
+
+
+def _agreement(true: np.ndarray, predicted: np.ndarray) -> dict[str, np.ndarray]:
+    error, variance = ((true - predicted) ** 2).sum(), ((true - true.mean()) ** 2).sum()
+    return {
+        "r2": np.asarray(1 - error / variance if variance > 0 else np.nan),
+        "correlation": np.asarray(_correlation(true, predicted)),
+        "sign_agreement": np.asarray(((true > 0) == (predicted > 0)).mean()),
+    }
+
+
+def _correlation(left: np.ndarray, right: np.ndarray) -> float:
+    left, right = left - left.mean(), right - right.mean()
+    size = float(np.sqrt((left**2).sum() * (right**2).sum()))
+    return float((left * right).sum()) / size if size > 0 else np.nan

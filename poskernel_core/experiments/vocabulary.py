@@ -1,0 +1,73 @@
+"""Products of the whole vocabulary with all neurons, a block of neurons at a time.
+
+The product of 50,257 tokens and 3,072 neurons has 154 million numbers; it is never held whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+__all__ = ["Ends", "contributions", "ends", "named_ends"]
+
+CELLS = 2**24
+"""Numbers of a block: 64 MB in float32."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What is kept of every neuron's contributions over the vocabulary.
+
+    Attributes:
+        mean, std: over tokens, ``[neuron]``.
+        top, bottom: places of the largest and the smallest, ``[neuron, rank]``.
+        highest, lowest: their contributions.
+    """
+
+    mean: Float[Tensor, " neuron"]
+    std: Float[Tensor, " neuron"]
+    top: Int[Tensor, "neuron rank"]
+    highest: Float[Tensor, "neuron rank"]
+    bottom: Int[Tensor, "neuron rank"]
+    lowest: Float[Tensor, "neuron rank"]
+
+
+def contributions(
+    table: Float[Tensor, "token model"], readers: Float[Tensor, "model neuron"]
+) -> Iterator[tuple[slice, Float[Tensor, "some token"]]]:
+    """Yield the contributions of all tokens to some neurons at a time."""
+    size = max(1, CELLS // len(table))
+    for first in range(0, readers.shape[1], size):
+        some = slice(first, first + size)
+        yield some, readers[:, some].T @ table.T
+
+
+def ends(
+    table: Float[Tensor, "token model"], readers: Float[Tensor, "model neuron"], listed: int
+) -> Ends:
+    """Return mean, spread and both ends of every neuron's contributions over the tokens."""
+    listed = min(listed, len(table))
+    parts: list[tuple[Tensor, ...]] = []
+    for _, block in contributions(table, readers):
+        highest, top = block.topk(listed, dim=1)
+        lowest, bottom = block.topk(listed, dim=1, largest=False)
+        std, mean = torch.std_mean(block, dim=1)
+        parts.append((mean, std, top, highest, bottom, lowest))
+    return Ends(*(torch.cat(each) for each in zip(*parts, strict=True)))
+
+
+def named_ends(
+    decode: Callable[[list[int]], list[str]], ids: np.ndarray, values: np.ndarray, listed: int
+) -> dict[str, list[tuple[str, float]]]:
+    """Return the tokens with the largest values (``up``) and the smallest (``down``), and those."""
+    order = np.argsort(values, kind="stable")
+    found = {}
+    for name, places in (("up", order[::-1][:listed]), ("down", order[:listed])):
+        words = decode(ids[places].tolist())
+        found[name] = [(word, float(values[p])) for word, p in zip(words, places, strict=True)]
+    return found
