@@ -13,6 +13,7 @@ page = st.navigation(
             st.Page("pages/heads/etc_heatmap.py", title="ETC heat map", default=True),
             st.Page("pages/heads/positional_kernels.py", title="Positional kernels"),
             st.Page("pages/heads/previous_token.py", title="Previous-token heads"),
+            st.Page("pages/heads/contextual.py", title="Contextual heads"),
         ],
         "Positions": [
             st.Page("pages/positions/helix.py", title="Helix"),
@@ -21,6 +22,7 @@ page = st.navigation(
         "Experiments": [
             st.Page("pages/experiments/induction_recency.py", title="Induction recency"),
             st.Page("pages/experiments/position_vs_token.py", title="Position against token"),
+            st.Page("pages/experiments/contextual_neurons.py", title="Contextual neurons"),
         ],
         "About": [st.Page("pages/about/methods.py", title="Methods")],
     }

@@ -10,10 +10,10 @@ import inspect
 import re
 from dataclasses import dataclass
 
-from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses import ANALYSES, find
 from poskernel_core.analyses.base import Experiment, Question
 
-__all__ = ["PARTS", "Method", "as_markdown", "methods"]
+__all__ = ["PARTS", "Method", "as_markdown", "method_of", "methods"]
 
 PARTS = ("Formula", "Choices", "Limits", "Source")
 _ROLE = re.compile(r":[a-z]+:`~?(?:[\w.]*\.)?(\w+)`")
@@ -48,6 +48,15 @@ class Method:
 def methods() -> list[Method]:
     """Return the definitions of all analyses and experiments, in their order."""
     return [_method(question) for question in ANALYSES.values()]
+
+
+def method_of(name: str) -> Method:
+    """Return the definition of one analysis or experiment.
+
+    Raises:
+        UnknownAnalysis: none has that name.
+    """
+    return _method(find(name))
 
 
 def as_markdown(text: str) -> str:

@@ -215,7 +215,7 @@ def test_through_the_laboratory(paths, tmp_path):
     np.testing.assert_allclose(
         found.values["content_cosine"][0, 5], np.cos(np.arange(4) * 0.8), atol=1e-5
     )
-    run = describe_run(str(paths["gpt2"]), doubling=3)
+    run = describe_run(str(paths["gpt2"]), doubling=3, destination=" the")
     settled = Additivity().settled(run, Additivity.params(passages=7))
     assert (7, None, None) == (settled.windows, settled.doubling, settled.destination)
     assert {} == Additivity().needs(settled, Additivity.params())

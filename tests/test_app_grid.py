@@ -45,7 +45,7 @@ def test_kinds_that_are_switched_off_are_dimmed(landing):
 def test_order_by_etc(landing):
     """Each layer's heads from the largest ETC to the smallest; the columns are ranks."""
     page = landing(cell="L2H4")
-    choose(page, "Order of heads", "by ETC, largest first")
+    choose(page, "Order of heads", "largest first")
     expect(page.get_by_role("columnheader", name="1.", exact=True)).to_be_visible()
     settle(page)
     labels = [each.get_attribute("aria-label") for each in page.get_by_role("gridcell").all()]

@@ -1,46 +1,71 @@
-"""Landing page: the effective token count of every head, and the selected head's kernel."""
+"""Landing page: a measure of every head, the effective token count first, and one head's kernel."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
 import streamlit as st
 
 from pages.parts import results, words
 from pages.parts.cards import card
 from pages.parts.etc_grid import Order, draw_grid, kind_thresholds
+from pages.parts.figures.of_measures import measure_figure
 from pages.parts.figures.of_result import etc_figure, head_curve
 from pages.parts.head import heads_table, summary
+from pages.parts.measures import MEASURES, Measure
 from pages.parts.plain import plain
 from pages.parts.selection import Selection
+from poskernel_core.analyses.base import Result
 from poskernel_core.analyses.kernels import KINDS
 
+URL: Final = "query-params"
+ETC = next(iter(MEASURES))
+
 selection = cast(Selection, st.session_state["selection"])
+
+
+def draw_measure(measure: Measure, etc: Result) -> None:
+    """Draw the grid by a measure, once it is known."""
+    here = etc.select(query=selection.query)
+    found = etc
+    if measure.question != "etc":
+        asked = results.fetch(measure.question, selection.run, **measure.params(selection))
+        if asked is None:
+            return
+        found = asked
+    found = measure.at(found, selection)
+    first = measure.title == ETC
+    card(
+        "etc",
+        lambda: etc_figure(here) if first else measure_figure(measure, found),
+        here if first else found.only(measure.value),
+        words.GRID if first else measure.words(),
+        draw=lambda: draw_grid(
+            measure, found, here, selection, set(shown), Order(order or Order.NUMBER)
+        ),
+    )
+
+
 st.title("ETC heat map")
 st.markdown(
     f"How many tokens each head of **{plain(selection.run.model.name)}** attends to by position "
-    f"alone, at query position {selection.query}."
+    f"alone, at query position {selection.query}; or another measure of all heads."
 )
-show, sort, kinds = st.columns([3, 2, 1], vertical_alignment="bottom")
+colour, show, sort, kinds = st.columns([6, 7, 5, 3], vertical_alignment="bottom")
+chosen = colour.selectbox("Colour heads by", list(MEASURES), key="measure", bind=URL)
 shown = show.pills(
-    "Show kinds", KINDS, default=KINDS, selection_mode="multi", key="kinds", bind="query-params"
+    "Show kinds", KINDS, default=KINDS, selection_mode="multi", key="kinds", bind=URL
 )
-order = sort.selectbox("Order of heads", list(Order), key="order", bind="query-params")
+order = Order(sort.selectbox("Order of heads", list(Order), key="order", bind=URL) or Order.NUMBER)
 with kinds.popover("Kinds", icon=":material/tune:", width="stretch"):
     thresholds = kind_thresholds()
 
 etc = results.fetch("etc", selection.run, skip=selection.skip, **thresholds)
 if etc is not None:
-    here = etc.select(query=selection.query)
     left, right = st.columns([6, 5])
     with left:
-        card(
-            "etc",
-            lambda: etc_figure(here),
-            here,
-            words.GRID,
-            draw=lambda: draw_grid(here, selection, set(shown), Order(order or Order.NUMBER)),
-        )
+        draw_measure(MEASURES[chosen or ETC], etc)
+        here = etc.select(query=selection.query)
         summary(here.select(layer=selection.layer, head=selection.head), meanings=False)
         with st.expander("All heads as a table"):
             heads_table(here, set(shown))

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from pages.parts import results, words
+from pages.parts.additivity_cards import draw_additivity
 from pages.parts.cards import Explanation, card
 from pages.parts.figures import folded_square, kernel_map, small_multiples
 from pages.parts.figures.of_result import head_curve
@@ -109,3 +110,4 @@ if source is not None:
             draw_maps(source)
         draw_squares(kernel)
         draw_layer(kernel)
+        draw_additivity(selection)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.parts.figures.layout import chart_config
+from pages.parts.figures.layout import chart_config, without_title
 from pages.parts.plain import plain
 from poskernel_core.analyses.base import Result
 from poskernel_core.exports import to_csv, to_npz
@@ -43,7 +43,8 @@ def card(
         if draw is not None:
             draw()
         else:
-            chart(name, figure(), st.session_state.get(f"image-{name}", "svg"))
+            image = st.session_state.get(f"image-{name}", "svg")
+            chart(name, without_title(figure()) if title else figure(), image)
         st.markdown(f":small[{words.reading}]")
         row = st.container(horizontal=True, gap="small")
         with row.popover("Formula", icon=":material/function:", width="content"):

@@ -1,17 +1,16 @@
-"""The clickable grid of all heads, coloured by log ETC, and its controls."""
+"""The landing page's grid: any measure as colour, the kinds of the kernels as marks and filter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
-from typing import TypeVar
 
 import numpy as np
 import streamlit as st
 
-from pages.parts.figures.palette import KINDS, log_position, scale_hex
-from pages.parts.grid import head_grid, log_legend
+from pages.parts.figures.palette import KINDS
 from pages.parts.head import value_text
+from pages.parts.measure_grid import Extras, draw_heads, head_texts
+from pages.parts.measures import Measure
 from pages.parts.selection import Selection, select_cell
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
@@ -19,8 +18,6 @@ from poskernel_core.known import known_heads
 
 __all__ = ["Order", "draw_grid", "kind_thresholds"]
 
-T = TypeVar("T")
-KEY = "etc-grid"
 KNOWN = "★"
 
 
@@ -28,9 +25,8 @@ class Order(StrEnum):
     """Orders of the heads within each layer."""
 
     NUMBER = "by number"
-    ETC = "by ETC, largest first"
-    LOCAL = "by ETC, smallest first"
-    FIDELITY = "by fidelity, best first"
+    LARGEST = "largest first"
+    SMALLEST = "smallest first"
 
 
 def kind_thresholds() -> dict[str, float]:
@@ -49,59 +45,66 @@ def kind_thresholds() -> dict[str, float]:
     return {"local_tokens": tokens, "local_share": local, "uniform_share": uniform}
 
 
-def draw_grid(etc: Result, selection: Selection, shown: set[str], order: Order) -> None:
-    """Draw all heads at one query position; a click selects the head on every page."""
-    values = etc.values["etc"]
-    visible = max(float(np.nanmax(etc.values["visible"])), 2.0)
+def draw_grid(
+    measure: Measure,
+    found: Result,
+    etc: Result,
+    selection: Selection,
+    shown: set[str],
+    order: Order,
+) -> None:
+    """Draw all heads by a measure; a click selects the head on every page.
+
+    ``found`` holds the measure, one number a head; ``etc`` the kinds at the query position.
+    """
     kinds: list[list[str | None]] = etc.text_of("kind")
     known = known_heads(selection.run.model.name)
-    head_grid(
-        scale_hex(log_position(np.nan_to_num(values, nan=1.0), 1.0, visible)),
-        _each(kinds, lambda i, j: _label(etc, i, j, kinds[i][j], known)),
-        _each(kinds, lambda i, j: _mark(kinds[i][j], known.get(cell_name(i, j)))),
-        _each(kinds, lambda i, j: kinds[i][j] not in shown),
-        (selection.layer, selection.head),
-        _columns(etc, order),
-        key=KEY,
-        on_select=_selected,
-        legend=log_legend(1.0, visible),
-        legend_title="effective tokens (log scale)",
+    values = measure.numbers(found)
+    extras = Extras(
+        marks=[
+            [_mark(kind, known.get(cell_name(i, j))) for j, kind in enumerate(row)]
+            for i, row in enumerate(kinds)
+        ],
+        dimmed=[[kind not in shown for kind in row] for row in kinds],
+        columns=_columns(values, order),
         glyphs=[*((kind.glyph, name) for name, kind in KINDS.items()), (KNOWN, "known function")],
     )
-
-
-def _selected() -> None:
-    cell = st.session_state[KEY].cell
-    if cell:
-        select_cell(cell)
-
-
-def _each(kinds: list[list[str | None]], make: Callable[[int, int], T]) -> list[list[T]]:
-    return [[make(i, j) for j in range(len(row))] for i, row in enumerate(kinds)]
+    own = head_texts(found, measure.value, measure.title) if found.analysis != "etc" else None
+    labels = [
+        [_label(etc, i, j, kind, known, own) for j, kind in enumerate(row)]
+        for i, row in enumerate(kinds)
+    ]
+    shade = measure.shade(found, values)
+    draw_heads(shade, labels, measure.unit, selection, "etc-grid", extras, select_cell)
 
 
 def _mark(kind: str | None, function: str | None) -> str:
     return (KINDS[kind].glyph if kind else "") + (KNOWN if function else "")
 
 
-def _label(etc: Result, layer: int, head: int, kind: str | None, known: dict[str, str]) -> str:
+def _label(
+    etc: Result,
+    layer: int,
+    head: int,
+    kind: str | None,
+    known: dict[str, str],
+    own: list[list[str]] | None,
+) -> str:
+    """Return what a cell says: the measure of another question first, then the kernel."""
     cell = cell_name(layer, head)
+    first = f"{own[layer][head]}; " if own else f"{cell}: "
     if kind is None:
-        return f"{cell}: no key is visible at this query position"
+        return f"{first}no key is visible at this query position"
     one = etc.select(layer=layer, head=head)
     text = (
-        f"{cell}: ETC {value_text(one, 'etc')} tokens, {kind}, half of the mass within "
+        f"{first}ETC {value_text(one, 'etc')} tokens, {kind}, half of the mass within "
         f"offset {value_text(one, 'half_mass_distance')}, fidelity {value_text(one, 'fidelity')}"
     )
     return text + (f"; known as: {known[cell]}" if cell in known else "")
 
 
-def _columns(etc: Result, order: Order) -> list[list[int]] | None:
+def _columns(values: np.ndarray, order: Order) -> list[list[int]] | None:
     if order is Order.NUMBER:
         return None
-    signed = {
-        Order.ETC: -etc.values["etc"],
-        Order.LOCAL: etc.values["etc"],
-        Order.FIDELITY: etc.values["fidelity"],
-    }[order]
+    signed = values if order is Order.SMALLEST else -values
     return [[int(head) for head in np.argsort(row, kind="stable")] for row in signed]

@@ -7,15 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import streamlit as st
 
-from pages.parts.figures.layout import log_ticks, number
-from pages.parts.figures.palette import ink_on, scale_hex
+from pages.parts.figures.palette import ink_on
+from pages.parts.shades import Legend
 from poskernel_core.config import cell_name
-
-Legend = list[tuple[str, str]]
-"""Colours at even steps from low to high, each with a tick label or ""."""
 
 _HERE = Path(__file__).parent
 _COMPONENT = st.components.v2.component(
@@ -81,15 +77,6 @@ def grid_data(
     ]  # fmt: skip
     headers = [f"H{head}" if columns is None else f"{head + 1}." for head in heads]
     return {"rows": rows, "headers": headers, "corner": "" if columns is None else "rank"}
-
-
-def log_legend(low: float, high: float, steps: int = 121) -> Legend:
-    """A legend for the log scale from `low` to `high` (tokens), with round ticks."""
-    colours = scale_hex(np.linspace(0, 1, steps)[None])[0]
-    labels = [""] * steps
-    for tick in log_ticks(low, high):
-        labels[round((steps - 1) * np.log(tick / low) / np.log(high / low))] = number(tick)
-    return list(zip(colours, labels, strict=True))
 
 
 def _cell(

@@ -1,57 +1,88 @@
-"""The grid of all heads, coloured by one number between 0 and its largest."""
+"""The clickable grid of all heads, coloured by a measure."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import streamlit as st
 
-from pages.parts.figures.layout import number
-from pages.parts.figures.palette import scale_hex
 from pages.parts.grid import head_grid
 from pages.parts.head import value_text
 from pages.parts.head_choice import pick_head
 from pages.parts.selection import Selection
+from pages.parts.shades import Shade, linear
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 
-__all__ = ["draw_measure_grid"]
+__all__ = ["Extras", "draw_heads", "draw_measure_grid", "head_texts"]
 
-STEPS = 121
+
+@dataclass(frozen=True)
+class Extras:
+    """What a grid shows beside colours; lists are indexed ``[layer][head]``.
+
+    Attributes:
+        marks: a small glyph in the cell; ``glyphs`` explains them.
+        dimmed: cells that are filtered out.
+        columns: the order of each layer's heads.
+    """
+
+    marks: list[list[str]] | None = None
+    dimmed: list[list[bool]] | None = None
+    columns: list[list[int]] | None = None
+    glyphs: list[tuple[str, str]] = field(default_factory=list)
+
+
+def draw_heads(
+    shade: Shade,
+    labels: list[list[str]],
+    unit: str,
+    selection: Selection,
+    key: str,
+    extras: Extras | None = None,
+    pick: Callable[[str], None] = pick_head,
+) -> None:
+    """Draw all heads; a click selects the head on every page (``pick`` is told its name)."""
+    extras = extras or Extras()
+
+    def selected() -> None:
+        cell = st.session_state[key].cell
+        if cell:
+            pick(cell)
+
+    head_grid(
+        shade.colours,
+        labels,
+        extras.marks or [["" for _ in row] for row in labels],
+        extras.dimmed or [[False for _ in row] for row in labels],
+        (selection.layer, selection.head),
+        extras.columns,
+        key=key,
+        on_select=selected,
+        legend=shade.legend,
+        legend_title=unit,
+        glyphs=extras.glyphs,
+    )
 
 
 def draw_measure_grid(
     measured: Result, name: str, meaning: str, selection: Selection, key: str
 ) -> None:
-    """Draw ``measured.values[name] [layer, head]``; a click selects the head on every page."""
+    """Draw ``measured.values[name] [layer, head]`` from 0 to its largest."""
     values = np.nan_to_num(measured.values[name])
-    high = max(0.01, float(values.max()))
-    labels = [
-        [f"{cell_name(i, j)}: {meaning} {_text(measured, name, i, j)}" for j in range(len(row))]
-        for i, row in enumerate(values)
-    ]
-    legend = scale_hex(np.linspace(0, 1, STEPS)[None])[0]
-    ticks = {0: 0.0, STEPS // 2: high / 2, STEPS - 1: high}
-    head_grid(
-        scale_hex(np.clip(values, 0, high) / high),
-        labels,
-        [["" for _ in row] for row in values],
-        [[False for _ in row] for row in values],
-        (selection.layer, selection.head),
-        key=key,
-        on_select=lambda: _selected(key),
-        legend=[
-            (colour, number(float(f"{ticks[i]:.2g}")) if i in ticks else "")
-            for i, colour in enumerate(legend)
-        ],
-        legend_title=meaning,
-    )
+    draw_heads(linear(values), head_texts(measured, name, meaning), meaning, selection, key)
 
 
-def _text(measured: Result, name: str, layer: int, head: int) -> str:
-    return value_text(measured.only(name).select(layer=layer, head=head), name)
+def head_texts(measured: Result, name: str, meaning: str) -> list[list[str]]:
+    """Return for every head its name, the meaning, and the value with its error or its label."""
+    words = measured.text_of(name) if name in measured.labels else None
+    shape = measured.values[name].shape
+    one = measured.only(name)
 
+    def text(i: int, j: int) -> str:
+        value = words[i][j] if words else value_text(one.select(layer=i, head=j), name)
+        return f"{cell_name(i, j)}: {meaning} {value}"
 
-def _selected(key: str) -> None:
-    cell = st.session_state[key].cell
-    if cell:
-        pick_head(cell)
+    return [[text(i, j) for j in range(shape[1])] for i in range(shape[0])]

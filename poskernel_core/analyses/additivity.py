@@ -11,13 +11,13 @@ from poskernel_core.config import RunSpec
 from poskernel_core.errors import BadRequest
 from poskernel_core.views import StatisticsView
 
-__all__ = ["Additivity", "AdditivityParams"]
+__all__ = ["Additivity", "AdditivityParams", "fitting"]
 
 
 class AdditivityParams(Params):
     """Parameters of the additivity test."""
 
-    passages: int = Field(64, ge=2, le=10_000, description="passages of text")
+    passages: int = Field(64, ge=3, le=10_000, description="passages of text")
     passage_length: int = Field(16, ge=1, le=256, description="tokens of a passage")
     shifts: int = Field(8, ge=2, le=64, description="places that each passage is put at")
 
@@ -91,3 +91,10 @@ class Additivity(Experiment):
         from poskernel_core.experiments.shifted import additivity
 
         return additivity(subject, params, progress)
+
+
+def fitting(run: RunSpec) -> dict[str, int]:
+    """Return parameters that fit the context: shorter passages, fewer places if need be."""
+    room = run.context - int(run.start_token)
+    length = min(16, max(1, room // 2))
+    return {"passage_length": length, "shifts": max(2, min(8, room - length + 1))}

@@ -12,7 +12,7 @@ from poskernel_core.config import RunSpec
 from poskernel_core.errors import BadRequest
 from poskernel_core.views import StatisticsView
 
-__all__ = ["ContextualHeads", "ContextualParams", "DestinationParams"]
+__all__ = ["ContextualHeads", "ContextualParams", "DestinationParams", "check_query"]
 
 
 class DestinationParams(SkipParams):
@@ -78,11 +78,7 @@ class ContextualHeads(Experiment):
         Raises:
             BadRequest: the position is outside the context, or nothing visible is left.
         """
-        if not params.skip < params.query < run.context:
-            raise BadRequest(
-                f"Expected a position from {params.skip + 1} (behind the skipped keys) to "
-                f"{run.context - 1}, got {params.query} (--query)."
-            )
+        check_query(run, params.query, params.skip)
         return run
 
     def needs(self, run: RunSpec, params: ContextualParams) -> Mapping[str, RunSpec]:
@@ -100,3 +96,16 @@ class ContextualHeads(Experiment):
         from poskernel_core.experiments.contextual import contextual_heads
 
         return contextual_heads(subject, statistics["main"], params, progress)
+
+
+def check_query(run: RunSpec, query: int, skip: int) -> None:
+    """Refuse a position outside the context, or one that sees no key but its own.
+
+    Raises:
+        BadRequest: it is.
+    """
+    if not skip < query < run.context:
+        raise BadRequest(
+            f"Expected a position from {skip + 1} (behind the skipped keys) to "
+            f"{run.context - 1}, got {query} (--query)."
+        )

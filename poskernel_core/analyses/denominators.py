@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, Progress, Result, SkipParams, Subject
+from poskernel_core.analyses.contextual import check_query
 from poskernel_core.config import MAX_TEXT_CHARACTERS, RunSpec
+from poskernel_core.errors import BadRequest
 from poskernel_core.views import StatisticsView
 
 __all__ = ["Denominators", "DenominatorsParams", "TokenWeights", "TokenWeightsParams"]
@@ -61,6 +63,19 @@ class Denominators(Experiment):
     params = DenominatorsParams
     long = True
 
+    def settled(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
+        """Return the run itself.
+
+        Raises:
+            BadRequest: the context ends with the skipped keys.
+        """
+        if run.context < params.skip + 3:
+            raise BadRequest(
+                f"Expected a context of {params.skip + 3} tokens or more behind {params.skip} "
+                f"skipped keys, got {run.context}: ask for a longer one, or skip fewer (--skip)."
+            )
+        return run
+
     def needs(self, run: RunSpec, params: DenominatorsParams) -> Mapping[str, RunSpec]:
         """Return the run, for its mean keys."""
         return {"main": run}
@@ -82,23 +97,26 @@ class TokenWeightsParams(CellParams):
     """Parameters of the weights of tokens."""
 
     query: int = Field(ge=1, description="position of the destination token")
-    fewest: int = Field(3, ge=1, le=10_000, description="times that a token must have been seen")
+    fewest: int = Field(
+        3, ge=0, le=1_000_000, description="times that a token must occur in the texts"
+    )
     listed: int = Field(40, ge=1, le=1000, description="tokens listed at either end")
 
 
 class TokenWeights(Experiment):
     r"""Which tokens a head weights up and down, for a fixed destination token.
 
-    * ``log_weight [token]``: mean content score of each token, in nats, over the places where it
-      stood; its exponential is the factor by which content changes the token's attention.
-    * ``count [token]``: number of those places.
+    * ``log_weight [token]``: mean content score of each token, in nats; its exponential is the
+      factor by which content changes the token's attention.
+    * ``count [token]``: how often the token was seen in the texts.
 
-    Formula: $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$, mean over texts and keys $i$ that hold
-    the token.
+    Formula: $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$, mean over keys $i$ that hold the
+    token.
 
-    Choices: in layer 0, whose keys depend on token and position alone, every token of the
-    vocabulary is put into random windows; in later layers, where context matters, the texts of the
-    corpus are read, and rare tokens are left out (``fewest``).
+    Choices: in layer 0, whose keys depend on token and position alone, every token is put to four
+    positions that share the mass of the head's kernel equally; the error is over them. In later
+    layers, where context matters, scores are means over the places where the token stands in the
+    texts. Tokens rarer in the texts than ``fewest`` are left out, special ones always.
 
     Limits: a mean over contexts hides that a later head may weight a token by its context.
 
@@ -109,6 +127,15 @@ class TokenWeights(Experiment):
     title = "Content weights of tokens"
     params = TokenWeightsParams
     long = True
+
+    def settled(self, run: RunSpec, params: TokenWeightsParams) -> RunSpec:
+        """Return the run itself.
+
+        Raises:
+            BadRequest: the position is outside the context, or nothing visible is left.
+        """
+        check_query(run, params.query, params.skip)
+        return run
 
     def needs(self, run: RunSpec, params: TokenWeightsParams) -> Mapping[str, RunSpec]:
         """Return the run, for its mean keys."""

@@ -6,6 +6,7 @@ of one destination token, content weights of tokens, and one denominator for all
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,11 +17,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 from poskernel_core.analyses.base import Subject
-from poskernel_core.attention import AttentionCall, hidden_keys
 from poskernel_core.errors import BadRequest
-from poskernel_core.experiments.contents import destination_windows, token_id, watch_rows
+from poskernel_core.experiments.content_weights import (
+    ROWS,
+    content_scores,
+    destination_kernels,
+    destination_queries,
+    quantiles,
+)
+from poskernel_core.experiments.contents import (
+    destination_windows,
+    token_counts,
+    token_id,
+    watch_rows,
+)
 from poskernel_core.experiments.first_layer import FirstLayer, see, take_apart
-from poskernel_core.tapping import Onlooker
 from poskernel_core.views import StatisticsView
 
 if TYPE_CHECKING:
@@ -28,8 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bag", "Scales", "build_bag", "by_position", "listed_tokens"]
 
-QUANTILES = (0.125, 0.375, 0.625, 0.875)
-ROWS = 4096
 TEXTS = 4
 
 
@@ -138,8 +147,9 @@ def build_bag(subject: Subject, main: StatisticsView, heads: tuple[int, ...], pa
     Raises:
         BadRequest: the model's layer 0 cannot be taken apart, or the token is not one of its own.
     """
-    texts = subject.windows[: params.contexts].tobytes()
-    key = (heads, params.token, params.query, params.scale, texts)
+    keys = main.layer(0)["mean_keys"].tobytes()
+    data = hashlib.sha256(subject.windows.tobytes() + keys).digest()
+    key = (heads, params.token, params.query, params.contexts, params.scale, data)
     kept = subject.model.notes.get("bag")
     if kept is not None and kept[0] == key:
         return kept[1]
@@ -154,13 +164,14 @@ def _build(subject: Subject, main: StatisticsView, heads: tuple[int, ...], param
     token = token_id(subject, params.token)
     texts = subject.windows[: params.contexts]
     start, chosen = int(subject.start_token), list(heads)
-    queries = _destination_queries(subject, token)
-    kernels = torch.softmax(_position_scores(queries, main), dim=-1)[chosen]
-    places = _quantiles(kernels[:, params.query], start)
-    log_weight = _log_weights(subject, main, queries[:, params.query], places)[chosen]
+    queries = destination_queries(subject, token)
+    kernels = destination_kernels(queries, main)[chosen]
+    places = quantiles(kernels[:, params.query], start)
+    scores = content_scores(subject, main, queries[:, params.query], places)
+    log_weight = scores.mean(dim=0)[chosen]
     rows = destination_windows(texts, params.query, token)
     found = [seen[0].denominator for _, seen in watch_rows(subject, main, rows, 0, (0,))]
-    denominators = torch.cat(found).median(dim=0).values.float()[chosen]
+    denominators = torch.cat(found).quantile(0.5, dim=0).float()[chosen]
     scales, first = _scales(subject, layer, texts)
     return Bag(
         layer=layer,
@@ -183,8 +194,7 @@ def listed_tokens(subject: Subject, fewest: int) -> np.ndarray:
         BadRequest: none does.
     """
     assert subject.source is not None
-    counts = np.bincount(subject.windows.ravel(), minlength=subject.model.geometry.n_vocab)
-    found = subject.source.pool[counts[subject.source.pool] >= fewest]
+    found = subject.source.pool[token_counts(subject)[subject.source.pool] >= fewest]
     if not len(found):
         raise BadRequest(
             f"No token occurs {fewest} times in the texts: ask for fewer (--fewest 0 lists all)."
@@ -192,69 +202,11 @@ def listed_tokens(subject: Subject, fewest: int) -> np.ndarray:
     return found
 
 
-class _Watch(Onlooker):
-    """A watcher that keeps the scaled queries and the keys of layer 0, in float64."""
-
-    def __init__(self) -> None:
-        self.queries = self.keys = torch.zeros(0)
-
-    def attention(self, call: AttentionCall) -> bool:
-        if call.layer == 0:
-            self.queries = call.q.cpu().double() * call.scale
-            self.keys = call.k.cpu().double()
-        return False
-
-
-def _destination_queries(subject: Subject, token: int) -> Float[Tensor, "head query d"]:
-    """Return the scaled queries of the destination token at every position."""
-    tokens = torch.full((1, subject.windows.shape[1]), token)
-    tokens[:, : int(subject.start_token)] = int(subject.windows[0, 0])
-    watch = _Watch()
-    subject.model.watch(tokens, watch, last=0)
-    return watch.queries[0]
-
-
-def _position_scores(
-    queries: Float[Tensor, "head query d"], main: StatisticsView
-) -> Float[Tensor, "head query key"]:
-    """Return ``a(n,i)`` of layer 0, minus infinity where a query may not look."""
-    mean = _mean_keys(main, len(queries))[:, : queries.shape[1]]
-    hidden = hidden_keys(queries.shape[1], main.header["sliding_windows"][0], mean.device)
-    return (queries @ mean.transpose(1, 2)).masked_fill(hidden, -torch.inf)
-
-
-def _quantiles(kernels: Float[Tensor, "head key"], start: int) -> list[int]:
-    """Return a few key positions, each standing for an equal share of the heads' mean kernel."""
-    mass = torch.cumsum(kernels.mean(dim=0)[start:], dim=0)
-    shares = torch.tensor(QUANTILES, dtype=mass.dtype) * mass[-1]
-    return (torch.searchsorted(mass, shares).clamp(max=len(mass) - 1) + start).tolist()
-
-
 def _token_scales(layer: FirstLayer, places: list[int]) -> Float[Tensor, " vocab"]:
     """Return the first norm's scale of every token, mean over the places."""
     rows = layer.embedding.split(ROWS)
     found = [torch.cat([layer.norm1.scale(r + layer.positions[n]) for r in rows]) for n in places]
     return torch.stack(found).mean(dim=0)
-
-
-def _mean_keys(main: StatisticsView, heads: int) -> Float[Tensor, "head key d"]:
-    mean = torch.tensor(main.layer(0)["mean_keys"], dtype=torch.float64)
-    return mean.repeat_interleave(heads // len(mean), dim=0)
-
-
-def _log_weights(
-    subject: Subject, main: StatisticsView, query: Float[Tensor, "head d"], places: list[int]
-) -> Float[Tensor, "head vocab"]:
-    """Return the mean content score of every token at the places, for scaled queries."""
-    geometry, mean = subject.model.geometry, _mean_keys(main, len(query))
-    total = torch.zeros(geometry.n_heads, geometry.n_vocab, dtype=torch.float64)
-    for place in places:
-        for ids in torch.arange(geometry.n_vocab).split(ROWS):
-            watch = _Watch()
-            subject.model.watch(ids[:, None], watch, torch.full_like(ids[:, None], place), last=0)
-            keys = watch.keys[:, :, 0].repeat_interleave(len(query) // watch.keys.shape[1], dim=1)
-            total[:, ids] += torch.einsum("hd,thd->ht", query, keys - mean[:, place])
-    return total / len(places)
 
 
 def _scales(

@@ -18,7 +18,7 @@ from poskernel_core.errors import BadRequest
 from poskernel_core.tapping import Onlooker
 from poskernel_core.views import StatisticsView
 
-__all__ = ["Row", "destination_windows", "own_texts", "token_id", "watch_rows"]
+__all__ = ["Row", "destination_windows", "own_texts", "token_counts", "token_id", "watch_rows"]
 
 CHAPTERS = "bible"
 """The bundled corpus whose texts have names."""
@@ -47,6 +47,11 @@ class Row:
     def denominator(self) -> Tensor:
         """``Z_n = sum_j K(n,j) exp(c(n,j))``, ``[text, head]``."""
         return torch.logsumexp(self.kernel.log() + self.log_weight, dim=-1).exp()
+
+
+def token_counts(subject: Subject) -> np.ndarray:
+    """Return how often each token occurs in the run's texts, ``[vocab]``."""
+    return np.bincount(subject.windows.ravel(), minlength=subject.model.geometry.n_vocab)
 
 
 def token_id(subject: Subject, text: str) -> int:

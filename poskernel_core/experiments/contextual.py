@@ -62,7 +62,7 @@ class LayerRows:
         heads, texts = self.denominators.shape
         mean = np.asarray(self.kernel) / texts
         weight_mean, square = self.weights / (texts * self.keys)
-        variance = square - weight_mean**2
+        variance = np.maximum(square - weight_mean**2, 0)
         spread, error = relative_spread(self.denominators)
         return {
             "etc": 1 / (mean**2).sum(axis=-1),
@@ -79,20 +79,19 @@ class LayerRows:
 
 
 def relative_spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return standard deviation over mean of ``values [..., text]``, and its jackknife error."""
+    """Return standard deviation over mean of ``values [..., text]``, and its jackknife error.
 
-    def spread(total: np.ndarray, squares: np.ndarray, count: int) -> np.ndarray:
-        mean = total / count
-        variance = (squares - count * mean**2) / (count - 1)
-        return np.sqrt(np.maximum(variance, 0)) / mean
-
-    texts = values.shape[-1]
-    total, squares = values.sum(axis=-1), (values**2).sum(axis=-1)
+    What is left without text ``i`` follows from sums of squares about the mean of all.
+    """
+    texts, mean = values.shape[-1], values.mean(axis=-1)
+    apart = values - mean[..., None]
+    squares = (apart**2).sum(axis=-1)
+    spread = np.asarray(np.sqrt(squares / (texts - 1)) / mean)
     if texts < 3:
-        found = spread(total, squares, texts)
-        return found, np.full_like(found, np.nan)
-    left = spread(total[..., None] - values, squares[..., None] - values**2, texts - 1)
-    return spread(total, squares, texts), jackknife(np.moveaxis(left, -1, 0))
+        return spread, np.full_like(spread, np.nan)
+    left = np.maximum(squares[..., None] - apart**2 * texts / (texts - 1), 0) / (texts - 2)
+    out = np.sqrt(left) / (mean[..., None] - apart / (texts - 1))
+    return spread, np.asarray(jackknife(np.moveaxis(out, -1, 0)))
 
 
 def contextual_heads(

@@ -57,7 +57,7 @@ def denominators(
         windows = destination_windows(texts, query, token)
         for some, seen in watch_rows(subject, main, windows, params.skip, (layer,)):
             rows.add(seen[0], some)
-        found = {name: array[head] for name, array in rows.values().items()}
+        found = {name: np.asarray(array[head]) for name, array in rows.values().items()}
         found |= {"mean": found["denominator"], "denominator": rows.denominators[head]}
         found["own_denominator"] = np.full(len(own), np.nan)
         for number, ids in enumerate(own.values()):

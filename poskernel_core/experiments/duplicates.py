@@ -50,7 +50,8 @@ def copy_sequences(
         looking, rest = order[: len(later)], order[len(later) :]
         row = pool[generator.choice(rest, query + 1)]
         row[later] = pool[looking]
-        row[:start] = subject.source.start
+        if start:
+            row[0] = subject.source.start
         found.append(row)
     without = np.array(found, dtype=np.int64)
     copies = without.copy()

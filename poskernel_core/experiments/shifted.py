@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["additivity", "cosines", "shares", "shift_places"]
 
+NOTHING = 1e-9
+"""Share of the sum of squares below which a difference is rounding."""
+
 NAMES = ("position_share", "content_share", "rest_share")
 
 
@@ -124,7 +127,9 @@ def shares(
     """
     shifts = gram.shape[-1]
     grand = (mean.mean(axis=2) ** 2).sum(axis=(1, 2)) * shifts / count
-    total = np.trace(gram, axis1=1, axis2=2) - grand
+    squares = np.trace(gram, axis1=1, axis2=2)
+    total = squares - grand
+    total = np.where(total > NOTHING * squares, total, np.nan)  # constant keys have no variance
     position = (mean**2).sum(axis=(1, 2, 3)) / count - grand
     content = gram.sum(axis=(1, 2)) / shifts - grand
     return position / total, content / total, 1 - (position + content) / total
@@ -133,7 +138,9 @@ def shares(
 def cosines(mean: np.ndarray, gram: np.ndarray, count: float) -> np.ndarray:
     """Return the cosine between contents so many shifts apart, ``[kv, shift]``; 1 for none."""
     centred = gram - np.einsum("hjsd,hjrd->hsr", mean, mean) / count
-    size = np.sqrt(np.einsum("hss->hs", centred))
+    squares = np.einsum("hss->hs", centred)
+    there = squares > NOTHING * np.einsum("hss->hs", gram)  # else content has no direction
+    size = np.sqrt(np.where(there, squares, np.nan))
     cosine = centred / (size[:, :, None] * size[:, None, :])
     shifts = gram.shape[-1]
     diagonals = [np.diagonal(cosine, k, axis1=1, axis2=2).mean(axis=-1) for k in range(shifts)]

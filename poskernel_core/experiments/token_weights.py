@@ -8,70 +8,99 @@ import numpy as np
 
 from poskernel_core.analyses.base import Progress, Result, Subject
 from poskernel_core.config import parse_cell
-from poskernel_core.experiments.contents import destination_windows, token_id, watch_rows
+from poskernel_core.errors import BadRequest
+from poskernel_core.experiments.content_weights import (
+    content_scores,
+    destination_kernels,
+    destination_queries,
+    quantiles,
+)
+from poskernel_core.experiments.contents import (
+    destination_windows,
+    token_counts,
+    token_id,
+    watch_rows,
+)
 from poskernel_core.experiments.vocabulary import named_ends
 from poskernel_core.views import StatisticsView
 
 if TYPE_CHECKING:
     from poskernel_core.analyses.denominators import TokenWeightsParams
 
-__all__ = ["token_weights", "vocabulary_windows"]
+__all__ = ["token_weights"]
 
-
-def vocabulary_windows(subject: Subject, length: int, times: int) -> np.ndarray:
-    """Return windows that together hold every ordinary token ``times`` times, in random order.
-
-    Behind a start token where the run has one; the last window is filled up from the beginning.
-    """
-    assert subject.source is not None
-    generator = np.random.default_rng(subject.source.seed)
-    pool = subject.source.pool
-    order = np.concatenate([generator.permutation(pool) for _ in range(times)])
-    first = [] if not subject.start_token else [subject.source.start]
-    body = length - len(first)
-    padded = np.resize(order, -(-len(order) // body) * body).reshape(-1, body)
-    head = np.full((len(padded), len(first)), first)
-    return np.concatenate([head, padded], axis=1).astype(np.int64)
+Weights = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Mean score, its standard error, and number of places, ``[vocab]`` each."""
 
 
 def token_weights(
     subject: Subject, main: StatisticsView, params: TokenWeightsParams, progress: Progress
 ) -> Result:
-    """Run the windows; see :class:`~poskernel_core.analyses.TokenWeights`.
+    """Score every token; see :class:`~poskernel_core.analyses.TokenWeights`.
 
     Raises:
         BadRequest: no such head, or the text is not one token of the model.
     """
     geometry = subject.model.geometry
     layer, head = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
-    texts = subject.windows
+    token = token_id(subject, params.token)
+    progress(0, len(subject.windows))
     if layer == 0:
-        texts = vocabulary_windows(subject, params.query + 1, params.fewest)
-    windows = destination_windows(texts, params.query, token_id(subject, params.token))
-    sums = np.zeros((3, geometry.n_vocab))
-    progress(0, len(windows))
-    for some, rows in watch_rows(subject, main, windows, params.skip, (layer,)):
-        first, score = rows[0].first, rows[0].log_weight[:, head, :-1].numpy()
+        mean, error, count = _first_layer(subject, main, params, token, head)
+    else:
+        mean, error, count = _in_texts(subject, main, params, token, (layer, head), progress)
+    assert subject.source is not None
+    ordinary = np.zeros(geometry.n_vocab, dtype=bool)
+    ordinary[subject.source.pool] = True
+    seen = np.flatnonzero((count >= params.fewest) & np.isfinite(mean) & ordinary)
+    if not len(seen):
+        raise BadRequest(
+            f"No token occurs {params.fewest} times in the texts: ask for fewer (--fewest)."
+        )
+    return Result(
+        analysis="token-weights",
+        params=params.model_dump(),
+        values={"log_weight": mean[seen], "count": count[seen]},
+        axes={"log_weight": ("token",), "count": ("token",)},
+        units={"log_weight": "nats", "count": "places"},
+        errors={"log_weight": error[seen]},
+        coordinates={"token": seen},
+        provenance={"listed": named_ends(subject.decode, seen, mean[seen], params.listed)},
+    )
+
+
+def _first_layer(
+    subject: Subject, main: StatisticsView, params: TokenWeightsParams, token: int, head: int
+) -> Weights:
+    """Score all tokens at a few places; count how often they occur in the texts."""
+    queries = destination_queries(subject, token)
+    kernel = destination_kernels(queries, main)[head : head + 1, params.query]
+    first = max(params.skip, int(subject.start_token))
+    places = quantiles(kernel, first)
+    scores = content_scores(subject, main, queries[:, params.query], places)[:, head].numpy()
+    error = scores.std(axis=0, ddof=1) / np.sqrt(len(places))
+    return scores.mean(axis=0), error, token_counts(subject)
+
+
+def _in_texts(
+    subject: Subject,
+    main: StatisticsView,
+    params: TokenWeightsParams,
+    token: int,
+    cell: tuple[int, int],
+    progress: Progress,
+) -> Weights:
+    """Score tokens where they stand in the texts."""
+    windows = destination_windows(subject.windows, params.query, token)
+    sums = np.zeros((3, subject.model.geometry.n_vocab))
+    for some, rows in watch_rows(subject, main, windows, params.skip, (cell[0],)):
+        first, score = rows[0].first, rows[0].log_weight[:, cell[1], :-1].numpy()
         tokens = windows[some.start : some.stop, first : params.query]
         for place, power in enumerate((0, 1, 2)):
             np.add.at(sums[place], tokens, score**power)
         progress(some.stop, len(windows))
-    return _result(subject, params, sums)
-
-
-def _result(subject: Subject, params: TokenWeightsParams, sums: np.ndarray) -> Result:
-    seen = np.flatnonzero(sums[0] >= params.fewest)
-    count, total, squares = sums[:, seen]
-    mean = total / count
+    count, total, squares = sums
+    mean = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
     variance = np.maximum(squares - count * mean**2, 0) / np.maximum(count - 1, 1)
-    error = np.where(count > 1, np.sqrt(variance / count), np.nan)
-    return Result(
-        analysis="token-weights",
-        params=params.model_dump(),
-        values={"log_weight": mean, "count": count.astype(np.int64)},
-        axes={"log_weight": ("token",), "count": ("token",)},
-        units={"log_weight": "nats", "count": "places"},
-        errors={"log_weight": error},
-        coordinates={"token": seen},
-        provenance={"listed": named_ends(subject.decode, seen, mean, params.listed)},
-    )
+    error = np.sqrt(np.divide(variance, count, out=np.full_like(total, np.nan), where=count > 1))
+    return mean, error, count.astype(np.int64)

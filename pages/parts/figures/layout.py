@@ -47,6 +47,15 @@ def set_title(figure: go.Figure, title: str) -> go.Figure:
     return figure
 
 
+def without_title(figure: go.Figure) -> go.Figure:
+    """Take the title away, and the room that it has, in place: for a card that has a heading."""
+    if figure.layout.title.text:
+        figure.update_layout(title_text=None)
+        if figure.layout.legend.yref == "container":
+            figure.update_layout(legend_y=1, margin_t=figure.layout.margin.t - 36)
+    return figure
+
+
 def legend_under_title(figure: go.Figure) -> go.Figure:
     """Hang the legend below the title, where it grows towards the plotting area, in place."""
     top = 1 - 36 / figure.layout.height
@@ -122,9 +131,13 @@ def number(value: float) -> str:
     return power if mantissa == "1" else f"{mantissa}×{power}"
 
 
-def quoted(token: str) -> str:
-    """`token` in quotes, its outer spaces and line breaks visible, its markup shown as it is."""
+def visible(token: str) -> str:
+    """`token` as plain text, its outer spaces and line breaks visible."""
     inner = token.strip(" ")
     before, _, after = token.partition(inner) if inner else (token, "", "")
-    shown = html.escape(inner.translate(_SHOWN), quote=False)
-    return ("␣" * len(before) + shown + "␣" * len(after)).join(_QUOTES)
+    return "␣" * len(before) + inner.translate(_SHOWN) + "␣" * len(after)
+
+
+def quoted(token: str) -> str:
+    """`token` in quotes, its outer spaces and line breaks visible, its markup shown as it is."""
+    return html.escape(visible(token), quote=False).join(_QUOTES)

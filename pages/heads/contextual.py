@@ -1,0 +1,85 @@
+"""Contextual heads: broad kernels whose softmax denominator hardly depends on the context."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final, cast
+
+import streamlit as st
+
+from pages.parts import results
+from pages.parts import words_contextual as words
+from pages.parts.cards import card
+from pages.parts.contextual_cards import (
+    draw_copies,
+    draw_denominators,
+    draw_evidence,
+    draw_layer,
+    draw_weights,
+    heads_table,
+)
+from pages.parts.contextual_controls import choose_contexts, choose_thresholds, choose_token
+from pages.parts.figures.contextual import plane_figure
+from pages.parts.plain import plain
+from pages.parts.selection import Selection
+from poskernel_core.analyses.base import Result
+from poskernel_core.analyses.behaviour import regrouped
+
+selection = cast(Selection, st.session_state["selection"])
+URL: Final = "query-params"
+
+
+def draw_plane(heads: Result, limits: dict[str, float]) -> None:
+    """Draw all heads by kernel breadth and spread of the denominator, and as a table."""
+    count = int((heads.values["group"] == words.CONTEXTUAL).sum())
+    st.markdown(
+        f"**{count} of {heads.values['group'].size} heads are contextual** at n = "
+        f"{selection.query}: an ETC of {limits['broad']:.0f} tokens or more, a relative spread of "
+        f"{limits['steady']:g} or less, and neither local nor drawn to copies."
+    )
+    figure = partial(
+        plane_figure, heads, selection.layer, selection.head, limits["broad"], limits["steady"]
+    )
+    card("plane", figure, heads, words.PLANE, "Breadth and steadiness of all heads")
+    heads_table(heads, selection.cell)
+
+
+def draw_head(heads: Result, shared: dict[str, Any], limits: dict[str, float]) -> None:
+    """Draw the selected head: what puts it in its group, its denominators and its tokens."""
+    head = heads.select(layer=selection.layer, head=selection.head)
+    st.subheader(f"{selection.cell}: {head.text_of('group')}", anchor="head")
+    draw_evidence(head, limits)
+    draw_denominators(selection, shared)
+    left, right = st.columns(2)
+    with left:
+        draw_copies(heads, selection)
+    with right:
+        draw_weights(selection, shared)
+
+
+st.title("Contextual heads")
+st.markdown(
+    f"Which heads of **{plain(selection.run.model.name)}** average over many tokens, whatever the "
+    "text: their softmax denominator is nearly the same in every context."
+)
+longest = selection.run.context
+if selection.query <= selection.skip:
+    st.info(
+        f"At n = {selection.query} with the first {selection.skip} keys skipped nothing is left "
+        "to average over: choose a later query position, or a smaller skip."
+    )
+else:
+    one, two, three = st.columns([3, 4, 2], vertical_alignment="bottom")
+    token = choose_token(one)
+    contexts = choose_contexts(two, 64, selection.run.windows)
+    with three.popover("Thresholds", icon=":material/tune:", width="stretch"):
+        limits = choose_thresholds(longest)
+    shared = {"token": token, "skip": selection.skip}
+    found = results.fetch(
+        "contextual-heads", selection.run, query=selection.query, contexts=contexts, **shared
+    )
+    if found is not None:
+        heads = regrouped(found, **limits)
+        draw_plane(heads, limits)
+        draw_head(heads, shared, limits)
+    draw_layer(selection)

@@ -1,0 +1,165 @@
+"""The cards of the page on contextual heads."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from pages.parts import results
+from pages.parts import words_contextual as words
+from pages.parts.cards import card, chart
+from pages.parts.contextual_controls import choose_texts
+from pages.parts.figures.contextual import (
+    copies_figure,
+    denominators_figure,
+    distances_figure,
+    spread_figure,
+    weights_figure,
+)
+from pages.parts.figures.layout import without_title
+from pages.parts.head import value_text
+from pages.parts.selection import Selection, select_cell
+from pages.parts.tables import choice_table
+from pages.parts.word_lists import word_lists
+from poskernel_core.analyses.base import Result
+from poskernel_core.config import cell_name
+
+__all__ = ["draw_copies", "draw_denominators", "draw_evidence", "draw_layer", "draw_weights",
+           "heads_table"]  # fmt: skip
+
+URL: Final = "query-params"
+COLUMNS = {
+    "etc": ("ETC (tokens)", "effective token count of the destination token's mean kernel"),
+    "spread": ("spread", "standard deviation of the denominator over texts, over its mean"),
+    "predicted_spread": ("independent", "the spread if tokens of a text were independent"),
+    "local_mass": ("last 10 tokens", "share of the kernel's mass there"),
+    "near": ("near copies", "attention to copies up to 10 tokens back, above that to others"),
+    "far": ("far copies", "the same for copies further back"),
+}
+
+
+def heads_table(heads: Result, selected: str) -> None:
+    """Draw every head as a row, contextual heads first, steadiest first."""
+    places = list(np.ndindex(*heads.values["group"].shape))
+    table = pd.DataFrame(
+        {"head": [cell_name(*place) for place in places],
+         "group": np.array(heads.text_of("group")).ravel()}
+    )  # fmt: skip
+    for name, (label, _) in COLUMNS.items():
+        table[label] = heads.values[name].ravel()
+    order = np.lexsort((table["spread"], heads.values["group"].ravel() != words.CONTEXTUAL))
+    columns = {
+        label: st.column_config.NumberColumn(
+            format="%.3f" if name in ("near", "far") else "%.3g", help=meaning
+        )
+        for name, (label, meaning) in COLUMNS.items()
+    }
+    choice_table(table.iloc[order], "contextual-table", select_cell, columns)
+    st.caption(f"{len(table)} heads, contextual ones first, steadiest first. Selected: {selected}.")
+
+
+def draw_evidence(head: Result, limits: dict[str, float]) -> None:
+    """Draw what puts a head in its group: each number beside its threshold."""
+    rows = (
+        ("Attention to near copies", "near", f"duplicate token from {limits['copies']:g}"),
+        ("Attention to far copies", "far", f"duplicate token from {limits['copies']:g}"),
+        ("Mass in the last 10 tokens", "local_mass", f"detokenization from {limits['local']:g}"),
+        ("ETC (tokens)", "etc", f"contextual from {limits['broad']:.0f}"),
+        ("Relative spread", "spread", f"contextual up to {limits['steady']:g}"),
+        ("Spread expected of independent tokens", "predicted_spread", "no threshold"),
+    )
+    lines = ["| Evidence | | Threshold |", "|:--|:--|:--|"]
+    lines += [f"| {label} | {value_text(head, name)} | {limit} |" for label, name, limit in rows]
+    st.markdown("\n".join(lines))
+
+
+def draw_denominators(selection: Selection, shared: dict[str, Any]) -> None:
+    """Draw the selected head's denominators along positions, and their spread."""
+    texts = choose_texts()
+    found = results.fetch(
+        "denominators", selection.run, cell=selection.cell, **shared, **texts,
+        contexts=min(16, selection.run.windows),
+    )  # fmt: skip
+    if found is None:
+        return
+    left, right = st.columns(2)
+    with left:
+        lines = found.only(*(n for n in ("denominator", "own_denominator", "mean")
+                             if n in found.values))  # fmt: skip
+        card("denominators", partial(denominators_figure, found), lines, words.DENOMINATORS,
+             f"Denominators of {selection.cell}")  # fmt: skip
+    with right:
+        spread = found.only("spread", "predicted_spread", "etc")
+        card("spread", partial(spread_figure, found), spread, words.SPREAD,
+             "Observed and expected spread")  # fmt: skip
+
+
+def draw_copies(heads: Result, selection: Selection) -> None:
+    """Draw the selected head's attention to copies."""
+    place = selection.layer, selection.head
+    shown = heads.only("copy_attention", "baseline").select(layer=place[0], head=place[1])
+    card("copies", partial(copies_figure, heads, *place), shown, words.COPIES,
+         "Attention to earlier copies")  # fmt: skip
+
+
+def draw_weights(selection: Selection, shared: dict[str, Any]) -> None:
+    """Draw which tokens the selected head weights up and down."""
+    found = results.fetch(
+        "token-weights", selection.run, cell=selection.cell, query=selection.query, **shared
+    )
+    if found is None:
+        return
+
+    def draw() -> None:
+        word_lists(found.provenance["listed"], ("weighted up", "weighted down"), "nats",
+                   "token-weights")  # fmt: skip
+        chart("weights", without_title(weights_figure(found)))
+
+    card("weights", partial(weights_figure, found), found, words.WEIGHTS,
+         f"Tokens as {selection.cell} weights them", draw)  # fmt: skip
+
+
+def draw_layer(selection: Selection) -> None:
+    """Draw the distances between the kernels of a layer's heads, and their groups."""
+    st.subheader(f"Kernels of layer {selection.layer}", anchor="layer-kernels")
+    left, right = st.columns(2)
+    alike = left.slider("Largest distance within a group", 0.0, 1.0, 0.1, 0.01, key="alike",
+                        bind=URL)  # fmt: skip
+    apart = right.slider("Distance that rules a pair out", 0.0, 1.0, 0.5, 0.01, key="apart",
+                         bind=URL)  # fmt: skip
+    found = results.fetch(
+        "kernel-distances", selection.run, query=max(selection.query, selection.skip),
+        skip=selection.skip, alike=alike, apart=apart,
+    )  # fmt: skip
+    if found is None:
+        return
+    layer = found.select(layer=selection.layer)
+
+    def draw() -> None:
+        chart("distances", without_title(distances_figure(found, selection.layer)))
+        st.markdown(_pairs(layer, selection.layer, apart))
+
+    card("distances", partial(distances_figure, found, selection.layer), layer, words.DISTANCES,
+         "Distances between kernels", draw)  # fmt: skip
+
+
+def _pairs(layer: Result, number: int, apart: float) -> str:
+    """Return the groups and the ruled-out pairs in words."""
+    groups, distance = layer.values["group"], layer.values["distance"]
+    members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    named = [
+        ", ".join(cell_name(number, int(h)) for h in each) for each in members if len(each) > 1
+    ]
+    out = [
+        f"{cell_name(number, int(i))}–{cell_name(number, int(j))}"
+        for i, j in np.argwhere(np.triu(distance >= apart, 1))
+    ]
+    pairs = len(distance) * (len(distance) - 1) // 2
+    return (
+        f"**Candidates for superposition:** {'; '.join(named) or 'none'}.  \n"
+        f"**Ruled out:** {len(out)} of {pairs} pairs{': ' + ', '.join(out) if out else ''}."
+    )

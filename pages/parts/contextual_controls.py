@@ -1,0 +1,73 @@
+"""The controls of the pages on contextual heads and neurons."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import streamlit as st
+
+from pages.parts.settle import settled
+from poskernel_core import texts
+from poskernel_core.analyses.behaviour import Thresholds
+
+__all__ = ["choose_contexts", "choose_texts", "choose_thresholds", "choose_token"]
+
+URL: Final = "query-params"
+CONTEXTS = (8, 16, 32, 64, 128, 256)
+LIMITS = {name: field.default for name, field in Thresholds.model_fields.items()}
+MAX_TYPED = 8000
+
+
+def choose_token(place: Any) -> str:
+    """Draw the field for the destination token."""
+    token = place.text_input(
+        "Destination token", " the", key="token", bind=URL, max_chars=64,
+        help="exactly one token of the model, leading space included; it replaces what stands at "
+        "position n of every text",
+    )  # fmt: skip
+    return token or " the"
+
+
+def choose_contexts(place: Any, default: int, most: int) -> int:
+    """Draw the number of texts."""
+    offered = [count for count in CONTEXTS if count <= most] or [most]
+    return place.select_slider(
+        "Texts", offered, key="contexts", bind=URL,
+        help="texts of the corpus that the token is put into",
+        **settled("contexts", offered, min(default, offered[-1])),
+    )  # fmt: skip
+
+
+def choose_thresholds(longest: int) -> dict[str, float]:
+    """Draw the thresholds of the behaviour groups."""
+    broad = st.slider(
+        "ETC from which a kernel is broad (tokens)", 1, longest, key="broad", bind=URL,
+        **settled("broad", range(1, longest + 1), min(int(LIMITS["broad"]), longest)),
+    )  # fmt: skip
+    steady = st.slider(
+        "Largest spread of a steady denominator", 0.0, 2.0, LIMITS["steady"], 0.01, key="steady",
+        bind=URL,
+    )  # fmt: skip
+    local = st.slider(
+        "Mass in the last 10 tokens that makes detokenization", 0.0, 1.0, LIMITS["local"], 0.05,
+        key="dlocal", bind=URL,
+    )  # fmt: skip
+    copies = st.slider(
+        "Attention to copies that makes a duplicate-token head", 0.0, 1.0, LIMITS["copies"], 0.05,
+        key="copies", bind=URL,
+    )  # fmt: skip
+    return {"broad": float(broad), "steady": steady, "local": local, "copies": copies}
+
+
+def choose_texts() -> dict[str, str]:
+    """Draw the choice of chapters and of one's own texts, as parameters."""
+    left, right = st.columns(2)
+    items = left.multiselect(
+        "Chapters drawn beside", texts.items("bible"), key="chapters", bind=URL,
+        placeholder="choose one or more", max_selections=6,
+    )  # fmt: skip
+    own = right.text_area(
+        "Texts of your own", key="owntexts", bind=URL, max_chars=MAX_TYPED, height=80,
+        placeholder="Several: put a line of three dashes between them.",
+    )  # fmt: skip
+    return {"items": "; ".join(items), "own": own or ""}

@@ -1,0 +1,18 @@
+"""The words beside a figure whose formula the definitions state: they are written once."""
+
+from __future__ import annotations
+
+from pages.parts.cards import Explanation
+from poskernel_core.methods import method_of
+
+__all__ = ["explained"]
+
+
+def explained(question: str, reading: str) -> Explanation:
+    """Return how to read a figure, with formula, choices, limits and source of its question."""
+    method = method_of(question)
+    return Explanation(
+        f"**How to read this.** {reading}",
+        f"{method.formula}\n\n**Choices.** {method.choices}\n\n**Limits.** {method.limits}\n\n"
+        f"Source: {method.source}",
+    )

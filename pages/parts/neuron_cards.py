@@ -1,0 +1,159 @@
+"""The cards on one neuron: its tokens, its relatives, its course along a text, its sub-latents."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from pages.parts import results
+from pages.parts import words_neurons as words
+from pages.parts.cards import card, chart
+from pages.parts.coloured_text import coloured_text
+from pages.parts.figures.bag import latents_figure
+from pages.parts.figures.layout import without_title
+from pages.parts.figures.neurons import (
+    contributions_figure,
+    related_figure,
+    trace_figure,
+)
+from pages.parts.head import value_text
+from pages.parts.selection import Selection
+from pages.parts.settle import settled
+from pages.parts.source import choose_text
+from pages.parts.tables import choice_table
+from pages.parts.word_lists import joined, word_lists
+from poskernel_core.analyses.base import Result
+
+__all__ = ["draw_latents", "draw_neuron", "draw_trace"]
+
+URL: Final = "query-params"
+RELATIVES = 8
+WINDOW = "a window of the corpus"
+
+
+def draw_neuron(selection: Selection, found: Result, number: int, shared: dict[str, Any]) -> None:
+    """Draw the tokens that move a neuron, and the neurons that are like it."""
+    one = found.only("drive", "drive_share", "r2", "sign_agreement", "fires").select(neuron=number)
+    st.markdown(
+        f"The bag makes {value_text(one, 'drive_share')} of its variance (drive "
+        f"{value_text(one, 'drive')}); predicted with R² {value_text(one, 'r2')}, on the right "
+        f"side of 0 at {value_text(one, 'sign_agreement')} of the positions; positive at "
+        f"{value_text(one, 'fires')}."
+    )
+    neuron = results.fetch("neuron", selection.run, neuron=number, **shared)
+    if neuron is None:
+        return
+    left, right = st.columns(2)
+
+    def draw_tokens() -> None:
+        word_lists(neuron.provenance["listed"], ("towards firing", "against"), "contribution",
+                   "neuron-tokens")  # fmt: skip
+        chart("tokens", without_title(contributions_figure(neuron)))
+
+    def draw_relatives() -> None:
+        chart("related", without_title(related_figure(neuron, number)))
+        _relatives_table(neuron, number)
+
+    with left:
+        card("tokens", partial(contributions_figure, neuron), neuron.only("contribution"),
+             words.TOKENS, f"Tokens of neuron {number}", draw_tokens)  # fmt: skip
+    with right:
+        card("related", partial(related_figure, neuron, number),
+             neuron.only("related", "output_cosine"), words.RELATED,
+             "Related and opposite neurons", draw_relatives)  # fmt: skip
+
+
+def _relatives_table(neuron: Result, number: int) -> None:
+    related = neuron.values["related"]
+    order = [int(each) for each in np.argsort(-np.abs(related), kind="stable") if each != number]
+    order = order[:RELATIVES]
+    table = pd.DataFrame(
+        {"neuron": order, "reads alike": related[order],
+         "writes alike": neuron.values["output_cosine"][order]}
+    )  # fmt: skip
+    number_column = st.column_config.NumberColumn(format="%.2f")
+    choice_table(table, "related-table", _select,
+                 {"reads alike": number_column, "writes alike": number_column})  # fmt: skip
+
+
+def _select(neuron: int) -> None:
+    st.session_state["neuron"] = int(neuron)
+
+
+def draw_trace(selection: Selection, number: int, shared: dict[str, Any], kernel: str) -> None:
+    """Draw a neuron's predicted and true pre-activation along a text."""
+    text = _choose_text(selection)
+    if text is None:
+        return
+    asked = {name: value for name, value in shared.items() if name != "fewest"}
+    trace = results.fetch(
+        "neuron-trace", selection.run, neuron=number, kernel=kernel, **asked, **text
+    )
+    if trace is None:
+        return
+
+    def draw() -> None:
+        parts = st.toggle("Show the parts of the prediction", False, key="parts", bind=URL)
+        st.markdown(
+            f"R² {float(trace.values['r2']):.2f}, correlation "
+            f"{float(trace.values['correlation']):.2f}, the same side of 0 at "
+            f"{float(trace.values['sign_agreement']):.0%} of the positions of this text."
+        )
+        chart("trace", without_title(trace_figure(trace, parts)))
+        coloured_text(trace.provenance["tokens"], trace.values["contribution"], "contribution")
+
+    card("trace", partial(trace_figure, trace, True), trace, words.TRACE,
+         f"Neuron {number} along a text", draw)  # fmt: skip
+
+
+def _choose_text(selection: Selection) -> dict[str, Any] | None:
+    """Draw the choice of a text: a window of the corpus, a chapter, or one's own."""
+    chosen = st.segmented_control(
+        "Text", [WINDOW, "a text"], key="tracetext", bind=URL, default=WINDOW, required=True
+    )
+    if chosen == WINDOW:
+        last = selection.run.windows - 1
+        window = st.number_input("Window", 0, last, key="window", bind=URL,
+                                 **settled("window", range(last + 1), 0))  # fmt: skip
+        return {"window": int(window)}
+    found = choose_text()
+    if found is None:
+        return None
+    return {"item": found["text_item"]} if "text_item" in found else {"text": found["text"]}
+
+
+def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> None:
+    """Draw what groups of tokens a neuron's contributions are made of."""
+    components = st.slider(
+        "Components of the vocabulary", 2, 64, 24, key="components", bind=URL,
+        help="independent components of the extended embeddings that are looked for",
+    )  # fmt: skip
+    found = results.fetch(
+        "neuron-latents", selection.run, neuron=number, components=components, **shared
+    )
+    if found is None:
+        return
+    named = found.provenance["token_words"]
+
+    def draw() -> None:
+        chart("latents", without_title(latents_figure(found)))
+        rows = [
+            {"share": float(share), "towards firing": _line(named, top),
+             "against": _line(named, bottom)}
+            for share, top, bottom in zip(found.values["share"], found.values["top"],
+                                          found.values["bottom"], strict=True)
+        ]  # fmt: skip
+        column = st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)
+        st.dataframe(pd.DataFrame(rows), hide_index=True, key="latents-table",
+                     column_config={"share": column})  # fmt: skip
+
+    card("latents", partial(latents_figure, found), found, words.LATENTS,
+         f"Sub-latents of neuron {number}", draw)  # fmt: skip
+
+
+def _line(named: dict[str, str], tokens: np.ndarray) -> str:
+    return joined([named[str(token)] for token in tokens], len(tokens))

@@ -1,0 +1,112 @@
+"""All neurons of layer 0: as a plane, as a ranking, and by the words they fire for."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from pages.parts import results
+from pages.parts import words_neurons as words
+from pages.parts.cards import card, chart
+from pages.parts.figures.bag import scores_figure
+from pages.parts.figures.layout import without_title
+from pages.parts.figures.neurons import neurons_figure
+from pages.parts.selection import Selection
+from pages.parts.tables import choice_table
+from pages.parts.word_lists import joined
+from poskernel_core.analyses.base import Result
+
+__all__ = ["draw_neurons", "draw_search"]
+
+URL: Final = "query-params"
+RANKS = {
+    "share of variance": "drive_share",
+    "drive": "drive",
+    "R²": "r2",
+    "sign agreement": "sign_agreement",
+}
+COLUMNS = {
+    "share": ("drive_share", "variance that the bag adds over that of the true pre-activation"),
+    "drive": ("drive", "standard deviation of what the bag adds, pre-activation"),
+    "R²": ("r2", "predicted against true pre-activation"),
+    "sign": ("sign_agreement", "share of positions where both are on the same side of 0"),
+    "fires": ("fires", "share of positions with positive true pre-activation"),
+}
+
+
+def draw_neurons(found: Result) -> None:
+    """Draw all neurons by how strongly the bag drives them."""
+    names = [name for name, _ in COLUMNS.values()]
+    shown = found.only(*names, "contribution_mean", "contribution_std", "top", "top_contribution",
+                       "bottom", "bottom_contribution")  # fmt: skip
+    best = int(found.values["drive_share"].argmax())
+    number = int(st.session_state.get("neuron", best))
+    number = min(number, len(found.values["drive"]) - 1)
+
+    def draw() -> None:
+        ranked = st.selectbox("Neurons ranked by", list(RANKS), key="rank", bind=URL)
+        rank = RANKS[ranked or "share of variance"]
+        chart("neurons", without_title(neurons_figure(found, number, rank)))
+        order = np.argsort(-found.values[rank], kind="stable")
+        _neuron_table(found, order, "neuron-table")
+        st.caption(f"{len(order)} neurons; a click shows one below.")
+
+    card("neurons", partial(neurons_figure, found, number, "drive_share"), shown, words.NEURONS,
+         "Neurons that the bag drives", draw)  # fmt: skip
+
+
+def _neuron_table(
+    found: Result, order: np.ndarray, key: str, more: dict[str, np.ndarray] | None = None
+) -> None:
+    table = pd.DataFrame({"neuron": order, **(more or {})})
+    for label, (name, _) in COLUMNS.items():
+        table[label] = found.values[name][order]
+    for label, name in (("for", "top"), ("against", "bottom")):
+        table[label] = [_words(found, name, number) for number in order]
+    columns: dict[str, Any] = {
+        label: st.column_config.NumberColumn(format="%.3g", help=meaning)
+        for label, (_, meaning) in COLUMNS.items()
+    }
+    columns |= {name: st.column_config.NumberColumn(format="%.2f") for name in more or {}}
+    columns |= {
+        "for": st.column_config.TextColumn(width="medium", help="tokens that push it to fire"),
+        "against": st.column_config.TextColumn(width="medium", help="tokens that keep it from it"),
+    }
+    choice_table(table, key, _select, columns)
+
+
+def _words(found: Result, name: str, neuron: int) -> str:
+    named = found.provenance["token_words"]
+    return joined([named[str(token)] for token in found.values[name][neuron]])
+
+
+def _select(neuron: int) -> None:
+    st.session_state["neuron"] = int(neuron)
+
+
+def draw_search(selection: Selection, found: Result, shared: dict[str, Any]) -> None:
+    """Draw which neurons fire for words of the reader's."""
+    typed = st.text_input(
+        "Which neurons fire for these words?", key="words", bind=URL, max_chars=500,
+        placeholder="such as: server database rows",
+    )  # fmt: skip
+    if not (typed or "").strip():
+        return
+    scores = results.fetch("word-neurons", selection.run, words=typed, **shared)
+    if scores is None:
+        return
+    score = scores.values["score"]
+
+    def draw() -> None:
+        st.caption(f"Tokens searched: {joined(scores.provenance['words'], 40)}")
+        for name, title in (("for", "They fire"), ("against", "They are kept from firing")):
+            st.markdown(f"**{title}**")
+            order = scores.values[name]
+            _neuron_table(found, order, f"words-{name}", {"score (sd)": score[order]})
+
+    card("words", partial(scores_figure, scores), scores, words.WORDS, "Neurons of these words",
+         draw)  # fmt: skip

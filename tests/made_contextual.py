@@ -1,0 +1,153 @@
+"""Made results of the analyses of contextual heads, neurons and additivity; sizes are unequal."""
+
+from typing import Any
+
+import numpy as np
+
+from poskernel_core.analyses.base import Result
+from poskernel_core.analyses.behaviour import GROUPS
+
+LAYERS, HEADS, QUERIES, TEXTS, TOKENS, NEURONS = 3, 5, 7, 11, 97, 31
+HOSTILE = "<b>\n"
+VARIANTS = [f"{kernel} kernel, scale {scale}"
+            for kernel in ("common", "own") for scale in ("of all", "by position")]  # fmt: skip
+NAMES = ("x", "y")
+CELL = ("layer", "head")
+
+Shapes = dict[str, tuple[tuple[str, ...], tuple[int, ...]]]
+
+
+def result(
+    analysis: str, shapes: Shapes, params: dict[str, Any] | None = None, **more: Any
+) -> Result:
+    """A result of random positive values with errors of a tenth."""
+    random = np.random.default_rng(11)
+    values = {name: random.uniform(0.1, 1.0, shape) for name, (_, shape) in shapes.items()}
+    codes: dict[str, tuple[tuple[str, ...], np.ndarray]] = more.pop("codes", {})
+    return Result(
+        analysis=analysis,
+        params=params or {},
+        values=values | {name: code for name, (_, code) in codes.items()},
+        axes={name: axes for name, (axes, _) in (shapes | codes).items()},
+        units=dict.fromkeys(shapes | codes, "unit"),
+        errors={name: value / 10 for name, value in values.items()},
+        **more,
+    )
+
+
+def heads(layers: int = LAYERS, per_layer: int = HEADS) -> Result:
+    """A result of contextual heads, every group among them."""
+    cells = np.arange(layers * per_layer).reshape(layers, per_layer)
+    names = ("etc", "spread", "predicted_spread")
+    copies = ((*CELL, "distance"), (layers, per_layer, QUERIES))
+    return result(
+        "contextual-heads",
+        dict.fromkeys(names, (CELL, cells.shape))
+        | dict.fromkeys(("copy_attention", "baseline"), copies),
+        codes={"group": (CELL, cells % len(GROUPS))},
+        labels={"group": GROUPS},
+        coordinates={"distance": 2 ** np.arange(1, QUERIES + 1)},
+    )
+
+
+def denominators(own: int = 2) -> Result:
+    """A result of one head's denominators; the last own text ends early."""
+    shapes: Shapes = dict.fromkeys(
+        ("etc", "mean", "spread", "predicted_spread"), (("query",), (QUERIES,))
+    )
+    shapes["denominator"] = (("text", "query"), (TEXTS, QUERIES))
+    if own:
+        shapes["own_denominator"] = (("own_text", "query"), (own, QUERIES))
+    found = result(
+        "denominators", shapes, {"cell": "L0H4"},
+        coordinates={"query": np.arange(3, 3 + 10 * QUERIES, 10)},
+        provenance={"own_texts": [f"<i>text</i> {index}" for index in range(own)]},
+    )  # fmt: skip
+    if own:
+        found.values["own_denominator"][-1, -2:] = np.nan
+    return found
+
+
+def weights(count: int = TOKENS) -> Result:
+    """A result of the content weights of tokens, from about -3 to 3."""
+    found = result("token-weights", {"log_weight": (("token",), (count,))}, {"cell": "L0H4"})
+    found.values["log_weight"][:] = np.random.default_rng(3).normal(size=count)
+    return found
+
+
+def distances(layers: int = LAYERS, per_layer: int = HEADS) -> Result:
+    """A result of distances; heads 0 and 2, 1 and 4 are a group."""
+    group = np.tile(np.resize([0, 1, 0, 2, 1], per_layer), (layers, 1))
+    return result(
+        "kernel-distances",
+        {"distance": ((*CELL, "other"), (layers, per_layer, per_layer))},
+        codes={"group": (CELL, group)},
+    )
+
+
+def neurons(count: int = NEURONS, words: tuple[str, ...] = (HOSTILE, " word", "%{x}")) -> Result:
+    """A result of contextual neurons; words are told in turn."""
+    per_neuron = ("drive", "drive_share", "r2", "sign_agreement", "fires")
+    quality = (("variant", "query"), (len(VARIANTS), QUERIES))
+    ids = np.arange(count * 7).reshape(count, 7) % TOKENS
+    return result(
+        "contextual-neurons",
+        dict.fromkeys(per_neuron, (("neuron",), (count,)))
+        | dict.fromkeys(("bag_r2", "bag_centred_r2", "bag_cosine"), quality)
+        | {"kernel": (("key",), (13,))},
+        codes={"top": (("neuron", "rank"), ids), "bottom": (("neuron", "rank"), ids[:, ::-1])},
+        coordinates={"query": np.arange(1, 1 + 5 * QUERIES, 5)},
+        provenance={
+            "variants": VARIANTS, "heads": ["L0H0", "L0H2"],
+            "token_words": {f"{token}": words[token % len(words)] for token in range(TOKENS)},
+        },
+    )  # fmt: skip
+
+
+def neuron(count: int = TOKENS, number: int = 4) -> Result:
+    """A result of one neuron's tokens; the ends are listed."""
+    found = result(
+        "neuron",
+        {
+            "contribution": (("token",), (count,)),
+            "related": (("neuron",), (NEURONS,)),
+            "output_cosine": (("neuron",), (NEURONS,)),
+        },
+        {"neuron": number},
+    )
+    values = found.values["contribution"]
+    values[:] = np.random.default_rng(5).normal(size=count)
+    found.values["related"][number] = 1.0
+    order = np.argsort(values)
+    found.provenance["listed"] = {
+        side: [[f"{HOSTILE}{place}", float(values[place])] for place in places[:7]]
+        for side, places in (("up", order[::-1]), ("down", order))
+    }
+    return found
+
+
+def trace(length: int = 17) -> Result:
+    """A result of a neuron along a text; the start token contributes nothing."""
+    names = ("true", "predicted", "bag", "position", "others", "direct", "contribution")
+    found = result(
+        "neuron-trace", dict.fromkeys(names, (("pos",), (length,))) | {"r2": ((), ())},
+        {"neuron": 4, "text": "", "item": "<u>Genesis</u>", "window": 0},
+        provenance={"tokens": [f"{HOSTILE}{place}" for place in range(length)]},
+    )  # fmt: skip
+    found.values["contribution"][0] = np.nan
+    return found
+
+
+def additivity(layers: int = LAYERS, per_layer: int = HEADS) -> Result:
+    """A result of the additivity of position and content; shares add up to 1."""
+    names = ("position_share", "content_share", "rest_share")
+    found = result(
+        "additivity",
+        dict.fromkeys(names, (CELL, (layers, per_layer)))
+        | {"content_cosine": ((*CELL, "shift"), (layers, per_layer, QUERIES))},
+        coordinates={"shift": np.arange(0, 10 * QUERIES, 10)},
+    )
+    total = sum(found.values[name] for name in names)
+    for name in names:
+        found.values[name] /= total
+    return found

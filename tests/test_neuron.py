@@ -1,0 +1,225 @@
+"""One neuron: its tokens and relatives, its course along a text, its sub-latents."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poskernel_core.analyses.neuron import Neuron, NeuronLatents, NeuronTrace
+from poskernel_core.errors import BadRequest
+from poskernel_core.experiments import latents
+from poskernel_core.experiments.neuron import correlations
+from tests import oracles_bag as oracle
+from tests.builders import START, VOCABULARY
+from tests.builders import bag as made
+from tests.builders.bag import perform, some_windows, study
+from tests.oracles_first_layer import inside
+
+ONLY = (5, 17, 200)
+GROUPS = (range(20, 43), range(50, 79))
+NEURONS = [{0: 1.0}, {1: 2.0}, {2: -1.0}, {0: 3.0}, {0: -0.5}, {0: 1.0, 1: 1.0}]
+PARTS = ("bag", "position", "others", "direct")
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    """Directory of a model each of whose first neurons reads one token's extended embedding."""
+    strengths = np.zeros((VOCABULARY, 3))
+    strengths[list(ONLY), [0, 1, 2]] = 1.0
+    return made.reading(tmp_path_factory.mktemp("neuron") / "single", strengths, NEURONS)
+
+
+@pytest.fixture(scope="module")
+def two_groups(tmp_path_factory):
+    """Directory of a model whose neuron 5 reads two groups of tokens, neuron 0 the first alone."""
+    generator = np.random.default_rng(13)
+    strengths = generator.normal(0, 0.02, size=(VOCABULARY, 2))
+    for source, group in enumerate(GROUPS):
+        strengths[group, source] = generator.uniform(0.3, 0.6, size=len(group))
+    return made.reading(tmp_path_factory.mktemp("neuron") / "groups", strengths, [
+        {0: 1.0}, {1: 1.0}, {}, {0: -1.0}, {0: 1.0, 1: -1.0}, {0: 1.0, 1: 1.0},
+    ])  # fmt: skip
+
+
+def asked(subject, main, experiment=Neuron, **params):
+    """The result for the whole vocabulary."""
+    fixed = {} if experiment is NeuronTrace else {"fewest": 0}
+    return perform(experiment, subject, main, **({"query": 37} | fixed | params))
+
+
+def test_one_token(single):
+    """That token is on top, all others add nothing; relatives are those that read the same."""
+    subject, main = study(single, some_windows(4, 41))
+    for neuron, token in enumerate(ONLY[:2]):
+        found = asked(subject, main, neuron=neuron, listed=2)
+        tokens = found.coordinates["token"].tolist()
+        contribution = dict(zip(tokens, found.values["contribution"], strict=True))
+        height = contribution.pop(token)
+        assert height > 0.1
+        np.testing.assert_allclose(list(contribution.values()), 0, atol=1e-4)
+        assert (subject.decode([token])[0], float(height)) == found.provenance["listed"]["up"][0]
+    related = asked(subject, main, neuron=0).values["related"]
+    np.testing.assert_allclose(related[[0, 3, 4]], [1, 1, -1], atol=1e-6)
+    # of two tokens among 292 either the one or the other
+    np.testing.assert_allclose(related[1], -1 / 291, atol=1e-5)
+    np.testing.assert_allclose(related[5], np.sqrt(0.5 * (1 - 1 / 291)), atol=1e-5)
+
+
+def test_height(single):
+    """The contribution is the mean scale of the second norm, calculated, times the strength."""
+    windows = some_windows(4, 41)
+    windows[:, 3::5] = ONLY[1]
+    subject, main = study(single, windows)
+    found = asked(subject, main, neuron=1, contexts=3)
+
+    strengths = np.zeros((VOCABULARY, 3))
+    strengths[list(ONLY), [0, 1, 2]] = 1.0
+    scales = [made.truth(strengths, NEURONS, text)[1][1:] for text in windows[:3].tolist()]
+    assert 2 * np.mean(scales) == pytest.approx(float(found.values["contribution"].max()), rel=1e-4)
+    np.testing.assert_allclose(found.values["output_cosine"], [-1, 1, 0, 0, 0, 0], atol=1e-6)
+    assert 0 == found.provenance["bias"]
+
+
+def test_neuron_of_random_weights(model_dirs):
+    """Contributions by plain loops; relatives by NumPy's correlation of contribution vectors."""
+    windows = some_windows(5, 15)
+    subject, main = study(model_dirs["gpt2"], windows)
+    params = {"query": 12, "heads": "L0H2 L0H1", "contexts": 5, "neuron": 7, "listed": 3}
+    found = asked(subject, main, **params)
+    setting = oracle.Setting(
+        model_dirs["gpt2"], windows, 5, (1, 2), 12, subject.single_id(" the"), 1, 7**-0.5
+    )
+    truth = oracle.Bag(setting)
+
+    table = np.array([truth.embed(token) for token in range(1, VOCABULARY)])
+    columns = [table @ truth.read(neuron) for neuron in range(29)]
+    np.testing.assert_allclose(found.values["contribution"], columns[7], atol=1e-3)
+    expected = [np.corrcoef(column, columns[7])[0, 1] for column in columns]
+    np.testing.assert_allclose(found.values["related"], expected, atol=1e-4)
+    w_out = inside(model_dirs["gpt2"], windows).w_out
+    sizes = np.sqrt((w_out**2).sum(axis=1))
+    np.testing.assert_allclose(
+        found.values["output_cosine"], w_out @ w_out[7] / sizes / sizes[7], atol=1e-5
+    )
+    up = [value for _, value in found.provenance["listed"]["up"]]
+    np.testing.assert_allclose(up, np.sort(columns[7])[::-1][:3], atol=1e-3)
+
+
+@given(st.integers(0, 2**20), st.integers(2, 31), st.floats(0.01, 100))
+def test_correlations(seed, tokens, factor):
+    """Between -1 and 1, 1 with itself or a multiple, -1 with its negative; those of NumPy."""
+    generator = np.random.default_rng(seed)
+    table, readers = generator.normal(3, 1, size=(tokens, 7)), generator.normal(size=(7, 5))
+    readers[:, 3], readers[:, 4] = factor * readers[:, 1], -factor * readers[:, 1]
+
+    found = correlations(torch.tensor(table), torch.tensor(readers), 1).numpy()
+
+    assert (np.abs(found) <= 1).all()
+    np.testing.assert_allclose(found[[1, 3, 4]], [1, 1, -1], atol=1e-6)
+    expected = np.corrcoef((table @ readers).T)[1]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("given_by", ["window", "text", "item"])
+def test_trace(model_dirs, given_by):
+    """Parts and truth at every position, by plain loops; the parts add up."""
+    windows = some_windows(5, 13)
+    subject, main = study(model_dirs["gpt2"], windows)
+    token = subject.single_id(" the")
+    setting = oracle.Setting(model_dirs["gpt2"], windows, 3, (0, 4), 9, token, 1, 7**-0.5)
+    truth, typed = oracle.Bag(setting), " she sells sea shells"
+    named = {"window": 4}, {"text": f"{typed}\n---\nother"}, {"item": "Genesis 24"}
+    chosen = dict(zip(("window", "text", "item"), named, strict=True))[given_by]
+    params = {"query": 9, "contexts": 3, "heads": "L0H0 L0H4", "neuron": 3, **chosen}
+    found = perform(NeuronTrace, subject, main, **params)
+
+    text = windows[4].tolist()
+    if given_by == "text":
+        text = [START, *subject.encode(f"{typed}\n")]
+    if given_by == "item":
+        text = [START, *subject.encode("And Abraham was old, and well stricken")][:13]
+    assert subject.decode(text) == found.provenance["tokens"][: len(text)]
+    true = inside(model_dirs["gpt2"], np.array([text])).activation[0, :, 3]
+    np.testing.assert_allclose(found.values["true"][: len(text)], true, atol=1e-4)
+    check_parts(found.values, truth, text)
+    fit = oracle.agreement(
+        found.values["true"][1:].tolist(), found.values["predicted"][1:].tolist()
+    )
+    for name, expected in fit.items():
+        assert expected == pytest.approx(float(found.values[name]), abs=1e-5), name
+
+
+def check_parts(values, truth, text):
+    """The parts of the prediction, and what each token adds wherever the bag holds it fully."""
+    norm, read = truth.layer.norms[1], truth.layer.w_in[:, 3]
+    for n in range(len(text)):
+        parts = truth.predict(text, n)
+        for name in PARTS:
+            expected = truth.through(parts, getattr(parts, name), 3)
+            if name == "direct":
+                expected += norm[1] @ read + truth.layer.b_in[3]
+            assert expected == pytest.approx(float(values[name][n]), abs=5e-4), (name, n)
+        if n:
+            added = truth.embed(text[n]) @ truth.read(3)
+            assert added == pytest.approx(float(values["contribution"][n]), abs=5e-4)
+    assert np.isnan(values["contribution"][0])
+    whole = sum(values[name] for name in PARTS)
+    np.testing.assert_allclose(values["predicted"], whole, atol=1e-5)
+
+
+def test_two_sub_latents(two_groups):
+    """The neuron of both groups has two equal latents, one group each; another has one of them."""
+    subject, main = study(two_groups, some_windows(4, 41))
+    for neuron, groups in ((5, GROUPS), (0, GROUPS[:1])):
+        found = asked(subject, main, NeuronLatents, neuron=neuron, components=2, listed=20)
+        values = found.values
+        tops = [set(row) for row in values["top"].tolist()]
+        for group in groups:
+            assert any(top <= set(group) for top in tops[: len(groups)])
+        assert 1 == pytest.approx(values["share"].sum() + values["rest"])
+        assert 0 == pytest.approx(float(values["rest"]), abs=1e-5)
+        assert (values["weight"] > 0).all()
+    assert values["share"][0] > 0.98
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**16), st.integers(2, 4), st.sampled_from([20_000, 97]))
+def test_components(seed, count, most):
+    """Of unit variance; uncorrelated; as many as there are sources, they rebuild the table."""
+    generator = np.random.default_rng(seed)
+    table = generator.laplace(size=(199, 4)) @ generator.normal(size=(4, 11)) + 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(latents, "MOST_TOKENS", most)
+        values, directions = latents.components(table, count, seed)
+
+    assert (199, count) == values.shape
+    np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(values.var(axis=0), 1)
+    if most > len(table):
+        np.testing.assert_allclose(np.corrcoef(values.T), np.eye(count), atol=1e-6)
+    if count == 4 and most > len(table):
+        np.testing.assert_allclose(values @ directions, table - table.mean(axis=0), atol=1e-6)
+
+
+def test_refused(single):
+    """No such neuron, window, chapter; too many components: one sentence."""
+    subject, main = study(single, some_windows(4, 41))
+    rare = dataclasses.replace(subject, windows=np.full((4, 41), 7))
+    for on, experiment, params, words in (
+        (subject, Neuron, {"neuron": 6}, r"No neuron 6: expected 0 to 5 \(--neuron\)"),
+        (subject, NeuronTrace, {"neuron": 99}, "No neuron 99"),
+        (subject, NeuronLatents, {"neuron": 6}, "No neuron 6"),
+        (subject, NeuronTrace, {"window": 4}, r"No window 4: expected 0 to 3 \(--window\)"),
+        (subject, NeuronTrace, {"item": "Genesis 99"}, "No chapter 'Genesis 99'"),
+        (subject, NeuronLatents, {"components": 34}, r"at most 33 components, got 34"),
+        (rare, NeuronLatents, {"fewest": 1, "heads": "L0H0"}, "1 tokens .* at most 0 components"),
+    ):
+        with pytest.raises(BadRequest, match=words) as caught:
+            asked(on, main, experiment, **params)
+        assert "\n" not in str(caught.value)
+    bare = dataclasses.replace(subject, encode=None)
+    with pytest.raises(BadRequest, match="A text needs a tokenizer"):
+        asked(bare, main, NeuronTrace, text="some words")
