@@ -63,6 +63,7 @@ format: venv-dev  ## Format the code and mend what the linter can mend
 
 bench: venv-dev  ## Measure speed and memory
 	$(BIN)/python -m bench $(BENCH_ARGS)
+	$(BIN)/python -m bench.vocabulary $(BENCH_ARGS)
 
 screenshots: venv-dev browser  ## Take the pictures of the README
 	$(BIN)/python tools/screenshots.py

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.measure import timed
+
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 __all__ = ["WAYS"]
@@ -26,28 +28,6 @@ def _model() -> Any:
 
 def _tokens(windows: int, context: int) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(0).integers(0, 50257, (windows, context)))
-
-
-def _peak_gb() -> float:
-    with open("/proc/self/status", encoding="ascii") as status:
-        line = next(line for line in status if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 2**20
-
-
-def _reset_peak() -> float:
-    """Forget the peak so far (Linux) and return the memory in use, in GB."""
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as control:
-        control.write("5")
-    return _peak_gb()
-
-
-def _timed(work: Callable[[], object]) -> dict[str, float]:
-    before = _reset_peak()
-    began = time.perf_counter()
-    with torch.inference_mode():
-        work()
-    seconds = time.perf_counter() - began
-    return {"seconds": seconds, "peak_gb": _peak_gb() - before}
 
 
 def notebook(tokens: torch.Tensor) -> dict[str, float]:
@@ -66,7 +46,7 @@ def notebook(tokens: torch.Tensor) -> dict[str, float]:
             cache[f"blocks.{layer}.attn.hook_pattern"].mean(0)
             cache[f"blocks.{layer}.hook_resid_pre"].mean(0)
 
-    return _timed(work)
+    return timed(work)
 
 
 def our_pass(tokens: torch.Tensor) -> dict[str, float]:
@@ -92,7 +72,7 @@ def our_pass(tokens: torch.Tensor) -> dict[str, float]:
         run.run(tokens.numpy(), range(windows))
         run.sums()
 
-    return _timed(work) | {"flops": _flops(windows, context)}
+    return timed(work) | {"flops": _flops(windows, context)}
 
 
 def _fused_gelu(module: Any) -> Any:
@@ -105,7 +85,7 @@ def body(tokens: torch.Tensor) -> dict[str, float]:
     """The bare body with fused attention, all windows at once, as the module comes."""
     module = _model()
     module.transformer(tokens[:1, :16], use_cache=False)
-    return _timed(lambda: module.transformer(tokens, use_cache=False))
+    return timed(lambda: module.transformer(tokens, use_cache=False))
 
 
 def trunk(tokens: torch.Tensor) -> dict[str, float]:
@@ -134,7 +114,7 @@ def trunk(tokens: torch.Tensor) -> dict[str, float]:
             module.transformer(work_small, use_cache=False)
     except Stop:
         pass
-    return _timed(work)
+    return timed(work)
 
 
 def _flops(windows: int, context: int) -> float:

@@ -23,7 +23,7 @@ from poskernel_core.engine import Engine
 from poskernel_core.errors import BadRequest, PosKernelError, TooLittleText
 from poskernel_core.options import add_ledger, add_result, add_run
 from poskernel_core.outputs import write_out
-from poskernel_core.precomputed import random_questions, standard_questions
+from poskernel_core.precomputed import experiment_questions, standard_questions
 from poskernel_core.published import BUNDLED, figures_of, known_models
 from poskernel_core.reports import ledger_text, print_progress
 from poskernel_core.reproduction import compare
@@ -159,7 +159,7 @@ def _precompute(options: argparse.Namespace) -> int:
     try:
         for name, params in standard_questions(geometry):
             _keep_ready(engine, options, name, params)
-        for name, params in random_questions(geometry) if options.experiments else ():
+        for name, params in experiment_questions(geometry) if options.experiments else ():
             try:
                 _keep_ready(engine, options, name, params)
             except BadRequest as error:  # a model may be too small for one of them

@@ -6,7 +6,7 @@ from typing import Any
 
 from poskernel_core.geometry import Geometry
 
-__all__ = ["PERIOD", "RANDOM_TOKENS", "SAMPLES", "random_questions", "standard_questions"]
+__all__ = ["PERIOD", "RANDOM_TOKENS", "SAMPLES", "experiment_questions", "standard_questions"]
 
 Questions = list[tuple[str, dict[str, Any]]]
 """Names and parameters."""
@@ -20,7 +20,8 @@ PERIOD = 24
 RANDOM_TOKENS = 48
 """Length at which attention to random tokens is shown first."""
 
-STANDARD = ("etc", "kernel", "profile", "previous-token", "tangent")
+STANDARD = ("etc", "kernel", "kernel-distances", "profile", "previous-token", "tangent")
+CONTEXTUAL = ("contextual-heads", "denominators", "token-weights", "contextual-neurons")
 
 
 def standard_questions(geometry: Geometry) -> Questions:
@@ -29,8 +30,8 @@ def standard_questions(geometry: Geometry) -> Questions:
     return [*((name, {}) for name in STANDARD), ("helix", helix)]
 
 
-def random_questions(geometry: Geometry) -> Questions:
-    """Return what the pages on random tokens ask for."""
+def experiment_questions(geometry: Geometry) -> Questions:
+    """Return what the pages on random tokens and on contextual heads ask for first."""
     longest = geometry.n_ctx
     many = {"samples": SAMPLES}
     return [
@@ -40,4 +41,5 @@ def random_questions(geometry: Geometry) -> Questions:
         ("random-attention", {**many, "length": min(RANDOM_TOKENS, longest)}),
         ("position-vs-token", {"length": min(24, longest)}),
         ("position-zero", {"length": min(11, longest)}),
+        *((name, {}) for name in CONTEXTUAL),
     ]

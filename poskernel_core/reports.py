@@ -41,7 +41,7 @@ def summary(result: Result) -> str:
         f"tokens of {run['corpus']!r}, {run['dtype']} on {run['device']}, {run['date']}",
         f"parameters: {result.params}",
     ]
-    for name in ("conditions", "cases", "runs"):
+    for name in ("conditions", "cases", "runs", "heads", "variants", "words"):
         if name in run:
             lines.append(f"{name}: {', '.join(run[name])}")
     for axis, places in result.coordinates.items():
@@ -50,9 +50,20 @@ def summary(result: Result) -> str:
         axes = " x ".join(result.axes[name]) or "one number"
         lines.append(f"\n{name} [{axes}] in {result.units[name]}")
         lines.append(_text(result, name, array))
+        lines += _spelt(result, name, array)
         if name in result.errors and np.isfinite(result.errors[name]).any():
             lines.append(f"standard error\n{_text(result, '', result.errors[name])}")
+    for name, tokens in run.get("listed", {}).items():
+        lines.append(f"\n{name}: {', '.join(f'{word!r} {value:.3g}' for word, value in tokens)}")
     return "\n".join(lines)
+
+
+def _spelt(result: Result, name: str, array: np.ndarray) -> list[str]:
+    """Return the words of a value that holds tokens, a line for each row, where they are known."""
+    words = result.provenance.get("token_words", {})
+    if result.units[name] != "token" or not words or array.size > MOST:
+        return []
+    return [" ".join(repr(words[str(token)]) for token in row) for row in np.atleast_2d(array)]
 
 
 def ledger_text(model: str, lines: Sequence[Checked], known: Sequence[str]) -> str:

@@ -53,9 +53,8 @@ class Bag:
         self.means = sum(keys) / len(keys)
         alone = np.full((1, on.windows.shape[1]), on.token)
         alone[:, : on.start] = on.windows[0, 0]
-        queries = truth_of(on.path, alone).queries[0][0]
-        self.shared = len(queries) // len(self.means)
-        self.queries = queries
+        self.queries = truth_of(on.path, alone).queries[0][0]
+        self.shared = len(self.queries) // len(self.means)
         self.kernels = [self._kernels(head) for head in on.heads]
         self.denominators = [self._denominator(number) for number in range(len(on.heads))]
         self.places = self._places()
@@ -70,6 +69,14 @@ class Bag:
         self.first = [[self.layer.scale(0, x) for x in text[on.start :]] for text in streams]
         seen = inside(on.path, on.windows[: on.contexts]).between
         self.second = [[self.layer.scale(1, x) for x in text[on.start :]] for text in seen]
+        learned = [self.layer.positions[place * self.learned] for place in self.places]
+        self.token_scales = [
+            oracles.mean([self.layer.scale(0, row + position) for position in learned])
+            for row in self.layer.embedding
+        ]
+        scale = _scale(self.second, "mean", 0)
+        rows = [scale * self.layer.linear(1, one) for one in np.eye(len(self.layer.b_o))]
+        self.reads = np.array(rows) @ self.layer.w_in
 
     @property
     def learned(self) -> int:
@@ -78,11 +85,8 @@ class Bag:
 
     def _kernels(self, head: int) -> list[list[float]]:
         on, means = self.on, self.means[head // self.shared].tolist()
-        length = on.windows.shape[1]
-        return [
-            oracles.kernel_row(self.queries[head, n].tolist(), means, on.factor, n, 0, on.window)
-            for n in range(length)
-        ]
+        rows = enumerate(self.queries[head].tolist())
+        return [oracles.kernel_row(q, means, on.factor, n, 0, on.window) for n, q in rows]
 
     def _content(self, head: int, key: np.ndarray, place: int) -> float:
         query, mean = self.queries[head, self.on.query], self.means[head // self.shared, place]
@@ -125,9 +129,7 @@ class Bag:
     def scale(self, by: str, token: int, n: int) -> float:
         """The first norm's scale of a token at a position."""
         if by == "token":
-            learned, layer = self.layer.positions, self.layer
-            return oracles.mean([layer.scale(0, layer.embedding[token] + learned[p * self.learned])
-                                 for p in self.places])  # fmt: skip
+            return self.token_scales[token]
         return _scale(self.first, by, n - self.on.start)
 
     def value(self, number: int, token: int, scale: float) -> np.ndarray:
@@ -143,9 +145,7 @@ class Bag:
 
     def read(self, neuron: int) -> np.ndarray:
         """What turns an extended embedding into a contribution."""
-        scale, layer = _scale(self.second, "mean", 0), self.layer
-        basis = np.eye(len(layer.b_o))
-        return np.array([scale * layer.linear(1, one) @ layer.w_in[:, neuron] for one in basis])
+        return self.reads[:, neuron]
 
     def predict(
         self, text: Sequence[int], n: int, kernel: str = "own", by: str = "token"
@@ -176,7 +176,7 @@ class Bag:
         return self.layer.linear(0, x) * self.layer.scale(0, x) + self.layer.norms[0][1]
 
     def _fixed(self, number: int, i: int, scale: float) -> np.ndarray:
-        """What a position adds whatever its token; the start token adds what it really writes."""
+        """What a position adds whatever its token; a start token adds what it really writes."""
         layer, head = self.layer, self.on.heads[number]
         here, (weight, bias) = layer.positions[i * self.learned], layer.values[head]
         if i < self.on.start:

@@ -221,7 +221,6 @@ def test_through_the_laboratory(paths, tmp_path):
     assert {} == Additivity().needs(settled, Additivity.params())
 
 
-@pytest.mark.xfail(reason="a cosine of rounding errors, with warnings", raises=RuntimeWarning)
 def test_no_content(paths):
     """Where position is all, content has no direction, and no cosine."""
     found = perform(paths["additive"], some_windows(20, 31, True), passages=20)

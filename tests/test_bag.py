@@ -22,6 +22,7 @@ from tests.builders.bag import perform, some_windows, study
 from tests.oracles_first_layer import inside
 
 LENGTH, QUERY, CONTEXTS = 17, 13, 5
+ALL = np.arange(VOCABULARY)
 # model, heads, start token, factor of scores, window
 CASES = {
     "learned": ("gpt2", (1, 4), True, 7**-0.5, None),
@@ -84,14 +85,14 @@ def test_extended_embeddings(case):
     reads = np.stack([truth.read(neuron) for neuron in (0, 13)], axis=1)
     for by in ("token", "mean"):
         other = dataclasses.replace(bag, by=by)
-        table, tokens = other.table(), (0, 1, 57, 263, 292)
+        table, tokens = other.table(ALL), (0, 1, 57, 263, 292)
         assert (VOCABULARY, len(reads)) == table.shape
         for token in tokens:
             e = truth.embed(token, by)
             close(e, table[token], atol=1e-4)
             close(e @ reads, table[token] @ bag.readers()[:, [0, 13]], atol=2e-4)
     ids = torch.tensor([5, 3, 5])
-    close(other.table()[ids], other.embed(ids))
+    close(other.table(ids.numpy()), table[ids])
 
 
 @pytest.mark.parametrize("by", predicted.SCALES)
@@ -189,7 +190,7 @@ def test_extended_embeddings_by_hand(known):
     np.testing.assert_allclose(bag.kernels[:, 37, :38], 1 / 38, rtol=1e-4)
     expected = np.zeros((VOCABULARY, made.WIDTH))
     expected[:, 0:6:2], expected[:, 1:6:2] = STRENGTHS, -STRENGTHS
-    np.testing.assert_allclose(bag.table(), expected, atol=1e-4)
+    np.testing.assert_allclose(bag.table(ALL), expected, atol=1e-4)
     assert (0, 2) == chosen_heads(subject, main, BagParams(query=37))
 
 
@@ -222,3 +223,18 @@ def test_listed_tokens(known):
     assert [7, 9] == listed_tokens(subject, 2).tolist()
     assert [5, 7, 9] == listed_tokens(subject, 1).tolist()
     assert list(range(1, VOCABULARY)) == listed_tokens(subject, 0).tolist()
+
+
+def test_pieces_of_the_vocabulary(known, monkeypatch):
+    """However many tokens are taken at a time, weights and table are the same."""
+    subject, main = study(known, some_windows(5, 41), True)
+    whole = build_bag(subject, main, (0, 2), BagParams(query=37))
+    subject.model.notes.clear()
+    for place in ("bag", "content_weights"):
+        monkeypatch.setattr(f"poskernel_core.experiments.{place}.ROWS", 97)
+    cut = build_bag(subject, main, (0, 2), BagParams(query=37))
+
+    assert whole is not cut
+    close(whole.weights, cut.weights)
+    close(whole.token_scales, cut.token_scales)
+    close(whole.table(ALL), cut.table(ALL))

@@ -233,7 +233,6 @@ def test_token_refused(paths):
         perform(ContextualHeads, bare, main, query=9)
 
 
-@pytest.mark.xfail(reason="a start token is put into an empty place", raises=TypeError)
 def test_without_a_known_start_token(paths):
     """A model whose tokenizer names no start token is run without one."""
     subject, main = study(paths["gpt2"], some_windows(3, 11, False), start=False)

@@ -225,7 +225,6 @@ def test_means_from_the_store(paths):
         torch.set_warn_always(before)
 
 
-@pytest.mark.xfail(reason="nan and inf, with warnings", raises=RuntimeWarning)
 @pytest.mark.parametrize("length", [4, 5])
 def test_nothing_visible(paths, tmp_path, length):
     """A context that ends with the skipped keys, or with one more: one sentence."""

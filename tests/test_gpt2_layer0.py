@@ -1,10 +1,13 @@
 """Real weights: the first layer of GPT-2 small, against what is known of it."""
 
+import numpy as np
 import pytest
 
 import poskernel_core as pk
 from poskernel_core import catalog, corpora
 from poskernel_core.config import CorpusSpec
+from poskernel_core.engine import Engine
+from poskernel_core.store import Store
 from poskernel_core.tokenizers import load_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -56,6 +59,26 @@ def test_uniform_heads(result, head):
 
     assert 397 == int(at["visible"])
     assert UNIFORM[head] == pytest.approx(float(at["etc"]), rel=0.1)
+
+
+def test_groups(shared_dir, tmp_path):
+    """Heads 3, 4 and 7 join words; kernels 3 and 7 are alike, and far from the uniform ones."""
+    path = shared_dir / "models" / "gpt2-layer0"
+    if not path.is_dir():
+        pytest.skip("GPT-2's first layer is not in shared/models/gpt2-layer0")
+    run = {"windows": 12, "context": 1024, "engine": Engine(Store(tmp_path))}
+    try:
+        heads = pk.show("contextual-heads", str(path), query=400, params={"contexts": 12}, **run)
+        apart = pk.show("kernel-distances", str(path), **run)
+    finally:
+        run["engine"].close()
+
+    groups = heads.text_of("group")[0]
+    assert list(LOCAL) == [head for head, group in enumerate(groups) if group == "detokenization"]
+    distance = apart.values["distance"][0]
+    assert (distance[np.ix_([3, 4, 7], [5, 11])] > 0.8).all()
+    assert distance[5, 11] < 0.25
+    assert {0} == set(np.diag(distance).tolist())
 
 
 def test_slow_decay(result):

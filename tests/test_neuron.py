@@ -1,17 +1,18 @@
-"""One neuron: its tokens and relatives, its course along a text, its sub-latents."""
+"""One neuron: its tokens and relatives, and its course along a text."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.neuron import Neuron, NeuronLatents, NeuronTrace
+from poskernel_core.analyses.neuron import Neuron, NeuronTrace
 from poskernel_core.errors import BadRequest
-from poskernel_core.experiments import latents
 from poskernel_core.experiments.neuron import correlations
+from poskernel_core.experiments.trace import _agreement
 from tests import oracles_bag as oracle
 from tests.builders import START, VOCABULARY
 from tests.builders import bag as made
@@ -19,7 +20,6 @@ from tests.builders.bag import perform, some_windows, study
 from tests.oracles_first_layer import inside
 
 ONLY = (5, 17, 200)
-GROUPS = (range(20, 43), range(50, 79))
 NEURONS = [{0: 1.0}, {1: 2.0}, {2: -1.0}, {0: 3.0}, {0: -0.5}, {0: 1.0, 1: 1.0}]
 PARTS = ("bag", "position", "others", "direct")
 
@@ -30,18 +30,6 @@ def single(tmp_path_factory):
     strengths = np.zeros((VOCABULARY, 3))
     strengths[list(ONLY), [0, 1, 2]] = 1.0
     return made.reading(tmp_path_factory.mktemp("neuron") / "single", strengths, NEURONS)
-
-
-@pytest.fixture(scope="module")
-def two_groups(tmp_path_factory):
-    """Directory of a model whose neuron 5 reads two groups of tokens, neuron 0 the first alone."""
-    generator = np.random.default_rng(13)
-    strengths = generator.normal(0, 0.02, size=(VOCABULARY, 2))
-    for source, group in enumerate(GROUPS):
-        strengths[group, source] = generator.uniform(0.3, 0.6, size=len(group))
-    return made.reading(tmp_path_factory.mktemp("neuron") / "groups", strengths, [
-        {0: 1.0}, {1: 1.0}, {}, {0: -1.0}, {0: 1.0, 1: -1.0}, {0: 1.0, 1: 1.0},
-    ])  # fmt: skip
 
 
 def asked(subject, main, experiment=Neuron, **params):
@@ -115,7 +103,9 @@ def test_correlations(seed, tokens, factor):
     table, readers = generator.normal(3, 1, size=(tokens, 7)), generator.normal(size=(7, 5))
     readers[:, 3], readers[:, 4] = factor * readers[:, 1], -factor * readers[:, 1]
 
-    found = correlations(torch.tensor(table), torch.tensor(readers), 1).numpy()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("poskernel_core.experiments.neuron.ROWS", tokens // 2)
+        found = correlations(torch.tensor(table), torch.tensor(readers), 1).numpy()
 
     assert (np.abs(found) <= 1).all()
     np.testing.assert_allclose(found[[1, 3, 4]], [1, 1, -1], atol=1e-6)
@@ -123,14 +113,21 @@ def test_correlations(seed, tokens, factor):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("given_by", ["window", "text", "item"])
-def test_trace(model_dirs, given_by):
-    """Parts and truth at every position, by plain loops; the parts add up."""
+@pytest.fixture(scope="module")
+def traced(model_dirs):
+    """What traces of random weights work on, and the same bag by plain loops."""
     windows = some_windows(5, 13)
     subject, main = study(model_dirs["gpt2"], windows)
     token = subject.single_id(" the")
     setting = oracle.Setting(model_dirs["gpt2"], windows, 3, (0, 4), 9, token, 1, 7**-0.5)
-    truth, typed = oracle.Bag(setting), " she sells sea shells"
+    return subject, main, oracle.Bag(setting)
+
+
+@pytest.mark.parametrize("given_by", ["window", "text", "item"])
+def test_trace(traced, given_by):
+    """Parts and truth at every position, by plain loops; the parts add up."""
+    subject, main, truth = traced
+    windows, typed = subject.windows, " she sells sea shells"
     named = {"window": 4}, {"text": f"{typed}\n---\nother"}, {"item": "Genesis 24"}
     chosen = dict(zip(("window", "text", "item"), named, strict=True))[given_by]
     params = {"query": 9, "contexts": 3, "heads": "L0H0 L0H4", "neuron": 3, **chosen}
@@ -142,7 +139,7 @@ def test_trace(model_dirs, given_by):
     if given_by == "item":
         text = [START, *subject.encode("And Abraham was old, and well stricken")][:13]
     assert subject.decode(text) == found.provenance["tokens"][: len(text)]
-    true = inside(model_dirs["gpt2"], np.array([text])).activation[0, :, 3]
+    true = inside(truth.on.path, np.array([text])).activation[0, :, 3]
     np.testing.assert_allclose(found.values["true"][: len(text)], true, atol=1e-4)
     check_parts(found.values, truth, text)
     fit = oracle.agreement(
@@ -170,55 +167,41 @@ def check_parts(values, truth, text):
     np.testing.assert_allclose(values["predicted"], whole, atol=1e-5)
 
 
-def test_two_sub_latents(two_groups):
-    """The neuron of both groups has two equal latents, one group each; another has one of them."""
-    subject, main = study(two_groups, some_windows(4, 41))
-    for neuron, groups in ((5, GROUPS), (0, GROUPS[:1])):
-        found = asked(subject, main, NeuronLatents, neuron=neuron, components=2, listed=20)
-        values = found.values
-        tops = [set(row) for row in values["top"].tolist()]
-        for group in groups:
-            assert any(top <= set(group) for top in tops[: len(groups)])
-        assert 1 == pytest.approx(values["share"].sum() + values["rest"])
-        assert 0 == pytest.approx(float(values["rest"]), abs=1e-5)
-        assert (values["weight"] > 0).all()
-    assert values["share"][0] > 0.98
+@pytest.mark.xfail(reason="the correlation is rounded to single precision")
+def test_correlation_is_at_most_1():
+    """Predictions that are three times the truth have the correlation 1, and no more."""
+    for seed in range(29):
+        true = np.random.default_rng(seed).normal(size=41).astype(np.float32)
+        assert 1 >= float(_agreement(true, 3 * true)["correlation"]) > 1 - 1e-6
 
 
-@settings(max_examples=20)
-@given(st.integers(0, 2**16), st.integers(2, 4), st.sampled_from([20_000, 97]))
-def test_components(seed, count, most):
-    """Of unit variance; uncorrelated; as many as there are sources, they rebuild the table."""
-    generator = np.random.default_rng(seed)
-    table = generator.laplace(size=(199, 4)) @ generator.normal(size=(4, 11)) + 3
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(latents, "MOST_TOKENS", most)
-        values, directions = latents.components(table, count, seed)
+@pytest.mark.parametrize(
+    ("true", "predicted", "expected"),
+    [
+        ([1.0, -1.0, 3.0, 1.0], [1.0, 1.0, 3.0, -1.0], (0.0, 0.5, 0.5)),
+        ([2.0, 2.0], [1.0, -3.0], (math.nan, math.nan, 0.5)),
+        ([1.0, 2.0], [4.0, 4.0], (-25.0, math.nan, 1.0)),
+    ],
+)
+def test_agreement_by_hand(true, predicted, expected):
+    """Squared errors over those about the mean; nothing of what does not vary."""
+    found = _agreement(np.array(true), np.array(predicted))
 
-    assert (199, count) == values.shape
-    np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-9)
-    np.testing.assert_allclose(values.var(axis=0), 1)
-    if most > len(table):
-        np.testing.assert_allclose(np.corrcoef(values.T), np.eye(count), atol=1e-6)
-    if count == 4 and most > len(table):
-        np.testing.assert_allclose(values @ directions, table - table.mean(axis=0), atol=1e-6)
+    names = ("r2", "correlation", "sign_agreement")
+    assert expected == pytest.approx([float(found[name]) for name in names], nan_ok=True)
 
 
 def test_refused(single):
-    """No such neuron, window, chapter; too many components: one sentence."""
+    """No such neuron, window, chapter: one sentence."""
     subject, main = study(single, some_windows(4, 41))
-    rare = dataclasses.replace(subject, windows=np.full((4, 41), 7))
-    for on, experiment, params, words in (
-        (subject, Neuron, {"neuron": 6}, r"No neuron 6: expected 0 to 5 \(--neuron\)"),
-        (subject, NeuronTrace, {"neuron": 99}, "No neuron 99"),
-        (subject, NeuronLatents, {"neuron": 6}, "No neuron 6"),
-        (subject, NeuronTrace, {"window": 4}, r"No window 4: expected 0 to 3 \(--window\)"),
-        (subject, NeuronTrace, {"item": "Genesis 99"}, "No chapter 'Genesis 99'"),
-        (subject, NeuronLatents, {"components": 34}, r"at most 33 components, got 34"),
-        (rare, NeuronLatents, {"fewest": 1, "heads": "L0H0"}, "1 tokens .* at most 0 components"),
+    for experiment, params, words in (
+        (Neuron, {"neuron": 6}, r"No neuron 6: expected 0 to 5 \(--neuron\)"),
+        (NeuronTrace, {"neuron": 99}, "No neuron 99"),
+        (NeuronTrace, {"window": 4}, r"No window 4: expected 0 to 3 \(--window\)"),
+        (NeuronTrace, {"item": "Genesis 99"}, "No chapter 'Genesis 99'"),
     ):
         with pytest.raises(BadRequest, match=words) as caught:
-            asked(on, main, experiment, **params)
+            asked(subject, main, experiment, **params)
         assert "\n" not in str(caught.value)
     bare = dataclasses.replace(subject, encode=None)
     with pytest.raises(BadRequest, match="A text needs a tokenizer"):

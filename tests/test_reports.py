@@ -68,3 +68,22 @@ def test_many_numbers(count):
     ranged = f"{count} numbers, -2 to 5; all of them with --json or --npz, fewer with --cell"
     assert (ranged in text) == (count > MOST)
     assert ("nan" in text) == (count == MOST)
+
+
+def test_tokens_are_spelt():
+    """Ids of tokens are followed by their words, and lists of tokens by their numbers."""
+    tokens = np.array([[5, 7], [7, 5]])
+    result = Result(
+        analysis="a",
+        params={},
+        values={"top": tokens, "many": np.arange(MOST + 1)},
+        axes={"top": ("neuron", "rank"), "many": ("token",)},
+        units={"top": "token", "many": "token"},
+        provenance=RUN
+        | {"token_words": {"5": " x", "7": "y\n"}, "listed": {"up": [(" x", 1.2345)]}},
+    )
+
+    lines = summary(result).splitlines()
+    at = lines.index("top [neuron x rank] in token")
+    assert ["' x' 'y\\n'", "'y\\n' ' x'"] == lines[at + 3 : at + 5]
+    assert "up: ' x' 1.23" == lines[-1]

@@ -49,11 +49,13 @@ class Shot:
 
 SHOTS = (
     Shot("etc-heatmap", "/?cell=L2H6", 1, "kernel"),
-    Shot("positional-kernels", "/positional_kernels?cell=L2H6&log=offset", 6, "map-kernel"),
+    Shot("positional-kernels", "/positional_kernels?cell=L2H6&log=offset", 8, "map-kernel"),
     Shot("previous-token", "/previous_token?model=demo-gpt2-smooth&cell=L2H6", 9, "scores"),
     Shot("helix", "/helix?model=demo-gpt2-smooth&hl=1", 4, "variance"),
     Shot("interventions", "/interventions?cell=L2H6", 6, "loss"),
     Shot("induction-recency", "/induction_recency?model=demo-attn-2l", 7, "candidates"),
+    Shot("contextual", "/contextual?cell=L0H4", 6, "plane"),
+    Shot("contextual-neurons", "/contextual_neurons?neuron=648", 7, "neurons"),
     Shot("position-vs-token", "/position_vs_token?cell=L2H6", 7, "lookback"),
     Shot("methods", "/methods?part=Reproduction+ledger&published=gpt2&compute=true", 0, ""),
 )

@@ -37,7 +37,8 @@ class ContextualNeurons(BagExperiment):
     * ``bag_cosine``, ``bag_r2``, ``bag_centred_r2 [variant, query]``: the heads' joint output,
       predicted against true.
     * ``kernel [key]``: the heads' mean kernel at the query position.
-    * ``norm_scale [norm, percentile]``: true scales of the two norms on the texts.
+    * ``norm_scale [norm, percentile]``: true scales of the two norms on the texts, the standard
+      deviations that they divide by.
     * ``denominator [chosen]``: median denominator of each contextual head.
 
     Formula: $e(t) = \sum_{h \in C} \frac{w_h(t)}{\bar Z_h}\, \mathrm{norm}(E[t])\, W_V^h W_O^h$

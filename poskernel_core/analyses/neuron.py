@@ -86,7 +86,10 @@ class NeuronTrace(BagExperiment):
     * ``r2``, ``correlation``, ``sign_agreement``: of the prediction over the text, start token left
       out.
 
-    Formula: see contextual neurons; the parts add up to the prediction.
+    Formula: $\hat a_j(n) = \mathrm{norm}_2\big(x_n + \sum_i K(n,i)\, e(t_i) + p_n + o_n\big) \cdot
+    w_j + b_j$ with the stream $x_n$, what contextual heads write by position $p_n$, and the other
+    heads on the current token alone $o_n$; each part goes through the norm's linear map, so that
+    the parts add up to the prediction.
 
     Choices: the text is the reader's own, a chapter, or a window of the corpus, cut to the context.
 

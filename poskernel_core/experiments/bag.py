@@ -119,10 +119,9 @@ class Bag:
         w_o = self.layer.w_o[list(self.heads)]
         return torch.einsum("htd,hdm->tm", self.values(ids, scale), w_o)
 
-    def table(self) -> Float[Tensor, "vocab model"]:
-        """Return the extended embeddings of the whole vocabulary, a few thousand rows at a time."""
-        ids = torch.arange(len(self.layer.embedding))
-        return torch.cat([self.embed(some) for some in ids.split(ROWS)])
+    def table(self, ids: np.ndarray) -> Float[Tensor, "token model"]:
+        """Return the extended embeddings of many tokens, a few thousand at a time."""
+        return torch.cat([self.embed(some) for some in torch.from_numpy(ids).split(ROWS)])
 
     def readers(self) -> Float[Tensor, "model neuron"]:
         """Return what turns an extended embedding into contributions to every neuron.

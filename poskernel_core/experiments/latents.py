@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ MOST_TOKENS = 20_000
 """Tokens that components are found on; all tokens are then read in them."""
 
 ITERATIONS = 1000
+ROWS = 4096
 
 
 def neuron_latents(
@@ -40,12 +42,12 @@ def neuron_latents(
             f"{len(ids)} tokens in {bag.layer.embedding.shape[1]} dimensions have at most {most} "
             f"components, got {params.components} (--components)."
         )
-    table = bag.table()[ids].double().numpy()
+    table = bag.table(ids).numpy()
     progress(1, 2)
     assert subject.source is not None
     sources, directions = components(table, params.components, subject.source.seed)
-    read = bag.readers()[:, params.neuron].double().numpy()
-    found = (table - table.mean(axis=0)) @ read
+    read = bag.readers()[:, params.neuron].numpy()
+    found = (table @ read).astype(np.float64)
     weight = directions @ read
     sources, weight = sources * np.where(weight < 0, -1, 1), np.abs(weight)
     share = weight**2 / found.var()
@@ -58,8 +60,6 @@ def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np
 
     ``values @ directions`` is what the components hold of the centred table.
     """
-    import warnings
-
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
@@ -71,10 +71,10 @@ def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the last estimate serves as well
         model.fit(some)
-    values = model.transform(table)
+    values = model.transform(table).astype(np.float64)
     values = (values - values.mean(axis=0)) / values.std(axis=0)
-    centred = table - table.mean(axis=0)
-    return values, values.T @ centred / len(table)
+    parts = np.array_split(np.arange(len(table)), -(-len(table) // ROWS))
+    return values, sum(values[some].T @ table[some] for some in parts) / len(table)
 
 
 def _result(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["bag_of", "correlations", "neuron"]
 
 PRE = "pre-activation"
+ROWS = 4096
 
 
 def bag_of(
@@ -51,7 +52,7 @@ def neuron(
     progress(0, 1)
     bag = bag_of(subject, main, params, params.neuron)
     ids = listed_tokens(subject, params.fewest)
-    table, readers = bag.table()[ids], bag.readers()
+    table, readers = bag.table(ids), bag.readers()
     found = (table @ readers[:, params.neuron]).numpy()
     w_out = torch.nn.functional.normalize(bag.layer.w_out, dim=1)
     values = {
@@ -78,9 +79,11 @@ def correlations(
     table: Float[Tensor, "token model"], readers: Float[Tensor, "model neuron"], neuron: int
 ) -> Float[Tensor, " neuron"]:
     """Return the correlation over tokens of every neuron's contributions with one neuron's."""
-    centred = (table - table.mean(dim=0)).double()
-    wide = readers.double()
-    covariance = centred.T @ centred
+    mean, wide = table.mean(dim=0, dtype=torch.float64), readers.double()
+    covariance = torch.zeros(table.shape[1], table.shape[1], dtype=torch.float64)
+    for some in table.split(ROWS):
+        centred = some.double() - mean
+        covariance += centred.T @ centred
     spread = torch.einsum("mn,mn->n", wide, covariance @ wide).clamp(min=0).sqrt()
     product = (covariance @ wide[:, neuron]) @ wide
     return (product / (spread * spread[neuron]).clamp(min=1e-300)).clamp(-1, 1)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["NeuronSums", "contextual_neurons"]
 
 PERCENTILES = (0, 5, 50, 95, 100)
+STRONGEST = 5
 PRE = "pre-activation"
 UNITS = {
     "drive": PRE, "drive_share": "share of variance", "r2": "share of variance",
@@ -33,7 +34,7 @@ UNITS = {
     "top": "token", "top_contribution": PRE, "bottom": "token", "bottom_contribution": PRE,
     "contribution_mean": PRE, "contribution_std": PRE,
     "bag_cosine": "cosine", "bag_r2": "share of variance", "bag_centred_r2": "share of variance",
-    "kernel": "share of attention", "norm_scale": "1 / standard deviation",
+    "kernel": "share of attention", "norm_scale": "standard deviation",
     "denominator": "weight",
 }  # fmt: skip
 AXES: dict[str, tuple[str, ...]] = {
@@ -112,17 +113,18 @@ def _result(
     neurons: NeuronSums,
 ) -> Result:
     ids = listed_tokens(subject, params.fewest)
-    found = ends(bag.table()[ids], bag.readers(), params.listed)
+    found = ends(bag.table(ids), bag.readers(), params.listed)
     values, errors = neurons.numbers()
     joint, joint_errors = quality.numbers()
     values |= joint | _vocabulary(found, ids)
     scales = (bag.scales.first, bag.scales.second)
     values |= {
         "kernel": bag.common[params.query, : params.query + 1].numpy(),
-        "norm_scale": np.stack([np.percentile(each, PERCENTILES) for each in scales]),
+        "norm_scale": np.stack([np.percentile(1 / each, PERCENTILES) for each in scales]),
         "denominator": bag.denominators.numpy(),
     }
     used = np.unique(np.concatenate([values["top"].ravel(), values["bottom"].ravel()])).tolist()
+    words = dict(zip(map(str, used), subject.decode(used), strict=True))
     return Result(
         analysis="contextual-neurons",
         params=params.model_dump(),
@@ -138,9 +140,22 @@ def _result(
         provenance={
             "heads": [cell_name(0, head) for head in bag.heads],
             "variants": VARIANTS,
-            "token_words": dict(zip(map(str, used), subject.decode(used), strict=True)),
+            "token_words": words,
+            "listed": _strongest(values, words),
         },
     )
+
+
+def _strongest(
+    values: dict[str, np.ndarray], words: dict[str, str]
+) -> dict[str, list[tuple[str, float]]]:
+    """Return the tokens at both ends of the few neurons that the bag drives most."""
+    found = {}
+    for neuron in np.argsort(-values["drive_share"], kind="stable")[:STRONGEST].tolist():
+        for end in ("top", "bottom"):
+            pairs = zip(values[end][neuron], values[f"{end}_contribution"][neuron], strict=True)
+            found[f"neuron {neuron}, {end}"] = [(words[str(t)], float(c)) for t, c in pairs]
+    return found
 
 
 def _vocabulary(found: Ends, ids: np.ndarray) -> dict[str, np.ndarray]:

@@ -79,7 +79,7 @@ def word_neurons(
     tokens = [token for word in params.words.split() for token in subject.encode(f" {word}")]
     bag = bag_of(subject, main, params)
     readers = bag.readers()
-    found = ends(bag.table()[listed_tokens(subject, params.fewest)], readers, 1)
+    found = ends(bag.table(listed_tokens(subject, params.fewest)), readers, 1)
     each = (bag.embed(torch.tensor(tokens)) @ readers - found.mean) / found.std.clamp(min=1e-30)
     score = each.mean(dim=0).numpy()
     order = np.argsort(score, kind="stable")

@@ -15,8 +15,7 @@ from pages.parts.figures.of_experiments import part
 from pages.parts.figures.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION, fade
 from poskernel_core.analyses.base import Result
 
-WORST = -1.0
-"""R² is drawn no lower; a triangle at the lower edge and hover tell the truth."""
+WORST = -1.0  # R² is drawn no lower; a triangle at the lower edge and hover tell the truth
 ROW = 0.07  # height of a row of triangles
 BEST = 5  # neurons named
 WORDS = 5  # tokens of either end named in hover
@@ -190,7 +189,8 @@ def contributions_figure(neuron: Result) -> go.Figure:
 def trace_figure(trace: Result, parts: bool) -> go.Figure:
     """One neuron's true and predicted pre-activation along a text, and the prediction's parts."""
     words = [_short(word) for word in trace.provenance["tokens"]]
-    figure = go.Figure().add_hline(y=0, line={"color": MUTED, "width": 1.2})
+    figure = go.Figure(layout_legend_traceorder="reversed")
+    figure.add_hline(y=0, line={"color": MUTED, "width": 1.2})
     adds = part(trace, "contribution")[0]
     told = [[word, "" if np.isnan(add) else f"<br>a token that adds {_signed(add)}"]
             for word, add in zip(words, adds, strict=True)]  # fmt: skip

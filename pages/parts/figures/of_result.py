@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import plotly.graph_objects as go
 
+from pages.parts.figures import of_contextual as contextual
 from pages.parts.figures import of_experiments as experiments
 from pages.parts.figures import of_positions as positions
 from pages.parts.figures.kernels import kernel_curve
@@ -71,6 +72,9 @@ def figure_of(result: Result) -> go.Figure:
     if result.analysis == "kernel-map":
         title = f"Kernel of {result.params['cell']}"
         return kernel_map(result.values["kernel"], result.coordinates["query"], title=title)
+    one = contextual.ONE_HEAD.get(result.analysis)
+    if one and "layer" not in result.axes[one]:
+        return _by_axes(result.only(one))
     if result.analysis in FIGURES:
         return FIGURES[result.analysis](result)
     if result.axes.get("profile") == ("offset",):
@@ -170,6 +174,7 @@ FIGURES: dict[str, Callable[[Result], go.Figure]] = {
     "random-attention": _random,
     "position-vs-token": _conditions,
     "position-zero": _zero,
+    **contextual.FIGURES,
 }
 
 

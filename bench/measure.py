@@ -1,0 +1,34 @@
+"""Seconds and peak memory of one piece of work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+__all__ = ["peak_gb", "timed"]
+
+
+def peak_gb() -> float:
+    """Return the largest memory of this process so far, in GB (Linux)."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        line = next(line for line in status if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 2**20
+
+
+def _reset_peak() -> float:
+    """Forget the peak so far (Linux) and return the memory in use, in GB."""
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as control:
+        control.write("5")
+    return peak_gb()
+
+
+def timed(work: Callable[[], object]) -> dict[str, float]:
+    """Return the seconds that work takes, and its peak memory above what was in use."""
+    before = _reset_peak()
+    began = time.perf_counter()
+    with torch.inference_mode():
+        work()
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "peak_gb": peak_gb() - before}

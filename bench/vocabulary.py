@@ -1,0 +1,105 @@
+"""``make bench``: a vocabulary of extended embeddings with all neurons of GPT-2 small.
+
+50,257 tokens x 3,072 neurons, each way in a process of its own:
+
+* ``streamed``: ours: mean, spread and both ends of every neuron, a block of neurons at a time;
+* ``product``: the plain matrix product that it needs, in the same blocks, nothing kept;
+* ``whole``: the notebook way: the whole product in memory, then the same numbers from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+
+import torch
+
+from bench.measure import peak_gb, timed
+
+__all__ = ["main"]
+
+TOKENS, WIDTH, NEURONS, LISTED = 50_257, 768, 3072, 10
+
+
+def streamed(table: torch.Tensor, readers: torch.Tensor) -> None:
+    """Our way."""
+    from poskernel_core.experiments.vocabulary import ends
+
+    ends(table, readers, LISTED)
+
+
+def product(table: torch.Tensor, readers: torch.Tensor) -> None:
+    """The plain product, block by block."""
+    from poskernel_core.experiments.vocabulary import contributions
+
+    for _ in contributions(table, readers):
+        pass
+
+
+def whole(table: torch.Tensor, readers: torch.Tensor) -> None:
+    """Everything at once."""
+    found = table @ readers
+    found.topk(LISTED, dim=0)
+    found.topk(LISTED, dim=0, largest=False)
+    torch.std_mean(found, dim=0)
+
+
+WAYS: dict[str, Callable[[torch.Tensor, torch.Tensor], None]] = {
+    "streamed": streamed,
+    "product": product,
+    "whole": whole,
+}
+
+
+def run(way: str, threads: int) -> None:
+    """Run one way and print one JSON line."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    table, readers = torch.randn(TOKENS, WIDTH), torch.randn(WIDTH, NEURONS)
+    WAYS[way](table[:100], readers)  # warm
+    print(json.dumps(timed(lambda: WAYS[way](table, readers)) | {"process_gb": peak_gb()}))
+
+
+def main() -> None:
+    """Run every way in turn and print the table."""
+    parser = argparse.ArgumentParser(prog="bench.vocabulary", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
+    options, _ = parser.parse_known_args()
+    if options.way:
+        run(options.way, options.threads)
+        return
+    rounds = [{way: _measure(way, options.threads) for way in WAYS} for _ in range(options.rounds)]
+    print(f"\n{TOKENS:,} tokens x {NEURONS:,} neurons, float32, {options.threads} threads, median "
+          f"of {options.rounds}\n")  # fmt: skip
+    print(
+        "| way | seconds | over the plain product | memory above the inputs (GB) | process (GB) |"
+    )
+    print("|---|---|---|---|---|")
+    for way in WAYS:
+        seconds, above, process = (
+            statistics.median(each[way][name] for each in rounds)
+            for name in ("seconds", "peak_gb", "process_gb")
+        )
+        over = statistics.median(
+            each[way]["seconds"] / each["product"]["seconds"] for each in rounds
+        )
+        print(f"| {way} | {seconds:.2f} | {over:.2f}x | {above:.2f} | {process:.2f} |")
+
+
+def _measure(way: str, threads: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "bench.vocabulary", "--way", way, "--threads", str(threads)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    print(f"{way}: {found}", file=sys.stderr)
+    return found
+
+
+if __name__ == "__main__":
+    main()
