@@ -225,14 +225,13 @@ def test_listed_tokens(known):
     assert list(range(1, VOCABULARY)) == listed_tokens(subject, 0).tolist()
 
 
-def test_pieces_of_the_vocabulary(known, monkeypatch):
+def test_pieces_of_the_vocabulary(case, monkeypatch):
     """However many tokens are taken at a time, weights and table are the same."""
-    subject, main = study(known, some_windows(5, 41), True)
-    whole = build_bag(subject, main, (0, 2), BagParams(query=37))
-    subject.model.notes.clear()
+    subject, main, whole, _ = case
     for place in ("bag", "content_weights"):
         monkeypatch.setattr(f"poskernel_core.experiments.{place}.ROWS", 97)
-    cut = build_bag(subject, main, (0, 2), BagParams(query=37))
+    subject.model.notes.clear()
+    cut = build_bag(subject, main, whole.heads, BagParams(query=QUERY, contexts=CONTEXTS))
 
     assert whole is not cut
     close(whole.weights, cut.weights)

@@ -12,7 +12,7 @@ from pages.parts.figures.palette import (
     scale_hex,
     scale_rgb,
 )
-from pages.parts.grid import cell_name, grid_data, log_legend
+from pages.parts.grid import cell_name, grid_data
 
 COLOURS = [[SCALE[0], SCALE[5], SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]]
 LABELS = [[f"L{layer}H{head}: text" for head in range(3)] for layer in range(2)]
@@ -110,10 +110,3 @@ def test_an_order_that_loses_a_head_is_refused(columns: list[list[int]]) -> None
     """Every layer shows every head once."""
     with pytest.raises(ValueError, match="columns must order the heads 0 to 2"):
         grid_data(COLOURS, LABELS, MARKS, CLEAR, columns)
-
-
-def test_legend_ticks_lie_on_the_log_scale() -> None:
-    """From 1 to 100 tokens, ten is half-way along the colours."""
-    legend = log_legend(1, 100, steps=21)
-    assert {0: "1", 10: "10", 20: "100"} == {i: text for i, (_, text) in enumerate(legend) if text}
-    assert (SCALE[0], SCALE[-1]) == (legend[0][0], legend[-1][0])

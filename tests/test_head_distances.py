@@ -156,7 +156,6 @@ def test_refused(model_dirs, query, skip):
         assert {"main": run} == question.needs(run, params)
 
 
-@pytest.mark.xfail(reason="a head is ruled out as a partner of itself")
 def test_every_pair_is_ruled_out(model_dirs):
     """From distance 0 on, all pairs are, but a head is no pair with itself."""
     gathered = pk.run_pass(

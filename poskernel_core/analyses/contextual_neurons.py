@@ -55,7 +55,7 @@ class ContextualNeurons(BagExperiment):
     mean it is one for all, as in the post. A start token writes what it really writes. Kernels are
     those of the destination token, with nothing skipped. Content weights are means over four
     positions that share the kernel's mass equally. Contextual heads, where none are named, are
-    those that ``contextual-heads`` finds in layer 0.
+    found in layer 0 as ``contextual-heads`` finds them, on the texts used here.
 
     Limits: layer 0 only; the current token is not the destination token whose kernel is used, which
     is the main error. Special tokens are left out of the vocabulary, and those rarer in the run's

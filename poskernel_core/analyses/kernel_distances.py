@@ -77,13 +77,14 @@ class KernelDistances(Analysis):
             found.append(_layer(statistics, layer, params))
             progress(layer + 1, len(layers))
         distance, error = (np.stack([each[i] for each in found]) for i in (0, 1))
+        others = ~np.eye(distance.shape[-1], dtype=bool)
         return Result(
             analysis=self.name,
             params=params.model_dump(),
             values={
                 "distance": distance,
                 "group": np.stack([linked(each, params.alike) for each in distance]),
-                "ruled_out": (distance >= params.apart).sum(axis=-1),
+                "ruled_out": (others & (distance >= params.apart)).sum(axis=-1),
             },
             errors={"distance": error},
             axes={

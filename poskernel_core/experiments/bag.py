@@ -148,7 +148,8 @@ def build_bag(subject: Subject, main: StatisticsView, heads: tuple[int, ...], pa
     """
     keys = main.layer(0)["mean_keys"].tobytes()
     data = hashlib.sha256(subject.windows.tobytes() + keys).digest()
-    key = (heads, params.token, params.query, params.contexts, params.scale, data)
+    key = (heads, params.token, params.query, params.contexts, params.scale,
+           subject.start_token, data)  # fmt: skip
     kept = subject.model.notes.get("bag")
     if kept is not None and kept[0] == key:
         return kept[1]

@@ -47,7 +47,8 @@ def _contextual(subject: Subject, main: StatisticsView, params: BagParams) -> tu
     texts = subject.windows[: params.contexts]
     rows = LayerRows(subject.model.geometry.n_heads, len(texts))
     windows = destination_windows(texts, params.query, token_id(subject, params.token))
-    for some, seen in watch_rows(subject, main, windows, DEFAULT_SKIP, (0,)):
+    skip = min(DEFAULT_SKIP, params.query - 1)
+    for some, seen in watch_rows(subject, main, windows, skip, (0,)):
         rows.add(seen[0], some)
     copies = duplicates(subject, params.query, SAMPLES, lambda _: None, last=0)
     values = rows.values() | {name: mean[0] for name, (mean, _) in copies.items()}

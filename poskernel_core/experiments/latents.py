@@ -23,6 +23,8 @@ MOST_TOKENS = 20_000
 
 ITERATIONS = 1000
 ROWS = 4096
+NOTHING = 1e-7
+"""Share of the largest below which a variance, or a spread, is rounding."""
 
 
 def neuron_latents(
@@ -31,23 +33,21 @@ def neuron_latents(
     """Decompose a neuron; see :class:`~poskernel_core.analyses.NeuronLatents`.
 
     Raises:
-        BadRequest: no such neuron, too few tokens, or the bag cannot be built.
+        BadRequest: no such neuron, one that reads nothing, too many components, or no bag.
     """
     progress(0, 2)
     bag = bag_of(subject, main, params, params.neuron)
     ids = listed_tokens(subject, params.fewest)
-    most = min(len(ids) - 1, bag.layer.embedding.shape[1])
-    if params.components > most:
-        raise BadRequest(
-            f"{len(ids)} tokens in {bag.layer.embedding.shape[1]} dimensions have at most {most} "
-            f"components, got {params.components} (--components)."
-        )
     table = bag.table(ids).numpy()
     progress(1, 2)
     assert subject.source is not None
     sources, directions = components(table, params.components, subject.source.seed)
     read = bag.readers()[:, params.neuron].numpy()
     found = (table @ read).astype(np.float64)
+    if found.std() <= NOTHING * np.abs(found).max():
+        raise BadRequest(
+            f"All tokens move neuron {params.neuron} alike: there is nothing to take apart."
+        )
     weight = directions @ read
     sources, weight = sources * np.where(weight < 0, -1, 1), np.abs(weight)
     share = weight**2 / found.var()
@@ -58,23 +58,48 @@ def neuron_latents(
 def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return values ``[token, latent]`` of unit variance, and directions ``[latent, model]``.
 
-    ``values @ directions`` is what the components hold of the centred table.
+    ``values @ directions`` is what the components hold of the centred table. Values are
+    uncorrelated over all tokens, as the rotation that is found on some of them is orthogonal.
+
+    Raises:
+        BadRequest: the table has fewer dimensions.
     """
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
-    generator = np.random.default_rng(seed)
-    some = table
-    if len(table) > MOST_TOKENS:
-        some = table[np.sort(generator.choice(len(table), MOST_TOKENS, replace=False))]
-    model = FastICA(count, whiten="unit-variance", max_iter=ITERATIONS, random_state=seed)
+    white, spread = _whitened(table, count)
+    some = white
+    if len(white) > MOST_TOKENS:
+        chosen = np.random.default_rng(seed).choice(len(white), MOST_TOKENS, replace=False)
+        some = white[np.sort(chosen)]
+    model = FastICA(whiten=False, max_iter=ITERATIONS, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the last estimate serves as well
         model.fit(some)
-    values = model.transform(table).astype(np.float64)
-    values = (values - values.mean(axis=0)) / values.std(axis=0)
+    rotation = model.components_
+    return white @ rotation.T, rotation @ spread
+
+
+def _whitened(table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first components ``[token, count]`` of unit variance, and their directions.
+
+    Raises:
+        BadRequest: there are not so many.
+    """
+    mean = table.mean(axis=0, dtype=np.float64)
     parts = np.array_split(np.arange(len(table)), -(-len(table) // ROWS))
-    return values, sum(values[some].T @ table[some] for some in parts) / len(table)
+    centred = (table[some] - mean for some in parts)
+    covariance = sum((part.T @ part for part in centred), np.zeros((len(mean),) * 2)) / len(table)
+    variance, vectors = np.linalg.eigh(covariance)
+    rank = int((variance > NOTHING * variance[-1]).sum())
+    if count > rank:
+        raise BadRequest(
+            f"The extended embeddings of {len(table)} tokens span {rank} dimensions: ask for as "
+            f"many components or fewer, got {count} (--components)."
+        )
+    scale, axes = np.sqrt(variance[::-1][:count]), vectors[:, ::-1][:, :count]
+    white = np.concatenate([(table[some] - mean) @ (axes / scale) for some in parts])
+    return white, (axes * scale).T
 
 
 def _result(

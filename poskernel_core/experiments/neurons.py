@@ -17,7 +17,7 @@ from poskernel_core.experiments.moments import Groups, jackknife
 from poskernel_core.experiments.neuron import bag_of
 from poskernel_core.experiments.predicted import Parts, predict
 from poskernel_core.experiments.sampled import steps
-from poskernel_core.experiments.vocabulary import Ends, ends
+from poskernel_core.experiments.vocabulary import ends
 from poskernel_core.views import StatisticsView
 
 if TYPE_CHECKING:
@@ -112,19 +112,10 @@ def _result(
     quality: Quality,
     neurons: NeuronSums,
 ) -> Result:
-    ids = listed_tokens(subject, params.fewest)
-    found = ends(bag.table(ids), bag.readers(), params.listed)
     values, errors = neurons.numbers()
     joint, joint_errors = quality.numbers()
-    values |= joint | _vocabulary(found, ids)
-    scales = (bag.scales.first, bag.scales.second)
-    values |= {
-        "kernel": bag.common[params.query, : params.query + 1].numpy(),
-        "norm_scale": np.stack([np.percentile(1 / each, PERCENTILES) for each in scales]),
-        "denominator": bag.denominators.numpy(),
-    }
-    used = np.unique(np.concatenate([values["top"].ravel(), values["bottom"].ravel()])).tolist()
-    words = dict(zip(map(str, used), subject.decode(used), strict=True))
+    values |= joint | _vocabulary(subject, params, bag) | _of_bag(bag, params.query)
+    words = _words(subject, values)
     return Result(
         analysis="contextual-neurons",
         params=params.model_dump(),
@@ -158,7 +149,12 @@ def _strongest(
     return found
 
 
-def _vocabulary(found: Ends, ids: np.ndarray) -> dict[str, np.ndarray]:
+def _vocabulary(
+    subject: Subject, params: ContextualNeuronsParams, bag: Bag
+) -> dict[str, np.ndarray]:
+    """Return both ends of every neuron's contributions, their mean and spread."""
+    ids = listed_tokens(subject, params.fewest)
+    found = ends(bag.table(ids), bag.readers(), params.listed)
     return {
         "top": ids[found.top.numpy()],
         "top_contribution": found.highest.numpy(),
@@ -167,3 +163,19 @@ def _vocabulary(found: Ends, ids: np.ndarray) -> dict[str, np.ndarray]:
         "contribution_mean": found.mean.numpy(),
         "contribution_std": found.std.numpy(),
     }
+
+
+def _of_bag(bag: Bag, query: int) -> dict[str, np.ndarray]:
+    """Return the heads' mean kernel, the norms' scales, and the median denominators."""
+    scales = (bag.scales.first, bag.scales.second)
+    return {
+        "kernel": bag.common[query, : query + 1].numpy(),
+        "norm_scale": np.stack([np.percentile(1 / each, PERCENTILES) for each in scales]),
+        "denominator": bag.denominators.numpy(),
+    }
+
+
+def _words(subject: Subject, values: dict[str, np.ndarray]) -> dict[str, str]:
+    """Return the text of every token that is listed, by its id."""
+    used = np.unique(np.concatenate([values["top"].ravel(), values["bottom"].ravel()])).tolist()
+    return dict(zip(map(str, used), subject.decode(used), strict=True))

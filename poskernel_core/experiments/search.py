@@ -43,6 +43,10 @@ def extended_embedding(
     word = token_id(subject, params.word)
     bag = bag_of(subject, main, params)
     listed = np.setdiff1d(listed_tokens(subject, params.fewest), [word])
+    if not len(listed):
+        raise BadRequest(
+            f"No other token occurs {params.fewest} times in the texts: ask for fewer (--fewest)."
+        )
     ids = np.concatenate([[word], listed])
     table, plain = bag.embed(torch.from_numpy(ids)), bag.layer.embedding[ids]
     cosine, plain_cosine = (
@@ -80,7 +84,8 @@ def word_neurons(
     bag = bag_of(subject, main, params)
     readers = bag.readers()
     found = ends(bag.table(listed_tokens(subject, params.fewest)), readers, 1)
-    each = (bag.embed(torch.tensor(tokens)) @ readers - found.mean) / found.std.clamp(min=1e-30)
+    std = torch.where(found.std > 0, found.std, torch.nan)
+    each = (bag.embed(torch.tensor(tokens)) @ readers - found.mean) / std
     score = each.mean(dim=0).numpy()
     order = np.argsort(score, kind="stable")
     return _result(

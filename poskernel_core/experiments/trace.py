@@ -87,6 +87,7 @@ def _numbers(bag: Bag, parts: Parts, neuron: int) -> dict[str, np.ndarray]:
 
 
 def _agreement(true: np.ndarray, predicted: np.ndarray) -> dict[str, np.ndarray]:
+    true, predicted = true.astype(np.float64), predicted.astype(np.float64)
     error, variance = ((true - predicted) ** 2).sum(), ((true - true.mean()) ** 2).sum()
     return {
         "r2": np.asarray(1 - error / variance if variance > 0 else np.nan),

@@ -56,7 +56,7 @@ def ends(
     for _, block in contributions(table, readers):
         highest, top = block.topk(listed, dim=1)
         lowest, bottom = block.topk(listed, dim=1, largest=False)
-        std, mean = torch.std_mean(block, dim=1)
+        std, mean = torch.std_mean(block, dim=1, correction=min(1, len(table) - 1))
         parts.append((mean, std, top, highest, bottom, lowest))
     return Ends(*(torch.cat(each) for each in zip(*parts, strict=True)))
 

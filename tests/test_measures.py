@@ -1,0 +1,162 @@
+"""The measures that the grid of all heads is coloured by: each has words, numbers and a figure."""
+
+import re
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from pages.parts.figures.of_measures import measure_figure
+from pages.parts.measures import MEASURES, Measure
+from pages.parts.selection import Selection
+from pages.parts.shades import NOTHING
+from poskernel_core import catalog
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.base import Result
+from poskernel_core.config import Request
+from poskernel_core.engine import describe_run
+from poskernel_core.methods import method_of
+from tests import made_contextual
+
+EVERY = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
+QUERY, SKIP, LAYERS, HEADS = 63, 4, 4, 8
+
+
+@pytest.fixture(scope="module")
+def selection() -> Selection:
+    """What a visitor has chosen: few short windows of the small model."""
+    run = describe_run("demo-gpt2", windows=16, context=QUERY + 1)
+    return Selection(catalog.locate("demo-gpt2", None), run, 1, 2, QUERY, SKIP)
+
+
+@pytest.fixture(scope="module")
+def found(selection, tmp_path_factory):
+    """The results that measures ask for, as the page asks; each is computed once."""
+    engine = pk.Engine(pk.Store(tmp_path_factory.mktemp("store")))
+
+    def ask(measure: Measure) -> Result:
+        params = {"skip": SKIP} if measure.question == "etc" else measure.params(selection)
+        asked = Request(analysis=measure.question, run=selection.run, params=params)
+        return measure.at(engine.result(asked), selection)
+
+    yield ask
+    engine.close()
+    engine.store.close()
+
+
+def grid_colours(measure: Measure, result: Result) -> list[str]:
+    """The colours of the grid's cells, row by row."""
+    shade = measure.shade(result, measure.numbers(result))
+    return [colour for row in shade.colours for colour in row]
+
+
+def figure_colours(measure: Measure, result: Result) -> list[str]:
+    """The colours of the figure's cells, row by row, as Plotly finds them: by value, linearly."""
+    (heat,) = (each for each in measure_figure(measure, result).data if each.type == "heatmap")
+    z = np.asarray(heat.z, dtype=float).ravel()
+    share = (z - z.min()) / (np.ptp(z) or 1)
+    scale = dict(heat.colorscale)
+    places = np.array(list(scale))
+    nearest = [places[np.abs(places - each).argmin()] for each in share]
+    np.testing.assert_allclose(nearest, share, atol=1e-12)
+    return [scale[place] for place in nearest]
+
+
+@EVERY
+def test_the_question_exists_and_is_explained(measure) -> None:
+    """One can read what it is: a formula of the definitions and its source."""
+    method = method_of(measure.question)
+    words = measure.words()
+    assert measure.question in ANALYSES
+    assert re.search(rf"\b{measure.value}\b", "\n".join(method.values))
+    assert words.reading.startswith("**How to read this.**")
+    assert measure.reading in words.reading
+    assert method.formula in words.formula
+    assert "$" in words.formula
+    assert words.formula.endswith(f"Source: {method.source}")
+
+
+def test_titles_units_and_places_differ() -> None:
+    """Titles name the measures; the landing page's is the first; no number is there twice."""
+    assert [each.title for each in MEASURES.values()] == list(MEASURES)
+    assert "etc" == next(iter(MEASURES.values())).value
+    assert len(MEASURES) == len({(each.question, each.value) for each in MEASURES.values()})
+    assert all(each.unit for each in MEASURES.values())
+
+
+@pytest.mark.slow
+@EVERY
+def test_every_head_has_a_number_and_its_colour(measure, found) -> None:
+    """A finite number a head with a unit; figure and grid have the same colours and legend."""
+    result = found(measure)
+    values = measure.numbers(result)
+    assert ((LAYERS, HEADS), ("layer", "head")) == (values.shape, tuple(result.axes[measure.value]))
+    assert np.isfinite(values).all()
+    assert result.units[measure.value] or measure.value in result.labels
+    colours = grid_colours(measure, result)
+    assert colours == figure_colours(measure, result)
+    assert NOTHING not in colours
+    assert len(set(colours)) > 1
+    legend = [(colour, text) for colour, text in measure.shade(result, values).legend if text]
+    assert len(legend) > 1
+    drawn = [each for each in measure_figure(measure, result).data if each.type == "scatter"]
+    assert legend == [(each.marker.color, each.name) for each in drawn]
+
+
+@pytest.mark.slow
+@EVERY
+def test_equal_numbers_have_equal_colours_in_order(measure, found) -> None:
+    """Colours tell numbers apart as the legend says: rank by number is rank along the legend."""
+    result = found(measure)
+    values = measure.numbers(result)
+    bar = [colour for colour, _ in measure.shade(result, values).legend]
+    rgb = np.array([[int(each[at : at + 2], 16) for at in (1, 3, 5)] for each in bar])
+    own = np.array([[int(each[at : at + 2], 16) for at in (1, 3, 5)]
+                    for each in grid_colours(measure, result)])  # fmt: skip
+    step = np.abs(own[:, None] - rgb).sum(axis=-1).argmin(axis=1)
+    order = np.argsort(values.ravel(), kind="stable")
+    assert (np.diff(step[order]) >= -1).all()
+
+
+@pytest.mark.slow
+def test_the_numbers_are_those_of_the_analyses(selection, found) -> None:
+    """At the query position and skip chosen, and at the largest shift."""
+    measures = {(each.question, each.value): each for each in MEASURES.values()}
+    heads = found(measures["contextual-heads", "spread"])
+    assert (QUERY, SKIP) == (heads.params["query"], heads.params["skip"])
+    etc = found(measures["etc", "etc"])
+    assert SKIP == etc.params["skip"]
+    drift, share = (found(measures["additivity", each])
+                    for each in ("content_cosine", "position_share"))  # fmt: skip
+    shifts = share.coordinates["shift"]
+    np.testing.assert_array_equal(share.values["content_cosine"][..., np.argmax(shifts)],
+                                  drift.values["content_cosine"])  # fmt: skip
+    assert (drift.values["content_cosine"] < 1).all()
+
+
+def test_a_head_without_a_number_is_grey_and_says_so() -> None:
+    """In the grid and in the figure."""
+    result, measure = made_contextual.heads(), MEASURES["spread of the denominator"]
+    result.values["spread"][1, 2] = np.nan
+    colours = grid_colours(measure, result)
+    assert [1 * made_contextual.HEADS + 2] == [i for i, each in enumerate(colours)
+                                               if each == NOTHING]  # fmt: skip
+    assert colours == figure_colours(measure, result)
+
+
+def test_groups_have_the_colours_of_their_names() -> None:
+    """Codes of the result, labels of the legend; hover tells the group in words."""
+    result, measure = made_contextual.heads(), MEASURES["behaviour group"]
+    named = {text: colour for colour, text in measure.shade(
+        result, measure.numbers(result)).legend if text}  # fmt: skip
+    words = [each for row in result.text_of("group") for each in row]
+    assert [named[each] for each in words] == grid_colours(measure, result)
+    heat = measure_figure(measure, result).data[0]
+    assert words == np.asarray(heat.customdata).ravel().tolist()
+    assert re.search(r"<b>L%{y}H%{x}</b>.*%{customdata}", heat.hovertemplate)
+
+
+def test_one_head_alone_is_drawn() -> None:
+    """A model of one layer with one head."""
+    result, measure = made_contextual.heads(1, 1), MEASURES["behaviour group"]
+    assert grid_colours(measure, result) == figure_colours(measure, result)
