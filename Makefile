@@ -6,6 +6,8 @@ TORCH_INDEX_URL ?=
 APP_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+# How many processes run the tests; a server and a browser stand beside each.
+TEST_JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -49,7 +51,7 @@ app: venv  ## Install what is needed and run the app on this machine
 	@$(BIN)/python -m streamlit run app.py --server.address=localhost $(APP_ARGS)
 
 test: venv-dev browser  ## Install what is needed and run every test
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 
 check: venv-dev  ## Run the linters, the type checker and the fast tests
 	$(BIN)/ruff format --check .

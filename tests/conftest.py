@@ -25,7 +25,7 @@ install_import_hook("poskernel_core", "beartype.beartype")
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
 
-torch.set_num_threads(2)
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 BROWSER_FLAGS = (

@@ -32,6 +32,7 @@ __all__ = ["draw_copies", "draw_denominators", "draw_evidence", "draw_layer", "d
            "heads_table"]  # fmt: skip
 
 URL: Final = "query-params"
+WIDE = 100  # largest over smallest denominator, from which their axis is logarithmic
 COLUMNS = {
     "etc": ("ETC (tokens)", "effective token count of the destination token's mean kernel"),
     "spread": ("spread", "standard deviation of the denominator over texts, over its mean"),
@@ -90,7 +91,9 @@ def draw_denominators(selection: Selection, shared: dict[str, Any]) -> None:
     with left:
         lines = found.only(*(n for n in ("denominator", "own_denominator", "mean")
                              if n in found.values))  # fmt: skip
-        card("denominators", partial(denominators_figure, found), lines, words.DENOMINATORS,
+        low, high = (float(pick(found.values["denominator"])) for pick in (np.min, np.max))
+        figure = partial(denominators_figure, found, log_y=high > WIDE * max(low, 1e-300))
+        card("denominators", figure, lines, words.DENOMINATORS,
              f"Denominators of {selection.cell}")  # fmt: skip
     with right:
         spread = found.only("spread", "predicted_spread", "etc")

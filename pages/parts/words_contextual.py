@@ -15,7 +15,8 @@ PLANE = explained(
     "One mark per head. To the right: the kernel covers many tokens. Further down: the softmax "
     "denominator of the destination token is nearly the same in all texts. Heads in the tinted "
     "corner average over the context with weights that hardly depend on it: what they write is a "
-    "bag of tokens.",
+    "bag of tokens. The groups are named for layer 0: in later layers *detokenization* says no "
+    "more than that the kernel is local.",
 )
 
 DENOMINATORS = explained(
