@@ -41,7 +41,9 @@ __all__ = [
     "versions",
 ]
 
-PACKAGES = ("torch", "transformers", "transformer_lens", "numpy", "datasets")
+PACKAGES = (
+    "torch", "transformers", "transformer_lens", "numpy", "scipy", "scikit-learn", "datasets",
+)  # fmt: skip
 
 
 def check_params(request: Request) -> Params:

@@ -98,9 +98,10 @@ class LoadedModel:
         """
         self._switch.watcher = watcher
         self._switch.last_layer = self.geometry.n_layers - 1 if last is None else last
+        ids = {} if positions is None else {"position_ids": positions.to(self.device)}
         try:
-            ids = {} if positions is None else {"position_ids": positions.to(self.device)}
-            self.module.base_model(tokens.to(self.device), use_cache=False, **ids)
+            with EXACT:
+                self.module.base_model(tokens.to(self.device), use_cache=False, **ids)
         except LastLayerSeen:
             pass
         finally:

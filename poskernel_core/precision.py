@@ -10,8 +10,9 @@ import torch
 
 __all__ = ["EXACT", "precision"]
 
-EXACT = threading.Lock()
-"""Held by who needs products in full float32, and by who has allowed TF32 meanwhile."""
+EXACT = threading.RLock()
+"""Held by who needs products in full float32, and by who has allowed TF32 meanwhile: a pass in TF32
+may enter it again."""
 
 
 @contextmanager

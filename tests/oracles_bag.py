@@ -244,6 +244,7 @@ def moments(true: np.ndarray, whole: np.ndarray, bag: np.ndarray) -> dict[str, f
         "drive": math.sqrt(drive),
         "drive_share": drive / spread,
         "r2": 1 - oracles.mean([(t - p) ** 2 for t, p in pairs]) / spread,
+        "r2_of_bag": 1 - ((bag - (true - whole + bag)) ** 2).mean() / (true - whole + bag).var(),
         "sign_agreement": oracles.mean([float((t > 0) == (p > 0)) for t, p in pairs]),
         "fires": oracles.mean([float(t > 0) for t, _ in pairs]),
     }

@@ -188,13 +188,13 @@ def test_a_row_selects_a_head(show):
     no_trouble(page)
 
 
-@pytest.mark.xfail(reason="a row that is marked from before is only unmarked by a click on it")
 def test_a_row_selects_its_head_again(show):
     """Also after another head was selected elsewhere."""
     page = show()
     name = column(page, "contextual-table", "head")[2]
     for other in ("L3H3", None):
         click_row(page, "contextual-table", 2)
+        expect(page.get_by_text(f"Selected: {name}.")).to_be_visible()
         assert name == parameter(page, "cell")
         if other:
             seek(page, "Head", other)

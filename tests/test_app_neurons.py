@@ -256,7 +256,6 @@ def test_a_link_restores_the_page(show):
     no_trouble(page)
 
 
-@pytest.mark.xfail(reason="the plane is drawn before the number in the link is known")
 def test_the_ring_is_around_the_neuron_of_the_link(show):
     """The plane marks the neuron that is shown below it, also when all is known already."""
     show(neuron=7)

@@ -147,6 +147,9 @@ def test_trace(traced, given_by):
     )
     for name, expected in fit.items():
         assert expected == pytest.approx(float(found.values[name]), abs=1e-5), name
+    rest = found.values["true"] - sum(found.values[name] for name in PARTS[1:])
+    alone = oracle.agreement(rest[1:].tolist(), found.values["bag"][1:].tolist())["r2"]
+    assert alone == pytest.approx(float(found.values["r2_of_bag"]), abs=1e-4)
 
 
 def check_parts(values, truth, text):
@@ -171,22 +174,22 @@ def test_correlation_is_at_most_1():
     """Predictions that are three times the truth have the correlation 1, and no more."""
     for seed in range(29):
         true = np.random.default_rng(seed).normal(size=41).astype(np.float32)
-        assert 1 >= float(_agreement(true, 3 * true)["correlation"]) > 1 - 1e-6
+        assert 1 >= float(_agreement(true, 3 * true, true)["correlation"]) > 1 - 1e-6
 
 
 @pytest.mark.parametrize(
     ("true", "predicted", "expected"),
     [
-        ([1.0, -1.0, 3.0, 1.0], [1.0, 1.0, 3.0, -1.0], (0.0, 0.5, 0.5)),
-        ([2.0, 2.0], [1.0, -3.0], (math.nan, math.nan, 0.5)),
-        ([1.0, 2.0], [4.0, 4.0], (-25.0, math.nan, 1.0)),
+        ([1.0, -1.0, 3.0, 1.0], [1.0, 1.0, 3.0, -1.0], (0.0, 0.0, 0.5, 0.5)),
+        ([2.0, 2.0], [1.0, -3.0], (math.nan, -2.25, math.nan, 0.5)),
+        ([1.0, 2.0], [4.0, 4.0], (-25.0, -25.0, math.nan, 1.0)),
     ],
 )
 def test_agreement_by_hand(true, predicted, expected):
-    """Squared errors over those about the mean; nothing of what does not vary."""
-    found = _agreement(np.array(true), np.array(predicted))
+    """Squared errors over those about the mean; nothing of what does not vary; an empty bag."""
+    found = _agreement(np.array(true), np.array(predicted), np.zeros(len(true)))
 
-    names = ("r2", "correlation", "sign_agreement")
+    names = ("r2", "r2_of_bag", "correlation", "sign_agreement")
     assert expected == pytest.approx([float(found[name]) for name in names], nan_ok=True)
 
 
@@ -198,6 +201,8 @@ def test_refused(single):
         (NeuronTrace, {"neuron": 99}, "No neuron 99"),
         (NeuronTrace, {"window": 4}, r"No window 4: expected 0 to 3 \(--window\)"),
         (NeuronTrace, {"item": "Genesis 99"}, "No chapter 'Genesis 99'"),
+        (NeuronTrace, {"item": "Genesis 24", "text": "a"}, "got both: give one"),
+        (NeuronTrace, {"text": " "}, "a text of 3 tokens or more"),
     ):
         with pytest.raises(BadRequest, match=words) as caught:
             asked(subject, main, experiment, **params)

@@ -10,16 +10,15 @@ from pages.parts import results
 from pages.parts.bag_cards import draw_bag, draw_embedding
 from pages.parts.contextual_controls import choose_contexts, choose_token
 from pages.parts.neuron_cards import draw_latents, draw_neuron, draw_trace
-from pages.parts.neuron_list import draw_neurons, draw_search
+from pages.parts.neuron_list import choose_neuron, draw_neurons, draw_search
 from pages.parts.plain import plain
 from pages.parts.selection import Selection
-from pages.parts.settle import settled
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 
 selection = cast(Selection, st.session_state["selection"])
 URL: Final = "query-params"
-SCALES = {"each token's own": "token", "one for all": "mean"}
+SCALES = {"each token's own": "token", "each position's": "position", "one for all": "mean"}
 KERNELS = {"each its own": "own", "their mean": "common"}
 
 
@@ -30,12 +29,13 @@ def choose_bag() -> tuple[dict[str, Any], str]:
     chosen = one.multiselect(
         "Contextual heads of layer 0", heads, key="bagheads", bind=URL,
         placeholder="those found to be contextual",
+        help="found with the usual thresholds, on the texts chosen here",
     )  # fmt: skip
     token = choose_token(two)
     contexts = choose_contexts(three, 32, selection.run.windows)
     left, right, last = st.columns([3, 3, 2], vertical_alignment="bottom")
     scale = left.segmented_control(
-        "Scale of the first norm", list(SCALES), key="scale", bind=URL, required=True,
+        "Scale of the norms", list(SCALES), key="scale", bind=URL, required=True,
         default="each token's own", help="the post takes one for all",
     )  # fmt: skip
     kernel = right.segmented_control(
@@ -51,26 +51,24 @@ def choose_bag() -> tuple[dict[str, Any], str]:
     return shared | {"fewest": int(fewest)}, KERNELS[kernel]
 
 
-def draw_one(found: Result, shared: dict[str, Any], kernel: str) -> None:
-    """Draw one neuron: its tokens, its relatives, its course along a text, its sub-latents."""
-    last = len(found.values["drive"]) - 1
-    best = int(found.values["drive_share"].argmax())
-    number = st.number_input(
-        "Neuron of layer 0", 0, last, key="neuron", bind=URL,
-        help=f"0 to {last}; the one shown first is driven most",
-        **settled("neuron", range(last + 1), best),
-    )  # fmt: skip
+def draw_all(found: Result, shared: dict[str, Any], kernel: str) -> None:
+    """Draw the bag, all neurons, and one of them: tokens, relatives, a text, sub-latents."""
+    draw_bag(found)
+    number = choose_neuron(found)
+    draw_neurons(found, number)
+    draw_search(selection, found, shared)
     st.subheader(f"Neuron {number}", anchor="one-neuron")
-    draw_neuron(selection, found, int(number), shared)
-    draw_trace(selection, int(number), shared, kernel)
-    draw_latents(selection, int(number), shared)
+    draw_neuron(selection, found, number, shared)
+    draw_trace(selection, number, shared, kernel)
+    draw_latents(selection, number, shared)
+    draw_embedding(selection, shared)
 
 
 st.title("Contextual neurons")
 st.markdown(
-    f"What the contextual heads of layer 0 of **{plain(selection.run.model.name)}** write is close "
-    "to a *bag of tokens*: a sum over the tokens before, each with a fixed vector, its extended "
-    "embedding. Neurons that read it tell contexts apart."
+    f"How far is what the contextual heads of layer 0 of **{plain(selection.run.model.name)}** "
+    "write a *bag of tokens*: a sum over the tokens before, each with a fixed vector, its extended "
+    "embedding? Neurons that read it tell contexts apart."
 )
 if selection.located.geometry.architecture == "attn-only":
     st.info(
@@ -82,8 +80,4 @@ else:
     shared, kernel = choose_bag()
     found = results.fetch("contextual-neurons", selection.run, kernel=kernel, **shared)
     if found is not None:
-        draw_bag(found)
-        draw_neurons(found)
-        draw_search(selection, found, shared)
-        draw_one(found, shared, kernel)
-        draw_embedding(selection, shared)
+        draw_all(found, shared, kernel)

@@ -38,7 +38,7 @@ def draw_bag(found: Result) -> None:
     )
     low, _, middle, _, high = (found.values["norm_scale"][:, i] for i in range(5))
     st.markdown(
-        "True scale of the norms over texts and positions: "
+        "Standard deviation that the norms divide by, over texts and positions: "
         + "; ".join(
             f"{name} {middle[i]:.3g} (from {low[i]:.3g} to {high[i]:.3g})"
             for i, name in enumerate(NORMS)

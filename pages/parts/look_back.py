@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from pages.parts.head_choice import pick_head
+from pages.parts.tables import choice_table
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 
@@ -37,15 +38,11 @@ def look_back_table(parts: Result, selected: str) -> None:
     if table.empty:
         st.info(f"No head of this model looks back by {back} with positions only.")
         return
-    st.session_state["look-back-cells"] = table["head"].tolist()
     formats = {name: "%d" if name.startswith("k,") else "%.3f" for name in HELP}
     columns = {
         name: st.column_config.NumberColumn(format=formats[name], help=HELP[name]) for name in HELP
     }
-    st.dataframe(
-        table, hide_index=True, column_config=columns, key=KEY, on_select=_select,
-        selection_mode="single-row", height=38 + 35 * min(len(table), 8),
-    )  # fmt: skip
+    choice_table(table, KEY, pick_head, columns, rows=8)
     st.caption(f"{len(table)} heads; scroll for more. Selected: {selected}.")
 
 
@@ -64,9 +61,3 @@ def _table(parts: Result) -> pd.DataFrame:
         }
     )
     return table.sort_values("P(k), position only", ascending=False, ignore_index=True)
-
-
-def _select() -> None:
-    rows = st.session_state[KEY].selection.rows
-    if rows:
-        pick_head(st.session_state["look-back-cells"][rows[0]])

@@ -78,6 +78,10 @@ def _distance(_result: Result, values: np.ndarray) -> Shade:
     return linear(values, 1.0)
 
 
+def _cosine(_result: Result, values: np.ndarray) -> Shade:
+    return diverging(values) if np.nanmin(values) < 0 else linear(values, 1.0)
+
+
 def _labels(value: str, colours: tuple[str, ...] = ()) -> Callable[[Result, np.ndarray], Shade]:
     return lambda result, codes: categories(codes, result.labels[value], colours)
 
@@ -104,7 +108,7 @@ MEASURES = {
                 _labels("kind", tuple(look.colour for look in KIND_LOOKS.values()))),
         _of_etc("half-mass distance", "half_mass_distance", "tokens (log scale)",
                 "Dark: half of the kernel's mass lies within a few tokens.",
-                lambda _result, values: logarithmic(values + 1)),
+                lambda _result, values: logarithmic(np.fmax(values, 0.5))),
         _of_etc("consistency over queries", "consistency", TV,
                 "Dark: kernels of different queries at one position agree.", _distance),
         _of_etc("translation equivariance", "equivariance", TV,
@@ -135,12 +139,14 @@ MEASURES = {
                 lambda _result, values: diverging(values), _query),
         Measure("position in the keys", "additivity", "position_share", VARIANCE,
                 "Bright: keys differ mostly by position.", _distance, _passages),
+        Measure("content in the keys", "additivity", "content_share", VARIANCE,
+                "Bright: keys differ mostly by content.", _distance, _passages),
         Measure("keys beyond the sum", "additivity", "rest_share", VARIANCE,
                 "Dark: keys are the sum of a part of position and a part of content.",
                 params=_passages),
         Measure("drift of content", "additivity", "content_cosine", "cosine at the largest shift",
                 "Bright: the same passage leaves the same keys wherever it stands.",
-                _distance, _passages, _drift),
+                _cosine, _passages, _drift),
     )
 }  # fmt: skip
 """By title, in the order of the list; the first is the landing page's."""

@@ -21,6 +21,7 @@ from pages.parts.figures.neurons import (
     trace_figure,
 )
 from pages.parts.head import value_text
+from pages.parts.neuron_list import select_neuron
 from pages.parts.selection import Selection
 from pages.parts.settle import settled
 from pages.parts.source import choose_text
@@ -37,11 +38,14 @@ WINDOW = "a window of the corpus"
 
 def draw_neuron(selection: Selection, found: Result, number: int, shared: dict[str, Any]) -> None:
     """Draw the tokens that move a neuron, and the neurons that are like it."""
-    one = found.only("drive", "drive_share", "r2", "sign_agreement", "fires").select(neuron=number)
+    names = ("drive", "drive_share", "r2", "r2_of_bag", "sign_agreement", "fires")
+    one = found.only(*names).select(neuron=number)
     st.markdown(
         f"The bag makes {value_text(one, 'drive_share')} of its variance (drive "
-        f"{value_text(one, 'drive')}); predicted with R² {value_text(one, 'r2')}, on the right "
-        f"side of 0 at {value_text(one, 'sign_agreement')} of the positions; positive at "
+        f"{value_text(one, 'drive')}). Predicted with R² {value_text(one, 'r2')}, of which the "
+        "direct path makes most: the bag's own R², against what the other parts leave over, is "
+        f"{value_text(one, 'r2_of_bag')}. On the right side of 0 at "
+        f"{value_text(one, 'sign_agreement')} of the positions; positive at "
         f"{value_text(one, 'fires')}."
     )
     neuron = results.fetch("neuron", selection.run, neuron=number, **shared)
@@ -76,12 +80,8 @@ def _relatives_table(neuron: Result, number: int) -> None:
          "writes alike": neuron.values["output_cosine"][order]}
     )  # fmt: skip
     number_column = st.column_config.NumberColumn(format="%.2f")
-    choice_table(table, "related-table", _select,
+    choice_table(table, "related-table", select_neuron,
                  {"reads alike": number_column, "writes alike": number_column})  # fmt: skip
-
-
-def _select(neuron: int) -> None:
-    st.session_state["neuron"] = int(neuron)
 
 
 def draw_trace(selection: Selection, number: int, shared: dict[str, Any], kernel: str) -> None:
@@ -99,7 +99,8 @@ def draw_trace(selection: Selection, number: int, shared: dict[str, Any], kernel
     def draw() -> None:
         parts = st.toggle("Show the parts of the prediction", False, key="parts", bind=URL)
         st.markdown(
-            f"R² {float(trace.values['r2']):.2f}, correlation "
+            f"R² {float(trace.values['r2']):.2f} (of the bag alone, against what the other parts "
+            f"leave over, {float(trace.values['r2_of_bag']):.2f}), correlation "
             f"{float(trace.values['correlation']):.2f}, the same side of 0 at "
             f"{float(trace.values['sign_agreement']):.0%} of the positions of this text."
         )
@@ -120,7 +121,7 @@ def _choose_text(selection: Selection) -> dict[str, Any] | None:
         window = st.number_input("Window", 0, last, key="window", bind=URL,
                                  **settled("window", range(last + 1), 0))  # fmt: skip
         return {"window": int(window)}
-    found = choose_text()
+    found = choose_text("the neuron is followed along it")
     if found is None:
         return None
     return {"item": found["text_item"]} if "text_item" in found else {"text": found["text"]}

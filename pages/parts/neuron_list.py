@@ -16,42 +16,54 @@ from pages.parts.figures.bag import scores_figure
 from pages.parts.figures.layout import without_title
 from pages.parts.figures.neurons import neurons_figure
 from pages.parts.selection import Selection
+from pages.parts.settle import settled
 from pages.parts.tables import choice_table
 from pages.parts.word_lists import joined
 from poskernel_core.analyses.base import Result
 
-__all__ = ["draw_neurons", "draw_search"]
+__all__ = ["choose_neuron", "draw_neurons", "draw_search", "select_neuron"]
 
 URL: Final = "query-params"
 RANKS = {
     "share of variance": "drive_share",
     "drive": "drive",
     "R²": "r2",
+    "R² of the bag": "r2_of_bag",
     "sign agreement": "sign_agreement",
 }
 COLUMNS = {
     "share": ("drive_share", "variance that the bag adds over that of the true pre-activation"),
     "drive": ("drive", "standard deviation of what the bag adds, pre-activation"),
-    "R²": ("r2", "predicted against true pre-activation"),
+    "R²": ("r2", "predicted against true pre-activation; mostly the exact direct path"),
+    "R² of bag": ("r2_of_bag", "the bag's part against what all other parts leave over"),
     "sign": ("sign_agreement", "share of positions where both are on the same side of 0"),
     "fires": ("fires", "share of positions with positive true pre-activation"),
 }
 
 
-def draw_neurons(found: Result) -> None:
-    """Draw all neurons by how strongly the bag drives them."""
+def choose_neuron(found: Result) -> int:
+    """Draw the field for the neuron that is shown."""
+    last = len(found.values["drive"]) - 1
+    best = int(np.nanargmax(found.values["drive_share"]))
+    number = st.number_input(
+        "Neuron of layer 0", 0, last, key="neuron", bind=URL,
+        help=f"0 to {last}; the one shown first is driven most; rows of the tables choose as well",
+        **settled("neuron", range(last + 1), best),
+    )  # fmt: skip
+    return int(number)
+
+
+def draw_neurons(found: Result, number: int) -> None:
+    """Draw all neurons by how strongly the bag drives them, one of them ringed."""
     names = [name for name, _ in COLUMNS.values()]
     shown = found.only(*names, "contribution_mean", "contribution_std", "top", "top_contribution",
                        "bottom", "bottom_contribution")  # fmt: skip
-    best = int(found.values["drive_share"].argmax())
-    number = int(st.session_state.get("neuron", best))
-    number = min(number, len(found.values["drive"]) - 1)
 
     def draw() -> None:
         ranked = st.selectbox("Neurons ranked by", list(RANKS), key="rank", bind=URL)
         rank = RANKS[ranked or "share of variance"]
         chart("neurons", without_title(neurons_figure(found, number, rank)))
-        order = np.argsort(-found.values[rank], kind="stable")
+        order = np.argsort(-np.nan_to_num(found.values[rank], nan=-np.inf), kind="stable")
         _neuron_table(found, order, "neuron-table")
         st.caption(f"{len(order)} neurons; a click shows one below.")
 
@@ -76,7 +88,7 @@ def _neuron_table(
         "for": st.column_config.TextColumn(width="medium", help="tokens that push it to fire"),
         "against": st.column_config.TextColumn(width="medium", help="tokens that keep it from it"),
     }
-    choice_table(table, key, _select, columns)
+    choice_table(table, key, select_neuron, columns)
 
 
 def _words(found: Result, name: str, neuron: int) -> str:
@@ -84,7 +96,8 @@ def _words(found: Result, name: str, neuron: int) -> str:
     return joined([named[str(token)] for token in found.values[name][neuron]])
 
 
-def _select(neuron: int) -> None:
+def select_neuron(neuron: int) -> None:
+    """Show another neuron; call it in a callback."""
     st.session_state["neuron"] = int(neuron)
 
 

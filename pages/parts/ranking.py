@@ -8,6 +8,7 @@ import streamlit as st
 
 from pages.parts.selection import select_cell
 from pages.parts.settle import settled
+from pages.parts.tables import choice_table
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 from poskernel_core.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
@@ -55,16 +56,12 @@ def ranked_table(ranked: Result, selected: str) -> None:
     if table.empty:
         st.info(f"No head of this model has its largest diagonal at k = {back}.")
         return
-    st.session_state["ranking-cells"] = table["head"].tolist()
     numbers = {
         name: st.column_config.NumberColumn(format="%.3f", help=HELP.get(name))
         for name in table.columns[3:]
     }
     numbers["largest at k"] = st.column_config.NumberColumn(help=HELP["largest at k"])
-    st.dataframe(
-        table, hide_index=True, column_config=numbers, key=KEY, on_select=_select,
-        selection_mode="single-row", height=38 + 35 * min(len(table), 10),
-    )  # fmt: skip
+    choice_table(table, KEY, select_cell, numbers)
     order = "second / largest, previous-token heads first" if back == 1 else f"P({back})"
     st.caption(f"{len(table)} heads, sorted by {order}; scroll for more. Selected: {selected}.")
 
@@ -90,12 +87,6 @@ def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:
         order = np.lexsort((table["second / largest"].to_numpy(), first))
         return table.iloc[order].reset_index(drop=True)
     return table.sort_values(named, ascending=False, ignore_index=True)
-
-
-def _select() -> None:
-    rows = st.session_state[KEY].selection.rows
-    if rows:
-        select_cell(st.session_state["ranking-cells"][rows[0]])
 
 
 def published_table(model: str) -> None:

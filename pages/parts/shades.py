@@ -50,7 +50,7 @@ def logarithmic(values: np.ndarray, low: float | None = None, high: float | None
     high = max(high or (float(there.max()) if there.size else 2.0), 1.0001 * low)
     ticks = {
         round((STEPS - 1) * np.log(tick / low) / np.log(high / low)): tick
-        for tick in log_ticks(low, high)
+        for tick in log_ticks(low, high) or (low, high)
     }
     with np.errstate(invalid="ignore"):
         share = log_position(np.where(values > 0, values, np.where(values == 0, low, np.nan)),

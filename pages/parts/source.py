@@ -12,6 +12,7 @@ __all__ = ["choose_source", "choose_text"]
 SOURCES = {"sampled texts": "mean", "one text": "text", "one token": "token"}
 MAX_TYPED = 8000
 OWN = "my own text"
+USE = "its n-th token gives the query at position n"
 
 
 def choose_source(run: RunSpec) -> dict[str, str | None] | None:
@@ -34,8 +35,11 @@ def choose_source(run: RunSpec) -> dict[str, str | None] | None:
     return {"source": "mean"}
 
 
-def choose_text() -> dict[str, str | None] | None:
-    """Draw the choice of one text; return it as parameters, or None while it is to be given."""
+def choose_text(use: str = USE) -> dict[str, str | None] | None:
+    """Draw the choice of one text; return it as parameters, or None while it is to be given.
+
+    ``use`` says what the text is for.
+    """
     item = st.selectbox("Text", [*texts.items("bible"), OWN], key="item", bind="query-params")
     if item != OWN:
         return {"text_item": item}
@@ -44,6 +48,6 @@ def choose_text() -> dict[str, str | None] | None:
         placeholder="Type or paste a text, longer than the query position.",
     )  # fmt: skip
     if not text.strip():
-        st.info("Type or paste a text: its n-th token gives the query at position n.")
+        st.info(f"Type or paste a text: {use}.")
         return None
     return {"text": text[:MAX_TYPED]}

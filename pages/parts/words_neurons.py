@@ -11,7 +11,8 @@ QUALITY = explained(
     "contextual-neurons",
     "How well the bag predicts what the contextual heads really write, by position. 1 is perfect; "
     "at 0 the mean over texts predicts as well. The lines differ in what is taken as equal: one "
-    "kernel for all heads or each its own, one scale of the norm or one for each token.",
+    "kernel for all heads or each its own, one scale of the norm or one for each token. All that "
+    "heads write in common makes the cosine large; the centred R² is the harder judge.",
 )
 
 KERNEL = explained(
@@ -23,7 +24,8 @@ KERNEL = explained(
 NEURONS = explained(
     "contextual-neurons",
     "One mark per neuron of layer 0. To the right: the bag makes much of the neuron's variation. "
-    "Up: its pre-activation is predicted without running the model. The ring is the neuron shown "
+    "Up: its pre-activation is predicted without running the model, mostly by the current token; "
+    "the table tells the bag's own R². The ring is the neuron shown "
     "below; a row of the table selects another.",
 )
 

@@ -13,6 +13,8 @@ from poskernel_core.views import StatisticsView
 
 __all__ = ["Additivity", "AdditivityParams", "fitting"]
 
+MOST_KEYS = 1024
+
 
 class AdditivityParams(Params):
     """Parameters of the additivity test."""
@@ -37,13 +39,13 @@ class Additivity(Experiment):
     $c_{t,j,s} = k_{t,j,s} - \mathbb{E}_t[k_{t,j,s}]$; the cosine is of all $c$ at two places.
 
     Choices: a passage is shifted by telling the model other positions, so that nothing else
-    changes: it stands behind the start token, which stays at position 0. Shifts are evenly spaced
-    over the context. Keys are those that enter the product; rotary models turn them with position,
-    so that little is additive in them.
+    changes: the beginning of a text stands behind the start token, which stays at position 0.
+    Shifts are evenly spaced over the context. Keys are those that enter the product; rotary models
+    turn them with position, so that little is additive in them.
 
-    Limits: positions with a gap are no input of training. The share of position contains the
-    chance of few passages, about the content's share over their number. Errors are jackknives over
-    ten groups of passages.
+    Limits: positions with a gap are no input of training. The share of position contains the chance
+    of few passages, about the content's share over their number. Errors are jackknives over ten
+    groups of passages.
 
     Source: what "Positional kernels of attention heads" assumes and leaves open; the test is ours.
     """
@@ -65,6 +67,11 @@ class Additivity(Experiment):
                 f"Passages of {params.passage_length} tokens at {params.shifts} places need a "
                 f"context of {first + params.passage_length + params.shifts - 1} tokens or more, "
                 f"got {run.context}: ask for fewer (--passage-length, --shifts)."
+            )
+        if params.passage_length * params.shifts > MOST_KEYS:
+            raise BadRequest(
+                f"{params.passage_length} tokens at {params.shifts} places are too many keys to "
+                f"keep: ask for {MOST_KEYS} or fewer in all (--passage-length, --shifts)."
             )
         return run.model_copy(
             update={

@@ -24,8 +24,9 @@ class BagParams(Params):
     token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
     query: int = Field(ge=1, description="position of the destination token")
     contexts: int = Field(32, ge=2, le=10_000, description="texts for denominators and norm scales")
-    scale: Literal["token", "mean"] = Field(
-        "token", description="the first norm's scale: each token's own, or one mean for all"
+    scale: Literal["token", "position", "mean"] = Field(
+        "token",
+        description="the norms' scales: each token's own, each position's mean, or one for all",
     )
 
 
@@ -41,7 +42,7 @@ class BagExperiment(Experiment):
     """A question about the bag of tokens; it stands on the run's mean keys."""
 
     def settled(self, run: RunSpec, params: BagParams) -> RunSpec:
-        """Return the run itself.
+        """Return the run in single precision.
 
         Raises:
             BadRequest: the position is outside the context.
@@ -50,7 +51,7 @@ class BagExperiment(Experiment):
             raise BadRequest(
                 f"Expected a position from 1 to {run.context - 1}, got {params.query} (--query)."
             )
-        return run
+        return run.model_copy(update={"dtype": "float32"})
 
     def needs(self, run: RunSpec, params: BagParams) -> dict[str, RunSpec]:
         """Return the run, for its mean keys."""

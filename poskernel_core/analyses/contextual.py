@@ -73,13 +73,13 @@ class ContextualHeads(Experiment):
     long = True
 
     def settled(self, run: RunSpec, params: ContextualParams) -> RunSpec:
-        """Return the run itself.
+        """Return the run in single precision.
 
         Raises:
             BadRequest: the position is outside the context, or nothing visible is left.
         """
         check_query(run, params.query, params.skip)
-        return run
+        return run.model_copy(update={"dtype": "float32"})
 
     def needs(self, run: RunSpec, params: ContextualParams) -> Mapping[str, RunSpec]:
         """Return the run, for its mean keys."""

@@ -29,7 +29,8 @@ class ContextualNeurons(BagExperiment):
 
     * ``drive [neuron]``: standard deviation, over texts and positions, of what the bag adds to the
       neuron's pre-activation; ``drive_share``: its variance over that of the true pre-activation.
-    * ``r2``, ``sign_agreement [neuron]``: predicted against true pre-activation.
+    * ``r2``, ``sign_agreement [neuron]``: predicted against true pre-activation. Mostly the exact
+      direct path: ``r2_of_bag [neuron]`` is the bag's part against what all other parts leave over.
     * ``fires [neuron]``: share of positions with positive true pre-activation.
     * ``top``, ``bottom [neuron, rank]``: tokens with the largest and the smallest contribution,
       ``top_contribution``, ``bottom_contribution`` theirs; ``contribution_mean``,
@@ -54,13 +55,15 @@ class ContextualNeurons(BagExperiment):
     positions), because it is a function of the token and may vary much among tokens; with ``scale``
     mean it is one for all, as in the post. A start token writes what it really writes. Kernels are
     those of the destination token, with nothing skipped. Content weights are means over four
-    positions that share the kernel's mass equally. Contextual heads, where none are named, are
-    found in layer 0 as ``contextual-heads`` finds them, on the texts used here.
+    positions that share the kernel's mass equally. Denominators are those at the query position.
+    Gated MLPs (Llama, Qwen, Mistral): the pre-activation is the gate's. Contextual heads, where
+    none are named, are found in layer 0 as ``contextual-heads`` finds them, on the texts used here.
 
-    Limits: layer 0 only; the current token is not the destination token whose kernel is used, which
-    is the main error. Special tokens are left out of the vocabulary, and those rarer in the run's
-    texts than ``fewest``, as embeddings that were hardly trained have wild contributions. Errors
-    are jackknives over ten groups of texts.
+    Limits: the heads' outputs share a large constant, so that a cosine near 1 says little; the
+    centred $R^2$ tells what the bag knows of the text. Layer 0 only; the current token is not the
+    destination token whose kernel is used, which is the main error. Special tokens are left out of
+    the vocabulary, and those rarer in the run's texts than ``fewest``, as embeddings that were
+    hardly trained have wild contributions. Errors are jackknives over ten groups of texts.
 
     Source: "Contextual attention heads in the first layer of GPT-2"; scales by token, shares and
     rankings are ours.

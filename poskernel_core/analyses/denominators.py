@@ -64,7 +64,7 @@ class Denominators(Experiment):
     long = True
 
     def settled(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
-        """Return the run itself.
+        """Return the run in single precision.
 
         Raises:
             BadRequest: the context ends with the skipped keys.
@@ -74,7 +74,7 @@ class Denominators(Experiment):
                 f"Expected a context of {params.skip + 3} tokens or more behind {params.skip} "
                 f"skipped keys, got {run.context}: ask for a longer one, or skip fewer (--skip)."
             )
-        return run
+        return run.model_copy(update={"dtype": "float32"})
 
     def needs(self, run: RunSpec, params: DenominatorsParams) -> Mapping[str, RunSpec]:
         """Return the run, for its mean keys."""
@@ -101,6 +101,7 @@ class TokenWeightsParams(CellParams):
         3, ge=0, le=1_000_000, description="times that a token must occur in the texts"
     )
     listed: int = Field(40, ge=1, le=1000, description="tokens listed at either end")
+    contexts: int = Field(128, ge=2, le=10_000, description="texts that are read (later layers)")
 
 
 class TokenWeights(Experiment):
@@ -108,7 +109,8 @@ class TokenWeights(Experiment):
 
     * ``log_weight [token]``: mean content score of each token, in nats; its exponential is the
       factor by which content changes the token's attention.
-    * ``count [token]``: how often the token was seen in the texts.
+    * ``count [token]``: how often the token was seen: in layer 0 in all texts of the run, in later
+      layers in those that were read.
 
     Formula: $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$, mean over keys $i$ that hold the
     token.
@@ -129,13 +131,13 @@ class TokenWeights(Experiment):
     long = True
 
     def settled(self, run: RunSpec, params: TokenWeightsParams) -> RunSpec:
-        """Return the run itself.
+        """Return the run in single precision.
 
         Raises:
             BadRequest: the position is outside the context, or nothing visible is left.
         """
         check_query(run, params.query, params.skip)
-        return run
+        return run.model_copy(update={"dtype": "float32"})
 
     def needs(self, run: RunSpec, params: TokenWeightsParams) -> Mapping[str, RunSpec]:
         """Return the run, for its mean keys."""

@@ -84,7 +84,7 @@ class NeuronTrace(BagExperiment):
       heads by tokens, contextual heads by position, other heads, current token and biases).
     * ``contribution [pos]``: what the token at each position adds wherever the bag holds it fully.
     * ``r2``, ``correlation``, ``sign_agreement``: of the prediction over the text, start token left
-      out.
+      out; ``r2_of_bag``: of the bag's part against what the other parts leave over.
 
     Formula: $\hat a_j(n) = \mathrm{norm}_2\big(x_n + \sum_i K(n,i)\, e(t_i) + p_n + o_n\big) \cdot
     w_j + b_j$ with the stream $x_n$, what contextual heads write by position $p_n$, and the other
@@ -120,7 +120,7 @@ class NeuronLatentsParams(ListedParams):
     """Parameters of the decomposition of a neuron's contributions."""
 
     neuron: int = Field(0, ge=0, description=NEURON)
-    components: int = Field(24, ge=2, le=256, description="independent components to look for")
+    components: int = Field(24, ge=2, le=64, description="independent components to look for")
     shown: int = Field(6, ge=1, le=64, description="sub-latents listed, largest share first")
     listed: int = Field(12, ge=1, le=200, description="tokens listed at either end")
 

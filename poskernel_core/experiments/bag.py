@@ -7,7 +7,7 @@ of one destination token, content weights of tokens, and one denominator for all
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,7 @@ from poskernel_core.views import StatisticsView
 if TYPE_CHECKING:
     from poskernel_core.analyses.bag_params import BagParams
 
-__all__ = ["Bag", "Scales", "build_bag", "by_position", "listed_tokens"]
+__all__ = ["Bag", "Scales", "build_bag", "by_position", "fingerprint", "listed_tokens"]
 
 TEXTS = 4
 
@@ -146,16 +146,13 @@ def build_bag(subject: Subject, main: StatisticsView, heads: tuple[int, ...], pa
     Raises:
         BadRequest: the model's layer 0 cannot be taken apart, or the token is not one of its own.
     """
-    keys = main.layer(0)["mean_keys"].tobytes()
-    data = hashlib.sha256(subject.windows.tobytes() + keys).digest()
-    key = (heads, params.token, params.query, params.contexts, params.scale,
-           subject.start_token, data)  # fmt: skip
+    key = (heads, params.token, params.query, params.contexts, fingerprint(subject, main))
     kept = subject.model.notes.get("bag")
-    if kept is not None and kept[0] == key:
-        return kept[1]
-    bag = _build(subject, main, heads, params)
-    subject.model.notes["bag"] = (key, bag)
-    return bag
+    if kept is None or kept[0] != key:
+        kept = key, _build(subject, main, heads, params)
+        subject.model.notes["bag"] = kept
+    bag = kept[1]
+    return bag if bag.by == params.scale else replace(bag, by=params.scale)
 
 
 def _build(subject: Subject, main: StatisticsView, heads: tuple[int, ...], params: BagParams
@@ -185,6 +182,12 @@ def _build(subject: Subject, main: StatisticsView, heads: tuple[int, ...], param
         scales=scales,
         by=params.scale,
     )
+
+
+def fingerprint(subject: Subject, main: StatisticsView) -> tuple[bool, bytes]:
+    """Return what tells texts and mean keys from others."""
+    data = subject.windows.tobytes() + main.layer(0)["mean_keys"].tobytes()
+    return subject.start_token, hashlib.sha256(data).digest()
 
 
 def listed_tokens(subject: Subject, fewest: int) -> np.ndarray:

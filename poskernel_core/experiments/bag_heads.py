@@ -8,6 +8,7 @@ from poskernel_core.analyses.base import Subject
 from poskernel_core.analyses.behaviour import GROUPS, Thresholds, behaviour
 from poskernel_core.config import DEFAULT_SKIP
 from poskernel_core.errors import BadRequest
+from poskernel_core.experiments.bag import fingerprint
 from poskernel_core.experiments.contents import destination_windows, token_id, watch_rows
 from poskernel_core.experiments.contextual import LayerRows
 from poskernel_core.experiments.duplicates import duplicates
@@ -34,7 +35,13 @@ def chosen_heads(subject: Subject, main: StatisticsView, params: BagParams) -> t
         if any(layer for layer, _ in cells):
             raise BadRequest(f"Expected heads of layer 0, got {params.heads!r} (--heads).")
         return tuple(sorted({head for _, head in cells}))
-    found = _contextual(subject, main, params)
+    token_id(subject, params.token)  # refused also where the heads are known
+    key = (params.token, params.query, params.contexts, fingerprint(subject, main))
+    kept = subject.model.notes.get("contextual")
+    if kept is None or kept[0] != key:
+        kept = key, _contextual(subject, main, params)
+        subject.model.notes["contextual"] = kept
+    found: tuple[int, ...] = kept[1]
     if not found:
         raise BadRequest(
             "No head of layer 0 is contextual by the usual thresholds (ETC 30 tokens or more, "

@@ -18,13 +18,22 @@ from poskernel_core.errors import BadRequest
 from poskernel_core.tapping import Onlooker
 from poskernel_core.views import StatisticsView
 
-__all__ = ["Row", "destination_windows", "own_texts", "token_counts", "token_id", "watch_rows"]
+__all__ = [
+    "Row",
+    "chapter",
+    "destination_windows",
+    "own_texts",
+    "token_counts",
+    "token_id",
+    "token_ids",
+    "watch_rows",
+]
 
 CHAPTERS = "bible"
 """The bundled corpus whose texts have names."""
 
 MOST_BATCH = 32
-KEYS = 2**15
+KEYS = 2**12
 
 
 @dataclass(frozen=True)
@@ -75,19 +84,33 @@ def own_texts(subject: Subject, typed: str, items: str) -> dict[str, np.ndarray]
         BadRequest: no such chapter, or the model has no tokenizer.
     """
     found = {text.strip(): text for text in re.split(r"(?m)^-{3,}\s*$", typed) if text.strip()}
-    known = texts.items(CHAPTERS)
     for item in filter(None, map(str.strip, items.split(";"))):
-        if item not in known:
-            raise BadRequest(f"No chapter {item!r}: expected some of {', '.join(known)}.")
-        found[item] = next(texts.documents(CorpusSpec(name=CHAPTERS, item=item)))
-    if found and subject.encode is None:
+        found[item] = chapter(item)
+    return {title: token_ids(subject, text) for title, text in found.items()}
+
+
+def chapter(item: str) -> str:
+    """Return the text of a named chapter.
+
+    Raises:
+        BadRequest: there is none of that name.
+    """
+    known = texts.items(CHAPTERS)
+    if item not in known:
+        raise BadRequest(f"No chapter {item!r}: expected some of {', '.join(known)}.")
+    return next(texts.documents(CorpusSpec(name=CHAPTERS, item=item)))
+
+
+def token_ids(subject: Subject, text: str) -> np.ndarray:
+    """Return the token ids ``[pos]`` of a text, start token first, cut to the windows' length.
+
+    Raises:
+        BadRequest: the model has no tokenizer.
+    """
+    if subject.encode is None:
         raise BadRequest("A text needs a tokenizer, and the model has none.")
     first, length = subject.windows[0, : int(subject.start_token)], subject.windows.shape[1]
-    return {
-        title: np.concatenate([first, subject.encode(text)])[:length].astype(np.int64)
-        for title, text in found.items()
-        if subject.encode is not None
-    }
+    return np.concatenate([first, subject.encode(text)])[:length].astype(np.int64)
 
 
 def destination_windows(windows: np.ndarray, query: int, token: int) -> np.ndarray:

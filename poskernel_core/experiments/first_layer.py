@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from poskernel_core.errors import BadRequest
 from poskernel_core.models import LoadedModel
+from poskernel_core.precision import EXACT
 from poskernel_core.tapping import LastLayerSeen
 
-__all__ = ["FirstLayer", "LinearNorm", "Seen", "see", "take_apart"]
+__all__ = ["FirstLayer", "LinearNorm", "Seen", "count_neurons", "see", "take_apart"]
 
 GPT2 = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
 LLAMA = (
@@ -146,6 +147,15 @@ def take_apart(model: LoadedModel) -> FirstLayer:
     )
 
 
+def count_neurons(model: LoadedModel) -> int:
+    """Return how many neurons layer 0 has.
+
+    Raises:
+        BadRequest: it has none, or none that attention feeds.
+    """
+    return _matrix(_modules(model)[4])[0].shape[1]
+
+
 @torch.inference_mode()
 def see(model: LoadedModel, tokens: Tensor) -> Seen:
     """Run tokens ``[text, pos]`` through layer 0 as far as its neurons; return what is there."""
@@ -166,7 +176,8 @@ def see(model: LoadedModel, tokens: Tensor) -> Seen:
         w_in.register_forward_hook(end),
     ]
     try:
-        model.module.base_model(tokens.to(model.device), use_cache=False)
+        with EXACT:
+            model.module.base_model(tokens.to(model.device), use_cache=False)
     except LastLayerSeen:
         pass
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["components", "neuron_latents"]
 
-MOST_TOKENS = 20_000
+MOST_TOKENS = 10_000
 """Tokens that components are found on; all tokens are then read in them."""
 
-ITERATIONS = 1000
+ITERATIONS = 200
 ROWS = 4096
 NOTHING = 1e-7
 """Share of the largest below which a variance, or a spread, is rounding."""
@@ -40,8 +41,7 @@ def neuron_latents(
     ids = listed_tokens(subject, params.fewest)
     table = bag.table(ids).numpy()
     progress(1, 2)
-    assert subject.source is not None
-    sources, directions = components(table, params.components, subject.source.seed)
+    sources, directions = _kept(subject, table, params.components)
     read = bag.readers()[:, params.neuron].numpy()
     found = (table @ read).astype(np.float64)
     if found.std() <= NOTHING * np.abs(found).max():
@@ -53,6 +53,17 @@ def neuron_latents(
     share = weight**2 / found.var()
     order = np.argsort(-share, kind="stable")[: params.shown]
     return _result(subject, params, ids, sources[:, order], weight[order], share, order)
+
+
+def _kept(subject: Subject, table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the components of a table; those found last are kept with the model for any neuron."""
+    assert subject.source is not None
+    key = (count, subject.source.seed, hashlib.sha256(table.tobytes()).digest())
+    kept = subject.model.notes.get("components")
+    if kept is None or kept[0] != key:
+        kept = key, components(table, count, subject.source.seed)
+        subject.model.notes["components"] = kept
+    return kept[1]
 
 
 def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

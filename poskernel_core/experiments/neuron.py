@@ -13,6 +13,7 @@ from poskernel_core.config import cell_name
 from poskernel_core.errors import BadRequest
 from poskernel_core.experiments.bag import Bag, build_bag, listed_tokens
 from poskernel_core.experiments.bag_heads import chosen_heads
+from poskernel_core.experiments.first_layer import count_neurons
 from poskernel_core.experiments.vocabulary import named_ends
 from poskernel_core.views import StatisticsView
 
@@ -34,11 +35,10 @@ def bag_of(
     Raises:
         BadRequest: there is none, or the bag cannot be built.
     """
-    bag = build_bag(subject, main, chosen_heads(subject, main, params), params)
-    neurons = bag.layer.w_in.shape[1]
+    neurons = count_neurons(subject.model)
     if neuron is not None and neuron >= neurons:
         raise BadRequest(f"No neuron {neuron}: expected 0 to {neurons - 1} (--neuron).")
-    return bag
+    return build_bag(subject, main, chosen_heads(subject, main, params), params)
 
 
 def neuron(

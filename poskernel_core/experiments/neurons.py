@@ -30,6 +30,7 @@ STRONGEST = 5
 PRE = "pre-activation"
 UNITS = {
     "drive": PRE, "drive_share": "share of variance", "r2": "share of variance",
+    "r2_of_bag": "share of variance",
     "sign_agreement": "share of positions", "fires": "share of positions",
     "top": "token", "top_contribution": PRE, "bottom": "token", "bottom_contribution": PRE,
     "contribution_mean": PRE, "contribution_std": PRE,
@@ -50,7 +51,7 @@ AXES: dict[str, tuple[str, ...]] = {
 class NeuronSums:
     """Sums over texts and positions of true and predicted pre-activations, by group of texts."""
 
-    NAMES = ("true", "true2", "error2", "bag", "bag2", "agree", "fires")
+    NAMES = ("true", "true2", "error2", "bag", "bag2", "left", "left2", "agree", "fires")
 
     def __init__(self) -> None:
         self._sums = Groups()
@@ -60,7 +61,8 @@ class NeuronSums:
         whole, added = parts.activation(bag), parts.through(parts.bag, bag)
         true, whole, added = (x[bag.start :].double() for x in (true, whole, added))
         agree, fires = ((true > 0) == (whole > 0)).double(), (true > 0).double()
-        rows = (true, true**2, (true - whole) ** 2, added, added**2, agree, fires)
+        left = true - (whole - added)  # what the bag has to explain
+        rows = (true, true**2, (true - whole) ** 2, added, added**2, left, left**2, agree, fires)
         self._sums.add(torch.stack([row.mean(dim=0) for row in rows])[None], range(text, text + 1))
 
     def numbers(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -71,15 +73,22 @@ class NeuronSums:
 
     def _numbers(self, means: np.ndarray) -> dict[str, np.ndarray]:
         mean = dict(zip(self.NAMES, means, strict=True))
-        variance = np.maximum(mean["true2"] - mean["true"] ** 2, 1e-300)
+        variance, left = (_variance(mean[f"{name}2"], mean[name]) for name in ("true", "left"))
         drive = np.maximum(mean["bag2"] - mean["bag"] ** 2, 0)
         return {
             "drive": np.sqrt(drive),
             "drive_share": drive / variance,
             "r2": 1 - mean["error2"] / variance,
+            "r2_of_bag": 1 - mean["error2"] / left,
             "sign_agreement": mean["agree"],
             "fires": mean["fires"],
         }
+
+
+def _variance(square: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Return the variance of means; NaN where it is rounding."""
+    found = square - mean**2
+    return np.where(found > 1e-9 * square, found, np.nan)
 
 
 def contextual_neurons(
@@ -142,7 +151,8 @@ def _strongest(
 ) -> dict[str, list[tuple[str, float]]]:
     """Return the tokens at both ends of the few neurons that the bag drives most."""
     found = {}
-    for neuron in np.argsort(-values["drive_share"], kind="stable")[:STRONGEST].tolist():
+    order = np.argsort(-np.nan_to_num(values["drive_share"]), kind="stable")
+    for neuron in order[:STRONGEST].tolist():
         for end in ("top", "bottom"):
             pairs = zip(values[end][neuron], values[f"{end}_contribution"][neuron], strict=True)
             found[f"neuron {neuron}, {end}"] = [(words[str(t)], float(c)) for t, c in pairs]

@@ -48,7 +48,7 @@ def extended_embedding(
             f"No other token occurs {params.fewest} times in the texts: ask for fewer (--fewest)."
         )
     ids = np.concatenate([[word], listed])
-    table, plain = bag.embed(torch.from_numpy(ids)), bag.layer.embedding[ids]
+    table, plain = bag.table(ids), bag.layer.embedding[ids]
     cosine, plain_cosine = (
         torch.cosine_similarity(each[:1] - each.mean(dim=0), each - each.mean(dim=0)).numpy()
         for each in (table, plain)

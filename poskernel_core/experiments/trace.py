@@ -10,7 +10,7 @@ import torch
 from poskernel_core.analyses.base import Progress, Result, Subject
 from poskernel_core.config import cell_name
 from poskernel_core.errors import BadRequest
-from poskernel_core.experiments.contents import own_texts
+from poskernel_core.experiments.contents import chapter, token_ids
 from poskernel_core.experiments.first_layer import see
 from poskernel_core.experiments.neuron import bag_of
 from poskernel_core.experiments.predicted import Parts, predict
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["neuron_trace"]
 
 PRE = "pre-activation"
+FEWEST = 3
 UNITS = {
     "r2": "share of variance",
+    "r2_of_bag": "share of variance",
     "correlation": "correlation",
     "sign_agreement": "share of positions",
 }
@@ -47,7 +49,7 @@ def neuron_trace(
     read = bag.readers()[:, params.neuron]
     values |= {"true": true.numpy(), "contribution": (bag.embed(tokens) @ read).numpy()}
     values["contribution"][: bag.start] = np.nan
-    values |= _agreement(values["true"][bag.start :], values["predicted"][bag.start :])
+    values |= _agreement(*(values[name][bag.start :] for name in ("true", "predicted", "bag")))
     return Result(
         analysis="neuron-trace",
         params=params.model_dump(),
@@ -62,9 +64,13 @@ def neuron_trace(
 
 
 def _text(subject: Subject, params: NeuronTraceParams) -> np.ndarray:
-    own = list(own_texts(subject, params.text, params.item).values())
-    if own:
-        return own[0]
+    if params.text and params.item:
+        raise BadRequest("Expected a text (--text) or a chapter (--item), got both: give one.")
+    if params.text or params.item:
+        ids = token_ids(subject, chapter(params.item) if params.item else params.text)
+        if len(ids) < FEWEST + subject.start_token or not (params.text + params.item).strip():
+            raise BadRequest(f"Expected a text of {FEWEST} tokens or more: give a longer one.")
+        return ids
     if params.window >= len(subject.windows):
         raise BadRequest(
             f"No window {params.window}: expected 0 to {len(subject.windows) - 1} (--window)."
@@ -86,11 +92,19 @@ def _numbers(bag: Bag, parts: Parts, neuron: int) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in values.items()}
 
 
-def _agreement(true: np.ndarray, predicted: np.ndarray) -> dict[str, np.ndarray]:
-    true, predicted = true.astype(np.float64), predicted.astype(np.float64)
-    error, variance = ((true - predicted) ** 2).sum(), ((true - true.mean()) ** 2).sum()
+def _agreement(true: np.ndarray, predicted: np.ndarray, added: np.ndarray) -> dict[str, np.ndarray]:
+    """Return how well the prediction does, and the bag against what the other parts leave."""
+    true, predicted, added = (each.astype(np.float64) for each in (true, predicted, added))
+    error, left = ((true - predicted) ** 2).sum(), true - (predicted - added)
+    spreads = {
+        "r2": ((true - true.mean()) ** 2).sum(),
+        "r2_of_bag": ((left - left.mean()) ** 2).sum(),
+    }
     return {
-        "r2": np.asarray(1 - error / variance if variance > 0 else np.nan),
+        **{
+            name: np.asarray(1 - error / spread if spread > 0 else np.nan)
+            for name, spread in spreads.items()
+        },
         "correlation": np.asarray(_correlation(true, predicted)),
         "sign_agreement": np.asarray(((true > 0) == (predicted > 0)).mean()),
     }
