@@ -22,19 +22,21 @@ def choice_table(
 ) -> None:
     """Draw a table; a click on a row calls ``pick`` with what its first column holds.
 
-    A click on the row that is marked already takes the mark away; it is a choice as well, because
-    another may have been made elsewhere meanwhile.
+    The mark of a row is taken away again (the table is drawn as a new one): else a click on it,
+    after another choice was made elsewhere, would only unmark it.
     """
-    st.session_state[f"{key}-rows"] = table.iloc[:, 0].tolist()
+    turn = st.session_state.setdefault(f"{key}-turn", 0)
+    offered = table.iloc[:, 0].tolist()
 
     def chosen() -> None:
-        offered = st.session_state[f"{key}-rows"]
-        found = st.session_state[key].selection.rows or st.session_state.get(f"{key}-last", [])
-        st.session_state[f"{key}-last"] = found
-        if found and found[0] < len(offered):
+        found = st.session_state[f"{key}-{turn}"].selection.rows
+        if found:
+            st.session_state[f"{key}-turn"] = turn + 1
             pick(offered[found[0]])
 
-    st.dataframe(
-        table, hide_index=True, column_config=columns or {}, key=key, on_select=chosen,
-        selection_mode="single-row", height=38 + 35 * max(1, min(len(table), rows)),
-    )  # fmt: skip
+    with st.container(key=key):
+        st.dataframe(
+            table, hide_index=True, column_config=columns or {}, key=f"{key}-{turn}",
+            on_select=chosen, selection_mode="single-row",
+            height=38 + 35 * max(1, min(len(table), rows)),
+        )  # fmt: skip
