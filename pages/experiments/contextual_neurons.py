@@ -33,7 +33,7 @@ def choose_bag() -> tuple[dict[str, Any], str]:
     )  # fmt: skip
     token = choose_token(two)
     contexts = choose_contexts(three, 32, selection.run.windows)
-    left, right, last = st.columns([3, 3, 2], vertical_alignment="bottom")
+    left, right, last = st.columns([5, 4, 3], vertical_alignment="bottom")
     scale = left.segmented_control(
         "Scale of the norms", list(SCALES), key="scale", bind=URL, required=True,
         default="each token's own", help="the post takes one for all",
