@@ -63,7 +63,8 @@ def choose(page: Page, label: str, option: str) -> None:
     """Choose in a select box; again if its list closed because the sidebar scrolled to the box."""
     box = page.get_by_role("combobox", name=label, exact=True)
     box.scroll_into_view_if_needed()
-    for patience in (3_000, PATIENCE):
+    for patience in (3_000, 3_000, PATIENCE):
+        settle(page)
         box.click()
         with suppress(TooSlow):
             page.get_by_role("option", name=option, exact=True).click(timeout=patience)

@@ -47,7 +47,8 @@ def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
     x, y = np.maximum(share, 1.15 * span[0]), np.maximum(r2, WORST)
     first = np.argsort(-np.nan_to_num(rank, nan=-np.inf), kind="stable")[: 2 * BEST]
     rest = np.setdiff1d(np.arange(len(x)), first)
-    label = f"{len(first)} largest by {rank_by.replace('_', ' ')}"
+    by = "share of variance" if rank_by == "drive_share" else rank_by.replace("_", " ")
+    label = f"{len(first)} largest by {by}"
     figure = go.Figure()
     for name, places, colour, symbol in (("neurons", rest, BLUE, "circle"),
                                          (label, first, VERMILLION, "diamond")):  # fmt: skip
