@@ -229,7 +229,7 @@ def test_no_content(paths):
 
 
 @pytest.mark.parametrize(("start", "need"), [(True, 16), (False, 15)])
-def test_too_long(paths, start, need):
+def test_too_long(paths, monkeypatch, start, need):
     """Nine tokens at seven places need 15 tokens, and one for the start token: one sentence."""
     params = Additivity.params(passage_length=9, shifts=7)
     run = describe_run(str(paths["gpt2"]), context=need - 1, start_token=start)
@@ -237,7 +237,10 @@ def test_too_long(paths, start, need):
         Additivity().settled(run, params)
 
     assert "\n" not in str(caught.value)
-    Additivity().settled(describe_run(str(paths["gpt2"]), context=need, start_token=start), params)
+    Additivity().settled(run := run.model_copy(update={"context": need}), params)
+    monkeypatch.setattr("poskernel_core.analyses.additivity.MOST_KEYS", 11)
+    with pytest.raises(BadRequest, match="ask for 11 or fewer in all"):
+        Additivity().settled(run, Additivity.params(passage_length=3, shifts=4))
 
 
 @pytest.mark.parametrize("windows", [(1, 17), (5, 6)])

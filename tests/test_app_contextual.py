@@ -20,67 +20,32 @@ from tests.visit import (
     seek,
     settle,
     shown,
-    table,
     traces,
     values,
-    visit,
     write,
 )
+from tests.visit_tables import click_row, column, drawn, groups, wide
 
 pytestmark = pytest.mark.browser
 
-PAGE, FEW, HEADS, ROW = "/contextual", {"context": 128, "contexts": 8}, 32, 35
+PAGE, HEADS, NOTHING_LEFT = "/contextual", 32, "nothing is left to average over"
 FIGURES = ("plane", "denominators", "spread", "copies", "weights", "distances")
 TOKEN, OWN, CHAPTERS = "Destination token", "Texts of your own", "Chapters drawn beside"
 ALIKE, APART = "Largest distance within a group", "Distance that rules a pair out"
 BROAD, STEADY = "ETC from which a kernel is broad", "Largest spread of a steady"
 LOCAL, COPIES = "Mass in the last 10 tokens that makes", "Attention to copies that makes"
-NOTHING_LEFT = "nothing is left to average over"
 
 
 @pytest.fixture
 def show(page: Page, opened):
-    """Open the page, so wide that every column is in view, with the parameters given."""
-    page.set_viewport_size({"width": 1900, "height": 900})
-
-    def go(**parameters: object) -> Page:
-        visit(page, opened.link(PAGE, **{**FEW, **parameters}))
-        return page
-
-    return go
-
-
-def drawn(page: Page) -> None:
-    """Wait for all figures."""
-    for figure in FIGURES:
-        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
-
-
-def column(page: Page, key: str, name: str) -> list[str]:
-    """What a column of a table holds, in the rows in view."""
-    found = table(page, key)
-    expect(found.locator("th").get_by_text(name, exact=True)).to_be_attached()
-    place = found.locator("th").all_text_contents().index(name)
-    return found.locator(f"tbody td:nth-child({place + 1})").all_text_contents()
-
-
-def click_row(page: Page, key: str, row: int) -> None:
-    """Click on a row of a table, by its place from above."""
-    place = page.locator(f".st-key-{key} canvas").first
-    place.click(position={"x": 17, "y": 36 + (row + 0.5) * ROW}, force=True)
-    settle(page)
+    """Open the page with the parameters given."""
+    return wide(page, opened, PAGE)
 
 
 def counted(page: Page) -> int:
     """How many heads the page says are contextual."""
     sentence = page.get_by_test_id("stMain").get_by_text(f"of {HEADS} heads are contextual")
     return int(sentence.inner_text().split()[0])
-
-
-def groups(page: Page) -> dict[str, int]:
-    """How many heads of each group the plane shows."""
-    found = (re.fullmatch(r"(.*) \((\d+)\)", name) for name in traces(page, "plane"))
-    return {match[1]: int(match[2]) for match in found if match}
 
 
 def said(page: Page, what: str) -> Locator:
@@ -94,7 +59,7 @@ def test_all_is_drawn(page, show, scheme):
     trouble = console(page)
     page.emulate_media(color_scheme=scheme)
     show()
-    drawn(page)
+    drawn(page, FIGURES)
     assert HEADS == sum(groups(page).values())
     assert counted(page) == groups(page)["contextual"]
     spreads = [float(each) for each in column(page, "contextual-table", "spread")]
@@ -113,7 +78,7 @@ def test_token_and_number_of_texts(show):
     expect(page.locator(".st-key-card-plane")).to_have_count(0)
     expect(page.locator(".st-key-figure-distances .main-svg").first).to_be_visible()
     write(page, TOKEN, " of")
-    drawn(page)
+    drawn(page, FIGURES)
     assert before != page.wait_for_function(HASH, arg="plane").json_value()
     assert " of" == parameter(page, "token")
     with redraws(page, "plane"):
@@ -251,7 +216,7 @@ def test_a_query_position_within_the_skipped_keys(show):
     expect(page.get_by_test_id("stAlertContentInfo")).to_contain_text(NOTHING_LEFT)
     expect(page.locator(".js-plotly-plot")).to_have_count(0)
     press(page, "Skip first keys (tokens)", "ArrowLeft")
-    drawn(page)
+    drawn(page, FIGURES)
     expect(page.get_by_text(NOTHING_LEFT)).to_have_count(0)
     no_trouble(page)
 
@@ -260,7 +225,7 @@ def test_a_link_restores_the_page(show):
     """All controls, and what they lead to; nonsense in it gives the defaults."""
     page = show(cell="L1H2", token=" of", contexts=16, broad=64, steady=0.1, dlocal=0.4, copies=0.9,
                 chapters="Exodus 12", owntexts="one\n---\ntwo", alike=0.2, apart=0.9)  # fmt: skip
-    drawn(page)
+    drawn(page, FIGURES)
     fields = {"Texts": "16", ALIKE: "0.20", APART: "0.90"}
     assert fields == shown(page, *fields)
     for label, text in ((TOKEN, " of"), (OWN, "one\n---\ntwo")):
@@ -273,7 +238,7 @@ def test_a_link_restores_the_page(show):
         expect(limits).to_contain_text(text)
     no_trouble(page)
     show(contexts=7, broad=9999, steady="x", copies=-1, chapters="Nobody 1", alike=3, query="x")
-    drawn(page)
+    drawn(page, FIGURES)
     fields = {"Texts": "32", ALIKE: "0.10", APART: "0.50"}
     assert fields == shown(page, *fields)
     expect(page.get_by_text(re.compile("a relative spread of 0.25 or less"))).to_be_visible()

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.test_app_contextual import FEW, TOKEN, click_row, column
+from tests.test_app_contextual import TOKEN
 from tests.visit import (
     complains,
     console,
@@ -24,39 +24,26 @@ from tests.visit import (
     visit,
     write,
 )
+from tests.visit_tables import click_row, column, drawn, titles, wide
 
 pytestmark = pytest.mark.browser
 
-PAGE = "/contextual_neurons"
+PAGE, PARTS = "/contextual_neurons", "Show the parts of the prediction"
 FIGURES = ("quality", "bag-kernel", "neurons", "tokens", "related", "trace", "latents")
 HEADS, RAREST, RANKED = "Contextual heads of layer 0", "Rarest token listed", "Neurons ranked by"
 NEURON, WORDS = "Neuron of layer 0", "Which neurons fire for these words?"
 NEAR, COMPONENTS = "Tokens near the token", "Components of the vocabulary"
-PARTS = "Show the parts of the prediction"
 HOSTILE = "<script>document.title='taken'</script> <b>bold</b> \"king\" & 'Lord'"
 BARS = """() => document.querySelector('.st-key-figure-tokens .js-plotly-plot')._fullData[0].y
   .reduce((all, count) => all + count)"""
 RING = """() => document.querySelector('.st-key-figure-neurons .js-plotly-plot')._fullData
   .find(trace => trace.name === 'chosen').text[0]"""
-TITLES = "tokens => tokens.map(token => token.title)"
 
 
 @pytest.fixture
 def show(page: Page, opened):
-    """Open the page, so wide that every column is in view, with the parameters given."""
-    page.set_viewport_size({"width": 1900, "height": 900})
-
-    def go(**parameters: object) -> Page:
-        visit(page, opened.link(PAGE, **{**FEW, **parameters}))
-        return page
-
-    return go
-
-
-def drawn(page: Page) -> None:
-    """Wait for all figures."""
-    for figure in FIGURES:
-        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+    """Open the page with the parameters given."""
+    return wide(page, opened, PAGE)
 
 
 def chosen(page: Page, neuron: int | str) -> None:
@@ -69,18 +56,13 @@ def chosen(page: Page, neuron: int | str) -> None:
     assert f"{neuron}" == parameter(page, "neuron")
 
 
-def titles(page: Page) -> list[str]:
-    """What hovering over the tokens of the text tells."""
-    return page.locator("[aria-label='Text by contribution'] span").evaluate_all(TITLES)
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_is_drawn(page, show, scheme):
     """Seven figures and their tables; the neuron driven most comes first; a silent console."""
     trouble = console(page)
     page.emulate_media(color_scheme=scheme)
     show()
-    drawn(page)
+    drawn(page, FIGURES)
     first = column(page, "neuron-table", "neuron")[0]
     expect(page.get_by_role("heading", name=f"Neuron {first}", exact=True)).to_be_visible()
     assert f"<b>{first}</b>" == page.evaluate(RING)
@@ -229,7 +211,7 @@ def test_a_link_restores_the_page(show):
                 bagkernel="their mean", judged="cosine", rank="drive", neuron=7, words="king Lord",
                 tracetext="a text", item="Exodus 12", parts="true", components=3,
                 nearword=" king")  # fmt: skip
-    drawn(page)
+    drawn(page, FIGURES)
     fields = {RAREST: "2", RANKED: "drive", NEURON: "7", "Texts": "16", COMPONENTS: "3"}
     assert fields == shown(page, *fields)
     expect(page.get_by_role("combobox", name="Text", exact=True)).to_have_value("Exodus 12")
@@ -248,7 +230,7 @@ def test_a_link_restores_the_page(show):
     no_trouble(page)
     show(bagheads="L3H9", contexts=7, scale="none", fewest=-4, bagkernel="x", judged="luck",
          rank="name", neuron=-7, tracetext="song", window=999, components=1)  # fmt: skip
-    drawn(page)
+    drawn(page, FIGURES)
     first = table(page, "neuron-table").locator("tbody td").first.text_content()
     fields = {RAREST: "5", RANKED: "share of variance", NEURON: first, "Texts": "32",
               COMPONENTS: "24"}  # fmt: skip

@@ -125,3 +125,21 @@ def test_an_empty_first_dimension():
 
     np.testing.assert_allclose(np.corrcoef(values.T), np.eye(3), atol=1e-6)
     np.testing.assert_allclose(values @ directions, table - table.mean(axis=0), atol=1e-6)
+
+
+def test_components_that_are_kept(two_groups, monkeypatch):
+    """They are found once for all neurons, and anew for another vocabulary, number or seed."""
+    subject, main = study(two_groups, some_windows(4, 41))
+    found, find = [], latents.components
+    monkeypatch.setattr(latents, "components", lambda *asked: found.append(asked) or find(*asked))
+    first = asked(subject, main, neuron=5, components=2)
+    other = asked(subject, main, neuron=4, components=2)
+    assert 1 == len(found)
+    assert first.values["weight"].tolist() != other.values["weight"].tolist()
+
+    seeded = dataclasses.replace(subject, source=dataclasses.replace(subject.source, seed=7))
+    for times, (on, changes) in enumerate(
+        [(subject, {"components": 2, "fewest": 1}), (seeded, {"components": 2})], start=2
+    ):
+        asked(on, main, neuron=5, **changes)
+        assert times == len(found)
