@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages.parts.plain import say_error
-from pages.parts.results import PageStopped
+from pages.parts.results import PageStopped, say_notice
 from pages.parts.selection import choose
 
 st.set_page_config(page_title="PosKernel", page_icon="pages/parts/icon.png", layout="wide")
@@ -30,6 +30,7 @@ page = st.navigation(
 try:
     st.session_state["selection"] = choose()
     page.run()
+    say_notice()
 except PageStopped as stopped:
     st.title(page.title)
     say_error(str(stopped))

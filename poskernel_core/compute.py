@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from poskernel_core import analyses, corpora
@@ -106,20 +105,22 @@ def missing_runs(store: Store, runs: Mapping[str, RunSpec]) -> list[RunSpec]:
 
 
 def gather_missing(
-    gatherer: Any, store: Store, runs: Mapping[str, RunSpec], execution: Execution, report: Report
+    workshop: Any, store: Store, runs: Mapping[str, RunSpec], execution: Execution, report: Report
 ) -> None:
-    """Gather what is missing; another process at the same run is waited for, not repeated."""
+    """Gather what is missing; another process at the same run is waited for, not repeated.
+
+    Raises:
+        BadRequest, Cancelled, ComputeFailed, StoreFailed: as ``gather.gather_run``.
+    """
+    from poskernel_core.gather import gather_run  # torch
+
+    def wait() -> None:
+        report(0, 0, "Waiting for another process at the same work")
+
     for run in missing_runs(store, runs):
-        lock = FileLock(store.directory / "locks" / f"{run.digest(kind='lock')}.lock")
-        (store.directory / "locks").mkdir(exist_ok=True)
-        while True:
-            try:
-                with lock.acquire(timeout=0.5):
-                    if StoredStatistics.open(store, run) is None:
-                        gatherer.run(run, execution, report)
-                    break
-            except Timeout:
-                report(0, 0, "Waiting for another process at the same work")
+        with store.lock(run.digest(kind="lock"), wait):
+            if StoredStatistics.open(store, run) is None:
+                gather_run(workshop, run, execution, report)
 
 
 def open_views(store: Store, request: Request) -> dict[str, StatisticsView]:

@@ -1,14 +1,17 @@
 """«This result, please»: cached, under way already, or computed once in the worker process.
 
 ``submit(request) -> Job`` is all that pages and the command line use. Equal requests share one
-job: two visitors asking for one thing cause one computation, and both see its progress.
+job: two visitors asking for one thing cause one computation, and both see its progress. It is
+cancelled when all of them have cancelled; a job that still waits its turn is dropped when all of
+them have left.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ from poskernel_core.config import (
     RunSpec,
     default_positions,
 )
-from poskernel_core.errors import BadRequest, ComputeFailed
+from poskernel_core.errors import BadRequest, Busy, ComputeFailed
 from poskernel_core.job import Job
 from poskernel_core.link import WorkerLink
 from poskernel_core.store import Store
@@ -32,7 +35,13 @@ __all__ = ["Engine", "describe_run"]
 
 DEFAULT_CONTEXT = 1024
 JOBS_KEPT = 64
-MOST_WAITING = 48
+MOST_OPEN = 96
+"""Jobs of one visitor that may be under way or waiting."""
+
+GRACE_SECONDS = 10.0
+"""How long a waiting job outlives the visitors who asked for it (who may reload the page)."""
+
+LOOK_EVERY = 2.0
 
 
 def default_execution() -> Execution:
@@ -41,14 +50,32 @@ def default_execution() -> Execution:
 
 
 class Engine:
-    """Finds results in the store, or has them computed; safe to share between threads."""
+    """Finds results in the store, or has them computed; safe to share between threads.
 
-    def __init__(self, store: Store | None = None, execution: Execution | None = None) -> None:
+    Args:
+        store: where results are kept (default: a new one in the default directory).
+        execution: device and batch (default: ``POSKERNEL_DEVICE``, else auto).
+        present: tells whether a visitor is still there; without it all are.
+
+    A visitor is any text that tells those who ask apart, such as a session's number; the unnamed
+    visitor ``""`` is a program that has the engine to itself, always there and bound by no limit
+    of its own.
+    """
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        execution: Execution | None = None,
+        present: Callable[[str], bool] | None = None,
+    ) -> None:
         self.store = store or Store()
         self.execution = execution or default_execution()
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
         self._link: WorkerLink | None = None
+        self._present = present or (lambda visitor: True)
+        self._looking: threading.Thread | None = None
+        self._closed = threading.Event()
 
     @property
     def log(self) -> Path:
@@ -60,35 +87,55 @@ class Engine:
         found = self.store.get(canonical(request).key)
         return None if found is None else from_entry(found)
 
-    def submit(self, request: Request) -> Job:
+    def submit(self, request: Request, visitor: str = "") -> Job:
         """Return the job of a request: one that is under way, or a new one.
 
         Raises:
             BadRequest: the parameters do not fit the analysis or the run.
+            Busy: this visitor has too many jobs.
+            NoSpace, ReadOnlyStore, StoreFailed: a result could not be kept.
         """
         request = canonical(request)
         needs(request)
         with self._lock:
             job = self._jobs.get(request.key)
             if job is not None and not job.ended:
+                self._join(job, visitor)
                 return job
-            waiting = sum(not other.ended for other in self._jobs.values())
-            if waiting >= MOST_WAITING:
-                raise BadRequest(
-                    f"{waiting} computations are waiting already: ask again in a moment."
-                )
-            job = self._jobs[request.key] = Job(request.key, request)
+            own = sum(visitor in other.watchers for other in self._open())
+            if visitor and own >= MOST_OPEN:
+                raise Busy(f"{own} of your computations are waiting already: ask again later.")
+            self.store.make_room(0)
+            job = self._jobs[request.key] = Job(request.key, request, watchers={visitor})
             self._forget_old()
-            execution = self.execution.model_dump()
-            self._send({"request": request.model_dump(mode="json"), "execution": execution}, job)
+            message = {
+                "request": request.model_dump(mode="json"),
+                "execution": self.execution.model_dump(),
+                "visitor": visitor,
+            }
+            self._send(message, job)
+            self._look_after(visitor)
             return job
+
+    def _join(self, job: Job, visitor: str) -> None:
+        if visitor in job.watchers:
+            return
+        job.watchers.add(visitor)
+        job.missed_since = None
+        if self._link is not None:
+            self._link.send({"join": job.key, "visitor": visitor}, job)
+
+    def _open(self) -> list[Job]:
+        return [job for job in self._jobs.values() if not job.ended]
 
     def running(self, request: Request) -> Job | None:
         """Return the latest job of a request, ended or not, or None."""
         return self._jobs.get(canonical(request).key)
 
-    def result(self, request: Request, seconds: float | int | None = None) -> Result | None:
-        """Return a result, computing it at need; None if that takes longer than ``seconds``.
+    def result(
+        self, request: Request, seconds: float | int | None = None, visitor: str = ""
+    ) -> Result | None:
+        """Return a result, computed if it is not there; None if it takes longer than ``seconds``.
 
         Raises:
             PosKernelError: what went wrong.
@@ -96,7 +143,7 @@ class Engine:
         found = self.cached(request)
         if found is not None:
             return found
-        job = self.submit(request)
+        job = self.submit(request, visitor)
         if not job.wait(seconds):
             return None
         if job.error is not None:
@@ -109,11 +156,40 @@ class Engine:
             )
         return found
 
-    def cancel(self, request: Request) -> None:
-        """Ask the worker to stop working on a request; for everybody who waits for it."""
+    def cancel(self, request: Request, visitor: str = "") -> bool:
+        """Take a visitor's wish back; stop the work when nobody else who is there wants it.
+
+        Returns whether the work is being stopped; it goes on where others wait for it.
+        """
         with self._lock:
             job = self.running(request)
-            if job is not None and not job.ended and self._link is not None:
+            if job is None or job.ended or self._link is None:
+                return False
+            job.watchers.discard(visitor)
+            if any(self._present(other) for other in job.watchers):
+                return False
+            self._link.send({"cancel": job.key}, job)
+            return True
+
+    def _look_after(self, visitor: str) -> None:
+        """Watch from now on whether visitors leave; an unnamed one never does."""
+        if visitor and self._looking is None:
+            self._looking = threading.Thread(target=self._look, daemon=True)
+            self._looking.start()
+
+    def _look(self) -> None:
+        while not self._closed.wait(LOOK_EVERY):
+            with self._lock:
+                self.drop_unwatched()
+
+    def drop_unwatched(self) -> None:
+        """Cancel what still waits its turn, and whose visitors have all been gone for a while."""
+        for job in self._open():
+            if job.state != "queued" or any(map(self._present, job.watchers)):
+                job.missed_since = None
+            elif job.missed_since is None:
+                job.missed_since = time.monotonic()
+            elif time.monotonic() - job.missed_since >= GRACE_SECONDS and self._link is not None:
                 self._link.send({"cancel": job.key}, job)
 
     @property
@@ -123,6 +199,7 @@ class Engine:
 
     def close(self) -> None:
         """Stop the worker."""
+        self._closed.set()
         with self._lock:
             link, self._link = self._link, None
         if link is not None:

@@ -10,7 +10,11 @@
     │   ├── UnknownCorpus         no such corpus, file or text
     │   ├── TooLittleText         fewer windows than were asked for
     │   ├── UnknownAnalysis       no such analysis
-    │   └── BadArchive            an import file that is not ours, or is damaged
+    │   ├── BadArchive            an import file that is not ours, or is damaged
+    │   └── Busy                  too many computations are waiting already
+    ├── StoreFailed               the store cannot be read or written (exit code 1)
+    │   ├── NoSpace               the disk is full
+    │   └── ReadOnlyStore         what is stored can be shown, nothing new can be kept
     ├── Cancelled                 somebody pressed cancel
     └── ComputeFailed             the computation broke (exit code 1)
 
@@ -22,10 +26,14 @@ from __future__ import annotations
 __all__ = [
     "BadArchive",
     "BadRequest",
+    "Busy",
     "Cancelled",
     "ComputeFailed",
     "NoNetwork",
+    "NoSpace",
     "PosKernelError",
+    "ReadOnlyStore",
+    "StoreFailed",
     "TooLittleText",
     "UnknownAnalysis",
     "UnknownCorpus",
@@ -69,6 +77,22 @@ class UnknownAnalysis(BadRequest):
 
 class BadArchive(BadRequest):
     """A file given to ``import`` that is not an archive of ours, or is damaged."""
+
+
+class Busy(BadRequest):
+    """Too many computations are waiting already; asking again in a moment helps."""
+
+
+class StoreFailed(PosKernelError):
+    """The store cannot be read or written; the message names no directory, visitors read it."""
+
+
+class NoSpace(StoreFailed):
+    """The disk that holds the store is full."""
+
+
+class ReadOnlyStore(StoreFailed):
+    """The store's directory cannot be written: stored results are shown, nothing is computed."""
 
 
 class Cancelled(PosKernelError):

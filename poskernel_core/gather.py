@@ -5,9 +5,10 @@ The one place where models, corpora, passes and the store meet. It runs in the w
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,72 +17,68 @@ from poskernel_core import corpora, models, passes
 from poskernel_core.config import Execution, RunSpec
 from poskernel_core.errors import BadRequest, ComputeFailed
 from poskernel_core.passes import Pass
-from poskernel_core.prepare import locate_again, plan_header, prepare
+from poskernel_core.prepare import locate_again, plan_header
 from poskernel_core.progress import Report
 from poskernel_core.shapes import Tokens
 from poskernel_core.statistics import Plan
 from poskernel_core.statistics_store import part_key, write_statistics
 from poskernel_core.store import Store
-from poskernel_core.tokenizers import Tokenizer, load_tokenizer
+from poskernel_core.tokenizers import Tokenizer
 from poskernel_core.views import Gathered
+from poskernel_core.workshop import Workshop
 
-__all__ = ["Gatherer", "gather", "lower"]
+__all__ = ["gather", "gather_run", "lower"]
 
 CHECKPOINT_SECONDS = 5.0
 
 
-@dataclass
-class Gatherer:
-    """Carries out runs, one at a time; keeps the last model in memory."""
+def gather_run(workshop: Workshop, run: RunSpec, execution: Execution, report: Report) -> None:
+    """Gather the statistics of a run and write them to the store.
 
-    store: Store
-    shelf: models.Shelf = field(default_factory=models.Shelf, repr=False)
+    Raises:
+        BadRequest: the run does not fit the model or the text.
+        Cancelled: raised by ``report``.
+        ComputeFailed: not even one window fits into memory, or the numbers are not finite.
+        StoreFailed: the statistics cannot be written.
+    """
+    report(0, 0, "Loading the model")
+    located = locate_again(run)
+    ready = run.corpus.name.endswith(".npy") and run.destination is None
+    tokenizer = None if ready else workshop.tokenizer(located)
+    report(0, 0, "Cutting the text into windows")
+    windows, plan = workshop.prepare(run, execution, located, tokenizer)
+    if corpora.resolve(run.corpus).fingerprint != run.corpus.fingerprint:
+        raise BadRequest(f"Corpus {run.corpus.name!r} changed meanwhile: ask again.")
+    model = workshop.shelf.take(located, execution.device, run.dtype)
+    error = lower(model, plan, windows, run.dtype, report)
+    gathered = _attempts(workshop.store, run, model, windows, plan, execution, report)
+    header = gathered.header | {"dtype_error": error} | _texts(run, windows, tokenizer)
+    write_statistics(workshop.store, run, replace(gathered, header=header))
+    workshop.store.drop(part_key(run, "checkpoint"))
 
-    def run(self, run: RunSpec, execution: Execution, report: Report) -> None:
-        """Gather the statistics of a run and write them to the store.
 
-        Raises:
-            BadRequest: the run does not fit the model or the text.
-            Cancelled: raised by ``report``.
-            ComputeFailed: not even one window fits into memory.
-        """
-        report(0, 0, "Loading the model")
-        located = locate_again(run)
-        ready = run.corpus.name.endswith(".npy") and run.destination is None
-        tokenizer = None if ready else load_tokenizer(located)
-        report(0, 0, "Cutting the text into windows")
-        windows, plan = prepare(run, execution, located, tokenizer)
-        if corpora.resolve(run.corpus).fingerprint != run.corpus.fingerprint:
-            raise BadRequest(f"Corpus {run.corpus.name!r} changed meanwhile: ask again.")
-        model = self.shelf.take(located, execution.device, run.dtype)
-        error = lower(model, plan, windows, run.dtype, report)
-        gathered = self._attempts(run, model, windows, plan, execution, report)
-        header = gathered.header | {"dtype_error": error} | _texts(run, windows, tokenizer)
-        write_statistics(self.store, run, replace(gathered, header=header))
-        self.store.drop(part_key(run, "checkpoint"))
-
-    def _attempts(
-        self,
-        run: RunSpec,
-        model: models.LoadedModel,
-        windows: Tokens,
-        plan: Plan,
-        execution: Execution,
-        report: Report,
-    ) -> Gathered:
-        """Run the pass; where memory runs out, go on from the last checkpoint with half a batch."""
-        batch = execution.batch
-        while True:
-            try:
-                return gather(model, windows, plan, run, report, store=self.store, batch=batch)
-            except passes.OutOfMemory as error:
-                tried = batch or passes.default_batch(model.device.type, plan.context)
-                batch = tried // 2
-                if batch == 0:
-                    raise ComputeFailed(
-                        f"Not even one window of {plan.context} tokens fits into memory: choose a "
-                        "shorter context (--context) or --dtype bfloat16."
-                    ) from error
+def _attempts(
+    store: Store,
+    run: RunSpec,
+    model: models.LoadedModel,
+    windows: Tokens,
+    plan: Plan,
+    execution: Execution,
+    report: Report,
+) -> Gathered:
+    """Run the pass; where memory runs out, go on from the last checkpoint with half a batch."""
+    batch = execution.batch
+    while True:
+        try:
+            return gather(model, windows, plan, run, report, store=store, batch=batch)
+        except passes.OutOfMemory as error:
+            tried = batch or passes.default_batch(model.device.type, plan.context)
+            batch = tried // 2
+            if batch == 0:
+                raise ComputeFailed(
+                    f"Not even one window of {plan.context} tokens fits into memory: choose a "
+                    "shorter context or bfloat16 as precision."
+                ) from error
 
 
 def gather(
@@ -94,21 +91,31 @@ def gather(
     store: Store | None = None,
     batch: int | None = None,
 ) -> Gathered:
-    """Pass over the windows shard by shard; with a store, from its checkpoint on."""
+    """Pass over the windows batch by batch; with a store, from its checkpoint on.
+
+    The first checkpoint follows the first batch, so that however often a pass is broken off, it
+    gets further; the next ones come by time.
+
+    Raises:
+        ComputeFailed: a sum is not a finite number.
+        NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
+    """
     began = time.monotonic()
     work = Pass(model, plan, run.gather, run.dtype)
+    if store:
+        store.make_room(2 * work.nbytes())  # checkpoint and statistics
     resumed = done = _resume(work, store, run, plan)
-    saved = time.monotonic()
-    for shard in passes.shards(plan.windows, plan.context, model.device.type):
-        if shard.stop <= done:
-            continue
-        report(shard.start, plan.windows, "Reading windows of text")
-        work.run(windows, shard, batch)
-        done = shard.stop
+    saved = -math.inf
+    for rows in passes.batches(plan.windows, plan.context, model.device.type, batch, done):
+        report(done, plan.windows, "Reading windows of text")
+        work.run(windows, rows, batch)
+        done = rows.stop
         if store and done < plan.windows and time.monotonic() - saved >= _checkpoint_seconds():
+            work.check_finite()
             _save(work, store, run, done)
             saved = time.monotonic()
     report(plan.windows, plan.windows, "Writing the statistics")
+    work.check_finite()
     header = _header(model, plan, work, run) | {
         "resumed_at_window": resumed,
         "seconds": round(time.monotonic() - began, 3),

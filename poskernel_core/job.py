@@ -1,4 +1,4 @@
-"""One computation under way: what it is, how far it has come, how it ended."""
+"""One computation under way: what it is, how far it has come, who waits for it, how it ended."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class Job:
         done, total: progress in windows or steps; ``total`` is 0 while it is not known.
         note: what is going on, in words.
         error: what went wrong.
+        watchers: the visitors who asked for it and have not cancelled.
+        missed_since: when all of them were first found gone; None while one is there.
     """
 
     key: str
@@ -33,6 +35,8 @@ class Job:
     note: str = "Waiting for the worker"
     error: Exception | None = None
     began: float = field(default_factory=time.monotonic)
+    watchers: set[str] = field(default_factory=set)
+    missed_since: float | None = None
     _first: tuple[float, int] | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
 

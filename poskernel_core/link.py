@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from poskernel_core.errors import ComputeFailed
 from poskernel_core.job import Job
@@ -25,11 +25,9 @@ class WorkerLink:
     """A running worker: messages go in, events come out, and jobs learn of them."""
 
     def __init__(self, store: Path, log: Path) -> None:
-        self._log = log
         self._jobs: dict[str, Job] = {}
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        too_long = log.is_file() and log.stat().st_size > LONGEST_LOG
-        with open(log, "w" if too_long else "a", encoding="utf-8") as stream:
+        with _open_log(log) as stream:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "poskernel_core.worker", str(store)],
                 stdin=subprocess.PIPE,
@@ -90,5 +88,15 @@ class WorkerLink:
             "state": "error",
             "error": ComputeFailed.__name__,
             "message": "The compute process stopped before it was done (out of memory, or "
-            f"killed): ask again, it goes on where it stopped. Its log is {self._log}.",
+            "killed): ask again, it goes on where it stopped.",
         }
+
+
+def _open_log(log: Path) -> TextIO:
+    """Open the worker's log, anew where it has grown long; nowhere, where there can be none."""
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        too_long = log.is_file() and log.stat().st_size > LONGEST_LOG
+        return open(log, "w" if too_long else "a", encoding="utf-8")
+    except OSError:
+        return open(os.devnull, "w", encoding="utf-8")

@@ -7,6 +7,7 @@ and keys of every architecture exactly as they enter the dot product, and the tr
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,18 +35,21 @@ from poskernel_core.tapping import (
     tap_rotation,
 )
 
-__all__ = ["LoadedModel", "Shelf", "load", "pick_device", "tap"]
+__all__ = ["LoadedModel", "load", "pick_device", "tap"]
 
 POSITIONS = {"gpt2": "wpe", "gpt_neo": "wpe", "attn-only": "wpe", "opt": "decoder.embed_positions"}
 BLOCKS = {"opt": "decoder.layers", "gpt2": "h", "gpt_neo": "h", "attn-only": "h"}
 TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
+
+LOADING = threading.Lock()
+"""Held while weights are read: transformers changes its own classes and torch's for that time."""
 
 hf_logging.disable_progress_bar()
 
 
 @dataclass
 class LoadedModel:
-    """A model in memory. Not thread-safe: one pass at a time.
+    """A model in memory; several threads may run it, one forward pass at a time.
 
     ``notes`` holds what is worth keeping as long as the model is, by the name of who wrote it.
     """
@@ -60,6 +64,11 @@ class LoadedModel:
     def geometry(self) -> Geometry:
         """Sizes of the model's attention."""
         return self.located.geometry
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the weights take."""
+        return sum(tensor.nbytes for tensor in self.module.parameters())
 
     def position_matrix(self) -> Tensor:
         """Return ``W_pos [pos, model]``, the row of position 0 first (learned positions only).
@@ -96,16 +105,16 @@ class LoadedModel:
         ...); every token still sees those before it in the row. What is behind the attention of
         the layer ``last`` (default: of all) is never run.
         """
-        self._switch.watcher = watcher
-        self._switch.last_layer = self.geometry.n_layers - 1 if last is None else last
         ids = {} if positions is None else {"position_ids": positions.to(self.device)}
-        try:
-            with EXACT:
+        with EXACT:
+            self._switch.watcher = watcher
+            self._switch.last_layer = self.geometry.n_layers - 1 if last is None else last
+            try:
                 self.module.base_model(tokens.to(self.device), use_cache=False, **ids)
-        except LastLayerSeen:
-            pass
-        finally:
-            self._switch.watcher = None
+            except LastLayerSeen:
+                pass
+            finally:
+                self._switch.watcher = None
 
     @torch.inference_mode()
     def run(
@@ -122,36 +131,18 @@ class LoadedModel:
         ``observe`` sees the number and the final pattern ``[text, head, query, key]`` of every
         layer. A clean run is one whose edit changes nothing: both take the same road.
         """
-        self._switch.edit, self._switch.observe = edit or Edit(), observe
-        try:
-            with EXACT:  # never beside a pass in TF32
+        with EXACT:  # never beside a pass in TF32, nor beside another of this model
+            self._switch.edit, self._switch.observe = edit or Edit(), observe
+            try:
                 return self._logits(tokens.to(self.device), keep)
-        finally:
-            self._switch.edit = self._switch.observe = None
+            finally:
+                self._switch.edit = self._switch.observe = None
 
     def _logits(self, tokens: Tensor, keep: int | None) -> Tensor:
         if keep == 0:
             self.module.base_model(tokens, use_cache=False)
             return torch.empty(len(tokens), 0, 0)
         return self.module(tokens, use_cache=False, logits_to_keep=keep or 0).logits.float()
-
-
-@dataclass
-class Shelf:
-    """Keeps the model used last in memory."""
-
-    _kept: tuple[Any, LoadedModel] | None = field(default=None, repr=False)
-
-    def take(self, located: Located, device: str, dtype: str = "float32") -> LoadedModel:
-        """Return a loaded model; one whose weights are about to lose bits is not kept."""
-        identity = (located.spec, str(pick_device(device)))
-        if self._kept is None or self._kept[0] != identity:
-            self._kept = None
-            self._kept = (identity, load(located, device))
-        model = self._kept[1]
-        if dtype == "bfloat16":
-            self._kept = None
-        return model
 
 
 def pick_device(name: str) -> torch.device:
@@ -177,11 +168,12 @@ def load(located: Located, device: str = "auto") -> LoadedModel:
         NoNetwork, UnknownModel: as :mod:`poskernel_core.hub`.
     """
     target = pick_device(device)
-    if located.geometry.architecture == "attn-only":
-        module = attn_only.load(located)
-    else:
-        module = _load_hub_format(located)
-    return tap(located, module, target)
+    with LOADING:
+        if located.geometry.architecture == "attn-only":
+            module = attn_only.load(located)
+        else:
+            module = _load_hub_format(located)
+        return tap(located, module, target)
 
 
 def tap(located: Located, module: PreTrainedModel, device: torch.device) -> LoadedModel:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from poskernel_core.attention import AttentionCall, PatternBlock
+from poskernel_core.errors import ComputeFailed
 from poskernel_core.models import LoadedModel
 from poskernel_core.precision import precision
 from poskernel_core.shapes import Tokens
@@ -24,6 +25,7 @@ __all__ = [
     "OutOfMemory",
     "Pass",
     "add",
+    "batches",
     "default_batch",
     "dtype_error",
     "finish",
@@ -55,6 +57,18 @@ def shards(windows: int, context: int, device: str = "cpu") -> list[range]:
     """Cut ``windows`` into consecutive shards of a few seconds each."""
     size = max(1, TOKENS_PER_SHARD.get(device, 16384) // context)
     return [range(first, min(first + size, windows)) for first in range(0, windows, size)]
+
+
+def batches(
+    windows: int, context: int, device: str = "cpu", batch: int | None = None, done: int = 0
+) -> Iterator[range]:
+    """Yield what is read at a time, shard by shard, of the windows from ``done`` on."""
+    step = batch or default_batch(device, context)
+    for shard in shards(windows, context, device):
+        for first in range(shard.start, shard.stop, step):
+            last = min(first + step, shard.stop)
+            if last > done:
+                yield range(max(first, done), last)
 
 
 def add(left: Sums, right: Sums) -> Sums:
@@ -115,6 +129,24 @@ class Pass:
     def sums(self) -> Sums:
         """Return a copy of the sums so far, as NumPy arrays."""
         return {name: total.cpu().numpy().copy() for name, total in self._totals()}
+
+    def nbytes(self) -> int:
+        """Return the size of the sums."""
+        return sum(total.nbytes for _, total in self._totals())
+
+    def check_finite(self) -> None:
+        """Check that no sum has become infinite or NaN.
+
+        Raises:
+            ComputeFailed: one has; the message names it.
+        """
+        for name, total in self._totals():
+            for layer, sums in enumerate(total):
+                if not torch.isfinite(sums).all():
+                    raise ComputeFailed(
+                        f"The model's numbers in layer {layer} are not finite ({name}): its "
+                        f"weights are too large for {self.dtype}, or damaged."
+                    )
 
     def restore(self, sums: Sums) -> None:
         """Set the sums to those of an earlier pass over other windows (a checkpoint)."""

@@ -4,34 +4,47 @@ diskcache keeps the bytes, sizes and ages; it is never allowed to pickle (CVE-20
 can write a cache directory could otherwise run code in whoever reads it). A value is one
 safetensors blob (arrays, and a JSON header as its metadata) behind its SHA-256. An entry that is
 damaged, tampered with or of another layout is a miss.
+
+What can be read is read: on a full disk, in a directory that cannot be written, beside a database
+that is damaged. What cannot be written is one sentence, and is tried anew the next time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import shutil
 import sqlite3
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import diskcache
 import numpy as np
-from diskcache.core import MODE_BINARY, MODE_RAW
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from poskernel_core.errors import BadRequest
+from poskernel_core.disk import DATABASE, BytesOnly, peek, peek_keys
+from poskernel_core.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
+from poskernel_core.rescue import check, is_damage, is_full, rebuild
 
 __all__ = ["Entry", "Store", "default_directory"]
 
+T = TypeVar("T")
 Entry = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 DIGEST = hashlib.sha256().digest_size
 DEFAULT_LIMIT_GB = 8.0
+LEAST_FREE = 2**18
+"""Bytes that the database needs beside what is written."""
+
+UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 
 
 def default_directory() -> Path:
@@ -51,39 +64,6 @@ def _limit() -> float:
     return limit
 
 
-class _BytesOnly(diskcache.Disk):
-    """A disk that stores bytes under text keys, and refuses to read anything else."""
-
-    def put(self, key: str) -> tuple[str, bool]:
-        if not isinstance(key, str):
-            raise TypeError(f"a key is text, not {type(key).__name__}")
-        return key, True
-
-    def get(self, key: Any, raw: int) -> str:
-        if not raw or not isinstance(key, str):
-            raise ValueError("the store holds a key that is not text")
-        return key
-
-    def store(self, value: bytes, read: bool, key: Any = None) -> tuple[Any, ...]:
-        if not isinstance(value, bytes):
-            raise TypeError(f"a value is bytes, not {type(value).__name__}")
-        return super().store(value, read=False)
-
-    def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> bytes:
-        if mode == MODE_RAW and isinstance(value, bytes):
-            return value
-        if mode == MODE_BINARY and filename:
-            path = (Path(self._directory) / filename).resolve()
-            if path.is_relative_to(Path(self._directory).resolve()):
-                return path.read_bytes()
-        raise ValueError("the store holds an entry that is not plain bytes")
-
-    def remove(self, file_path: str) -> None:
-        path = (Path(self._directory) / file_path).resolve()
-        if path.is_relative_to(Path(self._directory).resolve()):
-            super().remove(file_path)
-
-
 class Store:
     """Arrays with a JSON header, by key; shared safely by threads and processes.
 
@@ -91,27 +71,33 @@ class Store:
         directory: where the entries lie; made if missing.
         limit_gb: size above which the least recently used entries are dropped
             (default ``POSKERNEL_CACHE_GB``, else 8).
+
+    Attributes:
+        notice: what a reader should know of the store, in a sentence; None where all is well.
     """
 
     def __init__(self, directory: Path | None = None, limit_gb: float | None = None) -> None:
         self.directory = Path(directory or default_directory())
-        limit = _limit() if limit_gb is None else limit_gb
+        self.notice: str | None = None
+        self._limit = int((_limit() if limit_gb is None else limit_gb) * 2**30)
+        self._opening = threading.Lock()
+        self._cache: diskcache.Cache | None = None
+        self._number: int | None = None
         try:
-            self._cache = diskcache.Cache(
-                str(self.directory),
-                disk=_BytesOnly,
-                size_limit=int(limit * 2**30),
-                eviction_policy="least-recently-used",
-                sqlite_journal_mode="wal",
-            )
-        except (OSError, sqlite3.DatabaseError) as error:
-            raise BadRequest(
-                f"The store at {str(self.directory)!r} cannot be used ({error}): set "
-                "POSKERNEL_CACHE to a directory that can be written, or remove what is there."
-            ) from error
+            self._current()
+        except StoreFailed as error:
+            if not (self.directory / DATABASE).is_file():
+                raise BadRequest(
+                    f"The store at {str(self.directory)!r} cannot be used: set POSKERNEL_CACHE to "
+                    f"a directory that can be written, or remove what is there. ({error})"
+                ) from error
 
     def put(self, key: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Write an entry whole; a crash leaves the older entry or none."""
+        """Write an entry whole; a crash leaves the older entry or none.
+
+        Raises:
+            NoSpace, ReadOnlyStore, StoreFailed: it cannot be written, and nothing of it is.
+        """
         self.put_bytes(key, encode(header, arrays))
 
     def get(self, key: str) -> Entry | None:
@@ -120,45 +106,206 @@ class Store:
         return None if data is None else decode(data)
 
     def put_bytes(self, key: str, data: bytes) -> None:
-        """Write checked bytes, as another store's :meth:`get_bytes` returned them."""
-        self._cache.set(key, data)
+        """Write checked bytes, as another store's :meth:`get_bytes` returned them.
+
+        Raises:
+            NoSpace, ReadOnlyStore, StoreFailed: they cannot be written.
+        """
+        self._do(lambda cache: _set(cache, key, data), len(data))
 
     def get_bytes(self, key: str) -> bytes | None:
         """Return an entry's bytes if its checksum holds, else None."""
         try:
-            data = self._cache.get(key)
-        except (ValueError, TypeError, OSError, sqlite3.DatabaseError):
+            data = self._do(lambda cache: cache.get(key))
+        except StoreFailed:
+            data = self._peek(key)
+        except (ValueError, TypeError):
             return None
-        if not isinstance(data, bytes) or not intact(data):
-            return None
-        return data
+        return data if isinstance(data, bytes) and intact(data) else None
 
     def has(self, key: str) -> bool:
         """Tell whether there is an entry, without reading it."""
         try:
-            return key in self._cache
-        except sqlite3.DatabaseError:
-            return False
+            return self._do(lambda cache: key in cache)
+        except StoreFailed:
+            return self._peek(key) is not None
 
     def drop(self, key: str) -> None:
-        """Remove an entry if it is there."""
-        self._cache.delete(key)
+        """Remove an entry if it is there and can be removed."""
+        with contextlib.suppress(StoreFailed):
+            self._do(lambda cache: cache.delete(key))
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with ``prefix``."""
-        with contextlib.closing(sqlite3.connect(self.directory / "cache.db")) as database:
-            rows = database.execute(
-                "SELECT key FROM Cache WHERE raw = 1 AND typeof(key) = 'text' ORDER BY key"
-            ).fetchall()
-        yield from (key for (key,) in rows if key.startswith(prefix))
+        with contextlib.suppress(StoreFailed):
+            self._current()
+        yield from (key for key in peek_keys(self.directory) if key.startswith(prefix))
 
     def size(self) -> int:
         """Return the size of the store in bytes."""
-        return int(self._cache.volume())
+        return self._do(lambda cache: int(cache.volume()))
+
+    def make_room(self, size: int) -> None:
+        """Check that ``size`` bytes can be written, before work is done for them.
+
+        Raises:
+            NoSpace, ReadOnlyStore, StoreFailed: they cannot.
+        """
+        self._current()
+        if self._free() < size + LEAST_FREE:
+            raise self._no_space(size)
+
+    @contextlib.contextmanager
+    def lock(self, name: str, waiting: Callable[[], None]) -> Iterator[None]:
+        """Hold a lock that other processes see; call ``waiting`` twice a second until it is had.
+
+        Raises:
+            NoSpace, ReadOnlyStore, StoreFailed: there can be no lock.
+        """
+        place = self.directory / "locks"
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(place / f"{name}.lock")
+            while True:
+                with contextlib.suppress(Timeout):
+                    lock.acquire(timeout=0.5)
+                    break
+                waiting()
+        except FileExistsError as error:
+            raise StoreFailed(
+                "The store needs a directory called 'locks', and there is a file of that name: "
+                "remove it."
+            ) from error
+        except OSError as error:
+            raise self._failure(error, 0) from error
+        try:
+            yield
+        finally:
+            lock.release()
 
     def close(self) -> None:
         """Close the database connections of this thread."""
-        self._cache.close()
+        if self._cache is not None:
+            self._cache.close()
+
+    def _do(self, act: Callable[[diskcache.Cache], T], size: int = 0) -> T:
+        """Act on the database; where it turns out to be damaged, on the one made in its place."""
+        try:
+            return act(self._current())
+        except (OSError, sqlite3.Error, UnicodeDecodeError, diskcache.Timeout) as error:
+            if not is_damage(error):
+                raise self._failure(error, size) from error
+        try:
+            return act(self._repaired())
+        except (OSError, sqlite3.Error, UnicodeDecodeError, diskcache.Timeout) as error:
+            raise self._failure(error, size) from error
+
+    def _current(self) -> diskcache.Cache:
+        """Return the database that lies in the directory now, opened.
+
+        Raises:
+            StoreFailed: it cannot be opened for writing.
+        """
+        with self._opening:
+            if self._cache is None or _number(self.directory) != self._number:
+                try:
+                    self._open()
+                except (OSError, sqlite3.Error, diskcache.Timeout) as error:
+                    self._cache = None
+                    raise self._failure(error, 0) from error
+            assert self._cache is not None
+            return self._cache
+
+    def _open(self) -> None:
+        was = self._number
+        try:
+            self._cache = self._make()
+            if was is None:
+                check(self._cache)
+        except Exception as error:
+            known = isinstance(error, OSError | sqlite3.Error | diskcache.Timeout)
+            if known and not is_damage(error):
+                raise
+            self._cache, self.notice = rebuild(self.directory, None, self._make)
+        self._number = _number(self.directory)
+
+    def _repaired(self) -> diskcache.Cache:
+        with self._opening:
+            if self._cache is not None:
+                self._cache.close()
+            found = self._number
+            self._cache = None
+            self._cache, notice = rebuild(self.directory, found, self._make)
+            self.notice = notice or self.notice
+            self._number = _number(self.directory)
+            return self._cache
+
+    def _make(self) -> diskcache.Cache:
+        return diskcache.Cache(
+            str(self.directory),
+            disk=BytesOnly,
+            size_limit=self._limit,
+            eviction_policy="least-recently-used",
+            sqlite_journal_mode="wal",
+        )
+
+    def _peek(self, key: str) -> bytes | None:
+        try:
+            return peek(self.directory, key)
+        except (OSError, sqlite3.Error, ValueError):
+            return None
+
+    def _failure(self, error: BaseException, size: int) -> StoreFailed:
+        if is_full(error) or self._free() < LEAST_FREE:
+            return self._no_space(size)
+        if isinstance(error, diskcache.Timeout):
+            return StoreFailed("The store is busy with another process: ask again in a moment.")
+        if _cannot_write(error):
+            return ReadOnlyStore(
+                "The store cannot be written: what is computed already is shown, nothing new can "
+                "be; whoever runs this server can make its directory writable (POSKERNEL_CACHE)."
+            )
+        return StoreFailed(f"The store cannot be read or written ({str(error)[:200]}).")
+
+    def _free(self) -> int:
+        """Return the bytes that are free on the disk; many, where nobody can tell."""
+        try:
+            return shutil.disk_usage(self.directory).free
+        except OSError:
+            return 2**60
+
+    def _no_space(self, size: int) -> NoSpace:
+        return NoSpace(
+            "No space is left on the disk that holds the store (POSKERNEL_CACHE): "
+            f"{_megabytes(max(size, LEAST_FREE))} are needed, {_megabytes(self._free())} are free; "
+            "make room and ask again."
+        )
+
+
+def _set(cache: diskcache.Cache, key: str, data: bytes) -> None:
+    try:
+        cache.set(key, data)
+    except BaseException:
+        cache.disk.take_back()
+        raise
+
+
+def _number(directory: Path) -> int | None:
+    """Return what tells one database file from another of the same name."""
+    try:
+        return (directory / DATABASE).stat().st_ino
+    except OSError:
+        return None
+
+
+def _cannot_write(error: BaseException) -> bool:
+    if isinstance(error, sqlite3.Error):
+        return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF in UNWRITABLE
+    return isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.3g} MB" if size < 1e9 else f"{size / 1e9:.3g} GB"
 
 
 def encode(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:

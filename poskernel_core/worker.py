@@ -3,14 +3,15 @@
 It reads one JSON message a line from standard input and writes events, one a line, to standard
 output; arrays never cross the pipe, they go through the store. Three lanes work side by side:
 passes (torch), experiments (torch, seconds), and analyses of statistics that are already there, so
-that a click on a head does not wait for another model's pass.
+that a click on a head does not wait for another model's pass. In each lane visitors take turns.
+Whatever happens to a task, it ends and is told of, and its lane goes on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import queue
 import sys
 import threading
 import time
@@ -25,6 +26,7 @@ from typing import Any
 from poskernel_core import compute
 from poskernel_core.config import Execution, Request
 from poskernel_core.errors import Cancelled, ComputeFailed, PosKernelError
+from poskernel_core.lanes import Lane
 from poskernel_core.progress import Report
 from poskernel_core.statistics_store import LayerMissing
 from poskernel_core.store import Store
@@ -32,15 +34,21 @@ from poskernel_core.store import Store
 __all__ = ["main"]
 
 REPORT_EVERY = 0.1
+MOST_WAITING = {"analyses": (512, 64), "passes": (64, 16), "experiments": (96, 24)}
+"""Tasks that may wait in each lane: of all visitors together, of one."""
+
+STARTING_TORCH = threading.Lock()
+"""Held while torch is imported: two threads at once may see half a module."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Task:
     """One request under way."""
 
     key: str
     request: Request
     execution: Execution
+    visitors: list[str] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
     waiting: bool = True
     ended: bool = False
@@ -56,11 +64,10 @@ class Worker:
         self._speaking = threading.Lock()
         self._choosing = threading.Lock()
         self._tasks: dict[str, _Task] = {}
-        self._analyses: queue.Queue[_Task] = queue.Queue()
-        self._passes: queue.Queue[_Task] = queue.Queue()
-        self._experiments: queue.Queue[_Task] = queue.Queue()
-        self._gatherer: Any = None
-        self._laboratory: Any = None
+        self._analyses, self._passes, self._experiments = (
+            Lane[_Task](*MOST_WAITING[name]) for name in ("analyses", "passes", "experiments")
+        )
+        self._workshop: Any = None
 
     def serve(self, lines: Iterable[str]) -> None:
         """Work until the input ends: whoever asked is gone then."""
@@ -70,18 +77,24 @@ class Worker:
             (self._experiments, self._experiment),
         )
         for tasks, step in lanes:
-            threading.Thread(target=self._lane, args=(tasks, step), daemon=True).start()
+            threading.Thread(target=self._serve_lane, args=(tasks, step), daemon=True).start()
         for line in lines:
             message = json.loads(line)
             if "cancel" in message:
                 self._cancel(message["cancel"])
-                continue
-            request = Request.model_validate(message["request"])
-            task = _Task(request.key, request, Execution.model_validate(message["execution"]))
-            self._tasks[task.key] = task
-            self._analyses.put(task)
+            elif "join" in message:
+                self._join(message["join"], message["visitor"])
+            else:
+                self._take(message)
 
-    def _lane(self, tasks: queue.Queue[_Task], step: Callable[[_Task], bool]) -> None:
+    def _take(self, message: dict[str, Any]) -> None:
+        request = Request.model_validate(message["request"])
+        execution = Execution.model_validate(message["execution"])
+        task = _Task(request.key, request, execution, [message.get("visitor", "")])
+        self._tasks[task.key] = task
+        self._attempt(task, lambda: self._queue(self._analyses, task))
+
+    def _serve_lane(self, tasks: Lane[_Task], step: Callable[[_Task], bool]) -> None:
         while True:
             task = tasks.get()
             self._attempt(task, partial(step, task))
@@ -100,12 +113,8 @@ class Worker:
 
     def _pass(self, task: _Task) -> bool:
         runs, report = compute.needs(task.request), self._reporter(task)
-        report(0, 0, "Starting torch")
-        from poskernel_core.gather import Gatherer  # torch: only once a pass is asked for
-        from poskernel_core.laboratory import Laboratory
-
-        self._gatherer = self._gatherer or Gatherer(self._store)
-        compute.gather_missing(self._gatherer, self._store, runs, task.execution, report)
+        workshop = self._start(report)
+        compute.gather_missing(workshop, self._store, runs, task.execution, report)
         if compute.missing_runs(self._store, runs):
             raise ComputeFailed(
                 "The statistics were dropped as soon as they were written: the store is too small "
@@ -114,32 +123,54 @@ class Worker:
         experiment = compute.experiment_of(task.request)
         if experiment is None or not experiment.long:
             return self._queue(self._analyses, task)
-        laboratory = Laboratory(self._store, self._gatherer.shelf)
-        return self._perform(laboratory, task, report)
+        return self._perform(task, report)
 
     def _experiment(self, task: _Task) -> bool:
-        report = self._reporter(task)
-        report(0, 0, "Starting torch")
-        from poskernel_core.laboratory import Laboratory  # torch: only once it is needed
+        return self._perform(task, self._reporter(task))
 
-        self._laboratory = self._laboratory or Laboratory(self._store)
-        return self._perform(self._laboratory, task, report)
+    def _perform(self, task: _Task, report: Report) -> bool:
+        workshop = self._start(report)
+        from poskernel_core.laboratory import perform  # torch: only once it is needed
 
-    def _perform(self, laboratory: Any, task: _Task, report: Report) -> bool:
         try:
-            laboratory.perform(task.request, task.execution, report)
+            perform(workshop, task.request, task.execution, report)
         except LayerMissing:
             return self._queue(self._passes, task)
         return True
 
-    def _queue(self, lane: queue.Queue[_Task], task: _Task) -> bool:
-        """Hand a task to a lane; return False, since it goes on there."""
+    def _start(self, report: Report) -> Any:
+        """Return the one workshop of this process; torch is imported only once it is needed."""
+        with STARTING_TORCH:
+            if self._workshop is None:
+                report(0, 0, "Starting torch")
+                from poskernel_core.workshop import Workshop
+
+                self._workshop = Workshop(self._store)
+        return self._workshop
+
+    def _queue(self, lane: Lane[_Task], task: _Task) -> bool:
+        """Hand a task to a lane; return False, since it goes on there.
+
+        Raises:
+            Busy: too many wait there already.
+            Cancelled: since its last report.
+        """
         with self._choosing:
-            if task.cancelled.is_set():  # since its last report
+            if task.cancelled.is_set():
                 raise Cancelled("Cancelled.")
+            lane.put(task, *task.visitors)
             task.waiting = True
-        lane.put(task)
         return False
+
+    def _join(self, key: str, visitor: str) -> None:
+        """Let one more visitor wait for a task, in his own turn."""
+        task = self._tasks.get(key)
+        if task is None:
+            return
+        with self._choosing:
+            task.visitors.append(visitor)
+            for lane in (self._analyses, self._passes, self._experiments):
+                lane.join(task, visitor)
 
     def _cancel(self, key: str) -> None:
         """Stop a task: at once if it waits for its turn, else at its next report."""
@@ -151,6 +182,8 @@ class Worker:
             ends_now = task.waiting and not task.ended
             task.ended = task.ended or ends_now
         if ends_now:
+            for lane in (self._analyses, self._passes, self._experiments):
+                lane.remove(task)
             self._end(task, {"state": "cancelled"})
 
     def _end(self, task: _Task, ending: dict[str, Any]) -> None:
@@ -174,8 +207,9 @@ class Worker:
             ending = {"state": "cancelled"}
         except PosKernelError as error:
             ending = {"state": "error", "error": type(error).__name__, "message": str(error)}
-        except Exception as error:
-            traceback.print_exc(file=sys.stderr)
+        except BaseException as error:  # nothing ends a lane, not even a log that cannot be written
+            with contextlib.suppress(Exception):
+                traceback.print_exc(file=sys.stderr)
             ending = {
                 "state": "error",
                 "error": ComputeFailed.__name__,
@@ -196,12 +230,14 @@ class Worker:
         return report
 
     def _say(self, key: str, event: dict[str, Any]) -> None:
-        with self._speaking:
-            self._output.write(json.dumps({"key": key, **event}) + "\n")
+        line = json.dumps({"key": key, **event}) + "\n"
+        # Where nobody listens any more the input ends too, and with it the process.
+        with self._speaking, contextlib.suppress(OSError, ValueError):
+            self._output.write(line)
             self._output.flush()
 
 
-def _brief(error: Exception) -> str:
+def _brief(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0][:200]
 
 

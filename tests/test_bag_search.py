@@ -6,14 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from poskernel_core import Execution, Store
+from poskernel_core import Execution, Store, laboratory
 from poskernel_core.analyses.bag_search import ExtendedEmbedding, WordNeurons
 from poskernel_core.compute import canonical, from_entry, gather_missing, needs
 from poskernel_core.config import CorpusSpec, Request
 from poskernel_core.engine import describe_run
 from poskernel_core.errors import BadRequest
-from poskernel_core.gather import Gatherer
-from poskernel_core.laboratory import Laboratory
+from poskernel_core.workshop import Workshop
 from tests import oracles
 from tests import oracles_bag as oracle
 from tests.builders import VOCABULARY
@@ -192,26 +191,26 @@ def test_one_token_listed(words):
     assert np.isnan(found.values["score"]).all()
 
 
-def test_asked_of_one_laboratory(model_dirs, tmp_path):
+def test_asked_of_one_workshop(model_dirs, tmp_path):
     """Another number of windows, asked of the same loaded model, has the answer of a fresh one."""
     store = Store(tmp_path / "one")
-    both, scores = Laboratory(store), []
+    both, scores = Workshop(store), []
     params = {"query": 31, "contexts": 3, "words": "sea head", "heads": "L0H0", "fewest": 0}
     for windows in (7, 3):
         again = answer(store, both, model_dirs["gpt2"], params, windows)
         other = Store(tmp_path / f"fresh {windows}")
-        fresh = answer(other, Laboratory(other), model_dirs["gpt2"], params, windows)
+        fresh = answer(other, Workshop(other), model_dirs["gpt2"], params, windows)
         np.testing.assert_array_equal(fresh.values["word_score"], again.values["word_score"])
         scores.append(fresh.values["score"])
     assert np.abs(scores[0] - scores[1]).max() > 1e-3
 
 
-def answer(store, laboratory, path, params, windows):
+def answer(store, workshop, path, params, windows):
     """The neurons of words, by way of a store."""
     run = describe_run(str(path), corpus=CorpusSpec(name="random"), context=37, windows=windows)
     request = canonical(Request(analysis="word-neurons", run=run, params=params))
-    gather_missing(Gatherer(store), store, needs(request), Execution(device="cpu"), report)
-    laboratory.perform(request, Execution(device="cpu"), report)
+    gather_missing(workshop, store, needs(request), Execution(device="cpu"), report)
+    laboratory.perform(workshop, request, Execution(device="cpu"), report)
     return from_entry(store.get(request.key))
 
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sqlite3
 import threading
 import time
 
@@ -145,7 +144,7 @@ def test_killed_and_resumed(place, model_dirs, monkeypatch):
     assert "running" == job.state
     os.kill(engine.worker_pid, signal.SIGKILL)
 
-    with pytest.raises(ComputeFailed, match=str(engine.log)):
+    with pytest.raises(ComputeFailed, match="goes on where it stopped"):
         engine.result(asked, WAIT)
     assert engine.log.is_file()
     engine.close()
@@ -190,12 +189,10 @@ def test_damaged_entries_are_computed_again(engine, place, model_dirs):
     asked = request(place, model_dirs)
     before = engine.result(asked, WAIT)
     engine.close()
-    with sqlite3.connect(engine.store.directory / "cache.db") as database:
-        changed = database.execute("UPDATE Cache SET value = zeroblob(99) WHERE mode = 1").rowcount
-    database.close()
-    for file in engine.store.directory.rglob("*.val"):
+    files = list(engine.store.directory.rglob("*.val"))
+    for file in files:
         file.write_bytes(b"x" * 99)
-    assert changed > 0
+    assert files
 
     assert engine.cached(asked) is None
     assert StoredStatistics.open(Store(engine.store.directory), asked.run) is None

@@ -9,9 +9,10 @@ from poskernel_core import catalog
 from poskernel_core.config import CorpusSpec, Execution
 from poskernel_core.engine import describe_run
 from poskernel_core.errors import BadRequest, UnknownModel
-from poskernel_core.gather import Gatherer
+from poskernel_core.gather import gather_run
 from poskernel_core.passes import default_batch
 from poskernel_core.store import Store
+from poskernel_core.workshop import Workshop
 from tests.builders import random_ids
 
 
@@ -44,7 +45,7 @@ def test_files_that_change_meanwhile(copied, tmp_path, what):
         np.save(ids, random_ids(3, 11, seed=1).numpy())
     store = Store(tmp_path / "store")
     with pytest.raises(BadRequest, match="changed meanwhile"):
-        Gatherer(store).run(run, Execution(device="cpu"), lambda done, total, note: None)
+        gather_run(Workshop(store), run, Execution(device="cpu"), lambda done, total, note: None)
     assert [] == list(store.keys())
     store.close()
 

@@ -1,6 +1,5 @@
 """What lanes of the worker must not do to each other: precision, and a cancel between two steps."""
 
-import queue
 import threading
 
 import pytest
@@ -9,6 +8,7 @@ import torch
 import poskernel_core as pk
 from poskernel_core.config import CorpusSpec, Execution, ModelSpec, Request, RunSpec
 from poskernel_core.errors import Cancelled
+from poskernel_core.lanes import Lane
 from poskernel_core.precision import precision
 from poskernel_core.worker import Worker, _Task
 from tests import builders
@@ -37,7 +37,7 @@ def test_a_clean_run_never_stands_beside_a_pass_in_tf32(model_dirs):
 def test_a_cancel_between_two_lanes(tmp_path):
     """A task that was cancelled since its last report is not handed on."""
     events = (tmp_path / "events").open("w")
-    worker, lane = Worker(pk.Store(tmp_path / "cache"), events), queue.Queue()
+    worker, lane = Worker(pk.Store(tmp_path / "cache"), events), Lane(7, 5)
     run = RunSpec(
         model=ModelSpec(name="m"), corpus=CorpusSpec(), context=7, windows=1, positions=(3,)
     )
@@ -45,10 +45,10 @@ def test_a_cancel_between_two_lanes(tmp_path):
 
     assert worker._queue(lane, task) is False
     assert task.waiting
-    assert lane.get_nowait() is task
+    assert lane.get() is task
 
     task.cancelled.set()
     with pytest.raises(Cancelled):
         worker._queue(lane, task)
-    assert lane.empty()
+    assert 0 == len(lane)
     events.close()

@@ -141,12 +141,12 @@ def test_a_deleted_file_is_a_miss(store):
 
 
 def test_a_flipped_byte_in_the_database_is_a_miss(store):
-    """Small values lie in the database itself; their checksum is looked at too."""
+    """Older stores hold small values in the database itself; their checksum is looked at too."""
     store.put(KEY, {}, SMALL)
     data = bytearray(store.get_bytes(KEY))
     data[-1] ^= 1
 
-    rows(store, "UPDATE Cache SET value = ?", bytes(data))
+    rows(store, "UPDATE Cache SET mode = 1, filename = NULL, value = ?", bytes(data))
 
     assert store.get(KEY) is None
 
@@ -156,7 +156,12 @@ def test_a_pickle_is_refused(store, tmp_path, mode):
     """A pickle written straight into the database runs no code, whatever kind its row claims."""
     trap = tmp_path / "trap"
     store.put(KEY, {}, SMALL)
-    rows(store, "UPDATE Cache SET mode = ?, value = ?", mode, pickle.dumps(Trap(trap)))
+    rows(
+        store,
+        "UPDATE Cache SET mode = ?, filename = NULL, value = ?",
+        mode,
+        pickle.dumps(Trap(trap)),
+    )
 
     assert store.get(KEY) is None
     assert [KEY] == list(store.keys())

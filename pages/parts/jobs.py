@@ -5,11 +5,13 @@ from __future__ import annotations
 import streamlit as st
 
 from pages.parts.plain import plain, say_error
+from pages.parts.visitor import visitor
+from poskernel_core import analyses
 from poskernel_core.engine import Engine
 from poskernel_core.errors import Cancelled
 from poskernel_core.job import Job
 
-__all__ = ["follow"]
+__all__ = ["follow", "has_left"]
 
 EVERY = 0.5
 
@@ -18,8 +20,36 @@ def follow(engine: Engine, job: Job) -> None:
     """Draw a job: its progress while it runs, or how it ended and a button to try again."""
     if job.ended and job.error is not None:
         _draw_end(engine, job)
+    elif has_left(job):
+        _draw_left(engine, job)
     else:
         _watch(engine, job)
+
+
+def has_left(job: Job) -> bool:
+    """Tell whether this reader has cancelled a job that goes on for others."""
+    return st.session_state.get("left") == job.key and not job.ended
+
+
+def _leave(engine: Engine, job: Job) -> None:
+    if not engine.cancel(job.request, visitor()):
+        st.session_state["left"] = job.key
+
+
+def _return(engine: Engine, job: Job) -> None:
+    st.session_state["left"] = None
+    engine.submit(job.request, visitor())
+
+
+def _draw_left(engine: Engine, job: Job) -> None:
+    st.info(
+        "You have cancelled this computation; it goes on for other readers who wait for it.",
+        icon=":material/cancel:",
+    )
+    st.button(
+        "Wait for it again", key=f"return-{job.key}", icon=":material/refresh:",
+        on_click=_return, args=(engine, job),
+    )  # fmt: skip
 
 
 def _draw_end(engine: Engine, job: Job) -> None:
@@ -30,9 +60,10 @@ def _draw_end(engine: Engine, job: Job) -> None:
         )
     else:
         say_error(str(job.error))
-    if st.button("Try again", key=f"again-{job.key}", icon=":material/refresh:"):
-        engine.submit(job.request)
-        st.rerun()
+    st.button(
+        "Try again", key=f"again-{job.key}", icon=":material/refresh:",
+        on_click=_return, args=(engine, job),
+    )  # fmt: skip
 
 
 def _watch(engine: Engine, job: Job) -> None:
@@ -40,19 +71,27 @@ def _watch(engine: Engine, job: Job) -> None:
 
 
 def _draw_progress(engine: Engine, job: Job) -> None:
-    if job.ended:
+    if job.ended or has_left(job):
         st.rerun(scope="app")
     with st.container(border=True):
         share = min(job.done / job.total, 1.0) if job.total else 0.0
         run = job.request.run
-        st.markdown(f"**Computing {job.request.analysis} for {plain(run.model.name)}**")
+        st.markdown(f"**Computing {_subject(job)} for {plain(run.model.name)}**")
         st.progress(share, text=_progress_text(job))
         st.caption(
-            "You can change the selection meanwhile, or leave: the work goes on. Everybody who "
-            "asks for the same shares it; cancelling stops it for all of them."
+            "You can change the selection meanwhile: the work goes on. Readers who ask for the "
+            "same share it; it stops when all of them have cancelled."
         )
-        if st.button("Cancel", key=f"cancel-{job.key}", icon=":material/close:"):
-            engine.cancel(job.request)
+        st.button(
+            "Cancel", key=f"cancel-{job.key}", icon=":material/close:",
+            on_click=_leave, args=(engine, job),
+        )  # fmt: skip
+
+
+def _subject(job: Job) -> str:
+    """Return what is computed, as it stands within a sentence."""
+    title = analyses.find(job.request.analysis).title
+    return title if title[:2].isupper() else title[:1].lower() + title[1:]
 
 
 def _progress_text(job: Job) -> str:

@@ -6,8 +6,9 @@ from typing import Any, NoReturn
 
 import streamlit as st
 
-from pages.parts.jobs import follow
+from pages.parts.jobs import follow, has_left
 from pages.parts.plain import say_error
+from pages.parts.visitor import present, visitor
 from poskernel_core import catalog
 from poskernel_core.analyses.base import Result
 from poskernel_core.catalog import Located
@@ -16,7 +17,7 @@ from poskernel_core.engine import Engine
 from poskernel_core.errors import PosKernelError
 from poskernel_core.job import Job
 
-__all__ = ["ask", "engine", "fetch", "located", "stop"]
+__all__ = ["ask", "engine", "fetch", "located", "say_notice", "stop"]
 
 PATIENCE = 0.8
 """Seconds that a page waits for a quick result before it draws progress instead."""
@@ -25,7 +26,18 @@ PATIENCE = 0.8
 @st.cache_resource(show_spinner=False)
 def engine() -> Engine:
     """Return the one engine of this server."""
-    return Engine()
+    return Engine(present=present)
+
+
+def say_notice() -> None:
+    """Tell a reader once what there is to tell of the store."""
+    try:
+        notice = engine().store.notice
+    except PosKernelError:  # the page says it where it asks for a result
+        return
+    if notice and st.session_state.get("notice") != notice:
+        st.session_state["notice"] = notice
+        st.toast(notice, icon=":material/inventory_2:")
 
 
 @st.cache_data(ttl=300, show_spinner=False)
@@ -57,10 +69,10 @@ def ask(request: Request) -> Result | Job:
     if found is not None:
         return found
     job = engine().running(request)
-    if job is None or job.state == "done":
-        job = engine().submit(request)
-    if job.wait(PATIENCE) and job.error is None:
-        return engine().result(request) or job
+    if job is None or job.state == "done" or not (job.ended or has_left(job)):
+        job = engine().submit(request, visitor())
+    if not has_left(job) and job.wait(PATIENCE) and job.error is None:
+        return engine().cached(request) or job
     return job
 
 

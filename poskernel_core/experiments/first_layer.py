@@ -169,20 +169,20 @@ def see(model: LoadedModel, tokens: Tensor) -> Seen:
         kept["activation"] = found.float().cpu()
         raise LastLayerSeen
 
-    hooks = [
-        norm1.register_forward_pre_hook(before("stream")),
-        out.register_forward_pre_hook(before("heads")),
-        norm2.register_forward_pre_hook(before("between")),
-        w_in.register_forward_hook(end),
-    ]
-    try:
-        with EXACT:
+    with EXACT:  # nobody else's pass meets the hooks
+        hooks = [
+            norm1.register_forward_pre_hook(before("stream")),
+            out.register_forward_pre_hook(before("heads")),
+            norm2.register_forward_pre_hook(before("between")),
+            w_in.register_forward_hook(end),
+        ]
+        try:
             model.module.base_model(tokens.to(model.device), use_cache=False)
-    except LastLayerSeen:
-        pass
-    finally:
-        for hook in hooks:
-            hook.remove()
+        except LastLayerSeen:
+            pass
+        finally:
+            for hook in hooks:
+                hook.remove()
     return _seen(kept, tokens, model)
 
 

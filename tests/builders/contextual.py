@@ -13,15 +13,14 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig
 
 import poskernel_core as pk
-from poskernel_core import Execution, Store, catalog
+from poskernel_core import Execution, Store, catalog, laboratory
 from poskernel_core.analyses.base import Subject
 from poskernel_core.compute import canonical, from_entry, gather_missing, needs
 from poskernel_core.config import CorpusSpec, Request
 from poskernel_core.engine import describe_run
-from poskernel_core.gather import Gatherer
-from poskernel_core.laboratory import Laboratory
 from poskernel_core.layouts import Source
 from poskernel_core.tokenizers import load_tokenizer
+from poskernel_core.workshop import Workshop
 from tests.builders.made import START, VOCABULARY, build, gpt2_config, rotary_sizes, save
 from tests.builders.positions import blank_gpt2, undo_norm
 from tests.builders.truth import random_ids
@@ -168,8 +167,9 @@ def ask(folder, name, path, params, corpus="random", batch=None, **run):
     def report(done, total, note):
         """Nobody looks."""
 
-    gather_missing(Gatherer(store), store, needs(request), execution, report)
-    Laboratory(store).perform(request, execution, report)
+    workshop = Workshop(store)
+    gather_missing(workshop, store, needs(request), execution, report)
+    laboratory.perform(workshop, request, execution, report)
     return from_entry(store.get(request.key))
 
 
