@@ -6,6 +6,7 @@ import contextlib
 import errno
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ __all__ = ["Damaged", "check", "is_damage", "is_full", "rebuild"]
 NOTICE = "The store's list of results was damaged and has been made anew; {kept} results were kept."
 ASIDE = "damaged"
 COMPANIONS = ("", "-wal", "-shm")
+JUST_NOW = 10.0
 FULL = (errno.ENOSPC, errno.EDQUOT)
 # SQLite's primary result codes.
 CORRUPT, SQLITE_FULL, NOT_A_DATABASE = 11, 13, 26
@@ -57,8 +59,19 @@ def check(cache: diskcache.Cache) -> None:
     """
     with contextlib.closing(sqlite3.connect(Path(cache.directory) / DATABASE)) as database:
         (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        (count,) = database.execute("SELECT count(*) FROM Cache").fetchone()
     if found != "ok":
         raise Damaged(found)
+    if count == 0 and any(map(_left_behind, _values(Path(cache.directory)))):
+        raise Damaged("it lists none of the values that are there")
+
+
+def _left_behind(file: Path) -> bool:
+    """Tell whether a value's file was not written just now, its row to follow."""
+    try:
+        return key_of(file) is not None and time.time() - file.stat().st_mtime > JUST_NOW
+    except OSError:
+        return False
 
 
 def rebuild(

@@ -86,7 +86,7 @@ class Store:
         try:
             self._current()
         except StoreFailed as error:
-            if not (self.directory / DATABASE).is_file():
+            if not _has_database(self.directory):
                 raise BadRequest(
                     f"The store at {str(self.directory)!r} cannot be used: set POSKERNEL_CACHE to "
                     f"a directory that can be written, or remove what is there. ({error})"
@@ -296,6 +296,13 @@ def _number(directory: Path) -> int | None:
         return (directory / DATABASE).stat().st_ino
     except OSError:
         return None
+
+
+def _has_database(directory: Path) -> bool:
+    try:
+        return (directory / DATABASE).stat().st_size > 0
+    except OSError:
+        return False
 
 
 def _cannot_write(error: BaseException) -> bool:

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from io import TextIOWrapper
+from io import TextIOBase
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class _Task:
 class Worker:
     """Takes messages, hands them to the lanes, tells what became of them."""
 
-    def __init__(self, store: Store, output: TextIOWrapper) -> None:
+    def __init__(self, store: Store, output: TextIOBase) -> None:
         self._store = store
         self._output = output
         self._speaking = threading.Lock()

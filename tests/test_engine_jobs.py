@@ -167,6 +167,91 @@ def test_cancel(engine, workers, request_of):
     assert Cancelled is type(job.error)
 
 
+def test_cancelled_by_one_of_two(engine, workers, request_of):
+    """The work goes on for the other visitor, and stops when he has cancelled too."""
+    job = engine.submit(request_of(), "anna")
+    assert job is engine.submit(request_of(), "ben")
+    workers[0].hear()
+    assert {"join": job.key, "visitor": "ben"} == workers[0].hear()
+
+    assert not engine.cancel(request_of(), "anna")
+    assert not engine.cancel(request_of(), "anna")
+    assert not engine.cancel(request_of(), "a stranger")
+    assert engine.cancel(request_of(), "ben")
+
+    assert {"cancel": job.key} == workers[0].hear()
+
+
+def test_cancelled_while_the_other_has_left(engine, workers, request_of):
+    """Whoever has closed the page keeps nobody from cancelling."""
+    there = {"anna", "ben"}
+    engine._present = there.__contains__
+    job = engine.submit(request_of(), "anna")
+    engine.submit(request_of(), "ben")
+    there.remove("ben")
+
+    assert engine.cancel(request_of(), "anna")
+    assert [{"join": job.key, "visitor": "ben"}, {"cancel": job.key}] == [
+        workers[0].hear() for _ in range(3)
+    ][1:]
+
+
+def test_what_nobody_waits_for_is_dropped(engine, workers, request_of, monkeypatch):
+    """A job that waits its turn is cancelled once its visitors are gone; one that runs is not."""
+    monkeypatch.setattr(engine_module, "GRACE_SECONDS", 0.0)
+    there = {"anna", "ben"}
+    engine._present = there.__contains__
+    waiting = engine.submit(request_of(4), "anna")
+    both = engine.submit(request_of(5), "anna")
+    engine.submit(request_of(5), "ben")
+    running = engine.submit(request_of(6), "anna")
+    own = engine.submit(request_of(7))
+    there.remove("anna")
+    engine._present = lambda visitor: visitor in there or not visitor
+    workers[0].say(running.key, "running", done=1, total=7, note="Reading")
+    until(lambda: running.state == "running")
+    for _ in range(5):
+        workers[0].hear()
+
+    engine.drop_unwatched()
+    assert [job.missed_since is None for job in (waiting, both, running, own)] == [
+        False, True, True, True,
+    ]  # fmt: skip
+    engine.drop_unwatched()
+
+    assert {"cancel": waiting.key} == workers[0].hear()
+
+
+def test_a_visitor_who_comes_back(engine, workers, request_of):
+    """Whoever reloads the page in time finds the job still waiting."""
+    there = {"anna"}
+    engine._present = there.__contains__
+    job = engine.submit(request_of(), "anna")
+    there.clear()
+    engine.drop_unwatched()
+    assert job.missed_since is not None
+    there.add("anna again")
+
+    assert job is engine.submit(request_of(), "anna again")
+    engine.drop_unwatched()
+
+    assert job.missed_since is None
+
+
+def test_one_visitor_may_not_ask_for_everything(engine, workers, request_of, monkeypatch):
+    """Above a number of open jobs he is told so; others, and programs of one's own, are not."""
+    monkeypatch.setattr(engine_module, "MOST_OPEN", 3)
+    for skip in range(3):
+        engine.submit(request_of(skip), "anna")
+
+    with pytest.raises(BadRequest, match="3 of your computations are waiting"):
+        engine.submit(request_of(7), "anna")
+    engine.submit(request_of(2), "anna")
+    engine.submit(request_of(7), "ben")
+    for skip in range(3, 10):
+        engine.submit(request_of(skip))
+
+
 def test_cancel_nothing(engine, workers, request_of):
     """Cancelling what is not under way does nothing, and starts no worker."""
     engine.cancel(request_of())

@@ -11,7 +11,7 @@ from poskernel_core.engine import Engine
 from poskernel_core.errors import Cancelled
 from poskernel_core.job import Job
 
-__all__ = ["follow", "has_left"]
+__all__ = ["follow", "has_left", "wants_again"]
 
 EVERY = 0.5
 
@@ -19,9 +19,9 @@ EVERY = 0.5
 def follow(engine: Engine, job: Job) -> None:
     """Draw a job: its progress while it runs, or how it ended and a button to try again."""
     if job.ended and job.error is not None:
-        _draw_end(engine, job)
+        _draw_end(job)
     elif has_left(job):
-        _draw_left(engine, job)
+        _draw_left(job)
     else:
         _watch(engine, job)
 
@@ -36,23 +36,31 @@ def _leave(engine: Engine, job: Job) -> None:
         st.session_state["left"] = job.key
 
 
-def _return(engine: Engine, job: Job) -> None:
+def wants_again(job: Job) -> bool:
+    """Tell, once, whether this reader has asked for a job again."""
+    if st.session_state.get("again") != job.key:
+        return False
+    st.session_state["again"] = None
+    return True
+
+
+def _return(job: Job) -> None:
     st.session_state["left"] = None
-    engine.submit(job.request, visitor())
+    st.session_state["again"] = job.key
 
 
-def _draw_left(engine: Engine, job: Job) -> None:
+def _draw_left(job: Job) -> None:
     st.info(
         "You have cancelled this computation; it goes on for other readers who wait for it.",
         icon=":material/cancel:",
     )
     st.button(
         "Wait for it again", key=f"return-{job.key}", icon=":material/refresh:",
-        on_click=_return, args=(engine, job),
+        on_click=_return, args=(job,),
     )  # fmt: skip
 
 
-def _draw_end(engine: Engine, job: Job) -> None:
+def _draw_end(job: Job) -> None:
     if isinstance(job.error, Cancelled):
         st.info(
             "The computation was cancelled; started again, it goes on from its last checkpoint.",
@@ -62,7 +70,7 @@ def _draw_end(engine: Engine, job: Job) -> None:
         say_error(str(job.error))
     st.button(
         "Try again", key=f"again-{job.key}", icon=":material/refresh:",
-        on_click=_return, args=(engine, job),
+        on_click=_return, args=(job,),
     )  # fmt: skip
 
 

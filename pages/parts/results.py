@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import streamlit as st
 
-from pages.parts.jobs import follow, has_left
+from pages.parts.jobs import follow, has_left, wants_again
 from pages.parts.plain import say_error
 from pages.parts.visitor import present, visitor
 from poskernel_core import catalog
@@ -69,7 +69,8 @@ def ask(request: Request) -> Result | Job:
     if found is not None:
         return found
     job = engine().running(request)
-    if job is None or job.state == "done" or not (job.ended or has_left(job)):
+    under_way = job is not None and not (job.ended or has_left(job))
+    if job is None or job.state == "done" or under_way or wants_again(job):
         job = engine().submit(request, visitor())
     if not has_left(job) and job.wait(PATIENCE) and job.error is None:
         return engine().cached(request) or job
