@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,7 @@ from poskernel_core.tapping import (
 
 __all__ = ["LoadedModel", "load", "pick_device", "tap"]
 
+T = TypeVar("T")
 POSITIONS = {"gpt2": "wpe", "gpt_neo": "wpe", "attn-only": "wpe", "opt": "decoder.embed_positions"}
 BLOCKS = {"opt": "decoder.layers", "gpt2": "h", "gpt_neo": "h", "attn-only": "h"}
 TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
@@ -51,14 +52,15 @@ hf_logging.disable_progress_bar()
 class LoadedModel:
     """A model in memory; several threads may run it, one forward pass at a time.
 
-    ``notes`` holds what is worth keeping as long as the model is, by the name of who wrote it.
+    What is worth keeping as long as the model is, is kept by :meth:`remember`.
     """
 
     located: Located
     module: PreTrainedModel
     device: torch.device
     _switch: Switch = field(repr=False)
-    notes: dict[str, Any] = field(default_factory=dict, repr=False)
+    notes: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False)
+    _noting: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     @property
     def geometry(self) -> Geometry:
@@ -69,6 +71,16 @@ class LoadedModel:
     def nbytes(self) -> int:
         """Memory that the weights take."""
         return sum(tensor.nbytes for tensor in self.module.parameters())
+
+    def remember(self, name: str, key: Any, make: Callable[[], T]) -> T:
+        """Return what was made last under a name if its key is the same, else make it anew.
+
+        Of two threads that want one thing, the second waits for the first.
+        """
+        with self._noting:
+            if name not in self.notes or self.notes[name][0] != key:
+                self.notes[name] = key, make()
+            return self.notes[name][1]
 
     def position_matrix(self) -> Tensor:
         """Return ``W_pos [pos, model]``, the row of position 0 first (learned positions only).

@@ -12,6 +12,7 @@ from poskernel_core.compute import canonical, from_entry, gather_missing, needs
 from poskernel_core.config import CorpusSpec, Request
 from poskernel_core.engine import describe_run
 from poskernel_core.errors import BadRequest
+from poskernel_core.experiments import bag as bag_module
 from poskernel_core.workshop import Workshop
 from tests import oracles
 from tests import oracles_bag as oracle
@@ -205,10 +206,25 @@ def test_asked_of_one_workshop(model_dirs, tmp_path):
     assert np.abs(scores[0] - scores[1]).max() > 1e-3
 
 
-def answer(store, workshop, path, params, windows):
+def test_one_bag_for_all_questions(model_dirs, tmp_path, monkeypatch):
+    """The list of neurons, one neuron and its course stand on one bag, built once."""
+    built, build = [], bag_module._build
+    monkeypatch.setattr(bag_module, "_build", lambda *a: (built.append(a), build(*a))[1])
+    store, common = Store(tmp_path), {"query": 31, "contexts": 3, "heads": "L0H0", "fewest": 0}
+    place = Workshop(store)
+    for name, params in (
+        ("contextual-neurons", {}),
+        ("neuron", {"neuron": 1}),
+        ("neuron", {"neuron": 2}),
+    ):
+        answer(store, place, model_dirs["gpt2"], common | params, 5, name)
+    assert 1 == len(built)
+
+
+def answer(store, workshop, path, params, windows, analysis="word-neurons"):
     """The neurons of words, by way of a store."""
     run = describe_run(str(path), corpus=CorpusSpec(name="random"), context=37, windows=windows)
-    request = canonical(Request(analysis="word-neurons", run=run, params=params))
+    request = canonical(Request(analysis=analysis, run=run, params=params))
     gather_missing(workshop, store, needs(request), Execution(device="cpu"), report)
     laboratory.perform(workshop, request, Execution(device="cpu"), report)
     return from_entry(store.get(request.key))

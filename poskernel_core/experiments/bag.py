@@ -147,11 +147,7 @@ def build_bag(subject: Subject, main: StatisticsView, heads: tuple[int, ...], pa
         BadRequest: the model's layer 0 cannot be taken apart, or the token is not one of its own.
     """
     key = (heads, params.token, params.query, params.contexts, fingerprint(subject, main))
-    kept = subject.model.notes.get("bag")
-    if kept is None or kept[0] != key:
-        kept = key, _build(subject, main, heads, params)
-        subject.model.notes["bag"] = kept
-    bag = kept[1]
+    bag: Bag = subject.model.remember("bag", key, lambda: _build(subject, main, heads, params))
     return bag if bag.by == params.scale else replace(bag, by=params.scale)
 
 

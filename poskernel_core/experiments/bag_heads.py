@@ -37,11 +37,9 @@ def chosen_heads(subject: Subject, main: StatisticsView, params: BagParams) -> t
         return tuple(sorted({head for _, head in cells}))
     token_id(subject, params.token)  # refused also where the heads are known
     key = (params.token, params.query, params.contexts, fingerprint(subject, main))
-    kept = subject.model.notes.get("contextual")
-    if kept is None or kept[0] != key:
-        kept = key, _contextual(subject, main, params)
-        subject.model.notes["contextual"] = kept
-    found: tuple[int, ...] = kept[1]
+    found: tuple[int, ...] = subject.model.remember(
+        "contextual", key, lambda: _contextual(subject, main, params)
+    )
     if not found:
         raise BadRequest(
             "No head of layer 0 is contextual by the usual thresholds (ETC 30 tokens or more, "

@@ -59,11 +59,8 @@ def _kept(subject: Subject, table: np.ndarray, count: int) -> tuple[np.ndarray, 
     """Return the components of a table; those found last are kept with the model for any neuron."""
     assert subject.source is not None
     key = (count, subject.source.seed, hashlib.sha256(table.tobytes()).digest())
-    kept = subject.model.notes.get("components")
-    if kept is None or kept[0] != key:
-        kept = key, components(table, count, subject.source.seed)
-        subject.model.notes["components"] = kept
-    return kept[1]
+    seed = subject.source.seed
+    return subject.model.remember("components", key, lambda: components(table, count, seed))
 
 
 def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
