@@ -20,7 +20,7 @@ from transformers.utils import logging as hf_logging
 from poskernel_core import attn_only
 from poskernel_core.catalog import Located, weight_files
 from poskernel_core.edits import Edit
-from poskernel_core.errors import BadRequest, UnsupportedModel
+from poskernel_core.errors import BadRequest, ComputeFailed, PosKernelError, UnsupportedModel
 from poskernel_core.geometry import Geometry
 from poskernel_core.hub import fetch_snapshot
 from poskernel_core.precision import EXACT
@@ -33,12 +33,22 @@ from poskernel_core.tapping import (
     tap_embeddings,
     tap_rotation,
 )
+from poskernel_core.weights import check_weights
 
 __all__ = ["LoadedModel", "Shelf", "load", "pick_device", "tap"]
 
 POSITIONS = {"gpt2": "wpe", "gpt_neo": "wpe", "attn-only": "wpe", "opt": "decoder.embed_positions"}
 BLOCKS = {"opt": "decoder.layers", "gpt2": "h", "gpt_neo": "h", "attn-only": "h"}
 TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
+
+THEIR_SIZES = {
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "hidden_size": "d_model",
+    "max_position_embeddings": "n_ctx",
+    "vocab_size": "n_vocab",
+}
+"""Sizes by the names that transformers gives them in every architecture, and by ours."""
 
 hf_logging.disable_progress_bar()
 
@@ -121,6 +131,9 @@ class LoadedModel:
 
         ``observe`` sees the number and the final pattern ``[text, head, query, key]`` of every
         layer. A clean run is one whose edit changes nothing: both take the same road.
+
+        Raises:
+            ComputeFailed: NaN or infinity came out.
         """
         self._switch.edit, self._switch.observe = edit or Edit(), observe
         try:
@@ -130,10 +143,12 @@ class LoadedModel:
             self._switch.edit = self._switch.observe = None
 
     def _logits(self, tokens: Tensor, keep: int | None) -> Tensor:
+        name = self.located.spec.name
         if keep == 0:
-            self.module.base_model(tokens, use_cache=False)
+            _finite(self.module.base_model(tokens, use_cache=False).last_hidden_state, name)
             return torch.empty(len(tokens), 0, 0)
-        return self.module(tokens, use_cache=False, logits_to_keep=keep or 0).logits.float()
+        found = self.module(tokens, use_cache=False, logits_to_keep=keep or 0).logits.float()
+        return _finite(found, name)
 
 
 @dataclass
@@ -164,7 +179,8 @@ def pick_device(name: str) -> torch.device:
         mps = torch.backends.mps.is_available()
         name = "cuda" if torch.cuda.is_available() else "mps" if mps else "cpu"
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(name.split(":")[0], name == "cpu"):
+    kind, _, number = name.partition(":")
+    if not there.get(kind, name == "cpu") or (number and int(number) >= torch.cuda.device_count()):
         raise BadRequest(f"This machine has no device {name!r}: use --device cpu, or auto.")
     return torch.device(name)
 
@@ -173,14 +189,25 @@ def load(located: Located, device: str = "auto") -> LoadedModel:
     """Load a located model's weights (safetensors; no remote code, no pickles) in float32.
 
     Raises:
-        UnsupportedModel: weights that do not fit the configuration.
+        UnsupportedModel: weights that do not fit the configuration, or are no numbers.
         NoNetwork, UnknownModel: as :mod:`poskernel_core.hub`.
     """
     target = pick_device(device)
-    if located.geometry.architecture == "attn-only":
-        module = attn_only.load(located)
-    else:
-        module = _load_hub_format(located)
+    name = located.spec.name
+    read = attn_only.load if located.geometry.architecture == "attn-only" else _load_hub_format
+    try:
+        module = read(located)
+    except PosKernelError:
+        raise
+    except Exception as error:  # what strangers wrote can break transformers in any way
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            raise ComputeFailed(
+                f"{name!r} does not fit into memory: choose a smaller model, or another machine."
+            ) from error
+        raise UnsupportedModel(
+            f"The weights of {name!r} do not fit its config.json or are damaged: {_brief(error)}"
+        ) from error
+    _check_finite(name, module)
     return tap(located, module, target)
 
 
@@ -201,24 +228,22 @@ def tap(located: Located, module: PreTrainedModel, device: torch.device) -> Load
 
 
 def _load_hub_format(located: Located) -> PreTrainedModel:
-    name = located.spec.name
+    name, geometry = located.spec.name, located.geometry
     directory = located.directory or fetch_snapshot(name, located.spec.fingerprint)
-    weight_files(name, directory)
+    check_weights(name, weight_files(name, directory), geometry, located.config)
+    return _from_pretrained(directory, _configuration(directory, geometry))
+
+
+def _configuration(directory: Path, geometry: Geometry) -> Any:
+    """Return the configuration as transformers reads it, which must be as we read it."""
     config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+    theirs = {field: getattr(config, field, None) for field in THEIR_SIZES}
+    ours = {field: getattr(geometry, own) for field, own in THEIR_SIZES.items()}
+    if theirs != ours:
+        raise ValueError(f"its sizes are named twice, as {ours} and as {theirs}")
     if getattr(config, "activation_function", None) == "gelu_new":
         config.activation_function = "gelu_pytorch_tanh"  # the same formula in one fused kernel
-    try:
-        return _from_pretrained(directory, config)
-    except (RuntimeError, ValueError, KeyError, OSError) as error:
-        raise UnsupportedModel(
-            f"The weights of {name!r} do not fit its config.json or are damaged: {_brief(error)}"
-        ) from error
-    except Exception as error:
-        if type(error).__name__ == "SafetensorError":
-            raise UnsupportedModel(
-                f"The safetensors file of {name!r} is damaged ({_brief(error)}): fetch it again."
-            ) from error
-        raise
+    return config
 
 
 def _from_pretrained(directory: Path, config: Any) -> PreTrainedModel:
@@ -238,8 +263,31 @@ def _from_pretrained(directory: Path, config: Any) -> PreTrainedModel:
     return module
 
 
+def _check_finite(name: str, module: nn.Module) -> None:
+    """Refuse tensors that hold NaN or infinity; one after the other, without copies."""
+    for place, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if not (tensor.is_floating_point() and tensor.numel()):
+            continue
+        if not all(bool(end.isfinite()) for end in tensor.detach().aminmax()):
+            raise UnsupportedModel(
+                f"The weights of {name!r} hold NaN or infinity, first in {place!r}: they are "
+                "damaged, or overflowed in training; fetch or convert them again."
+            )
+
+
+def _finite(found: Tensor, name: str) -> Tensor:
+    """Return what a model put out, if it is numbers."""
+    if found.numel() and not all(bool(end.isfinite()) for end in found.aminmax()):
+        raise ComputeFailed(
+            f"{name!r} puts out NaN or infinity for these tokens: its weights, or the change made, "
+            "are too large for 32-bit numbers."
+        )
+    return found
+
+
 def _brief(error: Exception) -> str:
-    return str(error).strip().split("\n")[0][:200]
+    text = " ".join(str(error).split())
+    return f"there is no {text}" if isinstance(error, KeyError) else text[:250]
 
 
 def _blocks(module: PreTrainedModel, geometry: Geometry) -> nn.ModuleList:

@@ -25,30 +25,19 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from poskernel_core.errors import BadRequest
+from poskernel_core.settings import cache_gb
 
 __all__ = ["Entry", "Store", "default_directory"]
 
 Entry = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 DIGEST = hashlib.sha256().digest_size
-DEFAULT_LIMIT_GB = 8.0
 
 
 def default_directory() -> Path:
     """Return ``POSKERNEL_CACHE``, or ``cache/`` beside the package."""
     named = os.environ.get("POSKERNEL_CACHE")
     return Path(named) if named else Path(__file__).resolve().parent.parent / "cache"
-
-
-def _limit() -> float:
-    text = os.environ.get("POSKERNEL_CACHE_GB", str(DEFAULT_LIMIT_GB))
-    try:
-        limit = float(text)
-    except ValueError:
-        limit = 0.0
-    if not 0 < limit < float("inf"):
-        raise BadRequest(f"Expected POSKERNEL_CACHE_GB to be a size in GB above 0, got {text!r}.")
-    return limit
 
 
 class _BytesOnly(diskcache.Disk):
@@ -95,7 +84,7 @@ class Store:
 
     def __init__(self, directory: Path | None = None, limit_gb: float | None = None) -> None:
         self.directory = Path(directory or default_directory())
-        limit = _limit() if limit_gb is None else limit_gb
+        limit = cache_gb() if limit_gb is None else limit_gb
         try:
             self._cache = diskcache.Cache(
                 str(self.directory),
@@ -151,6 +140,11 @@ class Store:
                 "SELECT key FROM Cache WHERE raw = 1 AND typeof(key) = 'text' ORDER BY key"
             ).fetchall()
         yield from (key for (key,) in rows if key.startswith(prefix))
+
+    @property
+    def limit(self) -> int:
+        """The size in bytes above which entries are dropped."""
+        return int(self._cache.size_limit)
 
     def size(self) -> int:
         """Return the size of the store in bytes."""
