@@ -165,7 +165,7 @@ def parse_cell(text: str, n_layers: int, n_heads: int) -> tuple[int, int]:
     if not (0 <= cell[0] < n_layers and 0 <= cell[1] < n_heads):
         raise BadRequest(
             f"A cell is written L<layer>H<head>, from L0H0 to L{n_layers - 1}H{n_heads - 1} "
-            f"in this model; got {text!r}."
+            f"in this model; got {text[:40]!r}."
         )
     return cell
 

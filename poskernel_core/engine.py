@@ -6,15 +6,14 @@ job: two visitors asking for one thing cause one computation, and both see its p
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from poskernel_core import catalog, corpora
+from poskernel_core import catalog, corpora, settings
 from poskernel_core.analyses.base import Result
-from poskernel_core.compute import canonical, from_entry, needs
+from poskernel_core.compute import canonical, from_entry
 from poskernel_core.config import (
     DEFAULT_TEXTS,
     CorpusSpec,
@@ -26,6 +25,7 @@ from poskernel_core.config import (
 from poskernel_core.errors import BadRequest, ComputeFailed
 from poskernel_core.job import Job
 from poskernel_core.link import WorkerLink
+from poskernel_core.preflight import check_request
 from poskernel_core.store import Store
 
 __all__ = ["Engine", "describe_run"]
@@ -37,7 +37,7 @@ MOST_WAITING = 48
 
 def default_execution() -> Execution:
     """Return how runs are carried out unless told otherwise (``POSKERNEL_DEVICE``, else auto)."""
-    return Execution(device=os.environ.get("POSKERNEL_DEVICE", "auto"))
+    return Execution(device=settings.device())
 
 
 class Engine:
@@ -67,7 +67,7 @@ class Engine:
             BadRequest: the parameters do not fit the analysis or the run.
         """
         request = canonical(request)
-        needs(request)
+        check_request(self.store, request)
         with self._lock:
             job = self._jobs.get(request.key)
             if job is not None and not job.ended:
@@ -167,11 +167,13 @@ def describe_run(
             f"{model!r} reads 2 to {longest} tokens; a context of {length} was asked for."
         )
     also = () if query is None else (query,)
-    return RunSpec(
+    run = RunSpec(
         model=located.spec,
-        corpus=corpora.resolve(corpus or CorpusSpec()),
+        corpus=corpora.offered(corpus or CorpusSpec()),
         context=length,
         windows=windows or DEFAULT_TEXTS,
         positions=default_positions(length, *also),
         **more,
     )
+    corpora.check_ready_windows(run.corpus, length, cut=run.destination is not None)
+    return run

@@ -21,6 +21,7 @@ from poskernel_core import attn_only
 from poskernel_core.catalog import Located, weight_files
 from poskernel_core.edits import Edit
 from poskernel_core.errors import BadRequest, ComputeFailed, PosKernelError, UnsupportedModel
+from poskernel_core.finite import is_finite, require_finite
 from poskernel_core.geometry import Geometry
 from poskernel_core.hub import fetch_snapshot
 from poskernel_core.precision import EXACT
@@ -143,12 +144,13 @@ class LoadedModel:
             self._switch.edit = self._switch.observe = None
 
     def _logits(self, tokens: Tensor, keep: int | None) -> Tensor:
-        name = self.located.spec.name
+        name = repr(self.located.spec.name)
         if keep == 0:
-            _finite(self.module.base_model(tokens, use_cache=False).last_hidden_state, name)
+            found = self.module.base_model(tokens, use_cache=False).last_hidden_state
+            require_finite(found, name)
             return torch.empty(len(tokens), 0, 0)
         found = self.module(tokens, use_cache=False, logits_to_keep=keep or 0).logits.float()
-        return _finite(found, name)
+        return require_finite(found, name)
 
 
 @dataclass
@@ -240,7 +242,7 @@ def _configuration(directory: Path, geometry: Geometry) -> Any:
     theirs = {field: getattr(config, field, None) for field in THEIR_SIZES}
     ours = {field: getattr(geometry, own) for field, own in THEIR_SIZES.items()}
     if theirs != ours:
-        raise ValueError(f"its sizes are named twice, as {ours} and as {theirs}")
+        raise ValueError(f"transformers reads {theirs} where PosKernel reads {ours}")
     if getattr(config, "activation_function", None) == "gelu_new":
         config.activation_function = "gelu_pytorch_tanh"  # the same formula in one fused kernel
     return config
@@ -266,23 +268,11 @@ def _from_pretrained(directory: Path, config: Any) -> PreTrainedModel:
 def _check_finite(name: str, module: nn.Module) -> None:
     """Refuse tensors that hold NaN or infinity; one after the other, without copies."""
     for place, tensor in (*module.named_parameters(), *module.named_buffers()):
-        if not (tensor.is_floating_point() and tensor.numel()):
-            continue
-        if not all(bool(end.isfinite()) for end in tensor.detach().aminmax()):
+        if tensor.is_floating_point() and not is_finite(tensor):
             raise UnsupportedModel(
                 f"The weights of {name!r} hold NaN or infinity, first in {place!r}: they are "
                 "damaged, or overflowed in training; fetch or convert them again."
             )
-
-
-def _finite(found: Tensor, name: str) -> Tensor:
-    """Return what a model put out, if it is numbers."""
-    if found.numel() and not all(bool(end.isfinite()) for end in found.aminmax()):
-        raise ComputeFailed(
-            f"{name!r} puts out NaN or infinity for these tokens: its weights, or the change made, "
-            "are too large for 32-bit numbers."
-        )
-    return found
 
 
 def _brief(error: Exception) -> str:

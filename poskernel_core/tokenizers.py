@@ -14,12 +14,16 @@ from poskernel_core.errors import BadRequest, NoNetwork, UnknownModel, Unsupport
 from poskernel_core.files import read_json
 from poskernel_core.hub import fetch_file
 
-__all__ = ["Tokenizer", "load_tokenizer"]
+__all__ = ["NONE_THERE", "Tokenizer", "check_tokenizer", "load_tokenizer"]
 
 
 OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 """Files of tokenizers that transformers can convert."""
 
+NONE_THERE = (
+    "The model has no tokenizer.json, so text cannot be cut into its tokens: add one, or give "
+    "ready token windows as a .npy file of integers [windows, T]."
+)
 MAX_TOKENIZER_BYTES = 200 * 2**20
 
 
@@ -109,6 +113,20 @@ def load_tokenizer(located: Located) -> Tokenizer | None:
     backend.no_truncation()
     backend.no_padding()
     return Tokenizer(name, backend, _start_token(located, file, backend))
+
+
+def check_tokenizer(located: Located, needed: bool) -> None:
+    """Check the tokenizer of a local model, as far as that can be done without transformers.
+
+    Raises:
+        UnsupportedModel: it cannot be read.
+        BadRequest: there is none, and it is ``needed``.
+    """
+    directory = Path(str(located.directory))
+    if (directory / "tokenizer.json").is_file():
+        load_tokenizer(located)
+    elif needed and not any((directory / file).is_file() for file in OLDER):
+        raise BadRequest(NONE_THERE)
 
 
 def _tokenizer_file(located: Located) -> Path | None:
