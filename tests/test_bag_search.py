@@ -10,6 +10,7 @@ from poskernel_core import Execution, Store
 from poskernel_core.analyses.bag_search import ExtendedEmbedding, WordNeurons
 from poskernel_core.compute import canonical, from_entry, gather_missing, needs
 from poskernel_core.config import CorpusSpec, Request
+from poskernel_core.corpora import resolve
 from poskernel_core.engine import describe_run
 from poskernel_core.errors import BadRequest
 from poskernel_core.gather import Gatherer
@@ -208,7 +209,8 @@ def test_asked_of_one_laboratory(model_dirs, tmp_path):
 
 def answer(store, laboratory, path, params, windows):
     """The neurons of words, by way of a store."""
-    run = describe_run(str(path), corpus=CorpusSpec(name="random"), context=37, windows=windows)
+    run = describe_run(str(path), context=37, windows=windows)
+    run = run.model_copy(update={"corpus": resolve(CorpusSpec(name="random"))})
     request = canonical(Request(analysis="word-neurons", run=run, params=params))
     gather_missing(Gatherer(store), store, needs(request), Execution(device="cpu"), report)
     laboratory.perform(request, Execution(device="cpu"), report)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
+from streamlit.testing.v1 import AppTest
 
 import poskernel_core as pk
 from poskernel_core import catalog, cli, preflight
@@ -81,6 +82,16 @@ def test_variables(refused, model_dirs, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
 
     assert name in refused(*(str(model_dirs["gpt2"]) if a == "MODEL" else a for a in SHOW))
+
+
+def test_a_variable_on_a_page(monkeypatch):
+    """Visitors see the sentence in place of the page, and no traceback."""
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "often")
+
+    drawn = AppTest.from_file("../app.py", default_timeout=60).run()
+
+    assert [] == list(drawn.exception)
+    assert "POSKERNEL\\_CHECKPOINT\\_SECONDS" in drawn.error[0].value
 
 
 def forged(path):
@@ -185,6 +196,14 @@ def test_a_device_matters_for_what_is_computed(model_dirs, tmp_path, monkeypatch
 
     assert ["cuda:7", "mps"] == seen
     assert 2 == len([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+
+
+def test_figures_of_strangers(refused, model_dirs, tmp_path):
+    """A file of published figures that is nested without end is refused like any other."""
+    (tmp_path / "figures.json").write_text("[" * 100_000)
+
+    words = refused("reproduce", model_dirs["gpt2"], "--figures", tmp_path / "figures.json")
+    assert "nested too deeply" in words
 
 
 @pytest.mark.parametrize("text", ["L\u0660H\u0661", "L²H0", f"L{DIGITS}H0"])
