@@ -5,6 +5,8 @@ import streamlit as st
 from pages.parts.plain import say_error
 from pages.parts.results import PageStopped, say_notice
 from pages.parts.selection import choose
+from poskernel_core.errors import BadRequest
+from poskernel_core.settings import check_settings
 
 st.set_page_config(page_title="PosKernel", page_icon="pages/parts/icon.png", layout="wide")
 page = st.navigation(
@@ -28,9 +30,10 @@ page = st.navigation(
     }
 )
 try:
+    check_settings()
     st.session_state["selection"] = choose()
     page.run()
     say_notice()
-except PageStopped as stopped:
+except (PageStopped, BadRequest) as stopped:
     st.title(page.title)
     say_error(str(stopped))

@@ -18,6 +18,7 @@ from poskernel_core.catalog import Located, weight_files
 from poskernel_core.errors import UnsupportedModel
 from poskernel_core.geometry import Geometry
 from poskernel_core.hub import fetch_file
+from poskernel_core.weights import check_enough
 
 __all__ = ["load"]
 
@@ -36,20 +37,15 @@ def load(located: Located) -> GPT2LMHeadModel:
     """Build the attention-only module of a located model and load its weights.
 
     Raises:
-        UnsupportedModel: weights that do not fit the configuration.
+        UnsupportedModel: another norm than LN, or fewer weights than the configuration claims.
+        KeyError, RuntimeError: weights that do not fit the configuration.
     """
-    module = _skeleton(located)
     state = _read_state(located)
-    tied = "lm_head.weight" not in state
-    if tied:
-        state["lm_head.weight"] = state["transformer.wte.weight"]
-    try:
-        module.load_state_dict(state, strict=True)
-    except RuntimeError as error:
-        raise UnsupportedModel(
-            f"The weights of {located.spec.name!r} do not fit its config.json: "
-            f"{str(error).splitlines()[-1].strip()[:200]}"
-        ) from error
+    numbers = sum(tensor.numel() for tensor in state.values())
+    check_enough(located.spec.name, numbers, located.geometry, located.config)
+    state.setdefault("lm_head.weight", state["transformer.wte.weight"])
+    module = _skeleton(located)
+    module.load_state_dict(state, strict=True)
     return module
 
 

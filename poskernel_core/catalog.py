@@ -13,12 +13,15 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from poskernel_core.config import ModelSpec
 from poskernel_core.errors import UnknownModel, UnsupportedModel
+from poskernel_core.files import MAX_JSON_BYTES, read_json
 from poskernel_core.geometry import Geometry, read_geometry
 from poskernel_core.hub import fetch_file
+from poskernel_core.settings import allow_any_model
+from poskernel_core.weights import check_weights
 
 __all__ = [
     "CURATED",
@@ -32,6 +35,8 @@ __all__ = [
 ]
 
 DEMO = Path(__file__).parent / "demo"
+LONGEST_NAME = 1024
+MAX_INDEX_BYTES = 100 * 2**20
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 TOKENIZER_FILES = (
@@ -115,7 +120,7 @@ def _bundled() -> dict[str, Path]:
 
 def may_type_any_model() -> bool:
     """Tell whether the host lets visitors name any model (``POSKERNEL_ALLOW_ANY_MODEL=1``)."""
-    return os.environ.get("POSKERNEL_ALLOW_ANY_MODEL", "") == "1"
+    return allow_any_model()
 
 
 def entries() -> tuple[Entry, ...]:
@@ -129,7 +134,7 @@ def entries() -> tuple[Entry, ...]:
 
 def is_local(name: str) -> bool:
     """Tell whether a name is bundled or a directory, so that no network is needed."""
-    return name in _bundled() or Path(name).expanduser().is_dir()
+    return name in _bundled() or os.path.isdir(os.path.expanduser(name))
 
 
 def locate(name: str, revision: str | None = None) -> Located:
@@ -143,9 +148,14 @@ def locate(name: str, revision: str | None = None) -> Located:
     name = name.strip()
     if not name:
         raise UnknownModel("Expected a model name or directory, got nothing: try 'demo-gpt2'.")
+    if len(name) > LONGEST_NAME:
+        raise UnknownModel(
+            f"A model's name or directory has up to {LONGEST_NAME} characters, got {len(name)}: "
+            f"{name[:40]!r} and more."
+        )
     directory = _bundled().get(name)
-    if directory is None and (Path(name).is_dir() or _looks_like_path(name)):
-        directory = Path(name).expanduser()
+    if directory is None and (os.path.isdir(name) or _looks_like_path(name)):
+        directory = Path(os.path.expanduser(name))
     if directory is not None:
         return _locate_directory(name, directory, revision)
     return _locate_on_hub(name, revision)
@@ -160,18 +170,21 @@ def _locate_directory(name: str, directory: Path, revision: str | None) -> Locat
         raise UnknownModel(
             f"A local model has no revisions: leave out revision {revision!r} for {name!r}."
         )
-    if not (directory / "config.json").is_file():
+    if not os.path.isfile(directory / "config.json"):
         raise UnknownModel(
             f"Expected a model directory with config.json and {WEIGHTS}; "
             f"{name!r} has no config.json."
         )
     config = _read_config(name, directory / "config.json")
     extras = [directory / file for file in TOKENIZER_FILES if (directory / file).is_file()]
-    files = [*weight_files(name, directory), *extras]
+    weights = weight_files(name, directory)
+    files = [*weights, *extras]
     print_key = tuple((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files)
+    geometry = read_geometry(name, config)
+    check_weights(name, weights, geometry, config)
     config_text = json.dumps(config, sort_keys=True)
     spec = ModelSpec(name=name, fingerprint=_hash_files(print_key, config_text))
-    return Located(spec, directory, config, read_geometry(name, config))
+    return Located(spec, directory, config, geometry)
 
 
 def _locate_on_hub(name: str, revision: str | None) -> Located:
@@ -185,13 +198,15 @@ def _locate_on_hub(name: str, revision: str | None) -> Located:
     return Located(spec, None, config, read_geometry(name, config))
 
 
-def _read_config(name: str, path: Path) -> dict[str, Any]:
+def _read_config(name: str, path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        config = None
-    if not isinstance(config, dict):
-        raise UnsupportedModel(f"The config.json of {name!r} is not a JSON object: check the file.")
+        config = read_json(path, most)
+        if not isinstance(config, dict):
+            raise ValueError(f"it holds a {type(config).__name__}")
+    except (OSError, ValueError) as error:
+        raise UnsupportedModel(
+            f"The {path.name} of {name!r} is not a JSON object ({error}): check the file."
+        ) from error
     return config
 
 
@@ -199,12 +214,11 @@ def weight_files(name: str, directory: Path) -> list[Path]:
     """Return the safetensors files of a model directory.
 
     Raises:
-        UnsupportedModel: only pickled weights are there.
+        UnsupportedModel: only pickled weights are there, or an index that is none.
         UnknownModel: no weights, or a shard is missing.
     """
     if (directory / INDEX).is_file():
-        shards = sorted(set(_read_config(name, directory / INDEX).get("weight_map", {}).values()))
-        files = [directory / Path(shard).name for shard in shards]
+        files = [directory / shard for shard in _shards(name, directory / INDEX)]
     else:
         files = [directory / WEIGHTS]
     missing = [file.name for file in files if not file.is_file()]
@@ -216,6 +230,26 @@ def weight_files(name: str, directory: Path) -> list[Path]:
             f"convert them to {WEIGHTS} (save_pretrained does) and try again."
         )
     raise UnknownModel(f"Expected {missing[0]} in model directory {name!r}, but it is missing.")
+
+
+def _shards(name: str, index: Path) -> list[str]:
+    """Return the names of the files that an index lists; each lies beside it."""
+    listed = _read_config(name, index, MAX_INDEX_BYTES).get("weight_map")
+    files = sorted(set(listed.values())) if _is_text_map(listed) else []
+    if not files or any(Path(file).name != file for file in files):
+        raise UnsupportedModel(
+            f"Expected the {INDEX} of {name!r} to have a 'weight_map' from tensors to files beside "
+            "it: check the file."
+        )
+    return files
+
+
+def _is_text_map(value: Any) -> TypeGuard[dict[str, str]]:
+    """Tell whether a value maps texts to texts that may name files."""
+    return isinstance(value, dict) and all(
+        isinstance(each, str) and each and "\0" not in each and len(each) < LONGEST_NAME
+        for each in value.values()
+    )
 
 
 @lru_cache(maxsize=64)

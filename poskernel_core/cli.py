@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from poskernel_core import analyses, catalog, hub
+from poskernel_core import analyses, catalog, hub, settings
 from poskernel_core.analyses.base import Result
 from poskernel_core.api import build_request
 from poskernel_core.archive import export_model, import_archive
@@ -22,12 +22,14 @@ from poskernel_core.config import CorpusSpec, Execution, Request, model_prefix
 from poskernel_core.engine import Engine
 from poskernel_core.errors import BadRequest, PosKernelError, TooLittleText
 from poskernel_core.options import add_ledger, add_result, add_run
-from poskernel_core.outputs import write_out
+from poskernel_core.outputs import check_out, write_out
 from poskernel_core.precomputed import experiment_questions, standard_questions
 from poskernel_core.published import BUNDLED, figures_of, known_models
 from poskernel_core.reports import ledger_text, print_progress
 from poskernel_core.reproduction import compare
+from poskernel_core.settings import check_settings
 from poskernel_core.store import Store
+from poskernel_core.terminal import complain, say
 
 __all__ = ["main"]
 
@@ -42,20 +44,30 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     try:
-        options = _parser().parse_args(arguments)
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        _check_letters(given)
+        options = _parser().parse_args(given)
+        check_settings()
         return options.command(options)
     except BadRequest as error:
-        print(error, file=sys.stderr)
+        complain(error)
         return 2
     except PosKernelError as error:
-        print(error, file=sys.stderr)
+        complain(error)
         return 1
     except KeyboardInterrupt:
-        print("Cancelled.", file=sys.stderr)
+        complain("Cancelled.")
         return 1
     except BrokenPipeError:  # whoever read our output has read enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _check_letters(arguments: Sequence[str]) -> None:
+    """Refuse what cannot be the name of anything: bytes that are no UTF-8, and the zero byte."""
+    for text in arguments:
+        if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise BadRequest(f"Expected arguments in UTF-8, got {text[:80]!r}.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -103,14 +115,11 @@ def _run_fields(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _engine(options: argparse.Namespace) -> Engine:
-    try:
-        execution = Execution(
-            device=options.device, batch=options.batch, all_windows=options.texts is not None
-        )
-    except ValueError as error:
-        raise BadRequest(
-            f"Expected a device such as auto, cpu, cuda or cuda:1, got {options.device!r}."
-        ) from error
+    execution = Execution(
+        device=options.device or settings.device(),
+        batch=options.batch,
+        all_windows=options.texts is not None,
+    )
     return Engine(Store(), execution)
 
 
@@ -144,7 +153,7 @@ def _models(options: argparse.Namespace) -> int:
             state = f"{count} cached" if count else "ready" if local else "on the hub"
         except PosKernelError as error:
             state = str(error)
-        print(f"{entry.name:40} {entry.size:>8}  {entry.positions:22} {state:12} {entry.good_for}")
+        say(f"{entry.name:40} {entry.size:>8}  {entry.positions:22} {state:12} {entry.good_for}")
     return 0
 
 
@@ -163,7 +172,7 @@ def _precompute(options: argparse.Namespace) -> int:
             try:
                 _keep_ready(engine, options, name, params)
             except BadRequest as error:  # a model may be too small for one of them
-                print(f"{name}: left out. {error}", file=sys.stderr)
+                complain(f"{name}: left out. {error}")
     finally:
         engine.close()
     return 0
@@ -174,7 +183,7 @@ def _keep_ready(
 ) -> None:
     request, _ = build_request(name, options.model, params=params, **_run_fields(options))
     _answer(engine, request)
-    print(f"{name}: cached", file=sys.stderr)
+    complain(f"{name}: cached")
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -182,6 +191,7 @@ def _show(options: argparse.Namespace) -> int:
         k.removeprefix("param_"): v for k, v in vars(options).items() if k.startswith("param_")
     }
     params = {name: value for name, value in given.items() if value is not None}
+    check_out(options)
     engine = _engine(options)
     try:
         request, chosen = build_request(
@@ -212,7 +222,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     answer, lines = partial(_answer, engine), []
     try:
         for line in compare(options.model, figures_of(name, file), answer, **_run_fields(options)):
-            print(f"{line.figure.id}: {line.verdict}", file=sys.stderr)
+            complain(f"{line.figure.id}: {line.verdict}")
             lines.append(line)
     finally:
         engine.close()
@@ -220,7 +230,7 @@ def _reproduce(options: argparse.Namespace) -> int:
         json.dump([line.as_json() for line in lines], sys.stdout)
         print()
     else:
-        print(ledger_text(name, lines, known_models(file)))
+        say(ledger_text(name, lines, known_models(file)), lines=True)
     return 0
 
 
@@ -238,11 +248,11 @@ def _check_windows(result: Result, options: argparse.Namespace) -> None:
 def _export(options: argparse.Namespace) -> int:
     located = catalog.locate(options.model, options.revision)
     count = export_model(Store(), located, options.file)
-    print(f"{count} entries of {options.model} written to {options.file}", file=sys.stderr)
+    complain(f"{count} entries of {options.model} written to {options.file}")
     return 0
 
 
 def _import(options: argparse.Namespace) -> int:
     model, count = import_archive(Store(), options.file)
-    print(f"{count} entries of {model} imported", file=sys.stderr)
+    complain(f"{count} entries of {model} imported")
     return 0

@@ -24,6 +24,7 @@ DEFAULT_SKIP = 4
 MAX_SKIP = 32
 SAMPLES_PER_POSITION = 64
 MAX_TEXT_CHARACTERS = 100_000
+DEVICE = r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$"
 BAND = 32
 """Raw scores are averaged along the diagonals up to this many tokens from the main one."""
 
@@ -108,7 +109,7 @@ class RunSpec(Spec):
 class Execution(Spec):
     """Where and how a run is carried out; changes the speed, not the result."""
 
-    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
+    device: str = Field("auto", pattern=DEVICE)
     batch: int | None = Field(None, ge=1, description="windows per forward pass")
     all_windows: bool = Field(False, description="refuse a corpus with fewer windows than asked")
 
@@ -148,18 +149,23 @@ def default_positions(context: int, *also: int) -> tuple[int, ...]:
     return tuple(sorted(grid))
 
 
+def is_device(name: str) -> bool:
+    """Tell whether a device is written as it should be; it need not be on this machine."""
+    return re.fullmatch(DEVICE, name) is not None
+
+
 def parse_cell(text: str, n_layers: int, n_heads: int) -> tuple[int, int]:
     """Return ``(layer, head)`` of a cell written ``L0H3``.
 
     Raises:
         BadRequest: not of that form, or outside the model.
     """
-    found = re.fullmatch(r"[Ll](\d+)[Hh](\d+)", text.strip())
+    found = re.fullmatch(r"[Ll]([0-9]{1,6})[Hh]([0-9]{1,6})", text.strip())
     cell = (int(found[1]), int(found[2])) if found else (-1, -1)
     if not (0 <= cell[0] < n_layers and 0 <= cell[1] < n_heads):
         raise BadRequest(
             f"A cell is written L<layer>H<head>, from L0H0 to L{n_layers - 1}H{n_heads - 1} "
-            f"in this model; got {text!r}."
+            f"in this model; got {text[:40]!r}."
         )
     return cell
 

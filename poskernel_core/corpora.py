@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -17,17 +18,40 @@ from poskernel_core.config import CorpusSpec
 from poskernel_core.errors import BadRequest, TooLittleText, UnknownCorpus
 from poskernel_core.made import RANDOM, REPEATED
 from poskernel_core.shapes import Tokens
-from poskernel_core.texts import HUB, TYPED, documents, find_file, items
-from poskernel_core.tokenizers import Tokenizer
+from poskernel_core.texts import (
+    BUNDLED,
+    HUB,
+    TYPED,
+    documents,
+    find_file,
+    items,
+    look_at,
+    npy_shape,
+)
+from poskernel_core.tokenizers import NONE_THERE, Tokenizer
 
-__all__ = ["resolve", "token_windows"]
+__all__ = ["check_ready_windows", "offered", "resolve", "token_windows"]
+
+
+def offered(spec: CorpusSpec) -> CorpusSpec:
+    """Resolve a corpus that somebody named: those that runs make for themselves are not offered.
+
+    Raises:
+        UnknownCorpus: as :func:`resolve`, or a name of that kind.
+    """
+    if spec.name in (REPEATED, RANDOM):
+        raise UnknownCorpus(
+            f"The corpus {spec.name!r} belongs to the experiments that draw their own tokens: "
+            f"choose {', '.join([*BUNDLED, *HUB])}, or a file."
+        )
+    return resolve(spec)
 
 
 def resolve(spec: CorpusSpec) -> CorpusSpec:
     """Check that a corpus exists and fill in its fingerprint.
 
     Raises:
-        UnknownCorpus: no such corpus, file, item or text.
+        UnknownCorpus: no such corpus, file, item or text, or a file that is not what its name says.
     """
     if spec.name == TYPED:
         if spec.text is None or not spec.text.strip():
@@ -51,6 +75,9 @@ def resolve(spec: CorpusSpec) -> CorpusSpec:
 
 @lru_cache(maxsize=32)
 def _file_sha(path: str, _size: int, _time: int) -> str:
+    """Look at a file, and return its SHA-256; cached by path, size and time."""
+    if Path(path) not in BUNDLED.values():
+        look_at(Path(path))
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -92,10 +119,7 @@ def token_windows(
         _check_enough(spec, len(ready), windows, context, exactly)
         return ready[:windows]
     if tokenizer is None:
-        raise BadRequest(
-            "The model has no tokenizer.json, so text cannot be cut into its tokens: add one, or "
-            "give ready token windows as a .npy file of integers [windows, T]."
-        )
+        raise BadRequest(NONE_THERE)
     prefix = [tokenizer.start_id()] if start_token else []
     body = context - len(prefix)
     single = spec.name == TYPED or spec.item is not None
@@ -136,17 +160,29 @@ def _chunks(
         yield pending
 
 
-def _ready_windows(spec: CorpusSpec, context: int, cut: bool) -> Tokens:
+def check_ready_windows(spec: CorpusSpec, context: int, cut: bool = False) -> None:
+    """Check from its header that a file of ready windows, if it is one, fits the context.
+
+    Raises:
+        UnknownCorpus: no .npy file, no integers, or of another length.
+    """
+    if not spec.name.endswith(".npy"):
+        return
     try:
-        array = np.load(find_file(spec.name), allow_pickle=False)
+        shape, kind = npy_shape(find_file(spec.name))
     except (ValueError, OSError, EOFError) as error:
-        raise UnknownCorpus(f"{spec.name!r} is not a .npy file of numbers.") from error
-    length = array.shape[1] if array.ndim == 2 and array.dtype.kind in "iu" else 0
+        raise UnknownCorpus(f"{spec.name!r} is not a .npy file of numbers: {error}.") from error
+    length = shape[1] if len(shape) == 2 and kind.kind in "iu" else 0
     if length < context or (length > context and not cut):
         raise UnknownCorpus(
             f"Expected integers of shape [windows, {context}] in {spec.name!r}, got "
-            f"{array.dtype} {list(array.shape)}: pass --context with the file's T, or another file."
+            f"{kind} {list(shape)}: pass --context with the file's T, or another file."
         )
+
+
+def _ready_windows(spec: CorpusSpec, context: int, cut: bool) -> Tokens:
+    check_ready_windows(spec, context, cut)
+    array = np.load(find_file(spec.name), allow_pickle=False)
     return array[:, :context].astype(np.int64)
 
 

@@ -8,16 +8,15 @@ them have left.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from poskernel_core import catalog, corpora
+from poskernel_core import catalog, corpora, settings
 from poskernel_core.analyses.base import Result
-from poskernel_core.compute import canonical, from_entry, needs
+from poskernel_core.compute import canonical, from_entry
 from poskernel_core.config import (
     DEFAULT_TEXTS,
     CorpusSpec,
@@ -29,6 +28,7 @@ from poskernel_core.config import (
 from poskernel_core.errors import BadRequest, Busy, ComputeFailed
 from poskernel_core.job import Job
 from poskernel_core.link import WorkerLink
+from poskernel_core.preflight import check_request
 from poskernel_core.store import Store
 
 __all__ = ["Engine", "describe_run"]
@@ -46,7 +46,7 @@ LOOK_EVERY = 2.0
 
 def default_execution() -> Execution:
     """Return how runs are carried out unless told otherwise (``POSKERNEL_DEVICE``, else auto)."""
-    return Execution(device=os.environ.get("POSKERNEL_DEVICE", "auto"))
+    return Execution(device=settings.device())
 
 
 class Engine:
@@ -96,7 +96,7 @@ class Engine:
             NoSpace, ReadOnlyStore, StoreFailed: a result could not be kept.
         """
         request = canonical(request)
-        needs(request)
+        check_request(self.store, request)
         with self._lock:
             job = self._jobs.get(request.key)
             if job is not None and not job.ended:
@@ -244,11 +244,13 @@ def describe_run(
             f"{model!r} reads 2 to {longest} tokens; a context of {length} was asked for."
         )
     also = () if query is None else (query,)
-    return RunSpec(
+    run = RunSpec(
         model=located.spec,
-        corpus=corpora.resolve(corpus or CorpusSpec()),
+        corpus=corpora.offered(corpus or CorpusSpec()),
         context=length,
         windows=windows or DEFAULT_TEXTS,
         positions=default_positions(length, *also),
         **more,
     )
+    corpora.check_ready_windows(run.corpus, length, cut=run.destination is not None)
+    return run

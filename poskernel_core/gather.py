@@ -6,14 +6,13 @@ The one place where models, corpora, passes and the store meet. It runs in the w
 from __future__ import annotations
 
 import math
-import os
 import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from poskernel_core import corpora, models, passes
+from poskernel_core import corpora, models, passes, settings
 from poskernel_core.config import Execution, RunSpec
 from poskernel_core.errors import BadRequest, ComputeFailed
 from poskernel_core.passes import Pass
@@ -28,8 +27,6 @@ from poskernel_core.views import Gathered
 from poskernel_core.workshop import Workshop
 
 __all__ = ["gather", "gather_run", "lower"]
-
-CHECKPOINT_SECONDS = 5.0
 
 
 def gather_run(workshop: Workshop, run: RunSpec, execution: Execution, report: Report) -> None:
@@ -100,7 +97,7 @@ def gather(
         ComputeFailed: a sum is not a finite number.
         NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
     """
-    began = time.monotonic()
+    began, pause = time.monotonic(), settings.checkpoint_seconds()
     work = Pass(model, plan, run.gather, run.dtype)
     if store:
         store.make_room(2 * work.nbytes())  # checkpoint and statistics
@@ -110,7 +107,11 @@ def gather(
         report(done, plan.windows, "Reading windows of text")
         work.run(windows, rows, batch)
         done = rows.stop
-        if store and done < plan.windows and time.monotonic() - saved >= _checkpoint_seconds():
+        if (
+            store
+            and done < plan.windows
+            and time.monotonic() - saved >= settings.checkpoint_seconds()
+        ):
             work.check_finite()
             _save(work, store, run, done)
             saved = time.monotonic()
@@ -131,10 +132,6 @@ def lower(
         return 0.0
     report(0, plan.windows, f"Measuring the error of {dtype}")
     return passes.dtype_error(model, plan, windows, dtype)
-
-
-def _checkpoint_seconds() -> float:
-    return float(os.environ.get("POSKERNEL_CHECKPOINT_SECONDS", CHECKPOINT_SECONDS))
 
 
 def _save(work: Pass, store: Store, run: RunSpec, done: int) -> None:

@@ -33,6 +33,30 @@ REFUSED = {
     "gptj": "an attention that cannot be tapped",
 }
 
+GROUPED = ("llama", "mistral", "qwen2", "qwen3")
+"""Architectures whose heads may share keys, and may have a width of their own."""
+
+# Limits: about twice the largest models that are public.
+MOST_LAYERS = 256
+MOST_HEADS = 256
+MOST_WIDTH = 65_536
+MOST_HEAD_WIDTH = 1024
+MOST_CONTEXT = 20_000_000
+MOST_TOKENS = 2_000_000
+MOST_MASKED = 16_384
+"""Longest context of GPT-Neo, each of whose layers holds a mask of context x context."""
+
+OTHER_SIZES = {
+    "intermediate_size": 8 * MOST_WIDTH,
+    "ffn_dim": 8 * MOST_WIDTH,
+    "n_inner": 8 * MOST_WIDTH,
+    "word_embed_proj_dim": MOST_WIDTH,
+    "window_size": MOST_CONTEXT,
+    "sliding_window": MOST_CONTEXT,
+    "num_labels": 100_000,
+}
+"""Further sizes that transformers allocates by, and their limits."""
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -59,13 +83,6 @@ class Geometry:
     scheme: str
 
 
-def _first(config: dict[str, Any], *names: str) -> int:
-    for name in names:
-        if isinstance(config.get(name), int):
-            return config[name]
-    raise KeyError(names[0])
-
-
 def model_type(config: dict[str, Any]) -> str:
     """Return the architecture's name; attention-only toys are known by ``attn_only``."""
     if config.get("attn_only") is True:
@@ -87,24 +104,110 @@ def read_geometry(name: str, config: dict[str, Any]) -> Geometry:
             f"{name!r} is of architecture {kind!r}{f' ({why})' if why else ''}, which is not read; "
             f"PosKernel reads {known}."
         )
-    try:
-        return _sizes(kind, config)
-    except KeyError as error:
-        raise UnsupportedModel(f"The config.json of {name!r} lacks {error.args[0]!r}.") from error
+    if config.get("quantization_config") is not None:
+        raise UnsupportedModel(
+            f"{name!r} has quantized weights, which are not read: give the model it was made from."
+        )
+    geometry = _sizes(kind, _Sizes(name, config))
+    _check_fit(name, geometry)
+    if kind == "gpt_neo":
+        _check_layer_kinds(name, config.get("attention_types"), geometry.n_layers)
+    return geometry
 
 
-def _sizes(kind: str, config: dict[str, Any]) -> Geometry:
-    heads = _first(config, "num_attention_heads", "num_heads", "n_head", "n_heads")
-    width = _first(config, "hidden_size", "n_embd", "d_model")
-    head_width = config.get("head_dim") or config.get("d_head") or width // heads
+@dataclass(frozen=True)
+class _Sizes:
+    """The sizes that a model's configuration claims, each checked as it is read."""
+
+    name: str
+    config: dict[str, Any]
+
+    def first(self, most: int, *fields: str) -> int:
+        """Return the first of these fields that is there."""
+        for field in fields:
+            if self.config.get(field) is not None:
+                return self._checked(field, most)
+        raise UnsupportedModel(f"The config.json of {self.name!r} lacks {fields[0]!r}.")
+
+    def optional(self, most: int, *fields: str) -> int | None:
+        """Return the first of these fields that is there, or None."""
+        there = [field for field in fields if self.config.get(field) is not None]
+        return self.first(most, *there) if there else None
+
+    def _checked(self, field: str, most: int) -> int:
+        size = self.config[field]
+        if type(size) is not int or not 1 <= size <= most:  # True is no size
+            raise UnsupportedModel(
+                f"Expected {field!r} in the config.json of {self.name!r} to be a whole number from "
+                f"1 to {most:,}, got {str(size)[:40]!r}."
+            )
+        return size
+
+
+def _sizes(kind: str, sizes: _Sizes) -> Geometry:
+    heads = sizes.first(MOST_HEADS, "num_attention_heads", "num_heads", "n_head", "n_heads")
+    width = sizes.first(MOST_WIDTH, "hidden_size", "n_embd", "d_model")
+    own = sizes.optional(MOST_HEAD_WIDTH, "head_dim", "d_head")
+    key_heads = sizes.optional(MOST_HEADS, "num_key_value_heads") if kind in GROUPED else None
+    for field, most in OTHER_SIZES.items():
+        sizes.optional(most, field)
     return Geometry(
-        n_layers=_first(config, "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
+        n_layers=sizes.first(
+            MOST_LAYERS, "num_hidden_layers", "num_layers", "n_layer", "n_layers"
+        ),
         n_heads=heads,
-        n_kv_heads=config.get("num_key_value_heads") or heads,
+        n_kv_heads=key_heads or heads,
         d_model=width,
-        d_head=head_width,
-        n_ctx=_first(config, "max_position_embeddings", "n_positions", "n_ctx"),
-        n_vocab=_first(config, "vocab_size", "d_vocab"),
+        d_head=own or width // heads,
+        n_ctx=sizes.first(
+            MOST_MASKED if kind == "gpt_neo" else MOST_CONTEXT,
+            "max_position_embeddings", "n_positions", "n_ctx",
+        ),
+        n_vocab=sizes.first(MOST_TOKENS, "vocab_size", "d_vocab"),
         architecture=kind,
         scheme=ARCHITECTURES[kind],
-    )
+    )  # fmt: skip
+
+
+def _check_fit(name: str, geometry: Geometry) -> None:
+    heads, own = geometry.n_heads, geometry.architecture in GROUPED
+    if heads % geometry.n_kv_heads:
+        raise UnsupportedModel(
+            f"The config.json of {name!r} speaks of {heads} heads that share {geometry.n_kv_heads} "
+            "key heads, which does not come out even."
+        )
+    if not own and heads * geometry.d_head != geometry.d_model:
+        raise UnsupportedModel(
+            f"The config.json of {name!r} speaks of {heads} heads of width {geometry.d_head} in a "
+            f"stream of width {geometry.d_model}: the heads' widths must add up to the stream's."
+        )
+    if geometry.d_head == 0:
+        raise UnsupportedModel(
+            f"The config.json of {name!r} speaks of {heads} heads in a stream of width "
+            f"{geometry.d_model}: a head must be one wide or more."
+        )
+
+
+def _check_layer_kinds(name: str, listed: Any, n_layers: int) -> None:
+    """Check GPT-Neo's list of layer kinds, such as ``[[["global", "local"], 12]]``.
+
+    transformers writes it out before it looks at its length.
+    """
+    if listed is None:
+        return
+    try:
+        fits = sum(_times(kinds, count) for kinds, count in listed) == n_layers
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise UnsupportedModel(
+            f"Expected 'attention_types' in the config.json of {name!r} to list {n_layers} layers, "
+            f'as in [[["global", "local"], {max(1, n_layers // 2)}]]; got '
+            f"{str(listed)[:60]!r}."
+        )
+
+
+def _times(kinds: Any, count: Any) -> int:
+    if not isinstance(kinds, list) or type(count) is not int or count < 1:
+        raise TypeError
+    return len(kinds) * count

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from poskernel_core.errors import NoNetwork, UnknownModel, UnsupportedModel
 
-__all__ = ["fetch_file", "fetch_snapshot", "on_this_machine"]
+__all__ = ["fetch_file", "fetch_snapshot", "offline", "on_this_machine"]
 
 CONNECT_SECONDS = 3.0
 SAFE = ["*.json", "*.safetensors", "*.txt", "*.model", "tokenizer*"]
@@ -34,7 +34,8 @@ def _reachable_at(_minute: int) -> bool:
     return True
 
 
-def _offline() -> bool:
+def offline() -> bool:
+    """Tell whether nothing can be fetched: it is forbidden, or the hub does not answer."""
     from huggingface_hub import constants
 
     return constants.HF_HUB_OFFLINE or not _reachable_at(int(time.monotonic() // 60))
@@ -53,7 +54,7 @@ def fetch_file(name: str, filename: str, revision: str | None) -> Path:
         _guarded(
             name,
             revision,
-            lambda: hf_hub_download(name, filename, revision=revision, local_files_only=_offline()),
+            lambda: hf_hub_download(name, filename, revision=revision, local_files_only=offline()),
         )
     )
 
@@ -72,7 +73,7 @@ def fetch_snapshot(name: str, revision: str | None) -> Path:
             name,
             revision,
             lambda: snapshot_download(
-                name, revision=revision, allow_patterns=SAFE, local_files_only=_offline()
+                name, revision=revision, allow_patterns=SAFE, local_files_only=offline()
             ),
         )
     )
@@ -91,7 +92,7 @@ def on_this_machine(name: str) -> bool:
 
     try:
         return isinstance(try_to_load_from_cache(name, "config.json"), str)
-    except HFValidationError:
+    except (HFValidationError, OSError):
         return False
 
 

@@ -21,7 +21,8 @@ from transformers.utils import logging as hf_logging
 from poskernel_core import attn_only
 from poskernel_core.catalog import Located, weight_files
 from poskernel_core.edits import Edit
-from poskernel_core.errors import BadRequest, UnsupportedModel
+from poskernel_core.errors import BadRequest, ComputeFailed, PosKernelError, UnsupportedModel
+from poskernel_core.finite import is_finite, require_finite
 from poskernel_core.geometry import Geometry
 from poskernel_core.hub import fetch_snapshot
 from poskernel_core.precision import EXACT
@@ -34,6 +35,7 @@ from poskernel_core.tapping import (
     tap_embeddings,
     tap_rotation,
 )
+from poskernel_core.weights import check_weights
 
 __all__ = ["LoadedModel", "load", "pick_device", "tap"]
 
@@ -44,6 +46,14 @@ TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torc
 
 LOADING = threading.Lock()
 """Held while weights are read: transformers changes its own classes and torch's for that time."""
+THEIR_SIZES = {
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "hidden_size": "d_model",
+    "max_position_embeddings": "n_ctx",
+    "vocab_size": "n_vocab",
+}
+"""Sizes by the names that transformers gives them in every architecture, and by ours."""
 
 hf_logging.disable_progress_bar()
 
@@ -142,6 +152,9 @@ class LoadedModel:
 
         ``observe`` sees the number and the final pattern ``[text, head, query, key]`` of every
         layer. A clean run is one whose edit changes nothing: both take the same road.
+
+        Raises:
+            ComputeFailed: NaN or infinity came out.
         """
         with EXACT:  # never beside a pass in TF32, nor beside another of this model
             self._switch.edit, self._switch.observe = edit or Edit(), observe
@@ -151,10 +164,13 @@ class LoadedModel:
                 self._switch.edit = self._switch.observe = None
 
     def _logits(self, tokens: Tensor, keep: int | None) -> Tensor:
+        name = repr(self.located.spec.name)
         if keep == 0:
-            self.module.base_model(tokens, use_cache=False)
+            found = self.module.base_model(tokens, use_cache=False).last_hidden_state
+            require_finite(found, name)
             return torch.empty(len(tokens), 0, 0)
-        return self.module(tokens, use_cache=False, logits_to_keep=keep or 0).logits.float()
+        found = self.module(tokens, use_cache=False, logits_to_keep=keep or 0).logits.float()
+        return require_finite(found, name)
 
 
 def pick_device(name: str) -> torch.device:
@@ -167,7 +183,8 @@ def pick_device(name: str) -> torch.device:
         mps = torch.backends.mps.is_available()
         name = "cuda" if torch.cuda.is_available() else "mps" if mps else "cpu"
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(name.split(":")[0], name == "cpu"):
+    kind, _, number = name.partition(":")
+    if not there.get(kind, name == "cpu") or (number and int(number) >= torch.cuda.device_count()):
         raise BadRequest(f"This machine has no device {name!r}: use --device cpu, or auto.")
     return torch.device(name)
 
@@ -176,16 +193,31 @@ def load(located: Located, device: str = "auto") -> LoadedModel:
     """Load a located model's weights (safetensors; no remote code, no pickles) in float32.
 
     Raises:
-        UnsupportedModel: weights that do not fit the configuration.
+        UnsupportedModel: weights that do not fit the configuration, or are no numbers.
         NoNetwork, UnknownModel: as :mod:`poskernel_core.hub`.
     """
     target = pick_device(device)
     with LOADING:
-        if located.geometry.architecture == "attn-only":
-            module = attn_only.load(located)
-        else:
-            module = _load_hub_format(located)
+        module = _read(located)
+        _check_finite(located.spec.name, module)
         return tap(located, module, target)
+
+
+def _read(located: Located) -> PreTrainedModel:
+    name = located.spec.name
+    read = attn_only.load if located.geometry.architecture == "attn-only" else _load_hub_format
+    try:
+        return read(located)
+    except PosKernelError:
+        raise
+    except Exception as error:  # what strangers wrote can break transformers in any way
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            raise ComputeFailed(
+                f"{name!r} does not fit into memory: choose a smaller model, or another machine."
+            ) from error
+        raise UnsupportedModel(
+            f"The weights of {name!r} do not fit its config.json or are damaged: {_brief(error)}"
+        ) from error
 
 
 def tap(located: Located, module: PreTrainedModel, device: torch.device) -> LoadedModel:
@@ -205,24 +237,22 @@ def tap(located: Located, module: PreTrainedModel, device: torch.device) -> Load
 
 
 def _load_hub_format(located: Located) -> PreTrainedModel:
-    name = located.spec.name
+    name, geometry = located.spec.name, located.geometry
     directory = located.directory or fetch_snapshot(name, located.spec.fingerprint)
-    weight_files(name, directory)
+    check_weights(name, weight_files(name, directory), geometry, located.config)
+    return _from_pretrained(directory, _configuration(directory, geometry))
+
+
+def _configuration(directory: Path, geometry: Geometry) -> Any:
+    """Return the configuration as transformers reads it, which must be as we read it."""
     config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+    theirs = {field: getattr(config, field, None) for field in THEIR_SIZES}
+    ours = {field: getattr(geometry, own) for field, own in THEIR_SIZES.items()}
+    if theirs != ours:
+        raise ValueError(f"transformers reads {theirs} where PosKernel reads {ours}")
     if getattr(config, "activation_function", None) == "gelu_new":
         config.activation_function = "gelu_pytorch_tanh"  # the same formula in one fused kernel
-    try:
-        return _from_pretrained(directory, config)
-    except (RuntimeError, ValueError, KeyError, OSError) as error:
-        raise UnsupportedModel(
-            f"The weights of {name!r} do not fit its config.json or are damaged: {_brief(error)}"
-        ) from error
-    except Exception as error:
-        if type(error).__name__ == "SafetensorError":
-            raise UnsupportedModel(
-                f"The safetensors file of {name!r} is damaged ({_brief(error)}): fetch it again."
-            ) from error
-        raise
+    return config
 
 
 def _from_pretrained(directory: Path, config: Any) -> PreTrainedModel:
@@ -242,8 +272,19 @@ def _from_pretrained(directory: Path, config: Any) -> PreTrainedModel:
     return module
 
 
+def _check_finite(name: str, module: nn.Module) -> None:
+    """Refuse tensors that hold NaN or infinity; one after the other, without copies."""
+    for place, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.is_floating_point() and not is_finite(tensor):
+            raise UnsupportedModel(
+                f"The weights of {name!r} hold NaN or infinity, first in {place!r}: they are "
+                "damaged, or overflowed in training; fetch or convert them again."
+            )
+
+
 def _brief(error: Exception) -> str:
-    return str(error).strip().split("\n")[0][:200]
+    text = " ".join(str(error).split())
+    return f"there is no {text}" if isinstance(error, KeyError) else text[:250]
 
 
 def _blocks(module: PreTrainedModel, geometry: Geometry) -> nn.ModuleList:

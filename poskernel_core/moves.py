@@ -10,6 +10,8 @@ from poskernel_core.errors import BadRequest
 
 __all__ = ["parse_cells", "parse_layers", "parse_moves"]
 
+MOST_DIGITS = 9
+
 
 def parse_moves(text: str, words: Sequence[str]) -> dict[int, list[int]]:
     """Return the new keys of every row that is named.
@@ -68,7 +70,7 @@ def _key(text: str, row: int, words: Sequence[str]) -> int:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
 
 
 def _position(text: str, words: Sequence[str]) -> int:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
 import typing
 from pathlib import Path
 
 from poskernel_core import analyses
-from poskernel_core.config import Dtype
+from poskernel_core.config import Dtype, is_device
 
-__all__ = ["add_result", "add_run"]
+__all__ = ["add_ledger", "add_result", "add_run"]
+
+MOST = 10**9
+"""Largest number that an option of a run takes."""
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +30,9 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         "--seed", type=_natural, default=0, help="order of documents, random tokens"
     )
     parser.add_argument("--dtype", choices=typing.get_args(Dtype), default="float32")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument(
+        "--device", type=_device, help="auto, cpu, cuda, cuda:1, mps (default: POSKERNEL_DEVICE)"
+    )
     parser.add_argument("--batch", type=_positive, help="windows per forward pass")
 
 
@@ -34,7 +40,7 @@ def add_result(parser: argparse.ArgumentParser) -> None:
     """Add selections, outputs, and one option for every parameter of any analysis."""
     parser.add_argument(
         "--query",
-        type=int,
+        type=_whole,
         help="query position n; one that is not recorded by default needs a pass",
     )
     parser.add_argument("--cell", help="one head, such as L0H3")
@@ -68,12 +74,30 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
 
 
 def _natural(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0, got {text!r}")
-    return int(text)
+    return _number(text, 0)
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
-    return int(text)
+    return _number(text, 1)
+
+
+def _whole(text: str) -> int:
+    return _number(text, -MOST)
+
+
+def _number(text: str, least: int) -> int:
+    """Return a whole number written in the digits 0 to 9."""
+    number = int(text) if re.fullmatch("-?[0-9]{1,10}", text) else None
+    if number is None or not least <= number <= MOST:
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number from {least} to {MOST}, got {text[:40]!r}"
+        )
+    return number
+
+
+def _device(text: str) -> str:
+    if not is_device(text):
+        raise argparse.ArgumentTypeError(
+            f"expected a device such as auto, cpu, cuda or cuda:1, got {text[:40]!r}"
+        )
+    return text

@@ -6,15 +6,28 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from poskernel_core.analyses.base import Result
 from poskernel_core.errors import BadRequest
 from poskernel_core.exports import to_npz
 from poskernel_core.reports import summary
+from poskernel_core.terminal import say
+from poskernel_core.whole import check_target, write_whole
 
-__all__ = ["write_out"]
+__all__ = ["check_out", "write_out"]
+
+
+def check_out(options: argparse.Namespace) -> None:
+    """Check that the files asked for can be written, before anything is computed for them.
+
+    Raises:
+        BadRequest: a file that cannot be written.
+    """
+    for path in filter(None, (options.npz, options.html)):
+        check_target(path)
+    if options.html is not None:
+        _figures()
 
 
 def write_out(result: Result, options: argparse.Namespace) -> None:
@@ -24,16 +37,16 @@ def write_out(result: Result, options: argparse.Namespace) -> None:
         BadRequest: a file that cannot be written.
     """
     if options.npz is not None:
-        _write(options.npz, lambda path: path.write_bytes(to_npz(result)))
+        write_whole(options.npz, lambda path: path.write_bytes(to_npz(result)))
     if options.html is not None:
         figure_of = _figures()
         page = figure_of(result).to_html(include_plotlyjs=True, full_html=True)
-        _write(options.html, lambda path: path.write_text(page, encoding="utf-8"))
+        write_whole(options.html, lambda path: path.write_text(page, encoding="utf-8"))
     if options.json:
         json.dump(result.as_json(), sys.stdout)
         print()
     elif options.npz is None and options.html is None:
-        print(summary(result))
+        say(summary(result), lines=True)
 
 
 def _figures() -> Callable[[Result], Any]:
@@ -44,14 +57,3 @@ def _figures() -> Callable[[Result], Any]:
             "--html needs the dashboard's figures: run it in PosKernel's own folder."
         ) from error
     return figure_of
-
-
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all."""
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    try:
-        write(partial)
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise BadRequest(f"Cannot write {str(path)!r}: {error.strerror}.") from error

@@ -6,7 +6,6 @@ somebody else's.
 
 from __future__ import annotations
 
-import json
 import math
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from poskernel_core.config import Spec
 from poskernel_core.errors import BadRequest
+from poskernel_core.files import read_json
 
 __all__ = [
     "ANGLES_GPT2",
@@ -109,7 +109,7 @@ def read_figures(path: Path = BUNDLED) -> tuple[Published, ...]:
         BadRequest: no such file, or one of another form.
     """
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = read_json(path)
         if not isinstance(entries, list):
             raise ValueError("it holds something else")
         found = TypeAdapter(tuple[Published, ...]).validate_python(entries)

@@ -11,6 +11,7 @@ import numpy as np
 from poskernel_core.analyses.base import Result
 from poskernel_core.job import Job
 from poskernel_core.ledger import Checked, brief
+from poskernel_core.terminal import printable
 
 __all__ = ["ledger_text", "print_progress", "summary"]
 
@@ -22,7 +23,7 @@ def print_progress(job: Job | None) -> None:
     if not sys.stderr.isatty():
         return
     text = "" if job is None else f"{job.note} {progress_text(job)}"
-    print(f"\r{text:<78}", end="" if text else "\r", file=sys.stderr, flush=True)
+    print(f"\r{printable(text):<78}", end="" if text else "\r", file=sys.stderr, flush=True)
 
 
 def progress_text(job: Job) -> str:

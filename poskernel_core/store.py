@@ -33,6 +33,7 @@ from safetensors.numpy import save as save_tensors
 from poskernel_core.disk import DATABASE, BytesOnly, peek, peek_keys
 from poskernel_core.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.rescue import check, is_damage, is_full, rebuild
+from poskernel_core.settings import cache_gb
 
 __all__ = ["Entry", "Store", "default_directory"]
 
@@ -40,7 +41,6 @@ T = TypeVar("T")
 Entry = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 DIGEST = hashlib.sha256().digest_size
-DEFAULT_LIMIT_GB = 8.0
 LEAST_FREE = 2**18
 """Bytes that the database needs beside what is written."""
 
@@ -53,17 +53,6 @@ def default_directory() -> Path:
     return Path(named) if named else Path(__file__).resolve().parent.parent / "cache"
 
 
-def _limit() -> float:
-    text = os.environ.get("POSKERNEL_CACHE_GB", str(DEFAULT_LIMIT_GB))
-    try:
-        limit = float(text)
-    except ValueError:
-        limit = 0.0
-    if not 0 < limit < float("inf"):
-        raise BadRequest(f"Expected POSKERNEL_CACHE_GB to be a size in GB above 0, got {text!r}.")
-    return limit
-
-
 class Store:
     """Arrays with a JSON header, by key; shared safely by threads and processes.
 
@@ -73,13 +62,14 @@ class Store:
             (default ``POSKERNEL_CACHE_GB``, else 8).
 
     Attributes:
+        limit: the size in bytes above which entries are dropped.
         notice: what a reader should know of the store, in a sentence; None where all is well.
     """
 
     def __init__(self, directory: Path | None = None, limit_gb: float | None = None) -> None:
         self.directory = Path(directory or default_directory())
         self.notice: str | None = None
-        self._limit = int((_limit() if limit_gb is None else limit_gb) * 2**30)
+        self.limit = int((cache_gb() if limit_gb is None else limit_gb) * 2**30)
         self._opening = threading.Lock()
         self._cache: diskcache.Cache | None = None
         self._number: int | None = None
@@ -244,7 +234,7 @@ class Store:
         return diskcache.Cache(
             str(self.directory),
             disk=BytesOnly,
-            size_limit=self._limit,
+            size_limit=self.limit,
             eviction_policy="least-recently-used",
             sqlite_journal_mode="wal",
         )

@@ -18,6 +18,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from poskernel_core.attention import AttentionCall, PatternBlock, Tap, attend
 from poskernel_core.edits import Edit, edited_attention
+from poskernel_core.finite import require_finite
 
 __all__ = [
     "TAPPED",
@@ -186,11 +187,15 @@ def _attend(
         out, pattern = edited_attention(call, switch.edit)
         if switch.observe is not None:
             switch.observe(layer, pattern)
-        return out
-    out = attend(call, switch.watcher or _NOBODY)
+        return require_finite(out, _named(layer))
+    out = require_finite(attend(call, switch.watcher or _NOBODY), _named(layer))
     if switch.watcher is not None and layer == switch.last_layer:
         raise LastLayerSeen
     return out
+
+
+def _named(layer: int) -> str:
+    return f"The attention of layer {layer}"
 
 
 _NOBODY = Onlooker()

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 
 from poskernel_core.catalog import Located
 from poskernel_core.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
+from poskernel_core.files import read_json
 from poskernel_core.hub import fetch_file
 
-__all__ = ["Tokenizer", "load_tokenizer"]
+__all__ = ["NONE_THERE", "Tokenizer", "check_tokenizer", "load_tokenizer"]
 
 
 OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 """Files of tokenizers that transformers can convert."""
+
+NONE_THERE = (
+    "The model has no tokenizer.json, so text cannot be cut into its tokens: add one, or give "
+    "ready token windows as a .npy file of integers [windows, T]."
+)
+MAX_TOKENIZER_BYTES = 200 * 2**20
 
 
 @dataclass(frozen=True)
@@ -29,8 +36,17 @@ class Tokenizer:
     start_token: str | None
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text, without special tokens."""
-        return self.backend.encode(text, add_special_tokens=False).ids
+        """Return the token ids of a text, without special tokens.
+
+        Raises:
+            UnsupportedModel: the tokenizer cannot cut this text.
+        """
+        try:
+            return self.backend.encode(text, add_special_tokens=False).ids
+        except Exception as error:  # the library raises a bare Exception
+            raise UnsupportedModel(
+                f"The tokenizer of {self.model!r} cannot cut the text: {str(error)[:150]}."
+            ) from error
 
     def decode_each(self, ids: list[int]) -> list[str]:
         """Return the text of each token by itself."""
@@ -87,19 +103,38 @@ def load_tokenizer(located: Located) -> Tokenizer | None:
     if file is None:
         return _converted(located)
     try:
+        if file.stat().st_size > MAX_TOKENIZER_BYTES:
+            raise ValueError(f"it is larger than {MAX_TOKENIZER_BYTES / 2**20:.0f} MB")
         backend = tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises a bare Exception
-        raise UnsupportedModel(f"The tokenizer.json of {name!r} cannot be read.") from error
+        raise UnsupportedModel(
+            f"The tokenizer.json of {name!r} cannot be read: {str(error)[:150]}."
+        ) from error
     backend.no_truncation()
     backend.no_padding()
     return Tokenizer(name, backend, _start_token(located, file, backend))
+
+
+def check_tokenizer(located: Located, needed: bool) -> None:
+    """Check the tokenizer of a local model, as far as that can be done without transformers.
+
+    Raises:
+        UnsupportedModel: it cannot be read.
+        BadRequest: there is none, and it is ``needed``.
+    """
+    directory = Path(str(located.directory))
+    if (directory / "tokenizer.json").is_file():
+        load_tokenizer(located)
+    elif needed and not any((directory / file).is_file() for file in OLDER):
+        raise BadRequest(NONE_THERE)
 
 
 def _tokenizer_file(located: Located) -> Path | None:
     if located.directory is not None:
         file = Path(located.directory) / "tokenizer.json"
         return file if file.is_file() else None
-    repository = located.config.get("tokenizer_name") or located.spec.name
+    named = located.config.get("tokenizer_name")
+    repository = named if isinstance(named, str) and named else located.spec.name
     revision = None if repository != located.spec.name else located.spec.fingerprint
     with contextlib.suppress(UnknownModel, NoNetwork):  # it names the start token, if it is there
         fetch_file(repository, "tokenizer_config.json", revision)
@@ -122,7 +157,7 @@ def _converted(located: Located) -> Tokenizer | None:
         found = AutoTokenizer.from_pretrained(
             source, local_files_only=local, trust_remote_code=False, **revision
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except Exception:  # what strangers wrote can break transformers in any way
         return None
     backend = getattr(found, "backend_tokenizer", None)
     if backend is None:
@@ -133,13 +168,27 @@ def _converted(located: Located) -> Tokenizer | None:
 def _start_token(located: Located, file: Path, backend: tokenizers.Tokenizer) -> str | None:
     """Return the beginning-of-text token, or the end-of-text token where there is no other."""
     beside = file.with_name("tokenizer_config.json")
-    settings = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+    settings = _settings(located.spec.name, beside) if beside.is_file() else {}
     for field in ("bos_token", "eos_token"):
         token = settings.get(field)
         token = token.get("content") if isinstance(token, dict) else token
         if isinstance(token, str):
             return token
         number = located.config.get(f"{field}_id")
-        if isinstance(number, int) and backend.id_to_token(number) is not None:
-            return backend.id_to_token(number)
+        if type(number) is int and 0 <= number < 2**31:
+            token = backend.id_to_token(number)
+            if token is not None:
+                return token
     return None
+
+
+def _settings(name: str, file: Path) -> dict[str, Any]:
+    try:
+        found = read_json(file)
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds a {type(found).__name__}")
+    except (OSError, ValueError) as error:
+        raise UnsupportedModel(
+            f"The {file.name} of {name!r} is not a JSON object ({error}): check the file."
+        ) from error
+    return found

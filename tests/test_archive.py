@@ -8,7 +8,7 @@ import pytest
 
 from poskernel_core import catalog
 from poskernel_core.archive import export_model, import_archive
-from poskernel_core.config import model_prefix
+from poskernel_core.config import SCHEMA, model_prefix
 from poskernel_core.errors import BadArchive, BadRequest
 from poskernel_core.store import Store, encode
 
@@ -91,7 +91,7 @@ def archive(path, entries):
 
 GOOD = encode({"number": 1}, VALUES)
 KEY = 16 * "a" + "-" + 64 * "b"
-ABOUT = json.dumps({"schema": 1, "model": {"name": "gpt2"}})
+ABOUT = json.dumps({"schema": SCHEMA, "model": {"name": "gpt2"}})
 BAD = {
     "no manifest": {KEY: GOOD},
     "manifest is no JSON": {"poskernel.json": "{", KEY: GOOD},

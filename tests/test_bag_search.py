@@ -10,6 +10,7 @@ from poskernel_core import Execution, Store, laboratory
 from poskernel_core.analyses.bag_search import ExtendedEmbedding, WordNeurons
 from poskernel_core.compute import canonical, from_entry, gather_missing, needs
 from poskernel_core.config import CorpusSpec, Request
+from poskernel_core.corpora import resolve
 from poskernel_core.engine import describe_run
 from poskernel_core.errors import BadRequest
 from poskernel_core.experiments import bag as bag_module
@@ -223,7 +224,8 @@ def test_one_bag_for_all_questions(model_dirs, tmp_path, monkeypatch):
 
 def answer(store, workshop, path, params, windows, analysis="word-neurons"):
     """The neurons of words, by way of a store."""
-    run = describe_run(str(path), corpus=CorpusSpec(name="random"), context=37, windows=windows)
+    run = describe_run(str(path), context=37, windows=windows)
+    run = run.model_copy(update={"corpus": resolve(CorpusSpec(name="random"))})
     request = canonical(Request(analysis=analysis, run=run, params=params))
     gather_missing(workshop, store, needs(request), Execution(device="cpu"), report)
     laboratory.perform(workshop, request, Execution(device="cpu"), report)

@@ -202,8 +202,8 @@ def test_damaged_entries_are_computed_again(engine, place, model_dirs):
 
 
 def test_a_store_that_is_too_small(tmp_path, place, model_dirs, monkeypatch):
-    """Where nothing can be kept, that is said; the pass is not repeated for ever."""
-    monkeypatch.setenv("POSKERNEL_CACHE_GB", "0.00001")
+    """Where not all can be kept, that is said; the pass is not repeated for ever."""
+    monkeypatch.setenv("POSKERNEL_CACHE_GB", "0.0001")
     engine = Engine(Store(tmp_path / "tiny"), Execution(device="cpu"))
     job = engine.submit(request(place, model_dirs))
 

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from poskernel_core.errors import BadRequest
+from poskernel_core.finite import require_finite
 from poskernel_core.models import LoadedModel
 from poskernel_core.precision import EXACT
 from poskernel_core.tapping import LastLayerSeen
@@ -189,6 +190,7 @@ def see(model: LoadedModel, tokens: Tensor) -> Seen:
 def _seen(kept: dict[str, Tensor], tokens: Tensor, model: LoadedModel) -> Seen:
     """Return what was kept; OPT runs its MLP on rows without texts."""
     geometry = model.geometry
+    require_finite(kept["activation"], "The first layer")
     shaped = {name: part.reshape(*tokens.shape, -1) for name, part in kept.items()}
     shaped["heads"] = shaped["heads"].reshape(*tokens.shape, geometry.n_heads, geometry.d_head)
     return Seen(**shaped)

@@ -1,0 +1,35 @@
+"""What the trials of strangers share: a command that must be refused at once, and well."""
+
+import time
+
+import pytest
+
+from poskernel_core import cli, engine
+
+QUICK = 10.0
+"""Seconds: many times what a refusal takes, and less than torch takes to start and load."""
+
+
+@pytest.fixture
+def refused(capsys, monkeypatch, tmp_path):
+    """Run a command that must end with code 2, one sentence, and no worker."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+
+    def no_worker(*_):
+        raise AssertionError("a worker was started for what can be refused at once")
+
+    monkeypatch.setattr(engine, "WorkerLink", no_worker)
+
+    def one(*arguments):
+        began = time.monotonic()
+        code = cli.main([str(each) for each in arguments])
+        out, err = capsys.readouterr()
+        assert (2, "") == (code, out)
+        assert 1 == err.count("\n")
+        assert len(err) <= 1000
+        assert "Traceback" not in err
+        assert err.rstrip("\n").isprintable()
+        assert time.monotonic() - began < QUICK
+        return err
+
+    return one
