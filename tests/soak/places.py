@@ -55,21 +55,29 @@ def full_disk(options: Options, folder: Path) -> str:
 
 
 def vanished(options: Options, folder: Path) -> str:
-    """The cache directory is removed under a running engine: what is asked ends, and goes on."""
+    """The cache directory is removed under a running engine, which goes on once it is back."""
     asked = [etc(TEXTS, context=CONTEXT, seed=seed) for seed in range(3)]
-    with engine_at(folder / "cache") as engine:
+    place = folder / "cache"
+    with engine_at(place) as engine:
         need(engine.result(asked[0], BOUND), "no first result")
-        shutil.rmtree(folder / "cache")
-        ends = [_ends(engine, request) for request in asked[1:]]
-    for end in ends:
-        need(end is None or isinstance(end, PosKernelError), f"it ends as {end!r}")
-    return ", ".join("answered" if end is None else "refused" for end in ends)
+        shutil.rmtree(place)
+        without = _ends(engine, asked[1])
+        need(without is None or isinstance(without, PosKernelError), f"it ends as {without!r}")
+        place.mkdir(exist_ok=True)
+        after = _ends(engine, asked[2])
+        need(after is None, f"with the directory again: {after!r}")
+        need(engine.cached(asked[2]), "with the directory again: nothing is kept")
+    return f"{'answered' if without is None else 'one sentence'} without it, answered with it"
 
 
 def damaged(options: Options, folder: Path) -> str:
     """Bytes changed and files cut, in entries and in the database: the numbers stay right."""
     draw, base = random.Random(options.seed), etc(TEXTS, context=CONTEXT)
-    asked = [base, *(base.model_copy(update={"analysis": name}) for name in ("kernel", "profile"))]
+    kernel = {"analysis": "kernel", "params": {"query": CONTEXT - 1}}
+    asked = [
+        base,
+        *(base.model_copy(update=change) for change in (kernel, {"analysis": "profile"})),
+    ]
     with engine_at(folder / "whole") as engine:
         truth = [engine.result(request, BOUND) for request in asked]
     ways, failed = list(WAYS), []
