@@ -18,7 +18,7 @@ RUN pip install --no-cache-dir ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"
     && pip install --no-cache-dir -r requirements.txt
 
 COPY . .
-RUN python -m compileall -q app.py pages poskernel_core
+RUN python -m compileall -q app.py serve.py pages poskernel_core serving
 
 USER poskernel
 # The demo models' results are in the image; a named volume at $POSKERNEL_CACHE starts with them.
@@ -29,4 +29,4 @@ RUN python -m poskernel_core precompute demo-gpt2 \
 EXPOSE 8501
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8501/_stcore/health', timeout=4)"]
-CMD ["python", "-m", "streamlit", "run", "app.py", "--server.address=0.0.0.0"]
+CMD ["python", "-m", "streamlit", "run", "serve.py", "--server.address=0.0.0.0"]

@@ -2,10 +2,11 @@
 PYTHON ?= python3
 # An index that serves torch alone, such as one of CPU-only builds; empty: pip's own.
 TORCH_INDEX_URL ?=
-# More arguments for streamlit, for pytest, for the benchmarks.
+# More arguments for streamlit, for pytest, for the benchmarks, for the long trials.
 APP_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SOAK_ARGS ?=
 # How many processes run the tests; a server and a browser stand beside each.
 TEST_JOBS ?= 2
 
@@ -41,14 +42,14 @@ TORCH_FIRST = $(PIP) install -qq $(if $(TORCH_INDEX_URL),--index-url $(TORCH_IND
   "$$(grep '^torch==' requirements.txt)"
 
 .DEFAULT_GOAL := help
-.PHONY: help app test check format bench screenshots clean venv venv-dev browser
+.PHONY: help app test check format bench soak screenshots clean venv venv-dev browser
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
 	  while read -r name dash words; do printf '  make %-12s %s\n' "$$name" "$$words"; done
 
 app: venv  ## Install what is needed and run the app on this machine
-	@$(BIN)/python -m streamlit run app.py --server.address=localhost $(APP_ARGS)
+	@$(BIN)/python -m streamlit run serve.py --server.address=localhost $(APP_ARGS)
 
 test: venv-dev browser  ## Install what is needed and run every test
 	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
@@ -66,6 +67,9 @@ format: venv-dev  ## Format the code and mend what the linter can mend
 bench: venv-dev  ## Measure speed and memory
 	$(BIN)/python -m bench $(BENCH_ARGS)
 	$(BIN)/python -m bench.vocabulary $(BENCH_ARGS)
+
+soak: venv-dev  ## Make the long trials: kills, full disks, damage, crowds (about half an hour)
+	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 
 screenshots: venv-dev browser  ## Take the pictures of the README
 	$(BIN)/python tools/screenshots.py

@@ -18,10 +18,11 @@ PATIENCE = 120.0  # seconds; the machine may be busy with other work
 
 @dataclass(frozen=True)
 class Server:
-    """A server that answers at `url`, and the cache that it and its worker use."""
+    """A server that answers at `url`, the cache that it and its worker use, its process."""
 
     url: str
     cache: Path
+    pid: int
 
     def link(self, path: str = "/", **parameters: object) -> str:
         """The address of a page with the parameters given, and 50 windows of text."""
@@ -54,7 +55,7 @@ def serve(cache: Path, log: Path) -> Iterator[Server]:
     """Start a server and wait until it answers; stop it at the end."""
     port = _free_port()
     command = [
-        sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={port}",
+        sys.executable, "-m", "streamlit", "run", "serve.py", f"--server.port={port}",
         "--server.address=127.0.0.1",
     ]  # fmt: skip
     with log.open("a", encoding="utf-8") as output:
@@ -63,7 +64,7 @@ def serve(cache: Path, log: Path) -> Iterator[Server]:
         )
     try:
         _wait_for(f"http://127.0.0.1:{port}/_stcore/health", process)
-        yield Server(f"http://127.0.0.1:{port}", cache)
+        yield Server(f"http://127.0.0.1:{port}", cache, process.pid)
     finally:
         process.terminate()
         process.wait(PATIENCE)

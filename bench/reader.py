@@ -1,0 +1,144 @@
+"""One simulated reader: a web socket to a running server, spoken to as a browser does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Self
+from urllib.parse import urlencode
+
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.Element_pb2 import Element
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import WebSocketException
+from websockets.typing import Subprotocol
+
+__all__ = ["Lost", "Reader"]
+
+HEAD = "Head"  # the sidebar's box
+
+
+class Lost(Exception):
+    """The server closed the session, did not answer in time, or its script failed."""
+
+
+@dataclass
+class Reader:
+    """A session of Streamlit: open an address, then choose heads.
+
+    Attributes:
+        heads: the names that the page offers, once it is open.
+        texts: what the page's headings, sentences and error boxes said in the last run.
+    """
+
+    url: str
+    patience: float = 120.0
+    heads: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    _socket: ClientConnection | None = None
+    _address: tuple[str, str] = ("", "")
+    _page: str = ""
+    _box: str = ""
+    _known: set[str] = field(default_factory=set)
+
+    async def open(self, page: str = "", **parameters: object) -> float:
+        """Connect and load a page; return the seconds until its script had run.
+
+        Raises:
+            Lost: see there.
+        """
+        began = time.perf_counter()
+        self._address = (page, urlencode(parameters))
+        try:
+            self._socket = await connect(
+                f"{self.url.replace('http', 'ws', 1)}/_stcore/stream",
+                subprotocols=[Subprotocol("streamlit")],
+                origin=self.url,  # type: ignore[arg-type]
+                compression=None,
+                max_size=None,
+                open_timeout=self.patience,
+            )
+        except (OSError, WebSocketException) as error:
+            raise Lost(f"no connection: {error!r}") from error
+        await self._run(BackMsg())
+        return time.perf_counter() - began
+
+    async def choose(self, head: str, *, shown: bool = True) -> float:
+        """Choose a head in the sidebar; return the seconds until the script had run.
+
+        Raises:
+            Lost: see there; also where the page should show the chosen head and does not.
+        """
+        if head not in self.heads:
+            raise Lost(f"the page offers no head {head}")
+        message = BackMsg()
+        state = message.rerun_script.widget_states.widgets.add()
+        state.id, state.string_value = self._box, head
+        seconds = await self._run(message)
+        if shown and not any(head in text for text in self.texts):
+            raise Lost(f"the page does not show {head}")
+        return seconds
+
+    async def close(self) -> None:
+        """Leave the page."""
+        if self._socket is not None:
+            await self._socket.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _run(self, message: BackMsg) -> float:
+        """Have the script run; return the seconds until it has."""
+        assert self._socket is not None
+        client = message.rerun_script
+        client.page_name, client.query_string = self._address
+        client.page_script_hash = self._page
+        client.cached_message_hashes.extend(self._known)
+        self.texts, self._known = [], set()
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(self.patience):
+                await self._socket.send(message.SerializeToString())
+                while not self._take(await self._socket.recv(decode=False)):
+                    pass
+        except TimeoutError as error:
+            raise Lost(f"no answer within {self.patience:g} s") from error
+        except WebSocketException as error:
+            raise Lost(f"the connection was closed: {error!r}") from error
+        return time.perf_counter() - began
+
+    def _take(self, data: bytes) -> bool:
+        """Take in a message; tell whether it ends the run."""
+        message = ForwardMsg.FromString(data)
+        kind = message.WhichOneof("type")
+        if message.metadata.cacheable:
+            self._known.add(message.hash)
+        if kind == "ref_hash":
+            self._known.add(message.ref_hash)
+        elif kind == "new_session":
+            self._page = message.new_session.page_script_hash
+        elif kind == "delta" and message.delta.HasField("new_element"):
+            self._look(message.delta.new_element)
+        elif kind == "script_finished":
+            if message.script_finished == ForwardMsg.FINISHED_WITH_COMPILE_ERROR:
+                raise Lost("the script could not be compiled")
+            return message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY
+        return False
+
+    def _look(self, element: Element) -> None:
+        match element.WhichOneof("type"):
+            case "selectbox" if element.selectbox.label == HEAD:
+                self._box, self.heads = element.selectbox.id, list(element.selectbox.options)
+            case "heading":
+                self.texts.append(element.heading.body)
+            case "markdown":
+                self.texts.append(element.markdown.body)
+            case "alert":
+                self.texts.append(element.alert.body)
+            case "exception":
+                raise Lost(f"an exception on the page: {element.exception.message}")

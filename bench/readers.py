@@ -1,0 +1,144 @@
+"""``python -m bench.readers``: many readers at once, who choose a head every few seconds.
+
+A server of its own serves the stored results of demo-gpt2. Each reader is a web socket of its own,
+which loads the landing page and then chooses one head after another, with a pause in between; a
+click lasts until the script has run and everything has arrived. The readers share the machine with
+the server. The last column is the memory of the server's process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import random
+import statistics
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.reader import Lost, Reader
+from tests.server import Server, command_line, serve
+
+__all__ = ["Visit", "crowd", "memory_mb", "percentile"]
+
+TEXTS = 50
+
+
+@dataclass
+class Visit:
+    """What became of one reader: seconds to open the page, seconds of every click."""
+
+    opened: float = 0.0
+    clicks: list[float] = field(default_factory=list)
+    lost: str = ""
+
+
+def main() -> None:
+    """Measure every number of readers in turn and print the table."""
+    parser = argparse.ArgumentParser(prog="bench.readers", description=__doc__)
+    parser.add_argument("--readers", default="5,10,20,40", help="how many at once, in turn")
+    parser.add_argument("--pause", type=float, default=5.0, help="seconds between two clicks")
+    parser.add_argument("--clicks", type=int, default=10, help="clicks of every reader")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    numbers = [int(number) for number in options.readers.split(",")]
+    print(
+        f"Landing page of demo-gpt2 ({TEXTS} windows, everything stored), {options.clicks} clicks "
+        f"each, {options.pause:g} s between two; {platform.machine()}, {os.cpu_count()} cores, "
+        f"load {os.getloadavg()[0]:.1f} before\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Path(folder) / "cache"
+        command_line(cache, "precompute", "demo-gpt2", "--texts", str(TEXTS))
+        with serve(cache, Path(folder) / "server.log") as server:
+            asyncio.run(_warm(server))
+            print_header()
+            for number in numbers:
+                visits = asyncio.run(
+                    crowd(server, number, options.clicks, options.pause, options.seed)
+                )
+                print_row(number, visits, server)
+
+
+async def _warm(server: Server) -> None:
+    """Let the server import the pages."""
+    async with Reader(server.url) as reader:
+        await reader.open(texts=TEXTS)
+
+
+async def crowd(server: Server, number: int, clicks: int, pause: float, seed: int) -> list[Visit]:
+    """Let readers open the page at once, and then choose heads at random moments."""
+    async with AsyncExitStack() as stack:
+        readers = [await stack.enter_async_context(Reader(server.url)) for _ in range(number)]
+        visits = [Visit() for _ in readers]
+        await asyncio.gather(*map(_open, readers, visits))
+        draws = [random.Random(f"{seed} {index}") for index in range(number)]
+        each = zip(readers, visits, draws, strict=True)
+        await asyncio.gather(*(_click(*one, clicks, pause) for one in each))
+    return visits
+
+
+async def _open(reader: Reader, visit: Visit) -> None:
+    try:
+        visit.opened = await reader.open(texts=TEXTS)
+    except Lost as lost:
+        visit.lost = str(lost)
+
+
+async def _click(
+    reader: Reader, visit: Visit, draw: random.Random, clicks: int, pause: float
+) -> None:
+    try:
+        for _ in range(0 if visit.lost else clicks):
+            await asyncio.sleep(draw.uniform(0, 2) * pause)
+            visit.clicks.append(await reader.choose(draw.choice(reader.heads)))
+    except Lost as lost:
+        visit.lost = str(lost)
+
+
+def print_header() -> None:
+    """Print the head of the table."""
+    print(
+        "| readers | click, median (s) | 95 % | longest | opening, median (s) | 95 % "
+        "| clicks | lost | server (MB) | load |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
+
+
+def print_row(number: int, visits: list[Visit], server: Server) -> None:
+    """Print one line of the table, and why sessions were lost."""
+    clicks = [seconds for visit in visits for seconds in visit.clicks]
+    opened = [visit.opened for visit in visits if visit.opened]
+    lost = [visit.lost for visit in visits if visit.lost]
+    print(
+        f"| {number} | {percentile(clicks, 50):.2f} | {percentile(clicks, 95):.2f} "
+        f"| {percentile(clicks, 100):.2f} | {percentile(opened, 50):.2f} "
+        f"| {percentile(opened, 95):.2f} | {len(clicks)} | {len(lost)} "
+        f"| {memory_mb(server.pid):.0f} | {os.getloadavg()[0]:.1f} |",
+        flush=True,
+    )
+    for reason in sorted(set(lost)):
+        print(f"  lost: {reason} ({lost.count(reason)})")
+
+
+def percentile(values: list[float], share: int) -> float:
+    """Return the value below which ``share`` percent lie; NaN of no values."""
+    if len(values) < 2:
+        return values[0] if values else float("nan")
+    if share == 100:
+        return max(values)
+    return statistics.quantiles(values, n=100, method="inclusive")[share - 1]
+
+
+def memory_mb(pid: int) -> float:
+    """Return the memory that a process holds (Linux)."""
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""The server: ``streamlit run serve.py`` serves ``app.py`` with what Streamlit leaves out."""
+
+import sys
+
+import streamlit as st
+from starlette.middleware import Middleware
+
+from poskernel_core.errors import BadRequest
+from serving.headers import SecurityHeaders, security_headers
+from serving.memory import upkeep
+
+try:
+    headers = security_headers()
+except BadRequest as error:
+    sys.exit(str(error))
+app = st.App("app.py", middleware=[Middleware(SecurityHeaders, headers=headers)], lifespan=upkeep)

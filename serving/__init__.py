@@ -1,0 +1,1 @@
+"""What stands around the app in its server: headers of responses, and the upkeep of memory."""

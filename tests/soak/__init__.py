@@ -1,0 +1,1 @@
+"""Long trials for ``make soak``, which pytest does not collect."""

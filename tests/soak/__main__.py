@@ -1,0 +1,74 @@
+"""``make soak``: long trials one after another, and a table of how they ended.
+
+The exit code is 1 if any trial failed. A trial that cannot be made here is skipped with a word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.server import environment
+from tests.soak.kills import command_killed, worker_killed
+from tests.soak.places import damaged, full_disk, vanished
+from tests.soak.together import ten_at_once, visited
+from tests.soak.trial import Options, Skipped, Trial
+
+TRIALS: dict[str, Trial] = {
+    "worker-killed": worker_killed,
+    "command-killed": command_killed,
+    "full-disk": full_disk,
+    "vanished": vanished,
+    "damaged": damaged,
+    "ten-at-once": ten_at_once,
+    "visited": visited,
+}
+
+
+def main() -> int:
+    """Make the trials; return the exit code."""
+    parser = argparse.ArgumentParser(prog="tests.soak", description=__doc__)
+    parser.add_argument("--trials", default=",".join(TRIALS), help="which, with commas between")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--texts", type=int, default=60, help="windows of a pass that is killed")
+    parser.add_argument("--damages", type=int, default=14)
+    parser.add_argument("--rounds", type=int, default=3, help="how often ten requests come at once")
+    parser.add_argument("--visits", type=int, default=300)
+    given = vars(parser.parse_args())
+    names = given.pop("trials").split(",")
+    unknown = [name for name in names if name not in TRIALS]
+    if unknown:
+        parser.error(f"no trial {unknown[0]!r}: expected some of {', '.join(TRIALS)}")
+    options = Options(**given)
+    ours = environment(Path(tempfile.gettempdir()))
+    os.environ.clear()
+    os.environ.update(ours)
+    rows = [(name, *_make(TRIALS[name], options)) for name in names]
+    print("\n| trial | ended | seconds | found |\n|---|---|---|---|")
+    for name, ended, seconds, found in rows:
+        print(f"| {name} | {ended} | {seconds:.0f} | {found} |")
+    return int(any(ended == "FAILED" for _, ended, _, _ in rows))
+
+
+def _make(trial: Trial, options: Options) -> tuple[str, float, str]:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        try:
+            ended, found = "well", trial(options, Path(folder))
+        except Skipped as skipped:
+            ended, found = "skipped", str(skipped)
+        except Exception as error:
+            ended, found = "FAILED", f"{type(error).__name__}: {error}"
+    seconds = time.monotonic() - began
+    found = " ".join(found.split()).replace("|", "\\|")
+    print(f"{trial.__name__}: {ended} after {seconds:.0f} s: {found}", file=sys.stderr)
+    return ended, seconds, found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""Killed at random moments: what was computed stays, and the end is that of an unbroken run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from poskernel_core import Store
+from poskernel_core.errors import ComputeFailed
+from tests.server import ROOT, environment
+from tests.soak.trial import (
+    BOUND,
+    MODEL,
+    Options,
+    arrays,
+    engine_at,
+    equality,
+    etc,
+    forget_workers,
+    need,
+    workers,
+)
+
+__all__ = ["command_killed", "worker_killed"]
+
+
+def worker_killed(options: Options, folder: Path) -> str:
+    """Kill the worker with -9; ask again each time."""
+    draw, asked = random.Random(options.seed), etc(options.texts)
+    began = time.monotonic()
+    with engine_at(folder / "whole") as engine:
+        engine.result(asked, BOUND)
+        whole = arrays(engine.store)
+    seconds = time.monotonic() - began
+    killed, said = 0, []
+    while killed < options.kills:
+        with engine_at(folder / f"broken{killed}") as engine:
+            while killed < options.kills:
+                job = engine.submit(asked)
+                if not job.wait(draw.uniform(0, seconds)):
+                    os.kill(engine.worker_pid, signal.SIGKILL)
+                    killed += 1
+                    need(job.wait(BOUND), f"a job hangs after kill {killed}: {job.note!r}")
+                if job.error is None:
+                    break
+                said_so = isinstance(job.error, ComputeFailed)
+                need(said_so, f"a killed worker is reported as {job.error!r}")
+            need(engine.result(asked, BOUND), f"no result within {BOUND:g} s after a kill")
+            said.append(equality(whole, arrays(engine.store)))
+    return f"{killed} kills, {len(said)} passes: {', '.join(said)}"
+
+
+def command_killed(options: Options, folder: Path) -> str:
+    """Kill the process group of the command line, every second time with its worker."""
+    draw, began = random.Random(options.seed), time.monotonic()
+    need(_show(folder / "whole", options, BOUND) == 0, "the unbroken command failed")
+    seconds, whole = time.monotonic() - began, arrays(Store(folder / "whole"))
+    killed, said = 0, []
+    while killed < options.kills:
+        place = folder / f"broken{killed}"
+        while killed < options.kills:
+            code = _show(place, options, draw.uniform(0, seconds), also_worker=killed % 2 == 1)
+            if code is not None:
+                break
+            killed += 1
+        need(_show(place, options, BOUND) == 0, "the command failed after a kill")
+        said.append(equality(whole, arrays(Store(place))))
+        forget_workers(place)
+    return f"{killed} kills, {len(said)} passes: {', '.join(said)}"
+
+
+def _show(store: Path, options: Options, seconds: float, also_worker: bool = False) -> int | None:
+    """Run ``show etc``; kill it after a while and return None, unless it has ended by then."""
+    arguments = ["show", "etc", MODEL, "--texts", str(options.texts), "--context", "512"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "poskernel_core", *arguments], cwd=ROOT, env=environment(store),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        _, complaint = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        theirs = workers(store) if also_worker else []
+        os.killpg(process.pid, signal.SIGKILL)
+        for number in theirs:
+            os.kill(number, signal.SIGKILL)
+        process.communicate()
+        return None
+    need(process.returncode == 0, f"`show` ended with {process.returncode}: {complaint[-300:]}")
+    return process.returncode

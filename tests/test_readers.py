@@ -1,0 +1,102 @@
+"""The simulated readers of the benchmark and of the long trials, and how the trials compare."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from bench.reader import Lost, Reader
+from bench.readers import crowd, memory_mb, percentile
+from poskernel_core import Store
+from tests.soak.__main__ import TRIALS, _make
+from tests.soak.trial import Failed, Options, Skipped, arrays, equality
+
+OPTIONS = Options(seed=0, kills=1, texts=1, damages=1, rounds=1, visits=1)
+
+
+@pytest.mark.slow
+def test_a_reader_sees_what_a_browser_sees(server):
+    """It opens the page, chooses heads, and is told of every text; a wrong head is no answer."""
+
+    async def read():
+        async with Reader(server.url) as reader:
+            opened = await reader.open(texts=50, cell="L1H2")
+            first = "L1H2 at n = 400" in reader.texts
+            clicked = await reader.choose("L2H6")
+            second = "L2H6 at n = 400" in reader.texts
+            with pytest.raises(Lost, match="no head L9H9"):
+                await reader.choose("L9H9")
+        return opened, clicked, first, second, len(reader.heads)
+
+    opened, clicked, first, second, heads = asyncio.run(read())
+
+    assert opened > 0 < clicked
+    assert (True, True, 32) == (first, second, heads)
+
+
+@pytest.mark.slow
+def test_a_crowd_loses_nobody(server):
+    """Every click of every reader is measured, and the server's memory read."""
+    visits = asyncio.run(crowd(server, 3, 2, 0.1, seed=0))
+
+    assert [2, 2, 2] == [len(visit.clicks) for visit in visits]
+    assert [""] * 3 == [visit.lost for visit in visits]
+    assert memory_mb(server.pid) > 50
+
+
+def test_no_server_is_a_lost_reader():
+    """Where nothing listens, that is said."""
+    with pytest.raises(Lost, match="no connection"):
+        asyncio.run(Reader("http://127.0.0.1:9").open())
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"),
+    [([1.0, 2.0, 3.0], 50, 2.0), ([4.0], 95, 4.0), ([1.0, 5.0, 2.0], 100, 5.0),
+     (list(map(float, range(101))), 95, 95.0)],
+)  # fmt: skip
+def test_percentiles(values, share, expected):
+    """The value below which a share of the values lies."""
+    assert expected == percentile(values, share)
+
+
+def test_arrays_are_compared_bit_by_bit(tmp_path):
+    """A last bit, a missing or an added array is a difference; NaN equals itself."""
+    store = Store(tmp_path)
+    store.put("a", {}, {"x": np.array([1.0, np.nan], np.float32), "y": np.arange(3)})
+    whole = arrays(store)
+
+    assert "2 of 2 arrays equal" == equality(whole, arrays(store))
+    store.put("a", {}, {"x": np.array([np.nextafter(np.float32(1), 2), np.nan], np.float32),
+                        "y": np.arange(3)})  # fmt: skip
+    with pytest.raises(Failed, match="1 of 2 arrays equal"):
+        equality(whole, arrays(store))
+    for other in ({}, whole | {"more": np.arange(2)}):
+        with pytest.raises(Failed):
+            equality(whole, other)
+    store.close()
+
+
+def test_how_a_trial_ends():
+    """Well, skipped with a word, or failed: also where it fails in a way nobody thought of."""
+
+    def well(options, folder):
+        assert folder.is_dir()
+        return "fine"
+
+    def skipped(options, folder):
+        raise Skipped("no root")
+
+    def failed(options, folder):
+        raise Failed("3 of 4\n| equal")
+
+    def broken(options, folder):
+        return 1 / 0
+
+    ends = [_make(trial, OPTIONS) for trial in (well, skipped, failed, broken)]
+
+    assert ["well", "skipped", "FAILED", "FAILED"] == [ended for ended, _, _ in ends]
+    said = [found for _, _, found in ends]
+    assert ["fine", "no root", "Failed: 3 of 4 \\| equal"] == said[:3]
+    assert said[3].startswith("ZeroDivisionError")
+    assert 7 == len(TRIALS)
