@@ -20,7 +20,13 @@ from poskernel_core.api import build_request
 from poskernel_core.archive import export_model, import_archive
 from poskernel_core.config import CorpusSpec, Execution, Request, model_prefix
 from poskernel_core.engine import Engine
-from poskernel_core.errors import BadRequest, PosKernelError, TooLittleText
+from poskernel_core.errors import (
+    BadRequest,
+    ComputeFailed,
+    PosKernelError,
+    StoreFailed,
+    TooLittleText,
+)
 from poskernel_core.options import add_ledger, add_result, add_run
 from poskernel_core.outputs import check_out, write_out
 from poskernel_core.precomputed import experiment_questions, standard_questions
@@ -28,7 +34,7 @@ from poskernel_core.published import BUNDLED, figures_of, known_models
 from poskernel_core.reports import ledger_text, print_progress
 from poskernel_core.reproduction import compare
 from poskernel_core.settings import check_settings
-from poskernel_core.store import Store
+from poskernel_core.store import Store, default_directory
 from poskernel_core.terminal import complain, say
 
 __all__ = ["main"]
@@ -52,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BadRequest as error:
         complain(error)
         return 2
+    except (ComputeFailed, StoreFailed) as error:
+        complain(f"{error} (The store, and its worker.log: {default_directory()}.)")
+        return 1
     except PosKernelError as error:
         complain(error)
         return 1

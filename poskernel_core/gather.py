@@ -107,11 +107,7 @@ def gather(
         report(done, plan.windows, "Reading windows of text")
         work.run(windows, rows, batch)
         done = rows.stop
-        if (
-            store
-            and done < plan.windows
-            and time.monotonic() - saved >= settings.checkpoint_seconds()
-        ):
+        if store and done < plan.windows and time.monotonic() - saved >= pause:
             work.check_finite()
             _save(work, store, run, done)
             saved = time.monotonic()
