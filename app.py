@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from pages.parts.links import read_link, tell
 from pages.parts.plain import say_error
 from pages.parts.results import PageStopped, say_notice
 from pages.parts.selection import choose
@@ -27,6 +28,8 @@ page = st.navigation(
         "About": [st.Page("pages/about/methods.py", title="Methods")],
     }
 )
+read_link(page.title)
+notice = st.container()
 try:
     st.session_state["selection"] = choose()
     page.run()
@@ -34,3 +37,4 @@ try:
 except PageStopped as stopped:
     st.title(page.title)
     say_error(str(stopped))
+tell(notice)

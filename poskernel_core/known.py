@@ -7,7 +7,16 @@ import json
 from poskernel_core.catalog import BUNDLED_MODELS, DEMO
 from poskernel_core.config import cell_name
 
-__all__ = ["known_heads"]
+__all__ = ["known_heads", "telling_head"]
+
+_TELLING = {
+    "gpt2": "L4H11",
+    "demo-gpt2": "L2H6",
+    "demo-gpt2-smooth": "L2H6",
+    "demo-attn-2l": "L0H0",
+    "NeelNanda/Attn_Only_2L512W_C4_Code": "L0H3",
+}
+"""The previous-token heads, which show best what position does."""
 
 _POSTS: dict[str, dict[str, str]] = {
     "gpt2": {
@@ -42,3 +51,8 @@ def known_heads(model: str) -> dict[str, str]:
         for head, figure in enumerate(row)
         if figure >= _ENOUGH
     }
+
+
+def telling_head(model: str) -> str:
+    """Return the head of a model that is shown first: one whose kernel has much to tell."""
+    return _TELLING.get(model, "L0H0")

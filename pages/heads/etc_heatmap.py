@@ -12,6 +12,7 @@ from pages.parts.etc_grid import Order, draw_grid, kind_thresholds
 from pages.parts.figures.of_measures import measure_figure
 from pages.parts.figures.of_result import etc_figure, head_curve
 from pages.parts.head import heads_table, summary
+from pages.parts.links import offer
 from pages.parts.measures import MEASURES, Measure
 from pages.parts.plain import plain
 from pages.parts.selection import Selection
@@ -52,6 +53,7 @@ st.markdown(
     f"alone, at query position {selection.query}; or another measure of all heads."
 )
 colour, show, sort, kinds = st.columns([6, 7, 5, 3], vertical_alignment="bottom")
+offer("measure", f"offered are {', '.join(MEASURES)}")
 chosen = colour.selectbox("Colour heads by", list(MEASURES), key="measure", bind=URL)
 shown = show.pills(
     "Show kinds", KINDS, default=KINDS, selection_mode="multi", key="kinds", bind=URL

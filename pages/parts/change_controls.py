@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import streamlit as st
 
+from pages.parts.links import offer
 from pages.parts.selection import Selection, select_cell
 from pages.parts.settle import settled, settled_index, settled_text
 from poskernel_core.analyses.intervention import InterventionParams
@@ -108,6 +109,7 @@ def choose_change(selection: Selection, first: Preset) -> dict[str, Any]:
     """Draw the kind of change and its settings; return them as parameters."""
     defaults = _values(first)
     words = list(CHANGES)
+    offer("change", words)
     chosen = st.segmented_control(
         "Change", words, key="change", bind=URL, required=True, default=defaults["change"]
     )

@@ -16,6 +16,7 @@ from typing import Final
 import streamlit as st
 
 from pages.parts import results
+from pages.parts.links import offer
 from pages.parts.settle import settled, settled_index
 from poskernel_core import catalog, texts
 from poskernel_core.catalog import Located
@@ -33,6 +34,7 @@ from poskernel_core.config import (
 )
 from poskernel_core.engine import DEFAULT_CONTEXT, describe_run
 from poskernel_core.errors import BadRequest
+from poskernel_core.known import telling_head
 
 __all__ = ["Selection", "choose", "select_cell"]
 
@@ -91,9 +93,12 @@ def _choose_cell(located: Located) -> tuple[int, int]:
     geometry = located.geometry
     layers, heads = range(geometry.n_layers), range(geometry.n_heads)
     cells = [cell_name(layer, head) for layer in layers for head in heads]
+    telling = telling_head(located.spec.name)
+    default = telling if telling in cells else cells[0]
+    index = settled_index("cell", cells, default)
+    offer("cell", f"this model has {cells[0]} to {cells[-1]}")
     cell = st.selectbox(
-        "Head", cells, key="cell", bind=URL, help="layer and head; type to search",
-        **settled_index("cell", cells, cells[0]),
+        "Head", cells, key="cell", bind=URL, help="layer and head; type to search", **index
     )  # fmt: skip
     return parse_cell(cell, geometry.n_layers, geometry.n_heads)
 
@@ -102,12 +107,19 @@ def _choose_model() -> Located:
     names = [entry.name for entry in catalog.entries()]
     about = {entry.name: entry for entry in catalog.entries()}
     free = catalog.may_type_any_model()
-    name = st.selectbox(
-        "Model", names, key="model", bind=URL, accept_new_options=free,
+    asked = st.session_state.get("model") or st.query_params.get("model") or names[0]
+    unknown = asked not in names and not free
+    name = st.selectbox(  # what a link asks for stays in the list, so that the address does as well
+        "Model", [*names, asked] if unknown else names, key="model", bind=URL,
+        accept_new_options=free,
         help="type any hub name or directory" if free else "chosen by the host of this page",
     )  # fmt: skip
     if name is None or (name not in names and not free):
-        results.stop(f"Model {name!r} is not offered here: choose one from the list.")
+        results.stop(
+            f"The link asks for model {name!r}, which is not offered here. Offered are "
+            f"{', '.join(names)}: choose one in the sidebar. The host of this page adds models "
+            "with POSKERNEL_MODELS, or allows all with POSKERNEL_ALLOW_ANY_MODEL=1."
+        )
     revision = None
     if not catalog.is_local(name):
         typed = st.text_input(
@@ -136,6 +148,7 @@ def _choose_run(located: Located) -> RunSpec:
     contexts = sorted({length for length in CONTEXTS if length < longest} | {longest})
     default = max(length for length in contexts if length <= max(DEFAULT_CONTEXT, contexts[0]))
     offered = [*texts.BUNDLED, *texts.HUB, *_host_corpora()]
+    offer("corpus", offered)
     corpus = st.selectbox("Corpus", offered, key="corpus", bind=URL)
     with st.expander("Run"):
         context = st.selectbox(
@@ -147,6 +160,7 @@ def _choose_run(located: Located) -> RunSpec:
             **settled("texts", TEXTS, DEFAULT_TEXTS),
         )  # fmt: skip
         start = st.toggle("Start token first", True, key="start", bind=URL)
+        offer("dtype", typing.get_args(Dtype))
         dtype = st.selectbox("Precision", typing.get_args(Dtype), key="dtype", bind=URL)
     try:
         return describe_run(
