@@ -21,6 +21,7 @@ from poskernel_core.archive import export_model, import_archive
 from poskernel_core.config import CorpusSpec, Execution, Request, model_prefix
 from poskernel_core.engine import Engine
 from poskernel_core.errors import BadRequest, PosKernelError, TooLittleText
+from poskernel_core.known import telling_head
 from poskernel_core.options import add_ledger, add_result, add_run
 from poskernel_core.outputs import write_out
 from poskernel_core.precomputed import experiment_questions, standard_questions
@@ -159,7 +160,8 @@ def _precompute(options: argparse.Namespace) -> int:
     try:
         for name, params in standard_questions(geometry):
             _keep_ready(engine, options, name, params)
-        for name, params in experiment_questions(geometry) if options.experiments else ():
+        head = telling_head(options.model)
+        for name, params in experiment_questions(geometry, head) if options.experiments else ():
             try:
                 _keep_ready(engine, options, name, params)
             except BadRequest as error:  # a model may be too small for one of them

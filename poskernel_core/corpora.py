@@ -145,7 +145,7 @@ def _ready_windows(spec: CorpusSpec, context: int, cut: bool) -> Tokens:
     if length < context or (length > context and not cut):
         raise UnknownCorpus(
             f"Expected integers of shape [windows, {context}] in {spec.name!r}, got "
-            f"{array.dtype} {list(array.shape)}: pass --context with the file's T, or another file."
+            f"{array.dtype} {list(array.shape)}: choose the file's T as context, or another file."
         )
     return array[:, :context].astype(np.int64)
 
@@ -154,5 +154,6 @@ def _check_enough(spec: CorpusSpec, got: int, asked: int, context: int, exactly:
     if got == 0 or (exactly and got < asked):
         raise TooLittleText(
             f"Corpus {spec.name!r} gives {got} windows of {context} tokens, {asked} were asked "
-            f"for: ask for fewer (--texts {max(got, 1)}), a shorter context, or more text."
+            f"for: ask for {max(got, 1)} or fewer, a shorter context, or another "
+            "corpus."
         )

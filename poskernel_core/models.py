@@ -156,7 +156,7 @@ def pick_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "mps" if mps else "cpu"
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(name.split(":")[0], name == "cpu"):
-        raise BadRequest(f"This machine has no device {name!r}: use --device cpu, or auto.")
+        raise BadRequest(f"This machine has no device {name!r}: use cpu, or auto.")
     return torch.device(name)
 
 

@@ -107,5 +107,5 @@ def check_query(run: RunSpec, query: int, skip: int) -> None:
     if not skip < query < run.context:
         raise BadRequest(
             f"Expected a position from {skip + 1} (behind the skipped keys) to "
-            f"{run.context - 1}, got {query} (--query)."
+            f"{run.context - 1}, got {query}."
         )

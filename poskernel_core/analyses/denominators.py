@@ -72,7 +72,7 @@ class Denominators(Experiment):
         if run.context < params.skip + 3:
             raise BadRequest(
                 f"Expected a context of {params.skip + 3} tokens or more behind {params.skip} "
-                f"skipped keys, got {run.context}: ask for a longer one, or skip fewer (--skip)."
+                f"skipped keys, got {run.context}: ask for a longer one, or skip fewer."
             )
         return run.model_copy(update={"dtype": "float32"})
 

@@ -69,8 +69,7 @@ class NormCause(Sampled):
         rows = second_positions(params.length, params.first, params.candidates, run.start_token)
         if len(rows) < 2:
             raise BadRequest(
-                "A rise needs two rows or more: ask for longer sequences (--length), or fewer "
-                "candidates."
+                "A rise needs two rows or more: ask for longer sequences, or fewer candidates."
             )
         longest = max(params.length, params.random_length)
         return random_run(run, longest, params.samples)
