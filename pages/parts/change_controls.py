@@ -8,12 +8,14 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.parts.links import offer
+from pages.parts.prompt_words import fitting, words_of
 from pages.parts.selection import Selection, select_cell
-from pages.parts.settle import settled, settled_index, settled_text
+from pages.parts.settle import settled, settled_index, settled_list, settled_text
 from poskernel_core.analyses.intervention import InterventionParams
+from poskernel_core.config import cell_name
 from poskernel_core.presets import Preset, presets_for
 
-__all__ = ["choose_change", "choose_preset", "choose_prompt"]
+__all__ = ["choose_change", "choose_preset", "choose_prompt", "missing"]
 
 URL: Final = "query-params"
 CHANGES = {
@@ -36,7 +38,13 @@ def choose_preset(selection: Selection) -> Preset:
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     index = settled_index("preset", names, names[0])
     name = left.selectbox(
-        "Preset", names, key="preset", bind=URL, on_change=_apply, args=(presets,), **index
+        "Preset",
+        names,
+        key="preset",
+        bind=URL,
+        on_change=_apply,
+        args=(presets, selection.cell),
+        **index,
     )
     chosen = presets[names.index(name)]
     if chosen.cell and chosen.cell != selection.cell:
@@ -44,7 +52,7 @@ def choose_preset(selection: Selection) -> Preset:
             f"Look at {chosen.cell}, the preset's head", icon=":material/visibility:",
             on_click=select_cell, args=(chosen.cell,), key="look",
         )  # fmt: skip
-    values = _values(chosen)
+    values = _values(chosen, selection.cell)
     if all(st.session_state.get(key, values[key]) == values[key] for key in values):
         st.caption(chosen.about)
     else:
@@ -52,18 +60,19 @@ def choose_preset(selection: Selection) -> Preset:
     return presets[0]
 
 
-def _apply(presets: tuple[Preset, ...]) -> None:
+def _apply(presets: tuple[Preset, ...], cell: str) -> None:
     """Write a preset's values to the widgets, in a callback, before they are drawn."""
     chosen = next(each for each in presets if each.name == st.session_state["preset"])
-    for key, value in _values(chosen).items():
+    for key, value in _values(chosen, cell).items():
         st.session_state[key] = value
     if chosen.cell:
         select_cell(chosen.cell)
 
 
-def _values(preset: Preset) -> dict[str, Any]:
-    """Return what each widget of the page holds for a preset."""
+def _values(preset: Preset, cell: str) -> dict[str, Any]:
+    """Return what each widget of the page holds for a preset; ``cell`` is the selected head."""
     params = InterventionParams(**preset.params)
+    head = preset.cell or cell
     layer = "in W_pos" if params.layer is None else _before(params.layer)
     return {
         "prompt": preset.prompt,
@@ -74,18 +83,22 @@ def _values(preset: Preset) -> dict[str, Any]:
         "every": params.every,
         "layers": params.layers,
         "stage": _word(STAGES, params.stage),
-        "edited": params.edited or preset.cell,
-        "moves": params.moves,
+        "edited": params.edited or head,
+        "moves": _parts(params.moves),
         "strength": params.strength,
         "scale": params.scale,
         "scope": _word(SCOPES, params.scope),
-        "silenced": params.heads or preset.cell,
+        "silenced": _parts(params.heads) or [head],
         "removed": _word(REMOVED, params.embeddings),
     }
 
 
 def _word(words: dict[str, str], code: str) -> str:
     return next(word for word, each in words.items() if each == code)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _before(layer: int) -> str:
@@ -95,7 +108,7 @@ def _before(layer: int) -> str:
 def choose_prompt(first: Preset) -> str | None:
     """Draw the prompt; return it, or None while it is empty."""
     prompt = st.text_area(
-        "Prompt", key="prompt", bind=URL, max_chars=MOST, height=140,
+        "Prompt", key="prompt", bind=URL, max_chars=MOST, height=140, on_change=_keep_fitting,
         help="what comes after it is predicted; it may be as long as the context",
         **settled_text("prompt", first.prompt),
     )  # fmt: skip
@@ -105,9 +118,19 @@ def choose_prompt(first: Preset) -> str | None:
     return None
 
 
-def choose_change(selection: Selection, first: Preset) -> dict[str, Any]:
-    """Draw the kind of change and its settings; return them as parameters."""
-    defaults = _values(first)
+def _keep_fitting() -> None:
+    """Leave out the moves that name words which a new prompt does not have."""
+    if "moves" in st.session_state:
+        st.session_state["moves"] = fitting(st.session_state["moves"], st.session_state["prompt"])
+
+
+def choose_change(selection: Selection, first: Preset, prompt: str) -> dict[str, Any]:
+    """Draw the kind of change and its settings; return them as parameters.
+
+    The parameters of a move, or of heads switched off, may name none yet: see :func:`missing`.
+    """
+    defaults = _values(first, selection.cell)
+    defaults["moves"] = fitting(defaults["moves"], prompt)
     words = list(CHANGES)
     offer("change", words)
     chosen = st.segmented_control(
@@ -121,7 +144,40 @@ def choose_change(selection: Selection, first: Preset) -> dict[str, Any]:
         "remove": _remove,
     }
     code = CHANGES[chosen]
-    return {"change": code, **draw[code](selection, defaults)}
+    params = {"change": code, **draw[code](selection, defaults)}
+    if code == "move":
+        _offer_words(prompt)
+    return params
+
+
+def missing(params: dict[str, Any]) -> str:
+    """Return what the reader has to choose before the change can be made, or nothing."""
+    if params["change"] == "move" and not params["moves"]:
+        return (
+            "Choose whose attention is moved: a word of the prompt, and the word that it looks at "
+            "instead. Then press Add."
+        )
+    if params["change"] == "silence" and not params["heads"]:
+        return "Choose one or more heads to switch off."
+    return ""
+
+
+def _offer_words(prompt: str) -> None:
+    """Draw the choice of a move among the words of the prompt."""
+    words = words_of(prompt)
+    if not words:
+        return
+    one, two, three = st.columns([3, 3, 1], vertical_alignment="bottom")
+    row = one.selectbox("Add a move: the attention at", words, index=len(words) - 1, key="moverow")
+    before = words[: words.index(row) + 1] if row in words else words
+    key = two.selectbox("goes to", before, key="movekey")
+    three.button("Add", icon=":material/add:", key="addmove", width="stretch",
+                 on_click=_add_move, args=(f"{row}>{key}",))  # fmt: skip
+
+
+def _add_move(move: str) -> None:
+    """Add a move to those that are there; call it in a callback."""
+    st.session_state["moves"] = list(dict.fromkeys([*st.session_state["moves"], move]))
 
 
 def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
@@ -145,7 +201,7 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
 
 def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     one, two, three = st.columns(3, vertical_alignment="bottom")
-    every = one.slider("Every so many positions", 1, 20, key="every", bind=URL,
+    every = one.slider("Every k-th position, k =", 1, 20, key="every", bind=URL,
                        **settled("every", range(1, 21), defaults["every"]))  # fmt: skip
     return {
         "every": every,
@@ -156,14 +212,21 @@ def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _move(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
+def _move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
+    cells = _cells(selection)
+    moves = list(dict.fromkeys([*defaults["moves"], *st.session_state.get("moves", [])]))
     one, two, three = st.columns([1, 3, 2], vertical_alignment="bottom")
     params: dict[str, Any] = {
-        "edited": _text(one, "Head that is changed", "edited", defaults, "such as L2H6"),
-        "moves": _text(
-            two, "Rows and their new keys", "moves", defaults,
-            "row>key pairs: positions such as 36>34, or words of the prompt such as pirate>ninja",
+        "edited": one.selectbox(
+            "Head that is changed", cells, key="edited", bind=URL,
+            **settled_index("edited", cells, defaults["edited"]),
         ),
+        "moves": ", ".join(two.multiselect(
+            "Rows and their new keys", moves, key="moves", bind=URL, accept_new_options=True,
+            placeholder="add a move below, or type one such as 36>34",
+            help="row>key: words of the prompt such as pirate>ninja, or positions such as 36>34",
+            **settled_list("moves", moves, defaults["moves"]),
+        )),
         "stage": _stage(three, defaults),
     }  # fmt: skip
     one, two, three = st.columns([1, 1, 2], vertical_alignment="bottom")
@@ -180,8 +243,19 @@ def _move(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     return params | {"scope": SCOPES[scope]}
 
 
-def _silence(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
-    return {"heads": _text(st, "Heads switched off", "silenced", defaults, "such as L2H6, L3H4")}
+def _silence(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
+    cells = _cells(selection)
+    heads = st.multiselect(
+        "Heads switched off", cells, key="silenced", bind=URL, placeholder="choose one or more",
+        **settled_list("silenced", cells, defaults["silenced"]),
+    )  # fmt: skip
+    return {"heads": ", ".join(heads)}
+
+
+def _cells(selection: Selection) -> list[str]:
+    geometry = selection.located.geometry
+    layers, heads = range(geometry.n_layers), range(geometry.n_heads)
+    return [cell_name(layer, head) for layer in layers for head in heads]
 
 
 def _remove(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:

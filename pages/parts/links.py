@@ -101,6 +101,8 @@ def _alike(asked: str, shown: Any) -> bool:
 
 def _named(options: Sequence[Any]) -> str:
     """Return what is offered as a clause: all of a few values, else how many and their ends."""
+    if not options:
+        return ""
     ends = f"{options[0]} to {options[-1]}"
     if isinstance(options, range) and options.step == 1:
         return f"offered are {ends}"

@@ -11,7 +11,7 @@ import streamlit as st
 
 from pages.parts.links import offer
 
-__all__ = ["settled", "settled_index", "settled_span", "settled_text"]
+__all__ = ["settled", "settled_index", "settled_list", "settled_span", "settled_text"]
 
 
 def settled(key: str, options: Any, default: Any) -> dict[str, Any]:
@@ -49,6 +49,14 @@ def settled_text(key: str, default: str) -> dict[str, Any]:
     value = st.session_state.get(key, default)
     _write(key, value, value, default)
     return {"value": default}
+
+
+def settled_list(key: str, options: list[str], default: list[str]) -> dict[str, Any]:
+    """Return the ``default`` of a choice of several likewise; what no longer fits is left out."""
+    offer(key, options)
+    value = st.session_state.get(key, default)
+    _write(key, value, [each for each in value if each in options], default)
+    return {"default": default}
 
 
 def settled_span(key: str, first: int, last: int) -> dict[str, Any]:
