@@ -8,11 +8,19 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.parts.links import offer
-from pages.parts.prompt_words import fitting, words_of
+from pages.parts.move_controls import (
+    SCOPES,
+    STAGES,
+    all_cells,
+    choose_move,
+    choose_stage,
+    keep_fitting,
+    offer_words,
+)
+from pages.parts.prompt_words import fitting
 from pages.parts.selection import Selection, select_cell
 from pages.parts.settle import settled, settled_index, settled_list, settled_text
 from poskernel_core.analyses.intervention import InterventionParams
-from poskernel_core.config import cell_name
 from poskernel_core.presets import Preset, presets_for
 
 __all__ = ["choose_change", "choose_preset", "choose_prompt", "missing"]
@@ -25,8 +33,6 @@ CHANGES = {
     "switch heads off": "silence",
     "remove embeddings": "remove",
 }
-STAGES = {"after the softmax": "pattern", "before the softmax": "scores"}
-SCOPES = {"the head's output": "head", "the whole layer's attention output": "layer"}
 REMOVED = {"positional embeddings": "positions", "token embeddings": "tokens"}
 MOST = 20_000
 
@@ -108,7 +114,7 @@ def _before(layer: int) -> str:
 def choose_prompt(first: Preset) -> str | None:
     """Draw the prompt; return it, or None while it is empty."""
     prompt = st.text_area(
-        "Prompt", key="prompt", bind=URL, max_chars=MOST, height=140, on_change=_keep_fitting,
+        "Prompt", key="prompt", bind=URL, max_chars=MOST, height=140, on_change=keep_fitting,
         help="what comes after it is predicted; it may be as long as the context",
         **settled_text("prompt", first.prompt),
     )  # fmt: skip
@@ -116,12 +122,6 @@ def choose_prompt(first: Preset) -> str | None:
         return prompt
     st.info("Type a prompt: a few words or more. What comes after it is predicted.")
     return None
-
-
-def _keep_fitting() -> None:
-    """Leave out the moves that name words which a new prompt does not have."""
-    if "moves" in st.session_state:
-        st.session_state["moves"] = fitting(st.session_state["moves"], st.session_state["prompt"])
 
 
 def choose_change(selection: Selection, first: Preset, prompt: str) -> dict[str, Any]:
@@ -139,14 +139,14 @@ def choose_change(selection: Selection, first: Preset, prompt: str) -> dict[str,
     draw: dict[str, Callable[[Selection, dict[str, Any]], dict[str, Any]]] = {
         "average": _average,
         "blind": _blind,
-        "move": _move,
+        "move": choose_move,
         "silence": _silence,
         "remove": _remove,
     }
     code = CHANGES[chosen]
     params = {"change": code, **draw[code](selection, defaults)}
     if code == "move":
-        _offer_words(prompt)
+        offer_words(prompt)
     return params
 
 
@@ -160,24 +160,6 @@ def missing(params: dict[str, Any]) -> str:
     if params["change"] == "silence" and not params["heads"]:
         return "Choose one or more heads to switch off."
     return ""
-
-
-def _offer_words(prompt: str) -> None:
-    """Draw the choice of a move among the words of the prompt."""
-    words = words_of(prompt)
-    if not words:
-        return
-    one, two, three = st.columns([3, 3, 1], vertical_alignment="bottom")
-    row = one.selectbox("Add a move: the attention at", words, index=len(words) - 1, key="moverow")
-    before = words[: words.index(row) + 1] if row in words else words
-    key = two.selectbox("goes to", before, key="movekey")
-    three.button("Add", icon=":material/add:", key="addmove", width="stretch",
-                 on_click=_add_move, args=(f"{row}>{key}",))  # fmt: skip
-
-
-def _add_move(move: str) -> None:
-    """Add a move to those that are there; call it in a callback."""
-    st.session_state["moves"] = list(dict.fromkeys([*st.session_state["moves"], move]))
 
 
 def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
@@ -208,54 +190,17 @@ def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
         "layers": _text(
             two, "In layers", "layers", defaults, "such as 0-3 or 0,2; empty: the first four"
         ),
-        "stage": _stage(three, defaults),
+        "stage": choose_stage(three, defaults),
     }
 
 
-def _move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
-    cells = _cells(selection)
-    moves = list(dict.fromkeys([*defaults["moves"], *st.session_state.get("moves", [])]))
-    one, two, three = st.columns([1, 3, 2], vertical_alignment="bottom")
-    params: dict[str, Any] = {
-        "edited": one.selectbox(
-            "Head that is changed", cells, key="edited", bind=URL,
-            **settled_index("edited", cells, defaults["edited"]),
-        ),
-        "moves": ", ".join(two.multiselect(
-            "Rows and their new keys", moves, key="moves", bind=URL, accept_new_options=True,
-            placeholder="add a move below, or type one such as 36>34",
-            help="row>key: words of the prompt such as pirate>ninja, or positions such as 36>34",
-            **settled_list("moves", moves, defaults["moves"]),
-        )),
-        "stage": _stage(three, defaults),
-    }  # fmt: skip
-    one, two, three = st.columns([1, 1, 2], vertical_alignment="bottom")
-    params["scale"] = one.number_input(
-        "Output times", -10.0, 10.0, step=0.5, key="scale", bind=URL, value=defaults["scale"]
-    )
-    if params["stage"] == "scores":
-        params["strength"] = two.number_input(
-            "Nats above the largest score", 0.0, 100.0, step=1.0, key="strength", bind=URL,
-            value=defaults["strength"],
-        )  # fmt: skip
-    scope = three.selectbox("Times applies to", list(SCOPES), key="scope", bind=URL,
-                            index=list(SCOPES).index(defaults["scope"]))  # fmt: skip
-    return params | {"scope": SCOPES[scope]}
-
-
 def _silence(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
-    cells = _cells(selection)
+    cells = all_cells(selection)
     heads = st.multiselect(
         "Heads switched off", cells, key="silenced", bind=URL, placeholder="choose one or more",
         **settled_list("silenced", cells, defaults["silenced"]),
     )  # fmt: skip
     return {"heads": ", ".join(heads)}
-
-
-def _cells(selection: Selection) -> list[str]:
-    geometry = selection.located.geometry
-    layers, heads = range(geometry.n_layers), range(geometry.n_heads)
-    return [cell_name(layer, head) for layer in layers for head in heads]
 
 
 def _remove(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
@@ -273,9 +218,3 @@ def _text(place: Any, label: str, key: str, defaults: dict[str, Any], hint: str)
             label, key=key, bind=URL, help=hint, max_chars=1000, placeholder=hint, **value
         )
     )
-
-
-def _stage(place: Any, defaults: dict[str, Any]) -> str:
-    words = list(STAGES)
-    index = words.index(defaults["stage"])
-    return STAGES[place.selectbox("Changed", words, index=index, key="stage", bind=URL)]
