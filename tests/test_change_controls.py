@@ -105,3 +105,12 @@ def test_heads_are_chosen_from_those_of_the_model(show, asked):
     app.selectbox(key="model").select("demo-attn-2l").run()
     assert not app.error
     assert "L0H1" == asked[-1]["heads"]
+
+
+def test_a_link_that_changes_a_preset_says_so(show):
+    """Already when it is opened; the preset as it is tells what to expect."""
+    about = presets_for("demo-gpt2")[0].about
+    assert about in [each.value for each in show().caption]
+    captions = [each.value for each in show(prompt=OWN).caption]
+    assert about not in captions
+    assert any(each.startswith("Changed since") for each in captions)

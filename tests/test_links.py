@@ -52,7 +52,11 @@ def follow(monkeypatch):
             {"cell": "L99H99"},
             "asks for cell L99H99; shown is L2H6 instead: this model has L0H0 to L3H7.",
         ),
-        (METHODS, {"query": "99999"}, "asks for query 99999; shown is 400 instead: offered are 33"),
+        (
+            METHODS,
+            {"query": "99999"},
+            "asks for query 99999; shown is 400 instead: offered are 33 values from 15 to 511.",
+        ),
         (METHODS, {"query": "foo"}, "asks for query foo; shown is 400"),
         (METHODS, {"skip": "999"}, "asks for skip 999; shown is 4 instead: offered are 0 to 32."),
         (METHODS, {"corpus": "nope"}, "asks for corpus nope; shown is sample instead: offered"),

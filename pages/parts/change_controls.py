@@ -23,7 +23,7 @@ from pages.parts.settle import settled, settled_index, settled_list, settled_tex
 from poskernel_core.analyses.intervention import InterventionParams
 from poskernel_core.presets import Preset, presets_for
 
-__all__ = ["choose_change", "choose_preset", "choose_prompt", "missing"]
+__all__ = ["choose_intervention", "missing"]
 
 URL: Final = "query-params"
 CHANGES = {
@@ -37,8 +37,21 @@ REMOVED = {"positional embeddings": "positions", "token embeddings": "tokens"}
 MOST = 20_000
 
 
-def choose_preset(selection: Selection) -> Preset:
-    """Draw the presets of the model; choosing one writes its values to all controls."""
+def choose_intervention(selection: Selection) -> tuple[str | None, dict[str, Any]]:
+    """Draw all controls; return the prompt, None while it is empty, and the parameters."""
+    first, about = _choose_preset(selection)
+    prompt = _choose_prompt(first)
+    params = _choose_change(selection, first, prompt or "")
+    about()
+    return prompt, params
+
+
+def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
+    """Draw the presets of the model; choosing one writes its values to all controls.
+
+    Returns the model's first preset, and what says below the choice whether the one chosen still
+    stands: call it when all controls are drawn.
+    """
     presets = presets_for(selection.run.model.name)
     names = [preset.name for preset in presets]
     left, right = st.columns([3, 2], vertical_alignment="bottom")
@@ -58,12 +71,14 @@ def choose_preset(selection: Selection) -> Preset:
             f"Look at {chosen.cell}, the preset's head", icon=":material/visibility:",
             on_click=select_cell, args=(chosen.cell,), key="look",
         )  # fmt: skip
-    values = _values(chosen, selection.cell)
-    if all(st.session_state.get(key, values[key]) == values[key] for key in values):
-        st.caption(chosen.about)
-    else:
-        st.caption("Changed since: choose another preset and this one again to restore it.")
-    return presets[0]
+    values, place = _values(chosen, selection.cell), st.empty()
+
+    def about() -> None:
+        stands = all(st.session_state.get(key, values[key]) == values[key] for key in values)
+        changed = "Changed since: choose another preset and this one again to restore it."
+        place.caption(chosen.about if stands else changed)
+
+    return presets[0], about
 
 
 def _apply(presets: tuple[Preset, ...], cell: str) -> None:
@@ -111,7 +126,7 @@ def _before(layer: int) -> str:
     return f"in the stream before layer {layer}"
 
 
-def choose_prompt(first: Preset) -> str | None:
+def _choose_prompt(first: Preset) -> str | None:
     """Draw the prompt; return it, or None while it is empty."""
     prompt = st.text_area(
         "Prompt", key="prompt", bind=URL, max_chars=MOST, height=140, on_change=keep_fitting,
@@ -124,7 +139,7 @@ def choose_prompt(first: Preset) -> str | None:
     return None
 
 
-def choose_change(selection: Selection, first: Preset, prompt: str) -> dict[str, Any]:
+def _choose_change(selection: Selection, first: Preset, prompt: str) -> dict[str, Any]:
     """Draw the kind of change and its settings; return them as parameters.
 
     The parameters of a move, or of heads switched off, may name none yet: see :func:`missing`.

@@ -108,7 +108,7 @@ def _named(options: Sequence[Any]) -> str:
         return f"offered are {ends}"
     if len(options) <= MOST_NAMED:
         return f"offered are {', '.join(str(each) for each in options)}"
-    return f"offered are {len(options)} from {ends}"
+    return f"offered are {len(options)} values from {ends}"
 
 
 def _brief(value: Any) -> str:

@@ -57,7 +57,8 @@ def offer_words(prompt: str) -> None:
     if not words:
         return
     one, two, three = st.columns([3, 3, 1], vertical_alignment="bottom")
-    row = one.selectbox("Add a move: the attention at", words, index=len(words) - 1, key="moverow")
+    last = max(place for place, word in enumerate(words) if word.isalnum() or not place)
+    row = one.selectbox("Add a move: the attention at", words, index=last, key="moverow")
     before = words[: words.index(row) + 1] if row in words else words
     key = two.selectbox("goes to", before, key="movekey")
     three.button("Add", icon=":material/add:", key="addmove", width="stretch",

@@ -12,12 +12,7 @@ import streamlit as st
 from pages.parts import results
 from pages.parts import words_positions as words
 from pages.parts.cards import card, chart
-from pages.parts.change_controls import (
-    choose_change,
-    choose_preset,
-    choose_prompt,
-    missing,
-)
+from pages.parts.change_controls import choose_intervention, missing
 from pages.parts.figures.of_positions import (
     PATTERNS,
     averaging_figure,
@@ -111,9 +106,7 @@ def draw_averaging(layer: int | None, keep: int) -> None:
 
 st.title("Interventions")
 st.markdown("Change one thing on the way through the model, and see what it did.")
-first = choose_preset(selection)
-prompt = choose_prompt(first)
-params = choose_change(selection, first, prompt or "")
+prompt, params = choose_intervention(selection)
 wanted = missing(params)
 if wanted:
     st.info(wanted, icon=":material/touch_app:")
