@@ -31,7 +31,7 @@ page = st.navigation(
 read_link(page.title)
 notice = st.container()
 try:
-    st.session_state["selection"] = choose()
+    st.session_state["selection"] = choose(page.title)
     page.run()
     say_notice()
 except PageStopped as stopped:

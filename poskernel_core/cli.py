@@ -160,7 +160,7 @@ def _precompute(options: argparse.Namespace) -> int:
     try:
         for name, params in standard_questions(geometry):
             _keep_ready(engine, options, name, params)
-        head = telling_head(options.model)
+        head = telling_head(options.model, "contextual")
         for name, params in experiment_questions(geometry, head) if options.experiments else ():
             try:
                 _keep_ready(engine, options, name, params)

@@ -52,6 +52,7 @@ class Additivity(Experiment):
 
     name = "additivity"
     title = "Additivity of position and content"
+    spoken = "how far keys are a sum of position and content"
     params = AdditivityParams
     long = True
 

@@ -69,6 +69,7 @@ class ContextualHeads(Experiment):
 
     name = "contextual-heads"
     title = "Contextual heads"
+    spoken = "which heads are contextual"
     params = ContextualParams
     long = True
 

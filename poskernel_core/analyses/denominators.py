@@ -60,6 +60,7 @@ class Denominators(Experiment):
 
     name = "denominators"
     title = "Denominators along positions"
+    spoken = "softmax denominators along positions"
     params = DenominatorsParams
     long = True
 
@@ -127,6 +128,7 @@ class TokenWeights(Experiment):
 
     name = "token-weights"
     title = "Content weights of tokens"
+    spoken = "how the head weights tokens"
     params = TokenWeightsParams
     long = True
 

@@ -119,6 +119,7 @@ class Intervention(Experiment):
 
     name = "intervention"
     title = "Intervention"
+    spoken = "the effects of the change"
     params = InterventionParams
 
     def settled(self, run: RunSpec, params: InterventionParams) -> RunSpec:

@@ -49,6 +49,7 @@ class KernelDistances(Analysis):
 
     name = "kernel-distances"
     title = "Distances between kernels"
+    spoken = "distances between kernels"
     params = KernelDistancesParams
 
     def needs(self, run: RunSpec, params: KernelDistancesParams) -> Mapping[str, RunSpec]:

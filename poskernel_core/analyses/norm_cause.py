@@ -58,6 +58,7 @@ class NormCause(Sampled):
 
     name = "norm-cause"
     title = "Norms as they are, and flat"
+    spoken = "what flat norms leave of the recency"
     params = NormCauseParams
 
     def settled(self, run: RunSpec, params: NormCauseParams) -> RunSpec:

@@ -58,6 +58,7 @@ class Tangent(Analysis):
 
     name = "tangent"
     title = "Tangent and radial reading of the helix"
+    spoken = "what heads read of the helix"
     params = TangentParams
 
     def default_query(self, context: int) -> int:
