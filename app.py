@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from pages.parts.links import read_link, tell
 from pages.parts.plain import say_error
 from pages.parts.results import PageStopped, say_notice
 from pages.parts.selection import choose
@@ -29,11 +30,14 @@ page = st.navigation(
         "About": [st.Page("pages/about/methods.py", title="Methods")],
     }
 )
+read_link(page.title)
+notice = st.container()
 try:
     check_settings()
-    st.session_state["selection"] = choose()
+    st.session_state["selection"] = choose(page.title)
     page.run()
     say_notice()
 except (PageStopped, BadRequest) as stopped:
     st.title(page.title)
     say_error(str(stopped))
+tell(notice)

@@ -27,6 +27,7 @@ from poskernel_core.errors import (
     StoreFailed,
     TooLittleText,
 )
+from poskernel_core.known import telling_head
 from poskernel_core.options import add_ledger, add_result, add_run
 from poskernel_core.outputs import check_out, write_out
 from poskernel_core.precomputed import experiment_questions, standard_questions
@@ -177,7 +178,8 @@ def _precompute(options: argparse.Namespace) -> int:
     try:
         for name, params in standard_questions(geometry):
             _keep_ready(engine, options, name, params)
-        for name, params in experiment_questions(geometry) if options.experiments else ():
+        head = telling_head(options.model, "contextual")
+        for name, params in experiment_questions(geometry, head) if options.experiments else ():
             try:
                 _keep_ready(engine, options, name, params)
             except BadRequest as error:  # a model may be too small for one of them

@@ -176,7 +176,7 @@ def check_ready_windows(spec: CorpusSpec, context: int, cut: bool = False) -> No
     if length < context or (length > context and not cut):
         raise UnknownCorpus(
             f"Expected integers of shape [windows, {context}] in {spec.name!r}, got "
-            f"{kind} {list(shape)}: pass --context with the file's T, or another file."
+            f"{kind} {list(shape)}: choose the file's T as context, or another file."
         )
 
 
@@ -190,5 +190,6 @@ def _check_enough(spec: CorpusSpec, got: int, asked: int, context: int, exactly:
     if got == 0 or (exactly and got < asked):
         raise TooLittleText(
             f"Corpus {spec.name!r} gives {got} windows of {context} tokens, {asked} were asked "
-            f"for: ask for fewer (--texts {max(got, 1)}), a shorter context, or more text."
+            f"for: ask for {max(got, 1)} or fewer, a shorter context, or another "
+            "corpus."
         )

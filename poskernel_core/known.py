@@ -7,7 +7,16 @@ import json
 from poskernel_core.catalog import BUNDLED_MODELS, DEMO
 from poskernel_core.config import cell_name
 
-__all__ = ["known_heads"]
+__all__ = ["known_heads", "telling_head"]
+
+_TELLING = {
+    "gpt2": {"": "L4H11", "induction": "L5H1"},
+    "demo-gpt2": {"": "L2H6", "induction": "L3H4", "contextual": "L0H4"},
+    "demo-gpt2-smooth": {"": "L2H6", "induction": "L3H7"},
+    "demo-attn-2l": {"": "L0H0", "induction": "L1H0"},
+    "NeelNanda/Attn_Only_2L512W_C4_Code": {"": "L0H3", "induction": "L1H6"},
+}
+"""By topic; without one a previous-token head, which shows best what position does."""
 
 _POSTS: dict[str, dict[str, str]] = {
     "gpt2": {
@@ -42,3 +51,12 @@ def known_heads(model: str) -> dict[str, str]:
         for head, figure in enumerate(row)
         if figure >= _ENOUGH
     }
+
+
+def telling_head(model: str, topic: str = "") -> str:
+    """Return the head of a model that is shown first: one that has much to tell about a topic.
+
+    Topics are ``induction`` and ``contextual``; without one it is a head that goes by position.
+    """
+    heads = _TELLING.get(model, {})
+    return heads.get(topic) or heads.get("", "L0H0")

@@ -93,10 +93,10 @@ def sequences(layout: Layout, source: Source, stream: int, samples: Iterable[int
     if layout.draws > len(source.pool):
         raise BadRequest(
             f"The sequences need {layout.draws} different tokens and the model has "
-            f"{len(source.pool)}: ask for shorter ones (--length)."
+            f"{len(source.pool)}: ask for shorter ones."
         )
     if START in layout.places and source.start is None:
-        raise BadRequest("The model has no start token: run it without one (--no-start-token).")
+        raise BadRequest("The model has no start token: run it without one.")
     rows = []
     for sample in samples:
         generator = np.random.default_rng([source.seed, stream, sample])
@@ -127,13 +127,13 @@ def second_positions(length: int, first: int, candidates: int, start_token: bool
     if first < start_token:
         raise BadRequest(
             f"Expected the first [A] at position {int(start_token)} or later, behind the start "
-            f"token; got {first} (--first)."
+            f"token; got {first}."
         )
     if not found:
         need = first + 2 * candidates + 1
         raise BadRequest(
             f"{candidates} pairs from position {first} on and a last [A] need {need} tokens or "
-            f"more, got {length}: ask for longer sequences (--length), or earlier pairs (--first)."
+            f"more, got {length}: ask for longer sequences, or earlier pairs."
         )
     return found
 
@@ -152,8 +152,7 @@ def pairs_layout(
     room = second_positions(length, first, candidates, start_token)
     if second not in room:
         raise BadRequest(
-            f"Expected the last pair's [A] at position {room[0]} to {room[-1]}, got {second} "
-            "(--second)."
+            f"Expected the last pair's [A] at position {room[0]} to {room[-1]}, got {second}."
         )
     pairs = (*range(first, first + 2 * (candidates - 1), 2), second)
     places = [START] * start_token + [0] * (length - start_token)

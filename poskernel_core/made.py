@@ -31,7 +31,7 @@ def repeated_windows(
     if windows > len(choice):
         raise BadRequest(
             f"Expected at most {len(choice)} different tokens to repeat, got {windows}: ask for "
-            "fewer (--tokens)."
+            "fewer."
         )
     tokens = np.random.default_rng(seed).choice(choice, size=windows, replace=False)
     return np.repeat(tokens[:, None].astype(np.int64), context, axis=1)

@@ -185,7 +185,7 @@ def pick_device(name: str) -> torch.device:
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     kind, _, number = name.partition(":")
     if not there.get(kind, name == "cpu") or (number and int(number) >= torch.cuda.device_count()):
-        raise BadRequest(f"This machine has no device {name!r}: use --device cpu, or auto.")
+        raise BadRequest(f"This machine has no device {name!r}: use cpu, or auto.")
     return torch.device(name)
 
 

@@ -39,7 +39,7 @@ def parse_moves(text: str, words: Sequence[str]) -> dict[int, list[int]]:
             if key not in keys:
                 keys.append(key)
     if not moves:
-        raise BadRequest("Expected moves such as 36>34 or pirate>ninja, got none (--moves).")
+        raise BadRequest("Expected moves such as 36>34 or pirate>ninja, got none.")
     return moves
 
 
@@ -112,9 +112,7 @@ def parse_layers(text: str, n_layers: int) -> list[int]:
     return sorted(layers)
 
 
-def parse_cells(
-    text: str, n_layers: int, n_heads: int, option: str = "--heads"
-) -> list[tuple[int, int]]:
+def parse_cells(text: str, n_layers: int, n_heads: int) -> list[tuple[int, int]]:
     """Return the heads of a list such as ``L0H3, L1H4``.
 
     Raises:
@@ -122,5 +120,5 @@ def parse_cells(
     """
     cells = [parse_cell(part, n_layers, n_heads) for part in text.replace(",", " ").split()]
     if not cells:
-        raise BadRequest(f"Expected heads such as L0H3, L1H4, got none ({option}).")
+        raise BadRequest("Expected heads such as L0H3, L1H4, got none.")
     return sorted(set(cells))

@@ -21,7 +21,8 @@ RANDOM_TOKENS = 48
 """Length at which attention to random tokens is shown first."""
 
 STANDARD = ("etc", "kernel", "kernel-distances", "profile", "previous-token", "tangent")
-CONTEXTUAL = ("contextual-heads", "denominators", "token-weights", "contextual-neurons")
+CONTEXTUAL = ("contextual-heads", "contextual-neurons")
+OF_A_HEAD = ("denominators", "token-weights")
 
 
 def standard_questions(geometry: Geometry) -> Questions:
@@ -30,8 +31,11 @@ def standard_questions(geometry: Geometry) -> Questions:
     return [*((name, {}) for name in STANDARD), ("helix", helix)]
 
 
-def experiment_questions(geometry: Geometry) -> Questions:
-    """Return what the pages on random tokens and on contextual heads ask for first."""
+def experiment_questions(geometry: Geometry, cell: str = "L0H0") -> Questions:
+    """Return what the pages on random tokens and on contextual heads ask for first.
+
+    ``cell`` is the head that the pages open on.
+    """
     longest = geometry.n_ctx
     many = {"samples": SAMPLES}
     return [
@@ -42,4 +46,5 @@ def experiment_questions(geometry: Geometry) -> Questions:
         ("position-vs-token", {"length": min(24, longest)}),
         ("position-zero", {"length": min(11, longest)}),
         *((name, {}) for name in CONTEXTUAL),
+        *((name, {"cell": cell}) for name in OF_A_HEAD),
     ]

@@ -47,7 +47,11 @@ def prepare(
     geometry = located.geometry
     if run.context > geometry.n_ctx:
         drawn = run.corpus.name == RANDOM
-        way = "ask for shorter sequences" if drawn else f"use --context {geometry.n_ctx} or less"
+        way = (
+            "ask for shorter sequences"
+            if drawn
+            else f"choose a context of {geometry.n_ctx} or less"
+        )
         raise BadRequest(
             f"{run.model.name!r} reads at most {geometry.n_ctx} tokens; {run.context} were asked "
             f"for: {way}."

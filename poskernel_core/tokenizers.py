@@ -64,9 +64,7 @@ class Tokenizer:
         """
         found = self.known_start()
         if found is None:
-            raise BadRequest(
-                f"{self.model!r} has no start token: run it without one (--no-start-token)."
-            )
+            raise BadRequest(f"{self.model!r} has no start token: run it without one.")
         return found
 
     def ordinary_ids(self, vocabulary: int) -> list[int]:

@@ -100,7 +100,7 @@ def test_averaging_and_blinding(show):
     with redraws(page, "losses"):
         pick(page, WORDS["blind"])
     with redraws(page, "losses"):
-        press(page, "Every so many positions", "Home")
+        press(page, "Every k-th position, k =", "Home")
     assert "1" == parameter(page, "every")
     with redraws(page, "losses"):
         seek(page, "Changed", BEFORE)
@@ -221,7 +221,7 @@ def test_a_link_restores_everything(show, new_context):
     """A second visitor sees the same prompt, settings and numbers."""
     page = show(context=64)
     pick(page, WORDS["blind"])
-    press(page, "Every so many positions", "ArrowLeft")
+    press(page, "Every k-th position, k =", "ArrowLeft")
     write(page, LAYERS, "0-1")
     seek(page, "Changed", BEFORE)
     settle(page)
@@ -236,7 +236,7 @@ def test_a_link_restores_everything(show, new_context):
     expect(other.get_by_role("radio", name=WORDS["blind"])).to_be_checked()
     assert "0-1" == other.get_by_role("textbox", name=LAYERS, exact=True).input_value()
     assert BEFORE == other.get_by_role("combobox", name="Changed", exact=True).input_value()
-    every = slider(page, "Every so many positions").get_attribute("aria-valuetext")
-    expect(slider(other, "Every so many positions")).to_have_attribute("aria-valuetext", every)
+    every = slider(page, "Every k-th position, k =").get_attribute("aria-valuetext")
+    expect(slider(other, "Every k-th position, k =")).to_have_attribute("aria-valuetext", every)
     expect(title_of(other, "patterns-whole")).to_contain_text(OTHER)
     no_trouble(other)

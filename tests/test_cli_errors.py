@@ -115,7 +115,7 @@ WRONG = {
     "option of another": (("show", "profile", "MODEL", "--skip", 4), "skip"),
     "revision of a directory": (("show", "etc", "MODEL", "--revision", "v1"), "revisions"),
     "chapter of no bible": (("show", "etc", "MODEL", "--corpus-item", "Job"), "no text 'Job'"),
-    "text source without text": (("show", "kernel", "MODEL", "--source", "text"), "--text"),
+    "text source without text": (("show", "kernel", "MODEL", "--source", "text"), "a text, got"),
     "source unknown": (("show", "kernel", "MODEL", "--source", "dream"), "source"),
     "import of nothing": (("import", "nowhere.zip"), "nowhere.zip"),
     "export of nothing": (("export", "MODEL", "x.zip"), "Nothing is cached"),

@@ -223,7 +223,7 @@ def test_no_heads_at_low_positions(contexts):
 def test_position_refused(contexts, query):
     """A position outside the context: one sentence."""
     run, question = describe_run(str(contexts[0])), ContextualNeurons()
-    with pytest.raises(BadRequest, match=rf"from 1 to 40, got {query} \(--query\)\.$"):
+    with pytest.raises(BadRequest, match=rf"from 1 to 40, got {query}\.$"):
         question.settled(run, question.params(query=query))
 
     assert run == question.settled(run, question.params(query=40))
@@ -234,9 +234,9 @@ def test_refused(contexts, model_dirs):
     """Heads of another layer, none that is contextual, tokens that are too rare: one sentence."""
     subject, main = study(model_dirs["gpt2"], some_windows(3, 11))
     for params, words in (
-        ({"heads": "L0H1, L1H0"}, r"heads of layer 0, got 'L0H1, L1H0' \(--heads\)"),
+        ({"heads": "L0H1, L1H0"}, r"heads of layer 0, got 'L0H1, L1H0'"),
         ({"heads": "L0H9"}, "L0H9"),
-        ({}, r"No head of layer 0 is contextual .* name some \(--heads"),
+        ({}, r"No head of layer 0 is contextual .* name some"),
         ({"heads": "L0H1", "fewest": 10_000}, "No token occurs 10000 times"),
         ({"heads": "L0H1", "token": " the word"}, "one token of"),
     ):

@@ -197,9 +197,9 @@ def test_refused(single):
     """No such neuron, window, chapter: one sentence."""
     subject, main = study(single, some_windows(4, 41))
     for experiment, params, words in (
-        (Neuron, {"neuron": 6}, r"No neuron 6: expected 0 to 5 \(--neuron\)"),
+        (Neuron, {"neuron": 6}, r"No neuron 6: expected 0 to 5"),
         (NeuronTrace, {"neuron": 99}, "No neuron 99"),
-        (NeuronTrace, {"window": 4}, r"No window 4: expected 0 to 3 \(--window\)"),
+        (NeuronTrace, {"window": 4}, r"No window 4: expected 0 to 3"),
         (NeuronTrace, {"item": "Genesis 99"}, "No chapter 'Genesis 99'"),
         (NeuronTrace, {"item": "Genesis 24", "text": "a"}, "got both: give one"),
         (NeuronTrace, {"text": " "}, "a text of 3 tokens or more"),

@@ -105,8 +105,8 @@ def test_refused(two_groups):
     subject, main = study(two_groups, some_windows(4, 41))
     rare = dataclasses.replace(subject, windows=np.full((4, 41), 7))
     for on, params, words in (
-        (subject, {"neuron": 6}, r"No neuron 6: expected 0 to 5 \(--neuron\)"),
-        (subject, {"neuron": 5}, r"span 2 dimensions: .*, got 24 \(--components\)"),
+        (subject, {"neuron": 6}, r"No neuron 6: expected 0 to 5"),
+        (subject, {"neuron": 5}, r"span 2 dimensions: .*, got 24"),
         (rare, {"fewest": 1, "heads": "L0H0"}, "of 1 tokens span 0 dimensions"),
         (subject, {"neuron": 2, "components": 2}, "neuron 2 alike: there is nothing"),
     ):

@@ -176,8 +176,8 @@ def test_position_zero_without_a_start_token(model_dirs):
 
 
 def test_silence_without_heads(model_dirs):
-    """The message names the option that is there."""
+    """The message says what a list of heads looks like."""
     with pytest.raises(BadRequest) as caught:
         perform(RandomAttention, subject_of(model_dirs["gpt2"]), samples=3, silence=",")
 
-    assert "--silence" in str(caught.value)
+    assert "Expected heads such as L0H3, L1H4, got none." == str(caught.value)

@@ -34,8 +34,9 @@ def draw_plane(heads: Result, limits: dict[str, float]) -> None:
     count = int((heads.values["group"] == words.CONTEXTUAL).sum())
     st.markdown(
         f"**{count} of {heads.values['group'].size} heads are contextual** at n = "
-        f"{selection.query}: an ETC of {limits['broad']:.0f} tokens or more, a relative spread of "
-        f"{limits['steady']:g} or less, and neither local nor drawn to copies."
+        f"{selection.query}: an effective token count (ETC) of {limits['broad']:.0f} tokens or "
+        f"more, a relative spread of {limits['steady']:g} or less, and neither local nor drawn to "
+        "copies."
     )
     figure = partial(
         plane_figure, heads, selection.layer, selection.head, limits["broad"], limits["steady"]
@@ -44,12 +45,14 @@ def draw_plane(heads: Result, limits: dict[str, float]) -> None:
     heads_table(heads, selection.cell)
 
 
-def draw_head(heads: Result, shared: dict[str, Any], limits: dict[str, float]) -> None:
+def draw_head(
+    heads: Result, shared: dict[str, Any], limits: dict[str, float], contexts: int
+) -> None:
     """Draw the selected head: what puts it in its group, its denominators and its tokens."""
     head = heads.select(layer=selection.layer, head=selection.head)
     st.subheader(f"{selection.cell}: {head.text_of('group')}", anchor="head")
     draw_evidence(head, limits)
-    draw_denominators(selection, shared)
+    draw_denominators(selection, shared, contexts)
     left, right = st.columns(2)
     with left:
         draw_copies(heads, selection)
@@ -81,5 +84,5 @@ else:
     if found is not None:
         heads = regrouped(found, **limits)
         draw_plane(heads, limits)
-        draw_head(heads, shared, limits)
+        draw_head(heads, shared, limits, contexts)
     draw_layer(selection)

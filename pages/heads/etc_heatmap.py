@@ -12,6 +12,8 @@ from pages.parts.etc_grid import Order, draw_grid, kind_thresholds
 from pages.parts.figures.of_measures import measure_figure
 from pages.parts.figures.of_result import etc_figure, head_curve
 from pages.parts.head import heads_table, summary
+from pages.parts.introduction import introduce
+from pages.parts.links import offer
 from pages.parts.measures import MEASURES, Measure
 from pages.parts.plain import plain
 from pages.parts.selection import Selection
@@ -48,10 +50,13 @@ def draw_measure(measure: Measure, etc: Result) -> None:
 
 st.title("ETC heat map")
 st.markdown(
-    f"How many tokens each head of **{plain(selection.run.model.name)}** attends to by position "
-    f"alone, at query position {selection.query}; or another measure of all heads."
+    "The **effective token count** (ETC) says over how many tokens each head of "
+    f"**{plain(selection.run.model.name)}** spreads its attention by position alone, at query "
+    f"position {selection.query}. Other measures of all heads can be chosen."
 )
+introduce()
 colour, show, sort, kinds = st.columns([6, 7, 5, 3], vertical_alignment="bottom")
+offer("measure", f"offered are {', '.join(MEASURES)}")
 chosen = colour.selectbox("Colour heads by", list(MEASURES), key="measure", bind=URL)
 shown = show.pills(
     "Show kinds", KINDS, default=KINDS, selection_mode="multi", key="kinds", bind=URL

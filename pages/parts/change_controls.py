@@ -7,12 +7,23 @@ from typing import Any, Final
 
 import streamlit as st
 
+from pages.parts.links import offer
+from pages.parts.move_controls import (
+    SCOPES,
+    STAGES,
+    all_cells,
+    choose_move,
+    choose_stage,
+    keep_fitting,
+    offer_words,
+)
+from pages.parts.prompt_words import fitting
 from pages.parts.selection import Selection, select_cell
-from pages.parts.settle import settled, settled_index, settled_text
+from pages.parts.settle import settled, settled_index, settled_list, settled_text
 from poskernel_core.analyses.intervention import InterventionParams
 from poskernel_core.presets import Preset, presets_for
 
-__all__ = ["choose_change", "choose_preset", "choose_prompt"]
+__all__ = ["choose_intervention", "missing"]
 
 URL: Final = "query-params"
 CHANGES = {
@@ -22,20 +33,37 @@ CHANGES = {
     "switch heads off": "silence",
     "remove embeddings": "remove",
 }
-STAGES = {"after the softmax": "pattern", "before the softmax": "scores"}
-SCOPES = {"the head's output": "head", "the whole layer's attention output": "layer"}
 REMOVED = {"positional embeddings": "positions", "token embeddings": "tokens"}
 MOST = 20_000
 
 
-def choose_preset(selection: Selection) -> Preset:
-    """Draw the presets of the model; choosing one writes its values to all controls."""
+def choose_intervention(selection: Selection) -> tuple[str | None, dict[str, Any]]:
+    """Draw all controls; return the prompt, None while it is empty, and the parameters."""
+    first, about = _choose_preset(selection)
+    prompt = _choose_prompt(first)
+    params = _choose_change(selection, first, prompt or "")
+    about()
+    return prompt, params
+
+
+def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
+    """Draw the presets of the model; choosing one writes its values to all controls.
+
+    Returns the model's first preset, and what says below the choice whether the one chosen still
+    stands: call it when all controls are drawn.
+    """
     presets = presets_for(selection.run.model.name)
     names = [preset.name for preset in presets]
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     index = settled_index("preset", names, names[0])
     name = left.selectbox(
-        "Preset", names, key="preset", bind=URL, on_change=_apply, args=(presets,), **index
+        "Preset",
+        names,
+        key="preset",
+        bind=URL,
+        on_change=_apply,
+        args=(presets, selection.cell),
+        **index,
     )
     chosen = presets[names.index(name)]
     if chosen.cell and chosen.cell != selection.cell:
@@ -43,26 +71,29 @@ def choose_preset(selection: Selection) -> Preset:
             f"Look at {chosen.cell}, the preset's head", icon=":material/visibility:",
             on_click=select_cell, args=(chosen.cell,), key="look",
         )  # fmt: skip
-    values = _values(chosen)
-    if all(st.session_state.get(key, values[key]) == values[key] for key in values):
-        st.caption(chosen.about)
-    else:
-        st.caption("Changed since: choose another preset and this one again to restore it.")
-    return presets[0]
+    values, place = _values(chosen, selection.cell), st.empty()
+
+    def about() -> None:
+        stands = all(st.session_state.get(key, values[key]) == values[key] for key in values)
+        changed = "Changed since: choose another preset and this one again to restore it."
+        place.caption(chosen.about if stands else changed)
+
+    return presets[0], about
 
 
-def _apply(presets: tuple[Preset, ...]) -> None:
+def _apply(presets: tuple[Preset, ...], cell: str) -> None:
     """Write a preset's values to the widgets, in a callback, before they are drawn."""
     chosen = next(each for each in presets if each.name == st.session_state["preset"])
-    for key, value in _values(chosen).items():
+    for key, value in _values(chosen, cell).items():
         st.session_state[key] = value
     if chosen.cell:
         select_cell(chosen.cell)
 
 
-def _values(preset: Preset) -> dict[str, Any]:
-    """Return what each widget of the page holds for a preset."""
+def _values(preset: Preset, cell: str) -> dict[str, Any]:
+    """Return what each widget of the page holds for a preset; ``cell`` is the selected head."""
     params = InterventionParams(**preset.params)
+    head = preset.cell or cell
     layer = "in W_pos" if params.layer is None else _before(params.layer)
     return {
         "prompt": preset.prompt,
@@ -73,12 +104,12 @@ def _values(preset: Preset) -> dict[str, Any]:
         "every": params.every,
         "layers": params.layers,
         "stage": _word(STAGES, params.stage),
-        "edited": params.edited or preset.cell,
-        "moves": params.moves,
+        "edited": params.edited or head,
+        "moves": _parts(params.moves),
         "strength": params.strength,
         "scale": params.scale,
         "scope": _word(SCOPES, params.scope),
-        "silenced": params.heads or preset.cell,
+        "silenced": _parts(params.heads) or [head],
         "removed": _word(REMOVED, params.embeddings),
     }
 
@@ -87,14 +118,18 @@ def _word(words: dict[str, str], code: str) -> str:
     return next(word for word, each in words.items() if each == code)
 
 
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def _before(layer: int) -> str:
     return f"in the stream before layer {layer}"
 
 
-def choose_prompt(first: Preset) -> str | None:
+def _choose_prompt(first: Preset) -> str | None:
     """Draw the prompt; return it, or None while it is empty."""
     prompt = st.text_area(
-        "Prompt", key="prompt", bind=URL, max_chars=MOST, height=140,
+        "Prompt", key="prompt", bind=URL, max_chars=MOST, height=140, on_change=keep_fitting,
         help="what comes after it is predicted; it may be as long as the context",
         **settled_text("prompt", first.prompt),
     )  # fmt: skip
@@ -104,22 +139,42 @@ def choose_prompt(first: Preset) -> str | None:
     return None
 
 
-def choose_change(selection: Selection, first: Preset) -> dict[str, Any]:
-    """Draw the kind of change and its settings; return them as parameters."""
-    defaults = _values(first)
+def _choose_change(selection: Selection, first: Preset, prompt: str) -> dict[str, Any]:
+    """Draw the kind of change and its settings; return them as parameters.
+
+    The parameters of a move, or of heads switched off, may name none yet: see :func:`missing`.
+    """
+    defaults = _values(first, selection.cell)
+    defaults["moves"] = fitting(defaults["moves"], prompt)
     words = list(CHANGES)
+    offer("change", words)
     chosen = st.segmented_control(
         "Change", words, key="change", bind=URL, required=True, default=defaults["change"]
     )
     draw: dict[str, Callable[[Selection, dict[str, Any]], dict[str, Any]]] = {
         "average": _average,
         "blind": _blind,
-        "move": _move,
+        "move": choose_move,
         "silence": _silence,
         "remove": _remove,
     }
     code = CHANGES[chosen]
-    return {"change": code, **draw[code](selection, defaults)}
+    params = {"change": code, **draw[code](selection, defaults)}
+    if code == "move":
+        offer_words(prompt)
+    return params
+
+
+def missing(params: dict[str, Any]) -> str:
+    """Return what the reader has to choose before the change can be made, or nothing."""
+    if params["change"] == "move" and not params["moves"]:
+        return (
+            "Choose whose attention is moved: a word of the prompt, and the word that it looks at "
+            "instead. Then press Add."
+        )
+    if params["change"] == "silence" and not params["heads"]:
+        return "Choose one or more heads to switch off."
+    return ""
 
 
 def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
@@ -143,43 +198,24 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
 
 def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     one, two, three = st.columns(3, vertical_alignment="bottom")
-    every = one.slider("Every so many positions", 1, 20, key="every", bind=URL,
+    every = one.slider("Every k-th position, k =", 1, 20, key="every", bind=URL,
                        **settled("every", range(1, 21), defaults["every"]))  # fmt: skip
     return {
         "every": every,
         "layers": _text(
             two, "In layers", "layers", defaults, "such as 0-3 or 0,2; empty: the first four"
         ),
-        "stage": _stage(three, defaults),
+        "stage": choose_stage(three, defaults),
     }
 
 
-def _move(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
-    one, two, three = st.columns([1, 3, 2], vertical_alignment="bottom")
-    params: dict[str, Any] = {
-        "edited": _text(one, "Head that is changed", "edited", defaults, "such as L2H6"),
-        "moves": _text(
-            two, "Rows and their new keys", "moves", defaults,
-            "row>key pairs: positions such as 36>34, or words of the prompt such as pirate>ninja",
-        ),
-        "stage": _stage(three, defaults),
-    }  # fmt: skip
-    one, two, three = st.columns([1, 1, 2], vertical_alignment="bottom")
-    params["scale"] = one.number_input(
-        "Output times", -10.0, 10.0, step=0.5, key="scale", bind=URL, value=defaults["scale"]
-    )
-    if params["stage"] == "scores":
-        params["strength"] = two.number_input(
-            "Nats above the largest score", 0.0, 100.0, step=1.0, key="strength", bind=URL,
-            value=defaults["strength"],
-        )  # fmt: skip
-    scope = three.selectbox("Times applies to", list(SCOPES), key="scope", bind=URL,
-                            index=list(SCOPES).index(defaults["scope"]))  # fmt: skip
-    return params | {"scope": SCOPES[scope]}
-
-
-def _silence(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
-    return {"heads": _text(st, "Heads switched off", "silenced", defaults, "such as L2H6, L3H4")}
+def _silence(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
+    cells = all_cells(selection)
+    heads = st.multiselect(
+        "Heads switched off", cells, key="silenced", bind=URL, placeholder="choose one or more",
+        **settled_list("silenced", cells, defaults["silenced"]),
+    )  # fmt: skip
+    return {"heads": ", ".join(heads)}
 
 
 def _remove(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
@@ -197,9 +233,3 @@ def _text(place: Any, label: str, key: str, defaults: dict[str, Any], hint: str)
             label, key=key, bind=URL, help=hint, max_chars=1000, placeholder=hint, **value
         )
     )
-
-
-def _stage(place: Any, defaults: dict[str, Any]) -> str:
-    words = list(STAGES)
-    index = words.index(defaults["stage"])
-    return STAGES[place.selectbox("Changed", words, index=index, key="stage", bind=URL)]

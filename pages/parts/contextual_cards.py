@@ -32,6 +32,7 @@ __all__ = ["draw_copies", "draw_denominators", "draw_evidence", "draw_layer", "d
            "heads_table"]  # fmt: skip
 
 URL: Final = "query-params"
+MOST_LINES = 16
 WIDE = 100  # largest over smallest denominator, from which their axis is logarithmic
 COLUMNS = {
     "etc": ("ETC (tokens)", "effective token count of the destination token's mean kernel"),
@@ -78,12 +79,15 @@ def draw_evidence(head: Result, limits: dict[str, float]) -> None:
     st.markdown("\n".join(lines))
 
 
-def draw_denominators(selection: Selection, shared: dict[str, Any]) -> None:
-    """Draw the selected head's denominators along positions, and their spread."""
+def draw_denominators(selection: Selection, shared: dict[str, Any], contexts: int) -> None:
+    """Draw the selected head's denominators along positions, and their spread.
+
+    Of the ``contexts`` chosen no more are read than can be told apart as lines.
+    """
     texts = choose_texts()
     found = results.fetch(
         "denominators", selection.run, cell=selection.cell, **shared, **texts,
-        contexts=min(16, selection.run.windows),
+        contexts=min(MOST_LINES, contexts),
     )  # fmt: skip
     if found is None:
         return

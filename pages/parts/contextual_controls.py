@@ -41,7 +41,7 @@ def choose_contexts(place: Any, default: int, most: int) -> int:
 def choose_thresholds(longest: int) -> dict[str, float]:
     """Draw the thresholds of the behaviour groups."""
     broad = st.slider(
-        "ETC from which a kernel is broad (tokens)", 1, longest, key="broad", bind=URL,
+        "Effective token count from which a kernel is broad", 1, longest, key="broad", bind=URL,
         **settled("broad", range(1, longest + 1), min(int(LIMITS["broad"]), longest)),
     )  # fmt: skip
     steady = st.slider(

@@ -39,8 +39,8 @@ def kind_thresholds() -> dict[str, float]:
         bind="query-params",
     )  # fmt: skip
     uniform = st.slider(
-        "ETC over visible keys that makes a head uniform", 0.0, 1.0, 0.5, 0.05, key="ushare",
-        bind="query-params",
+        "Effective token count over visible keys that makes a head uniform", 0.0, 1.0, 0.5, 0.05,
+        key="ushare", bind="query-params",
     )  # fmt: skip
     return {"local_tokens": tokens, "local_share": local, "uniform_share": uniform}
 
@@ -67,7 +67,10 @@ def draw_grid(
         ],
         dimmed=[[kind not in shown for kind in row] for row in kinds],
         columns=_columns(values, order),
-        glyphs=[*((kind.glyph, name) for name, kind in KINDS.items()), (KNOWN, "known function")],
+        glyphs=[
+            *((kind.glyph, name) for name, kind in KINDS.items()),
+            (KNOWN, "known function, told by its tip"),
+        ],
     )
     own = head_texts(found, measure.value, measure.title) if found.analysis != "etc" else None
     labels = [
@@ -98,9 +101,10 @@ def _label(
     one = etc.select(layer=layer, head=head)
     text = (
         f"{first}ETC {value_text(one, 'etc')} tokens, {kind}, half of the mass within "
-        f"offset {value_text(one, 'half_mass_distance')}, fidelity {value_text(one, 'fidelity')}"
+        f"offset {value_text(one, 'half_mass_distance')}, TV distance to the attention observed "
+        f"{value_text(one, 'fidelity')}"
     )
-    return text + (f"; known as: {known[cell]}" if cell in known else "")
+    return text + (f"; {KNOWN} known function: {known[cell]}" if cell in known else "")
 
 
 def _columns(values: np.ndarray, order: Order) -> list[list[int]] | None:

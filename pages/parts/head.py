@@ -15,16 +15,30 @@ from poskernel_core.config import cell_name
 __all__ = ["heads_table", "summary", "value_text"]
 
 ROWS = {
-    "etc": ("ETC", "tokens", "effective token count of the kernel"),
+    "etc": ("Effective token count (ETC)", "tokens", "over how many the kernel spreads"),
     "half_mass_distance": ("Half of the mass within offset", "", "in tokens; the smallest such"),
-    "local_mass": ("Mass in the last tokens", "", "the share that decides «local»"),
-    "consistency": ("Consistency", "", "mean TV between kernels of different queries"),
-    "equivariance": ("Equivariance", "", "mean TV to the kernels of other positions, aligned"),
-    "fidelity": ("Fidelity", "", "TV between the kernel and the observed mean attention"),
+    "local_mass": ("Mass in the last {last} tokens", "", "the share that decides «local»"),
+    "consistency": (
+        "Consistency over queries ↓",
+        "",
+        "mean TV distance between kernels of different queries; 0: they agree",
+    ),
+    "equivariance": (
+        "Translation equivariance ↓",
+        "",
+        "mean TV distance to the kernels of other positions, aligned; 0: the same everywhere",
+    ),
+    "fidelity": (
+        "Fidelity ↓",
+        "",
+        "TV distance of the kernel to the mean attention observed; 0: position explains it",
+    ),
 }
-"""Label, unit and meaning of every number; distances are total variation, from 0 to 1."""
+"""Label, unit and meaning of every number; total variation lies from 0 to 1, ↓: lower is better."""
 
 MOST_DIGITS = 4
+LAST = 10
+"""Last tokens that count as local, where nobody has said otherwise."""
 
 
 def summary(head: Result, *, meanings: bool) -> None:
@@ -36,8 +50,13 @@ def summary(head: Result, *, meanings: bool) -> None:
     for name, (label, unit, meaning) in ROWS.items():
         if name in head.values:
             last = f" :small[{meaning}] |" if meanings else ""
-            lines.append(f"| {label} | {value_text(head, name)} {unit} |{last}")
+            lines.append(f"| {_label(label, head)} | {value_text(head, name)} {unit} |{last}")
     st.markdown("\n".join(lines))
+
+
+def _label(label: str, result: Result) -> str:
+    """Return a label with the number of last tokens that the result was computed with."""
+    return label.format(last=result.params.get("local_tokens", LAST))
 
 
 def value_text(head: Result, name: str) -> str:
@@ -61,7 +80,8 @@ def heads_table(etc: Result, shown: set[str]) -> None:
     table = pd.DataFrame({"head": [cell_name(i, j) for i, j in places]})
     table["kind"] = [kinds[place] for place in places]
     for name, (label, unit, _) in ROWS.items():
-        table[f"{label} ({unit})" if unit else label] = [
+        named = _label(label, etc)
+        table[f"{named} ({unit})" if unit else named] = [
             etc.values[name][place] for place in places
         ]
     numbers = {column: st.column_config.NumberColumn(format="%.3g") for column in table.columns[2:]}

@@ -1,9 +1,8 @@
-"""Which head an experiment is shown for: the strongest of its kind, or the one selected."""
+"""Which head an experiment is shown for: the one selected, with a way to the strongest."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import streamlit as st
@@ -11,10 +10,7 @@ import streamlit as st
 from pages.parts.selection import Selection, select_cell
 from poskernel_core.config import cell_name
 
-__all__ = ["HeadChoice", "choose_head", "pick_head", "strongest"]
-
-URL: Final = "query-params"
-SHOWN = ("the strongest", "the selected")
+__all__ = ["HeadChoice", "choose_head", "strongest"]
 
 
 @dataclass(frozen=True)
@@ -30,12 +26,6 @@ class HeadChoice:
         return cell_name(self.layer, self.head)
 
 
-def pick_head(cell: str) -> None:
-    """Select a head everywhere, and show it here; call it in a callback."""
-    select_cell(cell)
-    st.session_state["shown"] = SHOWN[1]
-
-
 def strongest(scores: np.ndarray) -> HeadChoice:
     """Return the head with the largest of ``scores [layer, head]``."""
     layer, head = np.unravel_index(int(np.nanargmax(scores)), scores.shape)
@@ -43,10 +33,15 @@ def strongest(scores: np.ndarray) -> HeadChoice:
 
 
 def choose_head(scores: np.ndarray, selection: Selection, what: str) -> HeadChoice:
-    """Draw the choice between the head with the largest of ``scores`` and the selected one."""
+    """Say which head is shown, and offer the one with the largest of ``scores``."""
     best = strongest(scores)
-    chosen = st.segmented_control(
-        f"Head shown: {best.cell} is the strongest {what}, {selection.cell} is selected",
-        SHOWN, key="shown", bind=URL, default=SHOWN[0], required=True,
-    )  # fmt: skip
-    return best if chosen == SHOWN[0] else HeadChoice(selection.layer, selection.head)
+    row = st.container(horizontal=True, vertical_alignment="center", key="head-shown")
+    if best.cell == selection.cell:
+        row.markdown(f"Shown below: **{best.cell}**, the strongest {what}.")
+    else:
+        row.markdown(f"Shown below: **{selection.cell}**, the selected head.", width="content")
+        row.button(
+            f"Select {best.cell}, the strongest {what}", icon=":material/visibility:",
+            on_click=select_cell, args=(best.cell,), key="strongest",
+        )  # fmt: skip
+    return HeadChoice(selection.layer, selection.head)

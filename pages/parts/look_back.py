@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.parts.head_choice import pick_head
+from pages.parts.selection import select_cell
 from pages.parts.tables import choice_table
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
@@ -42,7 +42,7 @@ def look_back_table(parts: Result, selected: str) -> None:
     columns = {
         name: st.column_config.NumberColumn(format=formats[name], help=HELP[name]) for name in HELP
     }
-    choice_table(table, KEY, pick_head, columns, rows=8)
+    choice_table(table, KEY, select_cell, columns, rows=8)
     st.caption(f"{len(table)} heads; scroll for more. Selected: {selected}.")
 
 

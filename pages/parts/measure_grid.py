@@ -10,8 +10,7 @@ import streamlit as st
 
 from pages.parts.grid import head_grid
 from pages.parts.head import value_text
-from pages.parts.head_choice import pick_head
-from pages.parts.selection import Selection
+from pages.parts.selection import Selection, select_cell
 from pages.parts.shades import Shade, linear
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
@@ -42,7 +41,7 @@ def draw_heads(
     selection: Selection,
     key: str,
     extras: Extras | None = None,
-    pick: Callable[[str], None] = pick_head,
+    pick: Callable[[str], None] = select_cell,
 ) -> None:
     """Draw all heads; a click selects the head on every page (``pick`` is told its name)."""
     extras = extras or Extras()

@@ -19,7 +19,7 @@ from poskernel_core.precomputed import PERIOD
 
 __all__ = ["MEASURES", "Measure"]
 
-TV = "TV distance, 0 to 1"
+TV = "TV distance ↓ (0: alike)"
 SHARE = "share of attention"
 VARIANCE = "share of the keys' variance"
 
@@ -104,7 +104,8 @@ MEASURES = {
         _of_etc("effective token count", "etc", "effective tokens (log scale)", "",
                 lambda result, values: logarithmic(values, 1.0, _visible(result))),
         _of_etc("kind of kernel", "kind", "kind",
-                "Local heads look at the last tokens, slow decay at many, uniform at all alike.",
+                "Local heads have most of their kernel in the last tokens (10 unless changed "
+                "under «Kinds»), slow decay spreads it over many, uniform over all alike.",
                 _labels("kind", tuple(look.colour for look in KIND_LOOKS.values()))),
         _of_etc("half-mass distance", "half_mass_distance", "tokens (log scale)",
                 "Dark: half of the kernel's mass lies within a few tokens.",
@@ -117,7 +118,7 @@ MEASURES = {
                 "Dark: the kernel is what the head does on average; bright: content decides.",
                 _distance),
         Measure("previous-token ratio", "previous-token", "ratio",
-                "second diagonal over the largest",
+                "second diagonal over the largest ↓",
                 "Dark: one diagonal of the mean attention stands out from all others.",
                 lambda _result, values: linear(values, 1.0)),
         Measure("attention to the previous token", "previous-token", "previous_mass", SHARE,
@@ -128,7 +129,7 @@ MEASURES = {
                     "period": min(PERIOD, (selection.located.geometry.n_ctx - 1) // 2)
                 }),
         Measure("spread of the denominator", "contextual-heads", "spread",
-                "relative to the mean (log scale)",
+                "relative to the mean ↓ (log scale)",
                 "Dark: the softmax denominator hardly depends on the context.",
                 lambda _result, values: logarithmic(values), _query),
         Measure("behaviour group", "contextual-heads", "group", "group",
@@ -144,7 +145,7 @@ MEASURES = {
         Measure("keys beyond the sum", "additivity", "rest_share", VARIANCE,
                 "Dark: keys are the sum of a part of position and a part of content.",
                 params=_passages),
-        Measure("drift of content", "additivity", "content_cosine", "cosine at the largest shift",
+        Measure("drift of content", "additivity", "content_cosine", "cosine at the largest shift ↑",
                 "Bright: the same passage leaves the same keys wherever it stands.",
                 _cosine, _passages, _drift),
     )

@@ -11,11 +11,12 @@ import os
 import re
 import typing
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import streamlit as st
 
 from pages.parts import results
+from pages.parts.links import offer
 from pages.parts.settle import settled, settled_index
 from poskernel_core import catalog, texts
 from poskernel_core.catalog import Located
@@ -33,10 +34,31 @@ from poskernel_core.config import (
 )
 from poskernel_core.engine import DEFAULT_CONTEXT, describe_run
 from poskernel_core.errors import BadRequest
+from poskernel_core.known import telling_head
 
-__all__ = ["Selection", "choose", "select_cell"]
+__all__ = ["Selection", "choose", "select_cell", "select_model"]
 
 URL: Final = "query-params"
+TOPICS = {"Induction recency": "induction", "Contextual heads": "contextual"}
+"""Pages by title, whose first head is one of their own topic."""
+NO_PART: Final = "plays no part on this page"
+_RANDOM: Final = frozenset({"run", "query", "skip"})
+IDLE: Final[dict[str, frozenset[str]]] = {
+    "Previous-token heads": frozenset({"skip"}),
+    "Helix": frozenset({"cell", "query", "skip"}),
+    "Interventions": frozenset({"query", "skip"}),
+    "Induction recency": _RANDOM,
+    "Position against token": _RANDOM,
+    "Contextual neurons": frozenset({"cell", "skip"}),
+    "Methods": frozenset({"cell", "query", "skip"}),
+}
+"""Settings of the sidebar that change nothing on a page, by its title; ``run`` is all of a run."""
+CORPUS_HELP: Final = (
+    "**sample**: 225 passages, 1.2 million characters, of public-domain text that the demo models "
+    "were not trained on: books of Project Gutenberg, the King James Bible, speeches of United "
+    "States presidents, plays of Shakespeare. **bible**: 16 chapters of the King James Bible. "
+    "**openwebtext** and **wikitext** come from the hub: web pages, and articles of Wikipedia."
+)
 CONTEXTS = (64, 128, 256, 512, 1024, 2048, 4096)
 TEXTS = (50, 100, 200, 500, 1000, 2000)
 
@@ -58,25 +80,27 @@ class Selection:
         return cell_name(self.layer, self.head)
 
 
-def choose() -> Selection:
-    """Draw the sidebar and return what is chosen.
+def choose(page: str = "") -> Selection:
+    """Draw the sidebar and return what is chosen; a page opens on a head that tells about it.
 
     Raises:
         PageStopped: the model or corpus cannot be had.
     """
     with st.sidebar:
         located = _choose_model()
-        run = _choose_run(located)
-        layer, head = _choose_cell(located)
+        idle = IDLE.get(page, frozenset())
+        run = _choose_run(located, idle)
+        layer, head = _choose_cell(located, TOPICS.get(page, ""), idle)
         positions = default_positions(run.context)
         query = st.select_slider(
             "Query position n (tokens)", positions, key="query", bind=URL,
-            help="the position that attends; kernels are shown for this one",
+            **_helped("query", idle, "the position that attends; kernels are shown for this one"),
             **settled("query", positions, min(DEFAULT_QUERY, run.context - 1)),
         )  # fmt: skip
         skip = st.slider(
             "Skip first keys (tokens)", 0, MAX_SKIP, key="skip", bind=URL,
-            help="heads park attention on the first tokens; kernels leave these keys out",
+            **_helped("skip", idle,
+                      "heads park attention on the first tokens; kernels leave these keys out"),
             **settled("skip", range(MAX_SKIP + 1), DEFAULT_SKIP),
         )  # fmt: skip
     return Selection(located, run, layer, head, query, skip)
@@ -87,13 +111,27 @@ def select_cell(cell: str) -> None:
     st.session_state["cell"] = cell
 
 
-def _choose_cell(located: Located) -> tuple[int, int]:
+def select_model(name: str) -> None:
+    """Choose another model from elsewhere than its widget; call it in a callback."""
+    st.session_state["model"] = name
+
+
+def _helped(name: str, idle: frozenset[str], words: str) -> dict[str, Any]:
+    """Return the help of a widget, and whether it can be used on this page."""
+    return {"help": NO_PART, "disabled": True} if name in idle else {"help": words}
+
+
+def _choose_cell(located: Located, topic: str, idle: frozenset[str]) -> tuple[int, int]:
     geometry = located.geometry
     layers, heads = range(geometry.n_layers), range(geometry.n_heads)
     cells = [cell_name(layer, head) for layer in layers for head in heads]
+    telling = telling_head(located.spec.name, topic)
+    default = telling if telling in cells else cells[0]
+    index = settled_index("cell", cells, default)
+    offer("cell", f"this model has {cells[0]} to {cells[-1]}")
     cell = st.selectbox(
-        "Head", cells, key="cell", bind=URL, help="layer and head; type to search",
-        **settled_index("cell", cells, cells[0]),
+        "Head", cells, key="cell", bind=URL, **index,
+        **_helped("cell", idle, "layer and head; type to search"),
     )  # fmt: skip
     return parse_cell(cell, geometry.n_layers, geometry.n_heads)
 
@@ -102,12 +140,19 @@ def _choose_model() -> Located:
     names = [entry.name for entry in catalog.entries()]
     about = {entry.name: entry for entry in catalog.entries()}
     free = catalog.may_type_any_model()
-    name = st.selectbox(
-        "Model", names, key="model", bind=URL, accept_new_options=free,
+    asked = st.session_state.get("model") or st.query_params.get("model") or names[0]
+    unknown = asked not in names and not free
+    name = st.selectbox(  # what a link asks for stays in the list, so that the address does as well
+        "Model", [*names, asked] if unknown else names, key="model", bind=URL,
+        accept_new_options=free,
         help="type any hub name or directory" if free else "chosen by the host of this page",
     )  # fmt: skip
     if name is None or (name not in names and not free):
-        results.stop(f"Model {name!r} is not offered here: choose one from the list.")
+        results.stop(
+            f"The link asks for model {name!r}, which is not offered here. Offered are "
+            f"{', '.join(names)}: choose one in the sidebar. The host of this page adds models "
+            "with POSKERNEL_MODELS, or allows all with POSKERNEL_ALLOW_ANY_MODEL=1."
+        )
     revision = None
     if not catalog.is_local(name):
         typed = st.text_input(
@@ -131,23 +176,33 @@ def _choose_model() -> Located:
     return located
 
 
-def _choose_run(located: Located) -> RunSpec:
+def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
     longest = located.geometry.n_ctx
     contexts = sorted({length for length in CONTEXTS if length < longest} | {longest})
     default = max(length for length in contexts if length <= max(DEFAULT_CONTEXT, contexts[0]))
     offered = [*texts.BUNDLED, *texts.HUB, *_host_corpora()]
-    corpus = st.selectbox("Corpus", offered, key="corpus", bind=URL)
+    offer("corpus", offered)
+    corpus = st.selectbox(
+        "Corpus", offered, key="corpus", bind=URL, **_helped("run", idle, CORPUS_HELP)
+    )
+    unused = "run" in idle
+    why = NO_PART if unused else None
     with st.expander("Run"):
         context = st.selectbox(
-            "Context T (tokens)", contexts, key="context", bind=URL,
+            "Context T (tokens)", contexts, key="context", bind=URL, disabled=unused, help=why,
             **settled_index("context", contexts, default),
         )  # fmt: skip
         windows = st.select_slider(
-            "Windows of text, at most", TEXTS, key="texts", bind=URL,
+            "Windows of text, at most", TEXTS, key="texts", bind=URL, disabled=unused, help=why,
             **settled("texts", TEXTS, DEFAULT_TEXTS),
         )  # fmt: skip
-        start = st.toggle("Start token first", True, key="start", bind=URL)
-        dtype = st.selectbox("Precision", typing.get_args(Dtype), key="dtype", bind=URL)
+        start = st.toggle(
+            "Start token first", True, key="start", bind=URL, disabled=unused, help=why
+        )
+        offer("dtype", typing.get_args(Dtype))
+        dtype = st.selectbox(
+            "Precision", typing.get_args(Dtype), key="dtype", bind=URL, disabled=unused, help=why
+        )
     try:
         return describe_run(
             located.spec.name, revision=located.spec.revision, corpus=CorpusSpec(name=corpus),

@@ -9,7 +9,9 @@ from typing import Any
 
 import streamlit as st
 
-__all__ = ["settled", "settled_index", "settled_span", "settled_text"]
+from pages.parts.links import offer
+
+__all__ = ["settled", "settled_index", "settled_list", "settled_span", "settled_text"]
 
 
 def settled(key: str, options: Any, default: Any) -> dict[str, Any]:
@@ -19,6 +21,7 @@ def settled(key: str, options: Any, default: Any) -> dict[str, Any]:
     Where it changes (another context), who had chosen nothing follows it, and the value is written
     anew, so that the URL is as well.
     """
+    offer(key, options)
     value = st.session_state.get(key, default)
     nearest = value if value in options else min(options, key=lambda each: abs(each - value))
     _write(key, value, nearest, default)
@@ -27,6 +30,7 @@ def settled(key: str, options: Any, default: Any) -> dict[str, Any]:
 
 def settled_index(key: str, options: list[Any], default: Any) -> dict[str, Any]:
     """Return the ``index`` of a select box likewise; what no longer fits becomes the default."""
+    offer(key, options)
     value = st.session_state.get(key, default)
     _write(key, value, value if value in options else default, default)
     return {"index": options.index(default)}
@@ -47,8 +51,17 @@ def settled_text(key: str, default: str) -> dict[str, Any]:
     return {"value": default}
 
 
+def settled_list(key: str, options: list[str], default: list[str]) -> dict[str, Any]:
+    """Return the ``default`` of a choice of several likewise; what no longer fits is left out."""
+    offer(key, options)
+    value = st.session_state.get(key, default)
+    _write(key, value, [each for each in value if each in options], default)
+    return {"default": default}
+
+
 def settled_span(key: str, first: int, last: int) -> dict[str, Any]:
     """Return the ``value`` of a slider with two ends; a span that no longer fits is cut to fit."""
+    offer(key, f"it can be anything from {first} to {last}")
     default = (first, last)
     low, high = st.session_state.get(key, default)
     low, high = min(max(low, first), last), min(max(high, first), last)

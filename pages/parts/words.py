@@ -21,8 +21,9 @@ _SOURCE = "\n\nSource: Alex Gibson, *Positional kernels of attention heads* (202
 
 GRID = Explanation(
     "**How to read this.** One cell per head, layers downwards. Dark blue: the head looks at few "
-    "tokens, the last ones (local). Magenta: its attention decays slowly. Yellow: it treats all "
-    "positions nearly alike (uniform). Click a cell, or walk with the arrow keys and press Enter, "
+    "tokens (local: most of its kernel lies in the last 10, unless changed under «Kinds»). "
+    "Magenta: its attention decays slowly. Yellow: it treats all positions nearly alike (uniform). "
+    "Click a cell, or walk with the arrow keys and press Enter, "
     "and that head is shown everywhere. The mark in a cell repeats its kind; ★ is a head whose "
     "function is known.",
     r"""

@@ -20,6 +20,7 @@ from pages.parts.figures.of_positions import (
     morph_figure,
 )
 from pages.parts.helix_controls import choose_prompts, choose_view
+from pages.parts.helix_guide import say_what_to_see
 from pages.parts.selection import Selection
 from poskernel_core.analyses.base import Result
 from poskernel_core.published import ANGLES_GPT2
@@ -102,6 +103,7 @@ st.markdown(
 params = choose_prompts(selection)
 helix = results.fetch("helix", selection.run, **params)
 if helix is not None:
+    say_what_to_see(helix, selection)
     draw_curve(helix)
     draw_layers(helix)
     draw_angles(helix)

@@ -6,12 +6,13 @@ import math
 from functools import partial
 from typing import cast
 
+import numpy as np
 import streamlit as st
 
 from pages.parts import results
 from pages.parts import words_positions as words
 from pages.parts.cards import card, chart
-from pages.parts.change_controls import choose_change, choose_preset, choose_prompt
+from pages.parts.change_controls import choose_intervention, missing
 from pages.parts.figures.of_positions import (
     PATTERNS,
     averaging_figure,
@@ -51,6 +52,11 @@ def draw_numbers(found: Result) -> None:
 
 def draw_patterns(found: Result) -> None:
     """Draw the selected head's attention, clean, changed, and their difference."""
+    if not np.nan_to_num(found.values["difference"]).any():
+        st.info(
+            f"{selection.cell} attends as before: the change is made behind it, or does not reach "
+            "it. Choose the head that is changed, or one of a later layer."
+        )
     length = len(found.values["clean"])
     zoom = choose_zoom(length) if length > SHOWN_WHOLE else None
     shown = found.only(*PATTERNS)
@@ -100,10 +106,11 @@ def draw_averaging(layer: int | None, keep: int) -> None:
 
 st.title("Interventions")
 st.markdown("Change one thing on the way through the model, and see what it did.")
-first = choose_preset(selection)
-prompt = choose_prompt(first)
-params = choose_change(selection, first)
-if prompt is not None:
+prompt, params = choose_intervention(selection)
+wanted = missing(params)
+if wanted:
+    st.info(wanted, icon=":material/touch_app:")
+elif prompt is not None:
     found = results.fetch("intervention", selection.run, cell=selection.cell, text=prompt, **params)
     if found is not None:
         draw_numbers(found)

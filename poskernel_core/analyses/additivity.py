@@ -52,6 +52,7 @@ class Additivity(Experiment):
 
     name = "additivity"
     title = "Additivity of position and content"
+    spoken = "how far keys are a sum of position and content"
     params = AdditivityParams
     long = True
 
@@ -66,12 +67,12 @@ class Additivity(Experiment):
             raise BadRequest(
                 f"Passages of {params.passage_length} tokens at {params.shifts} places need a "
                 f"context of {first + params.passage_length + params.shifts - 1} tokens or more, "
-                f"got {run.context}: ask for fewer (--passage-length, --shifts)."
+                f"got {run.context}: ask for fewer."
             )
         if params.passage_length * params.shifts > MOST_KEYS:
             raise BadRequest(
                 f"{params.passage_length} tokens at {params.shifts} places are too many keys to "
-                f"keep: ask for {MOST_KEYS} or fewer in all (--passage-length, --shifts)."
+                f"keep: ask for {MOST_KEYS} or fewer in all."
             )
         return run.model_copy(
             update={

@@ -41,6 +41,7 @@ class Averaging(Experiment):
 
     name = "averaging"
     title = "Positions averaged in groups"
+    spoken = "the loss with positions averaged in groups"
     params = AveragingParams
     long = True
 

@@ -49,7 +49,7 @@ class BagExperiment(Experiment):
         """
         if params.query >= run.context:
             raise BadRequest(
-                f"Expected a position from 1 to {run.context - 1}, got {params.query} (--query)."
+                f"Expected a position from 1 to {run.context - 1}, got {params.query}."
             )
         return run.model_copy(update={"dtype": "float32"})
 

@@ -39,6 +39,7 @@ class ExtendedEmbedding(BagExperiment):
 
     name = "extended-embedding"
     title = "Extended embeddings"
+    spoken = "the extended embeddings of tokens"
     params = ExtendedEmbeddingParams
 
     def perform(
@@ -84,6 +85,7 @@ class WordNeurons(BagExperiment):
 
     name = "word-neurons"
     title = "Neurons of words"
+    spoken = "the neurons that fire for words"
     params = WordNeuronsParams
 
     def perform(

@@ -163,10 +163,17 @@ def plain(array: np.ndarray) -> Any:
 
 
 class Question(ABC):
-    """What can be asked of a run: its parameters, and the passes that the answer stands on."""
+    """What can be asked of a run: its parameters, and the passes that the answer stands on.
+
+    Attributes:
+        name: what it is asked by.
+        title: its heading.
+        spoken: what it computes, as it reads after "Computing".
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    spoken: ClassVar[str]
     params: ClassVar[type[Params]]
 
     def default_query(self, context: int) -> int:

@@ -69,6 +69,7 @@ class ContextualHeads(Experiment):
 
     name = "contextual-heads"
     title = "Contextual heads"
+    spoken = "which heads are contextual"
     params = ContextualParams
     long = True
 
@@ -107,5 +108,5 @@ def check_query(run: RunSpec, query: int, skip: int) -> None:
     if not skip < query < run.context:
         raise BadRequest(
             f"Expected a position from {skip + 1} (behind the skipped keys) to "
-            f"{run.context - 1}, got {query} (--query)."
+            f"{run.context - 1}, got {query}."
         )

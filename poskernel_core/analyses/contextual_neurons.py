@@ -71,6 +71,7 @@ class ContextualNeurons(BagExperiment):
 
     name = "contextual-neurons"
     title = "Contextual neurons"
+    spoken = "what contextual heads write to neurons"
     params = ContextualNeuronsParams
     long = True
 

@@ -60,6 +60,7 @@ class Denominators(Experiment):
 
     name = "denominators"
     title = "Denominators along positions"
+    spoken = "softmax denominators along positions"
     params = DenominatorsParams
     long = True
 
@@ -72,7 +73,7 @@ class Denominators(Experiment):
         if run.context < params.skip + 3:
             raise BadRequest(
                 f"Expected a context of {params.skip + 3} tokens or more behind {params.skip} "
-                f"skipped keys, got {run.context}: ask for a longer one, or skip fewer (--skip)."
+                f"skipped keys, got {run.context}: ask for a longer one, or skip fewer."
             )
         return run.model_copy(update={"dtype": "float32"})
 
@@ -127,6 +128,7 @@ class TokenWeights(Experiment):
 
     name = "token-weights"
     title = "Content weights of tokens"
+    spoken = "how the head weights tokens"
     params = TokenWeightsParams
     long = True
 

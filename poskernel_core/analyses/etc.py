@@ -79,6 +79,7 @@ class EtcHeatMap(Analysis):
 
     name = "etc"
     title = "ETC heat map"
+    spoken = "the effective token count"
     params = EtcParams
 
     def needs(self, run: RunSpec, params: EtcParams) -> Mapping[str, RunSpec]:

@@ -77,6 +77,7 @@ class Helix(Analysis):
 
     name = "helix"
     title = "Helix of extended positional embeddings"
+    spoken = "the helix of positions"
     params = HelixParams
 
     def settled(self, run: RunSpec, params: HelixParams) -> RunSpec:

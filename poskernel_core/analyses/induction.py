@@ -60,6 +60,7 @@ class InductionScores(Sampled):
 
     name = "induction-scores"
     title = "Induction heads"
+    spoken = "induction scores"
     params = InductionScoresParams
 
     def settled(self, run: RunSpec, params: InductionScoresParams) -> RunSpec:
@@ -130,6 +131,7 @@ class InductionRecency(Sampled):
 
     name = "induction-recency"
     title = "Recency of induction"
+    spoken = "the recency of induction"
     params = RecencyParams
 
     def settled(self, run: RunSpec, params: RecencyParams) -> RunSpec:
@@ -177,6 +179,7 @@ class RecencyPatterns(Sampled):
 
     name = "recency-patterns"
     title = "Attention in one row"
+    spoken = "the attention in one row"
     params = RecencyPatternsParams
 
     def settled(self, run: RunSpec, params: RecencyPatternsParams) -> RunSpec:

@@ -56,7 +56,9 @@ class InterventionParams(TextParams, AveragingPlace):
     stage: Literal["scores", "pattern"] = Field(
         "pattern", description="blind, move: before (scores) or after (pattern) the softmax"
     )
-    edited: str | None = Field(None, description="move: the head that is changed (default: --cell)")
+    edited: str | None = Field(
+        None, description="move: the head that is changed (default: the one shown)"
+    )
     moves: str = Field(
         "", max_length=2000, description="move: row>key pairs, such as '36>34, pirate>ninja'"
     )
@@ -117,6 +119,7 @@ class Intervention(Experiment):
 
     name = "intervention"
     title = "Intervention"
+    spoken = "the effects of the change"
     params = InterventionParams
 
     def settled(self, run: RunSpec, params: InterventionParams) -> RunSpec:

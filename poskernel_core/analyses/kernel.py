@@ -58,6 +58,7 @@ class PositionalKernel(Analysis):
 
     name = "kernel"
     title = "Positional kernels"
+    spoken = "positional kernels"
     params = KernelParams
 
     def needs(self, run: RunSpec, params: KernelParams) -> Mapping[str, RunSpec]:

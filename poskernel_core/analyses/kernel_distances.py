@@ -49,6 +49,7 @@ class KernelDistances(Analysis):
 
     name = "kernel-distances"
     title = "Distances between kernels"
+    spoken = "distances between kernels"
     params = KernelDistancesParams
 
     def needs(self, run: RunSpec, params: KernelDistancesParams) -> Mapping[str, RunSpec]:
@@ -60,7 +61,7 @@ class KernelDistances(Analysis):
         if not params.skip <= params.query < run.context:
             raise BadRequest(
                 f"Expected a query position from {params.skip} (the skipped keys) to "
-                f"{run.context - 1}, got {params.query} (--query)."
+                f"{run.context - 1}, got {params.query}."
             )
         return {"main": run}
 

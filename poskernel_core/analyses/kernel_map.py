@@ -49,6 +49,7 @@ class KernelMap(Analysis):
 
     name = "kernel-map"
     title = "Kernel of one head over all query positions"
+    spoken = "the head's kernel at all query positions"
     params = KernelMapParams
 
     def needs(self, run: RunSpec, params: KernelMapParams) -> Mapping[str, RunSpec]:

@@ -47,6 +47,7 @@ class Neuron(BagExperiment):
 
     name = "neuron"
     title = "A neuron's tokens"
+    spoken = "the neuron's tokens"
     params = NeuronParams
 
     def perform(
@@ -101,6 +102,7 @@ class NeuronTrace(BagExperiment):
 
     name = "neuron-trace"
     title = "A neuron along a text"
+    spoken = "the neuron along a text"
     params = NeuronTraceParams
 
     def perform(
@@ -152,6 +154,7 @@ class NeuronLatents(BagExperiment):
 
     name = "neuron-latents"
     title = "A neuron's sub-latents"
+    spoken = "the neuron's sub-latents"
     params = NeuronLatentsParams
 
     def perform(

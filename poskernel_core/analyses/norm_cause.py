@@ -58,6 +58,7 @@ class NormCause(Sampled):
 
     name = "norm-cause"
     title = "Norms as they are, and flat"
+    spoken = "what flat norms leave of the recency"
     params = NormCauseParams
 
     def settled(self, run: RunSpec, params: NormCauseParams) -> RunSpec:
@@ -69,8 +70,7 @@ class NormCause(Sampled):
         rows = second_positions(params.length, params.first, params.candidates, run.start_token)
         if len(rows) < 2:
             raise BadRequest(
-                "A rise needs two rows or more: ask for longer sequences (--length), or fewer "
-                "candidates."
+                "A rise needs two rows or more: ask for longer sequences, or fewer candidates."
             )
         longest = max(params.length, params.random_length)
         return random_run(run, longest, params.samples)

@@ -64,6 +64,7 @@ class PositionVsToken(Sampled):
 
     name = "position-vs-token"
     title = "Position against token"
+    spoken = "attention with positions only and with tokens only"
     params = PositionVsTokenParams
 
     def settled(self, run: RunSpec, params: PositionVsTokenParams) -> RunSpec:
@@ -117,6 +118,7 @@ class PositionZero(Sampled):
 
     name = "position-zero"
     title = "Induction from position 0"
+    spoken = "induction from position 0"
     params = PositionZeroParams
 
     def settled(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:

@@ -97,6 +97,7 @@ class PreviousToken(Analysis):
 
     name = "previous-token"
     title = "Previous-token heads"
+    spoken = "the ranking of previous-token heads"
     params = PreviousTokenParams
 
     def settled(self, run: RunSpec, params: PreviousTokenParams) -> RunSpec:

@@ -31,6 +31,7 @@ class DiagonalProfile(Analysis):
 
     name = "profile"
     title = "Diagonal profile of the mean attention"
+    spoken = "the mean attention by offset"
     params = Params
 
     def needs(self, run: RunSpec, params: Params) -> Mapping[str, RunSpec]:

@@ -54,6 +54,7 @@ class RandomAttention(Sampled):
 
     name = "random-attention"
     title = "Attention to random tokens"
+    spoken = "attention to random tokens"
     params = RandomAttentionParams
 
     def settled(self, run: RunSpec, params: RandomAttentionParams) -> RunSpec:

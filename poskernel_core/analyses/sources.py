@@ -55,8 +55,8 @@ def source_runs(run: RunSpec, params: SourceParams, query: int | None) -> Mappin
         return {"main": run, "queries": text_run(run, params)}
     if query is None:
         raise BadRequest(
-            "A fixed token's queries are taken at one query position: choose one (--query 400), "
-            "or another source."
+            "A fixed token's queries are taken at one query position: choose one, or "
+            "another source."
         )
     return {
         "main": run,
@@ -83,8 +83,7 @@ def text_run(run: RunSpec, params: TextParams, *, whole: bool = False) -> RunSpe
     """
     if not (params.text or "").strip() and params.text_item is None:
         raise BadRequest(
-            "Expected a text, got none: give one (--text '...'), or name one of a corpus "
-            "(--text-item 'Genesis 24')."
+            "Expected a text, got none: give one, or name one of a corpus, such as Genesis 24."
         )
     corpus = (
         CorpusSpec(name="text", text=params.text, whole=whole)

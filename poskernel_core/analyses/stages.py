@@ -44,6 +44,7 @@ class Stages(Analysis):
 
     name = "stages"
     title = "Three stages of attention"
+    spoken = "the three stages of attention"
     params = StagesParams
 
     def settled(self, run: RunSpec, params: StagesParams) -> RunSpec:

@@ -58,6 +58,7 @@ class Tangent(Analysis):
 
     name = "tangent"
     title = "Tangent and radial reading of the helix"
+    spoken = "what heads read of the helix"
     params = TangentParams
 
     def default_query(self, context: int) -> int:
@@ -74,7 +75,7 @@ class Tangent(Analysis):
         if not first < params.query < run.context - 1:
             raise BadRequest(
                 f"The tangent needs a position on both sides: choose a query position of "
-                f"{first + 1} to {run.context - 2}, not {params.query} (--query)."
+                f"{first + 1} to {run.context - 2}, not {params.query}."
             )
         if params.helix_from == "texts":
             return {"main": run}

@@ -196,7 +196,7 @@ def listed_tokens(subject: Subject, fewest: int) -> np.ndarray:
     found = subject.source.pool[token_counts(subject)[subject.source.pool] >= fewest]
     if not len(found):
         raise BadRequest(
-            f"No token occurs {fewest} times in the texts: ask for fewer (--fewest 0 lists all)."
+            f"No token occurs {fewest} times in the texts: ask for fewer (0 lists all)."
         )
     return found
 

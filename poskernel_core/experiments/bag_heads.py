@@ -31,9 +31,9 @@ def chosen_heads(subject: Subject, main: StatisticsView, params: BagParams) -> t
     """
     geometry = subject.model.geometry
     if params.heads.strip():
-        cells = parse_cells(params.heads, geometry.n_layers, geometry.n_heads, option="--heads")
+        cells = parse_cells(params.heads, geometry.n_layers, geometry.n_heads)
         if any(layer for layer, _ in cells):
-            raise BadRequest(f"Expected heads of layer 0, got {params.heads!r} (--heads).")
+            raise BadRequest(f"Expected heads of layer 0, got {params.heads!r}.")
         return tuple(sorted({head for _, head in cells}))
     token_id(subject, params.token)  # refused also where the heads are known
     key = (params.token, params.query, params.contexts, fingerprint(subject, main))
@@ -43,7 +43,7 @@ def chosen_heads(subject: Subject, main: StatisticsView, params: BagParams) -> t
     if not found:
         raise BadRequest(
             "No head of layer 0 is contextual by the usual thresholds (ETC 30 tokens or more, "
-            "spread 0.25 or less): name some (--heads 'L0H0, L0H2')."
+            "spread 0.25 or less): name some, such as L0H0, L0H2."
         )
     return found
 

@@ -120,7 +120,7 @@ def averaging_edit(
         return changes.AveragedPositions(group, subject.model.position_matrix(), place.keep)
     n_layers = subject.model.geometry.n_layers
     if layer >= n_layers:
-        raise BadRequest(f"Expected a layer from 0 to {n_layers - 1}, got {layer} (--layer).")
+        raise BadRequest(f"Expected a layer from 0 to {n_layers - 1}, got {layer}.")
     rows = torch.from_numpy(statistics["repeated"].layer(layer)["mean_residuals"].copy())
     return changes.AveragedStream(layer, group, rows.to(subject.model.device), place.keep)
 

@@ -103,7 +103,7 @@ def _whitened(table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     if count > rank:
         raise BadRequest(
             f"The extended embeddings of {len(table)} tokens span {rank} dimensions: ask for as "
-            f"many components or fewer, got {count} (--components)."
+            f"many components or fewer, got {count}."
         )
     scale, axes = np.sqrt(variance[::-1][:count]), vectors[:, ::-1][:, :count]
     white = np.concatenate([(table[some] - mean) @ (axes / scale) for some in parts])

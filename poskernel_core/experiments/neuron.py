@@ -37,7 +37,7 @@ def bag_of(
     """
     neurons = count_neurons(subject.model)
     if neuron is not None and neuron >= neurons:
-        raise BadRequest(f"No neuron {neuron}: expected 0 to {neurons - 1} (--neuron).")
+        raise BadRequest(f"No neuron {neuron}: expected 0 to {neurons - 1}.")
     return build_bag(subject, main, chosen_heads(subject, main, params), params)
 
 

@@ -89,7 +89,7 @@ def check_size(subject: Subject, length: int, most: int, rows: int | None = None
     if heads * length * (rows or length) > most:
         raise BadRequest(
             f"Patterns of {heads} heads over {length} tokens are too many numbers to keep: ask for "
-            f"{longest} tokens or fewer (--length)."
+            f"{longest} tokens or fewer."
         )
 
 
@@ -114,7 +114,7 @@ def switched(
         edits.append(RemovedEmbeddings("positions"))
     if switches.silence.strip():
         sizes = geometry.n_layers, geometry.n_heads
-        cells = parse_cells(switches.silence, *sizes, option="--silence")
+        cells = parse_cells(switches.silence, *sizes)
         output = switches.silence_what == "output"
         edits.append(SilencedHeads(cells) if output else UniformHeads(cells))
     if not switches.flatten:

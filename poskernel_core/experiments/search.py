@@ -45,7 +45,7 @@ def extended_embedding(
     listed = np.setdiff1d(listed_tokens(subject, params.fewest), [word])
     if not len(listed):
         raise BadRequest(
-            f"No other token occurs {params.fewest} times in the texts: ask for fewer (--fewest)."
+            f"No other token occurs {params.fewest} times in the texts: ask for fewer."
         )
     ids = np.concatenate([[word], listed])
     table, plain = bag.table(ids), bag.layer.embedding[ids]
@@ -79,7 +79,7 @@ def word_neurons(
     """
     progress(0, 1)
     if subject.encode is None or not params.words.split():
-        raise BadRequest("Expected words, and a model with a tokenizer: give some (--words).")
+        raise BadRequest("Expected words, and a model with a tokenizer: give some.")
     tokens = [token for word in params.words.split() for token in subject.encode(f" {word}")]
     bag = bag_of(subject, main, params)
     readers = bag.readers()

@@ -54,9 +54,7 @@ def token_weights(
     ordinary[subject.source.pool] = True
     seen = np.flatnonzero((count >= params.fewest) & np.isfinite(mean) & ordinary)
     if not len(seen):
-        raise BadRequest(
-            f"No token occurs {params.fewest} times in the texts: ask for fewer (--fewest)."
-        )
+        raise BadRequest(f"No token occurs {params.fewest} times in the texts: ask for fewer.")
     return Result(
         analysis="token-weights",
         params=params.model_dump(),

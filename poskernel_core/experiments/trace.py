@@ -65,16 +65,14 @@ def neuron_trace(
 
 def _text(subject: Subject, params: NeuronTraceParams) -> np.ndarray:
     if params.text and params.item:
-        raise BadRequest("Expected a text (--text) or a chapter (--item), got both: give one.")
+        raise BadRequest("Expected a text or a chapter, got both: give one.")
     if params.text or params.item:
         ids = token_ids(subject, chapter(params.item) if params.item else params.text)
         if len(ids) < FEWEST + subject.start_token or not (params.text + params.item).strip():
             raise BadRequest(f"Expected a text of {FEWEST} tokens or more: give a longer one.")
         return ids
     if params.window >= len(subject.windows):
-        raise BadRequest(
-            f"No window {params.window}: expected 0 to {len(subject.windows) - 1} (--window)."
-        )
+        raise BadRequest(f"No window {params.window}: expected 0 to {len(subject.windows) - 1}.")
     return subject.windows[params.window]
 
 

@@ -115,7 +115,7 @@ def cause_figure(cause: Result) -> go.Figure:
              "attention_rise_change": "last row less first"}  # fmt: skip
     pairs = [part(cause, name) for name in names]
     if any(np.ndim(value) for value, _ in pairs):
-        raise ValueError("expected one head, received all: choose one with --cell")
+        raise ValueError("expected one head, received all: choose one")
     return mean_bars(
         list(names.values()), *np.transpose(pairs), title="Attention, norms flat less as they are",
         x_title="change of the share of attention ± 1 s.e.",

@@ -1,0 +1,129 @@
+"""Links that cannot be honoured: the page says what they ask for and what is shown instead."""
+
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.parts import bag_cards, neuron_cards, neuron_list, results
+from poskernel_core.known import telling_head
+from poskernel_core.presets import presets_for
+from tests.made_contextual import neurons
+from tests.server import ROOT
+
+METHODS = "pages/about/methods.py"
+HEATMAP = "pages/heads/etc_heatmap.py"
+INTERVENTIONS = "pages/positions/interventions.py"
+NEURONS = "pages/experiments/contextual_neurons.py"
+PARTS = {
+    bag_cards: ("draw_bag", "draw_embedding"),
+    neuron_list: ("draw_neurons", "draw_search"),
+    neuron_cards: ("draw_neuron", "draw_trace", "draw_latents"),
+}
+
+
+@pytest.fixture
+def follow(monkeypatch):
+    """Open a page by a link, with nothing computed."""
+
+    def found(analysis: str, *_: Any, **__: Any) -> Any:
+        return neurons() if analysis == "contextual-neurons" else None
+
+    monkeypatch.setattr(results, "fetch", found)
+    for part, names in PARTS.items():
+        for name in names:
+            monkeypatch.setattr(part, name, lambda *_: None)
+
+    def go(page: str = METHODS, **parameters: Any) -> AppTest:
+        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+        app.switch_page(page)
+        for name, value in parameters.items():
+            app.query_params[name] = value
+        return app.run()
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("script", "link", "sentence"),
+    [
+        (
+            METHODS,
+            {"cell": "L99H99"},
+            "asks for cell L99H99; shown is L2H6 instead: this model has L0H0 to L3H7.",
+        ),
+        (
+            METHODS,
+            {"query": "99999"},
+            "asks for query 99999; shown is 400 instead: offered are 33 values from 15 to 511.",
+        ),
+        (METHODS, {"query": "foo"}, "asks for query foo; shown is 400"),
+        (METHODS, {"skip": "999"}, "asks for skip 999; shown is 4 instead: offered are 0 to 32."),
+        (METHODS, {"corpus": "nope"}, "asks for corpus nope; shown is sample instead: offered"),
+        (METHODS, {"context": "100"}, "asks for context 100; shown is 512 instead"),
+        (METHODS, {"texts": "7"}, "asks for texts 7; shown is 500 instead"),
+        (METHODS, {"dtype": "int8"}, "asks for dtype int8; shown is float32 instead"),
+        (METHODS, {"start": "maybe"}, "asks for start maybe; shown is True instead"),
+        (METHODS, {"part": "foo"}, "asks for part foo; shown is Definitions instead"),
+        (HEATMAP, {"measure": "foo"}, "asks for measure foo; shown is effective token count"),
+        (HEATMAP, {"kinds": ["local", "foo"]}, "asks for kinds local, foo; shown is local instead"),
+        (INTERVENTIONS, {"change": "foo"}, "asks for change foo; shown is move attention instead"),
+        (INTERVENTIONS, {"preset": "foo"}, "asks for preset foo; shown is"),
+        (NEURONS, {"neuron": "99999"}, "asks for neuron 99999; shown is"),
+    ],
+)
+def test_what_does_not_fit_is_named(follow, script, link, sentence):
+    """One notice: what the link asks for, what is shown instead, and what there is."""
+    app = follow(script, **link)
+    assert not app.exception
+    assert 1 == len(app.warning)
+    assert sentence in app.warning[0].value.replace("\\", "")
+
+
+def test_several_parts_make_one_notice(follow):
+    """One box with a line for each; what fits is not named."""
+    app = follow(cell="L99H99", query="99999", skip="3", texts="50", context="64")
+    assert 1 == len(app.warning)
+    assert 2 == app.warning[0].value.count("The link asks for")
+
+
+def test_a_link_that_fits_says_nothing(follow):
+    """Every kind of value is recognised as what was asked for."""
+    link = {"cell": "L1H3", "query": "255", "skip": "0", "start": "false", "texts": "50",
+            "context": "256", "measure": "half-mass distance", "kinds": ["local", "uniform"],
+            "lshare": "0.25", "order": "largest first", "other": "1", "selection": "x"}  # fmt: skip
+    app = follow(HEATMAP, **link)
+    assert not app.exception
+    assert not app.warning
+
+
+def test_the_notice_goes_with_a_choice_and_choices_make_none(follow):
+    """It stands until its value is changed; another model moves the head in silence."""
+    app = follow(cell="L99H99", query="99999")
+    app.selectbox(key="cell").select("L3H7").run()
+    assert 1 == app.warning[0].value.count("The link asks for")
+    app.selectbox(key="model").select("demo-attn-2l").run()
+    assert "L0H0" == app.selectbox(key="cell").value
+    assert not app.warning
+
+
+def test_an_unknown_model_stops_the_page(follow):
+    """What is asked for, what is offered, how the host adds it; the reader can choose another."""
+    app = follow(HEATMAP, model="nonsense", cell="L2H5")
+    sentence = app.error[0].value.replace("\\", "")
+    for part in ("asks for model 'nonsense'", "demo-gpt2", "POSKERNEL_MODELS",
+                 "POSKERNEL_ALLOW_ANY_MODEL"):  # fmt: skip
+        assert part in sentence
+    assert "nonsense" == app.query_params["model"]
+    app.selectbox(key="model").select("demo-gpt2").run()
+    assert not app.error
+    assert ("demo-gpt2", "L2H5") == (app.selectbox(key="model").value,
+                                     app.selectbox(key="cell").value)  # fmt: skip
+    assert not app.warning
+
+
+@pytest.mark.parametrize("model", ["demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l"])
+def test_a_model_opens_on_its_telling_head(follow, model):
+    """The head that the first intervention changes."""
+    cell = follow(model=model).selectbox(key="cell").value
+    assert presets_for(model)[0].cell == cell == telling_head(model)

@@ -1,0 +1,38 @@
+"""What a page may show: sentences that speak of no command-line option."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMAND_LINE = {"cli.py", "options.py", "outputs.py", "reports.py"}
+FILES = sorted(
+    file
+    for folder in ("poskernel_core", "pages")
+    for file in (ROOT / folder).rglob("*.py")
+    if file.name not in COMMAND_LINE
+)
+OPTION = re.compile(r"(?<![\w-])--[a-z]")
+
+
+def sentences(file: Path) -> list[str]:
+    """Every text of a file that is no docstring."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    documents = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documents
+    ]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_no_sentence_names_an_option(file):
+    """Options belong to the command line; errors reach pages as they are."""
+    assert [] == [text for text in sentences(file) if OPTION.search(text)]
