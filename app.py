@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from pages.parts.fragment import draw_note
 from pages.parts.plain import say_error
 from pages.parts.results import PageStopped
 from pages.parts.selection import choose
@@ -28,7 +29,8 @@ page = st.navigation(
     }
 )
 try:
-    st.session_state["selection"] = choose()
+    st.session_state["selection"] = chosen = choose()
+    draw_note(chosen.run.model.name)
     page.run()
 except PageStopped as stopped:
     st.title(page.title)

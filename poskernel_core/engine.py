@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from poskernel_core import catalog, corpora
+from poskernel_core import analyses, catalog, corpora
 from poskernel_core.analyses.base import Result
 from poskernel_core.compute import canonical, from_entry, needs
 from poskernel_core.config import (
@@ -24,6 +24,7 @@ from poskernel_core.config import (
     default_positions,
 )
 from poskernel_core.errors import BadRequest, ComputeFailed
+from poskernel_core.fragments import refuse
 from poskernel_core.job import Job
 from poskernel_core.link import WorkerLink
 from poskernel_core.store import Store
@@ -64,10 +65,11 @@ class Engine:
         """Return the job of a request: one that is under way, or a new one.
 
         Raises:
-            BadRequest: the parameters do not fit the analysis or the run.
+            BadRequest: the parameters do not fit the analysis, the run or the model.
         """
         request = canonical(request)
         needs(request)
+        _check_parts(request)
         with self._lock:
             job = self._jobs.get(request.key)
             if job is not None and not job.ended:
@@ -139,6 +141,13 @@ class Engine:
                 self._link.close()
             self._link = WorkerLink(self.store.directory.resolve(), self.log)
         self._link.send(message, job)
+
+
+def _check_parts(request: Request) -> None:
+    """Refuse a question that a part of a model cannot answer."""
+    model, uses = request.run.model, analyses.find(request.analysis).uses
+    if uses and catalog.is_local(model.name):
+        refuse(model.name, catalog.locate(model.name).config, uses)
 
 
 def describe_run(

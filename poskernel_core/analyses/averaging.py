@@ -40,6 +40,7 @@ class Averaging(Experiment):
     """
 
     name = "averaging"
+    uses = ("predictions",)
     title = "Positions averaged in groups"
     params = AveragingParams
     long = True

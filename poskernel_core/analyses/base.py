@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from poskernel_core.config import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec
 from poskernel_core.errors import BadRequest
+from poskernel_core.fragments import Part
 from poskernel_core.layouts import Source
 from poskernel_core.shapes import Tokens
 from poskernel_core.views import StatisticsView
@@ -163,11 +164,15 @@ def plain(array: np.ndarray) -> Any:
 
 
 class Question(ABC):
-    """What can be asked of a run: its parameters, and the passes that the answer stands on."""
+    """What can be asked of a run: its parameters, and the passes that the answer stands on.
+
+    ``uses`` names what a part of a model may lack, and without which there is no answer.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
     params: ClassVar[type[Params]]
+    uses: ClassVar[tuple[Part, ...]] = ()
 
     def default_query(self, context: int) -> int:
         """Return the query position shown first: the posts' 400, or the last of a short context."""

@@ -126,6 +126,7 @@ class TokenWeights(Experiment):
     """
 
     name = "token-weights"
+    uses = ("token embeddings",)
     title = "Content weights of tokens"
     params = TokenWeightsParams
     long = True

@@ -59,6 +59,7 @@ class InductionScores(Sampled):
     """
 
     name = "induction-scores"
+    uses = ("later layers",)
     title = "Induction heads"
     params = InductionScoresParams
 
@@ -129,6 +130,7 @@ class InductionRecency(Sampled):
     """
 
     name = "induction-recency"
+    uses = ("later layers",)
     title = "Recency of induction"
     params = RecencyParams
 
@@ -176,6 +178,7 @@ class RecencyPatterns(Sampled):
     """
 
     name = "recency-patterns"
+    uses = ("later layers",)
     title = "Attention in one row"
     params = RecencyPatternsParams
 

@@ -116,6 +116,7 @@ class Intervention(Experiment):
     """
 
     name = "intervention"
+    uses = ("predictions",)
     title = "Intervention"
     params = InterventionParams
 

@@ -116,6 +116,7 @@ class PositionZero(Sampled):
     """
 
     name = "position-zero"
+    uses = ("predictions",)
     title = "Induction from position 0"
     params = PositionZeroParams
 
