@@ -41,7 +41,7 @@ TORCH_FIRST = $(PIP) install -qq $(if $(TORCH_INDEX_URL),--index-url $(TORCH_IND
   "$$(grep '^torch==' requirements.txt)"
 
 .DEFAULT_GOAL := help
-.PHONY: help app test check format bench screenshots clean venv venv-dev browser
+.PHONY: help app test check format bench shipped screenshots clean venv venv-dev browser
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
@@ -66,6 +66,9 @@ format: venv-dev  ## Format the code and mend what the linter can mend
 bench: venv-dev  ## Measure speed and memory
 	$(BIN)/python -m bench $(BENCH_ARGS)
 	$(BIN)/python -m bench.vocabulary $(BENCH_ARGS)
+
+shipped: venv-dev  ## Compute anew what comes with the project: the results shown first
+	$(BIN)/python tools/ship_results.py
 
 screenshots: venv-dev browser  ## Take the pictures of the README
 	$(BIN)/python tools/screenshots.py

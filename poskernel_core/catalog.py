@@ -91,9 +91,8 @@ CURATED: tuple[Entry, ...] = (
         "3.2 M",
         "learned",
         "real weights, offline: GPT-2's positions and first heads",
-        "The positional embeddings and layer 0's attention are those of GPT-2 small; its token "
-        "embeddings are random, and there is nothing after: what depends on the text's content "
-        "says nothing about GPT-2.",
+        "The positional embeddings and layer 0's attention are GPT-2 small's own; token embeddings "
+        "are random, so what depends on content says nothing about GPT-2.",
     ),
     Entry("gpt2", "124 M", "learned", "the posts' model: heat map, helix, contextual heads"),
     Entry(

@@ -35,8 +35,8 @@ def why_not(name: str, config: dict[str, Any], uses: Iterable[Part]) -> str | No
     if not missing or whole is None:
         return None
     return (
-        f"{name!r} has no {' and no '.join(missing)} of {whole!r}, and this needs them: choose a "
-        f"whole model, such as 'demo-gpt2' or {whole!r} itself."
+        f"{name!r} is a part of {whole!r}, without its {' and '.join(missing)}, and this needs "
+        "them: choose a whole model, such as 'demo-gpt2'."
     )
 
 

@@ -25,6 +25,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from poskernel_core.errors import BadRequest
+from poskernel_core.shipped import shipped
 
 __all__ = ["Entry", "Store", "default_directory"]
 
@@ -95,6 +96,7 @@ class Store:
 
     def __init__(self, directory: Path | None = None, limit_gb: float | None = None) -> None:
         self.directory = Path(directory or default_directory())
+        self._shipped = shipped()
         limit = _limit() if limit_gb is None else limit_gb
         try:
             self._cache = diskcache.Cache(
@@ -115,9 +117,13 @@ class Store:
         self.put_bytes(key, encode(header, arrays))
 
     def get(self, key: str) -> Entry | None:
-        """Return header and arrays; None where the entry is missing, damaged or tampered with."""
+        """Return header and arrays; None where the entry is missing, damaged or tampered with.
+
+        What is not in the store may come with the project (:mod:`poskernel_core.shipped`).
+        """
         data = self.get_bytes(key)
-        return None if data is None else decode(data)
+        found = None if data is None else decode(data)
+        return self._shipped.get(key) if found is None and self._shipped else found
 
     def put_bytes(self, key: str, data: bytes) -> None:
         """Write checked bytes, as another store's :meth:`get_bytes` returned them."""
@@ -135,6 +141,8 @@ class Store:
 
     def has(self, key: str) -> bool:
         """Tell whether there is an entry, without reading it."""
+        if self._shipped and self._shipped.has(key):
+            return True
         try:
             return key in self._cache
         except sqlite3.DatabaseError:

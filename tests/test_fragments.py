@@ -30,7 +30,7 @@ def test_refused_without_loading(tmp_path, question):
     params = NEEDED[question] | ({"cell": "L0H0"} if "cell" in fields else {})
     request, _ = build_request(question, PART, params=params)
 
-    with pytest.raises(NotInModel, match=r"no .* of 'gpt2'.*choose a whole model.*'demo-gpt2'"):
+    with pytest.raises(NotInModel, match=r"part of 'gpt2', without its .*'demo-gpt2'"):
         engine.submit(request)
     assert engine.worker_pid is None
 
@@ -89,7 +89,7 @@ def test_reproduce_holds_a_part_against_the_whole(capsys, monkeypatch, tmp_path)
 
     assert 0 == cli.main(["reproduce", PART, "--figures", str(tmp_path / "figures.json")])
     text = capsys.readouterr().out
-    assert len(figures) == text.count("has no later layers")
+    assert len(figures) == text.count("without its later layers")
 
 
 def test_weights_are_exact():

@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]
 class Params(BaseModel):
     """Parameters of an analysis; every field becomes an option of the command line."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class SkipParams(Params):
