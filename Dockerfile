@@ -21,10 +21,6 @@ COPY . .
 RUN python -m compileall -q app.py serve.py pages poskernel_core serving
 
 USER poskernel
-# The demo models' results are in the image; a named volume at $POSKERNEL_CACHE starts with them.
-RUN python -m poskernel_core precompute demo-gpt2 \
-    && python -m poskernel_core precompute demo-gpt2-smooth \
-    && python -m poskernel_core precompute demo-attn-2l
 
 EXPOSE 8501
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s \

@@ -42,7 +42,7 @@ TORCH_FIRST = $(PIP) install -qq $(if $(TORCH_INDEX_URL),--index-url $(TORCH_IND
   "$$(grep '^torch==' requirements.txt)"
 
 .DEFAULT_GOAL := help
-.PHONY: help app test check format bench soak screenshots clean venv venv-dev browser
+.PHONY: help app test check format bench soak shipped screenshots clean venv venv-dev browser
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
@@ -70,6 +70,9 @@ bench: venv-dev  ## Measure speed and memory
 
 soak: venv-dev  ## Make the long trials: kills, full disks, damage, crowds (about half an hour)
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
+
+shipped: venv-dev  ## Compute anew what comes with the project: the results shown first
+	$(BIN)/python tools/ship_results.py
 
 screenshots: venv-dev browser  ## Take the pictures of the README
 	$(BIN)/python tools/screenshots.py

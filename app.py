@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from pages.parts.fragment import draw_note
 from pages.parts.links import read_link, tell
 from pages.parts.plain import say_error
 from pages.parts.results import PageStopped, say_notice
@@ -34,7 +35,8 @@ read_link(page.title)
 notice = st.container()
 try:
     check_settings()
-    st.session_state["selection"] = choose(page.title)
+    st.session_state["selection"] = chosen = choose(page.title)
+    draw_note(chosen.run.model.name)
     page.run()
     say_notice()
 except (PageStopped, BadRequest) as stopped:

@@ -31,6 +31,7 @@ __all__ = [
     "is_local",
     "locate",
     "may_type_any_model",
+    "note_of",
     "weight_files",
 ]
 
@@ -52,12 +53,16 @@ PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.inde
 
 @dataclass(frozen=True)
 class Entry:
-    """One model on offer: its name and, for the reader, what it is and what it is good for."""
+    """One model on offer: its name and, for the reader, what it is and what it is good for.
+
+    ``note`` is what a reader must know who looks at its numbers.
+    """
 
     name: str
     size: str
     positions: str
     good_for: str
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,14 @@ CURATED: tuple[Entry, ...] = (
         "the post on previous-token heads, offline: a smooth curve, negative self-attention",
     ),
     Entry("demo-attn-2l", "0.9 M", "learned", "induction in two attention-only layers, offline"),
+    Entry(
+        "gpt2-small-layer0",
+        "3.2 M",
+        "learned",
+        "real weights, offline: GPT-2's positions and first heads",
+        "The positional embeddings and layer 0's attention are GPT-2 small's own; token embeddings "
+        "are random, so what depends on content says nothing about GPT-2.",
+    ),
     Entry("gpt2", "124 M", "learned", "the posts' model: heat map, helix, contextual heads"),
     Entry(
         "roneneldan/TinyStories-Instruct-33M",
@@ -111,7 +124,7 @@ CURATED: tuple[Entry, ...] = (
 )
 
 
-BUNDLED_MODELS = ("demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l")
+BUNDLED_MODELS = ("demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l", "gpt2-small-layer0")
 
 
 def _bundled() -> dict[str, Path]:
@@ -130,6 +143,11 @@ def entries() -> tuple[Entry, ...]:
         if name.strip() and name.strip() not in listed:
             listed[name.strip()] = Entry(name.strip(), "", "", "added by the host")
     return tuple(listed.values())
+
+
+def note_of(name: str) -> str:
+    """Return what a reader must know of a model on offer; mostly nothing."""
+    return next((entry.note for entry in CURATED if entry.name == name), "")
 
 
 def is_local(name: str) -> bool:

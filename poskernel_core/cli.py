@@ -33,7 +33,7 @@ from poskernel_core.outputs import check_out, write_out
 from poskernel_core.precomputed import experiment_questions, standard_questions
 from poskernel_core.published import BUNDLED, figures_of, known_models
 from poskernel_core.reports import ledger_text, print_progress
-from poskernel_core.reproduction import compare
+from poskernel_core.reproduction import compare, published_name
 from poskernel_core.settings import check_settings
 from poskernel_core.store import Store, default_directory
 from poskernel_core.terminal import complain, say
@@ -222,7 +222,8 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    name, file = options.published_as or options.model, options.figures or BUNDLED
+    file = options.figures or BUNDLED
+    name = options.published_as or published_name(options.model)
     if options.published_as and not figures_of(name, file):
         raise BadRequest(
             f"No figures were published of {name!r}; there are some of "

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from poskernel_core import catalog, corpora, settings
+from poskernel_core import analyses, catalog, corpora, settings
 from poskernel_core.analyses.base import Result
 from poskernel_core.compute import canonical, from_entry
 from poskernel_core.config import (
@@ -26,6 +26,7 @@ from poskernel_core.config import (
     default_positions,
 )
 from poskernel_core.errors import BadRequest, Busy, ComputeFailed
+from poskernel_core.fragments import refuse
 from poskernel_core.job import Job
 from poskernel_core.link import WorkerLink
 from poskernel_core.preflight import check_request
@@ -91,11 +92,12 @@ class Engine:
         """Return the job of a request: one that is under way, or a new one.
 
         Raises:
-            BadRequest: the parameters do not fit the analysis or the run.
+            BadRequest: the parameters do not fit the analysis, the run or the model.
             Busy: this visitor has too many jobs.
             NoSpace, ReadOnlyStore, StoreFailed: a result could not be kept.
         """
         request = canonical(request)
+        _check_parts(request)
         check_request(self.store, request)
         with self._lock:
             job = self._jobs.get(request.key)
@@ -216,6 +218,13 @@ class Engine:
                 self._link.close()
             self._link = WorkerLink(self.store.directory.resolve(), self.log)
         self._link.send(message, job)
+
+
+def _check_parts(request: Request) -> None:
+    """Refuse a question that a part of a model cannot answer."""
+    model, uses = request.run.model, analyses.find(request.analysis).uses
+    if uses and catalog.is_local(model.name):
+        refuse(model.name, catalog.locate(model.name).config, uses)
 
 
 def describe_run(

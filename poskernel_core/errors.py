@@ -7,6 +7,7 @@
     │   ├── UnknownModel          no such name, directory or file
     │   ├── UnsupportedModel      a position scheme or file format that is not read
     │   ├── NoNetwork             the hub cannot be reached
+    │   ├── NotInModel            a part of a model lacks what a question needs
     │   ├── UnknownCorpus         no such corpus, file or text
     │   ├── TooLittleText         fewer windows than were asked for
     │   ├── UnknownAnalysis       no such analysis
@@ -31,6 +32,7 @@ __all__ = [
     "ComputeFailed",
     "NoNetwork",
     "NoSpace",
+    "NotInModel",
     "PosKernelError",
     "ReadOnlyStore",
     "StoreFailed",
@@ -49,6 +51,10 @@ class PosKernelError(Exception):
 
 class BadRequest(PosKernelError):
     """The request cannot be met as it stands; the message says what to change."""
+
+
+class NotInModel(BadRequest):
+    """A part of a model lacks what a question needs."""
 
 
 class UnknownModel(BadRequest):

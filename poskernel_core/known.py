@@ -30,6 +30,13 @@ _POSTS: dict[str, dict[str, str]] = {
         "L5H1": "induction",
         "L5H5": "induction",
     },
+    "gpt2-small-layer0": {
+        "L0H1": "in GPT-2: duplicate tokens, near ones",
+        "L0H5": "in GPT-2: duplicate tokens, near and far",
+        "L0H3": "in GPT-2: detokenization",
+        "L0H4": "in GPT-2: detokenization",
+        "L0H7": "in GPT-2: detokenization",
+    },
     "NeelNanda/Attn_Only_2L512W_C4_Code": {"L0H3": "previous token", "L1H6": "induction"},
 }
 

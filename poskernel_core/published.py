@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from poskernel_core.config import Spec
 from poskernel_core.errors import BadRequest
 from poskernel_core.files import read_json
+from poskernel_core.fragments import Part
 
 __all__ = [
     "ANGLES_GPT2",
@@ -51,6 +52,7 @@ class Published(Spec):
         published: the numbers; None where there is none.
         absolute, relative: tolerance: ``absolute + relative * |published|``.
         note: what a reader should know of it.
+        needs: what a part of a model may lack, and without which there is no such figure.
     """
 
     id: str = Field(min_length=1)
@@ -70,6 +72,7 @@ class Published(Spec):
     absolute: float = Field(0.0, ge=0, allow_inf_nan=False)
     relative: float = Field(0.0, ge=0, allow_inf_nan=False)
     note: str = ""
+    needs: tuple[Part, ...] = ()
 
     @model_validator(mode="after")
     def _sound(self) -> Published:

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from poskernel_core import catalog
 from poskernel_core.analyses.base import Result
 from poskernel_core.api import build_request
 from poskernel_core.config import CorpusSpec, Request
 from poskernel_core.engine import Engine
 from poskernel_core.errors import BadRequest, PosKernelError
+from poskernel_core.fragments import part_of, refuse
 from poskernel_core.ledger import Checked, check, not_computed
 from poskernel_core.published import Published, figures_of
 
-__all__ = ["compare", "reproduce", "request_for"]
+__all__ = ["compare", "published_name", "reproduce", "request_for"]
+
+
+def published_name(model: str) -> str:
+    """Return the name under which figures of a model were published: a part has its whole's."""
+    whole = part_of(catalog.locate(model).config) if catalog.is_local(model) else None
+    return whole or model
 
 
 def request_for(figure: Published, model: str, **run: Any) -> Request:
@@ -21,7 +29,10 @@ def request_for(figure: Published, model: str, **run: Any) -> Request:
 
     Raises:
         BadRequest: the model, or something asked of it, is not there.
+        NotInModel: the model is a part of another one, without what the figure needs.
     """
+    if figure.needs and catalog.is_local(model):
+        refuse(model, catalog.locate(model).config, figure.needs)
     fields = run | figure.run
     if isinstance(fields.get("corpus"), str):
         fields["corpus"] = CorpusSpec(name=fields["corpus"])
@@ -52,9 +63,11 @@ def reproduce(
 ) -> list[Checked]:
     """Return the ledger of a model, computing what is not in the store.
 
+    A part of a model is held against what was published of the whole one.
+
     Args:
         model: its name or directory.
-        figures: published figures (default: those published of ``model``).
+        figures: published figures (default: those published of it).
         engine: the engine to use (default: a new one on the default store).
         run: fields of the run that the figures leave open (``corpus``, ``windows``, ...).
     """
@@ -67,7 +80,12 @@ def reproduce(
 
     try:
         return list(
-            compare(model, figures_of(model) if figures is None else figures, answer, **run)
+            compare(
+                model,
+                figures_of(published_name(model)) if figures is None else figures,
+                answer,
+                **run,
+            )
         )
     finally:
         if engine is None:

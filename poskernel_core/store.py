@@ -34,6 +34,7 @@ from poskernel_core.disk import DATABASE, BytesOnly, peek, peek_keys
 from poskernel_core.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.rescue import check, is_damage, is_full, rebuild
 from poskernel_core.settings import cache_gb
+from poskernel_core.shipped import shipped
 
 __all__ = ["Entry", "Store", "default_directory"]
 
@@ -70,6 +71,7 @@ class Store:
         self.directory = Path(directory or default_directory())
         self.notice: str | None = None
         self.limit = int((cache_gb() if limit_gb is None else limit_gb) * 2**30)
+        self._shipped = shipped()
         self._opening = threading.Lock()
         self._cache: diskcache.Cache | None = None
         self._number: int | None = None
@@ -91,9 +93,13 @@ class Store:
         self.put_bytes(key, encode(header, arrays))
 
     def get(self, key: str) -> Entry | None:
-        """Return header and arrays; None where the entry is missing, damaged or tampered with."""
+        """Return header and arrays; None where the entry is missing, damaged or tampered with.
+
+        What is not in the store may come with the project (:mod:`poskernel_core.shipped`).
+        """
         data = self.get_bytes(key)
-        return None if data is None else decode(data)
+        found = None if data is None else decode(data)
+        return self._shipped.get(key) if found is None and self._shipped else found
 
     def put_bytes(self, key: str, data: bytes) -> None:
         """Write checked bytes, as another store's :meth:`get_bytes` returned them.
@@ -115,6 +121,8 @@ class Store:
 
     def has(self, key: str) -> bool:
         """Tell whether there is an entry, without reading it."""
+        if self._shipped and self._shipped.has(key):
+            return True
         try:
             return self._do(lambda cache: key in cache)
         except StoreFailed:

@@ -29,11 +29,15 @@ class Server:
         return f"{self.url}{path}?{urlencode({'texts': 50, **parameters})}"
 
 
-def environment(cache: Path) -> dict[str, str]:
-    """What a process of ours is started with: its own cache, no network, one thread."""
+def environment(cache: Path, shipped: bool = False) -> dict[str, str]:
+    """What a process of ours is started with: its own cache, no network, one thread.
+
+    Without what comes with the project, unless that is asked for.
+    """
     ours = {name: value for name, value in os.environ.items() if not name.startswith("POSKERNEL_")}
     return ours | {
         "POSKERNEL_CACHE": str(cache),
+        "POSKERNEL_SHIPPED": str(int(shipped)),
         "HF_HUB_OFFLINE": "1",
         "HF_HOME": str(cache / "hub"),
         "TOKENIZERS_PARALLELISM": "false",
@@ -51,7 +55,7 @@ def command_line(cache: Path, *arguments: str) -> str:
 
 
 @contextmanager
-def serve(cache: Path, log: Path) -> Iterator[Server]:
+def serve(cache: Path, log: Path, shipped: bool = False) -> Iterator[Server]:
     """Start a server and wait until it answers; stop it at the end."""
     port = _free_port()
     command = [
@@ -60,7 +64,11 @@ def serve(cache: Path, log: Path) -> Iterator[Server]:
     ]  # fmt: skip
     with log.open("a", encoding="utf-8") as output:
         process = subprocess.Popen(
-            command, cwd=ROOT, env=environment(cache), stdout=output, stderr=subprocess.STDOUT
+            command,
+            cwd=ROOT,
+            env=environment(cache, shipped),
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
     try:
         _wait_for(f"http://127.0.0.1:{port}/_stcore/health", process)

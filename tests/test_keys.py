@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from poskernel_core import config
+from poskernel_core import analyses, config
 from poskernel_core.compute import canonical
 from poskernel_core.config import CorpusSpec, Execution, ModelSpec, Request, RunSpec
 from poskernel_core.statistics_store import part_key
@@ -167,6 +167,19 @@ def test_another_layout_is_a_miss(monkeypatch):
     monkeypatch.setattr(config, "SCHEMA", config.SCHEMA + 1)
 
     assert not before & keys_of(RUN)
+
+
+@pytest.mark.parametrize("name", analyses.ANALYSES)
+def test_canonical_is_settled(name):
+    """A canonical request is its own canonical form, so that asking again finds its result."""
+    fields = analyses.find(name).params.model_fields
+    needed = {"cell": "L0H0", "text": "a b", "word": " the", "words": "a", "neuron": 0, "query": 11}
+    params = {field: value for field, value in needed.items() if field in fields}
+    if name == "intervention":
+        params["change"] = "remove"
+    once = canonical(Request(analysis=name, run=RUN, params=params))
+
+    assert once.key == canonical(once).key
 
 
 @pytest.mark.parametrize("positions", [(), (3, 3), (11, 3), (-1, 3)])

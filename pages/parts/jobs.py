@@ -83,8 +83,8 @@ def _draw_progress(engine: Engine, job: Job) -> None:
         st.rerun(scope="app")
     with st.container(border=True):
         share = min(job.done / job.total, 1.0) if job.total else 0.0
-        run = job.request.run
-        st.markdown(f"**Computing {_subject(job)} for {plain(run.model.name)}**")
+        subject, model = analyses.find(job.request.analysis).spoken, job.request.run.model.name
+        st.markdown(f"**Computing {subject} for {plain(model)}**")
         st.progress(share, text=_progress_text(job))
         st.caption(
             "You can change the selection meanwhile: the work goes on. Readers who ask for the "
@@ -94,12 +94,6 @@ def _draw_progress(engine: Engine, job: Job) -> None:
             "Cancel", key=f"cancel-{job.key}", icon=":material/close:",
             on_click=_leave, args=(engine, job),
         )  # fmt: skip
-
-
-def _subject(job: Job) -> str:
-    """Return what is computed, as it stands within a sentence."""
-    title = analyses.find(job.request.analysis).title
-    return title if title[:2].isupper() else title[:1].lower() + title[1:]
 
 
 def _progress_text(job: Job) -> str:

@@ -16,7 +16,7 @@ from poskernel_core.analyses.base import Result
 from poskernel_core.errors import Cancelled, PosKernelError
 from poskernel_core.ledger import Checked, brief, check, not_computed
 from poskernel_core.published import Published, figures_of, flat, known_models
-from poskernel_core.reproduction import request_for
+from poskernel_core.reproduction import published_name, request_for
 
 __all__ = ["draw_ledger"]
 
@@ -28,11 +28,12 @@ def draw_ledger(selection: Selection) -> None:
     """Draw the published figures of a model, and ours once they are asked for."""
     model = selection.run.model.name
     known = known_models()
+    own = published_name(model)
     names = [model, *(name for name in known if name != model)]
     chosen = st.selectbox(
         "Figures published of", names, key="published", bind="query-params",
         help="choose another name where the selected model is a copy of it",
-        **settled_index("published", names, model),
+        **settled_index("published", names, own),
     )  # fmt: skip
     figures = figures_of(chosen)
     if not figures:
@@ -42,7 +43,12 @@ def draw_ledger(selection: Selection) -> None:
             "model against one of them by choosing its name above."
         )
         return
-    if chosen != model:
+    if own == chosen != model:
+        st.info(
+            f"{plain(model)} is a part of {plain(own)}: figures that need the rest of it are not "
+            "computed, and their lines say so.", icon=":material/info:",
+        )  # fmt: skip
+    elif chosen != model:
         st.warning(
             f"Computed on {plain(model)}, published of {plain(chosen)}: expect agreement only "
             "where the one is a copy of the other.", icon=":material/warning:",

@@ -7,14 +7,14 @@ from typing import Any, NoReturn
 import streamlit as st
 
 from pages.parts.jobs import follow, has_left, wants_again
-from pages.parts.plain import say_error
+from pages.parts.plain import plain, say_error
 from pages.parts.visitor import present, visitor
 from poskernel_core import catalog
 from poskernel_core.analyses.base import Result
 from poskernel_core.catalog import Located
 from poskernel_core.config import Request, RunSpec
 from poskernel_core.engine import Engine
-from poskernel_core.errors import PosKernelError
+from poskernel_core.errors import NotInModel, PosKernelError
 from poskernel_core.job import Job
 
 __all__ = ["ask", "engine", "fetch", "located", "say_notice", "stop"]
@@ -50,6 +50,9 @@ def fetch(analysis: str, run: RunSpec, **params: Any) -> Result | None:
     """Return a result; where it takes a while, draw its progress and return None."""
     try:
         found = ask(Request(analysis=analysis, run=run, params=params))
+    except NotInModel as error:
+        st.info(plain(str(error)), icon=":material/info:")
+        return None
     except PosKernelError as error:
         say_error(str(error))
         return None

@@ -16,6 +16,7 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.parts import results
+from pages.parts.fragment import draw_note
 from pages.parts.links import offer
 from pages.parts.settle import settled, settled_index
 from poskernel_core import catalog, texts
@@ -173,6 +174,7 @@ def _choose_model() -> Located:
         f"{geometry.n_layers} layers × {geometry.n_heads} heads, {geometry.scheme} positions, "
         f"context {geometry.n_ctx}.{good_for}"
     )
+    draw_note(name)
     return located
 
 

@@ -40,6 +40,7 @@ class Averaging(Experiment):
     """
 
     name = "averaging"
+    uses = ("predictions",)
     title = "Positions averaged in groups"
     spoken = "the loss with positions averaged in groups"
     params = AveragingParams

@@ -41,6 +41,8 @@ class ListedParams(BagParams):
 class BagExperiment(Experiment):
     """A question about the bag of tokens; it stands on the run's mean keys."""
 
+    uses = ("token embeddings", "neurons")
+
     def settled(self, run: RunSpec, params: BagParams) -> RunSpec:
         """Return the run in single precision.
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from poskernel_core.config import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec
 from poskernel_core.errors import BadRequest
+from poskernel_core.fragments import Part
 from poskernel_core.layouts import Source
 from poskernel_core.shapes import Tokens
 from poskernel_core.views import StatisticsView
@@ -34,7 +35,7 @@ Progress = Callable[[int, int], None]
 class Params(BaseModel):
     """Parameters of an analysis; every field becomes an option of the command line."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class SkipParams(Params):
@@ -169,12 +170,14 @@ class Question(ABC):
         name: what it is asked by.
         title: its heading.
         spoken: what it computes, as it reads after "Computing".
+        uses: what a part of a model may lack, and without which there is no answer.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     spoken: ClassVar[str]
     params: ClassVar[type[Params]]
+    uses: ClassVar[tuple[Part, ...]] = ()
 
     def default_query(self, context: int) -> int:
         """Return the query position shown first: the posts' 400, or the last of a short context."""

@@ -127,6 +127,7 @@ class TokenWeights(Experiment):
     """
 
     name = "token-weights"
+    uses = ("token embeddings",)
     title = "Content weights of tokens"
     spoken = "how the head weights tokens"
     params = TokenWeightsParams

@@ -59,6 +59,7 @@ class InductionScores(Sampled):
     """
 
     name = "induction-scores"
+    uses = ("later layers",)
     title = "Induction heads"
     spoken = "induction scores"
     params = InductionScoresParams
@@ -130,6 +131,7 @@ class InductionRecency(Sampled):
     """
 
     name = "induction-recency"
+    uses = ("later layers",)
     title = "Recency of induction"
     spoken = "the recency of induction"
     params = RecencyParams
@@ -178,6 +180,7 @@ class RecencyPatterns(Sampled):
     """
 
     name = "recency-patterns"
+    uses = ("later layers",)
     title = "Attention in one row"
     spoken = "the attention in one row"
     params = RecencyPatternsParams

@@ -118,6 +118,7 @@ class Intervention(Experiment):
     """
 
     name = "intervention"
+    uses = ("predictions",)
     title = "Intervention"
     spoken = "the effects of the change"
     params = InterventionParams

@@ -57,6 +57,7 @@ class NormCause(Sampled):
     """
 
     name = "norm-cause"
+    uses = ("later layers",)
     title = "Norms as they are, and flat"
     spoken = "what flat norms leave of the recency"
     params = NormCauseParams

@@ -117,6 +117,7 @@ class PositionZero(Sampled):
     """
 
     name = "position-zero"
+    uses = ("predictions",)
     title = "Induction from position 0"
     spoken = "induction from position 0"
     params = PositionZeroParams

@@ -1,0 +1,144 @@
+"""What comes with the project: results of the bundled models, a read-only layer beneath the store.
+
+One zip file a model, ``demo/results/<model>.zip``, made by ``tools/ship_results.py``: the results
+that its pages ask for first, and the statistics that every head, query position and skip of the
+landing and kernels pages stand on. The entries lie under the same content addresses as those of
+the store, which looks here last. So they are never copied, evicted or in the way of newer ones,
+and an entry whose address is no longer asked for is never found. ``POSKERNEL_SHIPPED=0`` switches
+the layer off.
+
+Statistics, and pictures of one text, are kept as 16-bit floats; all other results exactly as they
+were computed.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+import os
+import threading
+import zipfile
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from poskernel_core.catalog import DEMO
+
+__all__ = ["ASKED", "DIRECTORY", "Shipped", "pack", "shipped", "unpack"]
+
+Entry = tuple[dict[str, Any], dict[str, np.ndarray]]
+
+DIRECTORY = DEMO / "results"
+ASKED = "asked.json"
+"""The requests that an archive answers, page by page, for who checks whether it is stale."""
+
+PACKED = "packed"
+LARGEST_EXPONENT = 15
+"""Halves are scaled so that the largest number of an array is just below 2 ** 15."""
+
+DAMAGE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, KeyError, ValueError,
+    TypeError, NotImplementedError, RuntimeError,
+)  # fmt: skip
+"""What reading an archive with a changed byte can raise."""
+
+
+class Shipped:
+    """The entries of a folder of archives, by key; safe to share between threads."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._places: dict[str, Path] | None = None
+
+    def has(self, key: str) -> bool:
+        """Tell whether there is an entry that has not been found damaged."""
+        return key in self._index()
+
+    def get(self, key: str) -> Entry | None:
+        """Return header and arrays; None where the entry is missing or damaged."""
+        place = self._index().get(key)
+        if place is None:
+            return None
+        from poskernel_core.store import decode, intact  # the store looks here
+
+        try:
+            with zipfile.ZipFile(place) as archive:
+                data = archive.read(key)  # which checks its CRC
+            found = decode(data) if intact(data) else None
+            if found is not None:
+                return unpack(found)
+        except DAMAGE:
+            pass
+        self._index().pop(key, None)  # from here on it is missing, and is computed
+        return None
+
+    def _index(self) -> dict[str, Path]:
+        with self._lock:
+            if self._places is None:
+                self._places = {}
+                for file in sorted(self._directory.glob("*.zip")):
+                    self._places |= dict.fromkeys(_names(file), file)
+            return self._places
+
+
+def _names(file: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return [name for name in archive.namelist() if name != ASKED]
+    except DAMAGE:
+        return []
+
+
+@cache
+def _of(directory: Path) -> Shipped:
+    return Shipped(directory)
+
+
+def shipped() -> Shipped | None:
+    """Return what comes with the project, or None where it is switched off."""
+    return None if os.environ.get("POSKERNEL_SHIPPED", "1") == "0" else _of(DIRECTORY)
+
+
+def pack(entry: Entry, halve: bool) -> Entry:
+    """Return an entry as it is shipped: bytes of one place value together, which compress better.
+
+    ``halve`` turns floats into 16-bit ones, scaled by a power of two.
+    """
+    header, arrays = entry
+    packed, planes = {}, {}
+    for name, array in arrays.items():
+        small = halve and array.ndim > 0 and array.dtype.kind == "f"
+        exponent, kept = _halved(array) if small else (0, array)
+        packed[name] = {
+            "dtype": array.dtype.str, "kept": kept.dtype.str, "shape": array.shape,
+            "exponent": exponent,
+        }  # fmt: skip
+        bytes_of = np.frombuffer(kept.tobytes(), np.uint8).reshape(kept.size, kept.itemsize)
+        planes[name] = np.ascontiguousarray(bytes_of.T)
+    return header | {PACKED: json.dumps(packed)}, planes
+
+
+def unpack(entry: Entry) -> Entry:
+    """Return an entry as the store holds it."""
+    header, planes = dict(entry[0]), entry[1]
+    packed = json.loads(header.pop(PACKED))
+    arrays = {}
+    for name, how in packed.items():
+        flat = np.frombuffer(np.ascontiguousarray(planes[name].T).tobytes(), how["kept"])
+        dtype = np.dtype(how["dtype"])
+        if flat.dtype != dtype:
+            flat = np.ldexp(flat.astype(dtype), -how["exponent"])
+        arrays[name] = flat.astype(dtype, copy=True).reshape(how["shape"])
+    return header, arrays
+
+
+def _halved(array: np.ndarray) -> tuple[int, np.ndarray]:
+    """Return the exponent of two by which an array is scaled, and its scaled 16-bit floats."""
+    largest = float(np.nanmax(np.abs(array), initial=0.0, where=np.isfinite(array)))
+    exponent = LARGEST_EXPONENT - math.frexp(largest)[1] if largest else 0
+    return exponent, np.ldexp(array.astype(np.float64), exponent).astype(np.float16)

@@ -1,0 +1,222 @@
+"""What comes with the project: read beneath the store, whole, not stale, and right."""
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from poskernel_core import analyses, catalog, corpora
+from poskernel_core.compute import canonical, from_entry
+from poskernel_core.config import Request
+from poskernel_core.engine import Engine, describe_run
+from poskernel_core.shipped import ASKED, DIRECTORY, Shipped, pack, unpack
+from poskernel_core.statistics_store import StoredStatistics
+from poskernel_core.store import Store, encode
+
+STALE = "what comes with the project is stale: run 'make shipped' and commit what it writes"
+MODELS = catalog.BUNDLED_MODELS
+ENTRY = (
+    {"analysis": "a", "layers": [1]},
+    {
+        "values/x": np.linspace(-3, 3, 12).reshape(3, 4),
+        "values/tiny": np.array([1e-9, 3e-9, np.nan], np.float32),
+        "labels": np.arange(5, dtype=np.int8),
+        "none": np.zeros((0, 2), np.float32),
+        "one": np.array(2.5),
+    },
+)
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """A folder with one archive of two entries."""
+    folder = tmp_path / "shipped"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "m.zip", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(ASKED, "{}")
+        for key in ("one", "two"):
+            file.writestr(key, encode(*pack(ENTRY, halve=False)))
+    return folder / "m.zip"
+
+
+@pytest.fixture
+def beneath(archive, tmp_path, monkeypatch):
+    """A store with that archive beneath it."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    monkeypatch.setattr("poskernel_core.shipped.DIRECTORY", archive.parent)
+    return Store(tmp_path / "cache")
+
+
+@pytest.fixture
+def cold(tmp_path, monkeypatch):
+    """An engine on an empty store, with what comes with the project beneath it."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    engine = Engine(Store(tmp_path))
+    yield engine
+    engine.close()
+
+
+def same(a, b):
+    """Whether two entries are equal, to the bit and the type."""
+    return a[0] == b[0] and all(
+        a[1][name].dtype == array.dtype and np.array_equal(a[1][name], array, equal_nan=True)
+        for name, array in b[1].items()
+        if array.dtype.kind == "f" or (a[1][name] == array).all()
+    )
+
+
+def test_packed_whole():
+    """What is not halved comes back to the bit, of every shape and type."""
+    assert same(unpack(pack(ENTRY, halve=False)), ENTRY)
+
+
+def test_halved():
+    """Floats keep eleven bits whatever their size, and their type; others are untouched."""
+    header, arrays = unpack(pack(ENTRY, halve=True))
+
+    assert ENTRY[0] == header
+    for name, array in ENTRY[1].items():
+        assert array.dtype == arrays[name].dtype
+        assert array.shape == arrays[name].shape
+        np.testing.assert_allclose(arrays[name], array, rtol=2**-11)
+
+
+def test_beneath_the_store(beneath, tmp_path):
+    """Found where the store has nothing; the store's own entry wins, and nothing is copied."""
+    assert beneath.has("one")
+    assert same(beneath.get("one"), ENTRY)
+    assert not beneath.has("three")
+    assert beneath.get("three") is None
+    assert [] == list(beneath.keys())
+
+    beneath.put("one", {"newer": True}, {})
+    assert {"newer": True} == beneath.get("one")[0]
+    beneath.drop("one")
+    assert same(beneath.get("one"), ENTRY)
+
+
+def test_switched_off(beneath, tmp_path, monkeypatch):
+    """A store made with POSKERNEL_SHIPPED=0 has nothing beneath it."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "0")
+    bare = Store(tmp_path / "cache")
+
+    assert not bare.has("one")
+    assert bare.get("one") is None
+
+
+def test_damaged(archive):
+    """An entry that was changed is missing from then on, so that it is computed; others are not."""
+    data = bytearray(archive.read_bytes())
+    with zipfile.ZipFile(archive) as file:
+        place = file.getinfo("one").header_offset
+    data[place + 200] ^= 255
+    archive.write_bytes(bytes(data))
+    found = Shipped(archive.parent)
+
+    assert found.has("one")
+    assert found.get("one") is None
+    assert not found.has("one")
+    assert same(found.get("two"), ENTRY)
+
+
+def test_no_archive(tmp_path):
+    """A file that is no archive, or no folder at all, holds nothing."""
+    (tmp_path / "m.zip").write_bytes(b"nonsense")
+
+    assert not Shipped(tmp_path).has("one")
+    assert not Shipped(tmp_path / "none").has("one")
+
+
+def asked(model):
+    """The requests that an archive answers, by page."""
+    with zipfile.ZipFile(DIRECTORY / f"{model}.zip") as file:
+        pages = json.loads(file.read(ASKED))
+    return {
+        page: [Request.model_validate(each) for each in requests]
+        for page, requests in pages.items()
+    }
+
+
+def today(request):
+    """The same request with the fingerprints and settings of today."""
+    corpus = request.run.corpus.model_copy(update={"fingerprint": "", "revision": None})
+    model = catalog.locate(request.run.model.name).spec
+    run = request.run.model_copy(update={"model": model, "corpus": corpora.resolve(corpus)})
+    return canonical(request.model_copy(update={"run": run}))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_not_stale(model):
+    """Layout, weights, texts and parameters are those that the archive was made with."""
+    found = Shipped(DIRECTORY)
+    pages = asked(model)
+
+    assert {"pages/heads/etc_heatmap.py", "pages/positions/helix.py"} <= set(pages), STALE
+    for requests in pages.values():
+        for request in requests:
+            assert found.has(today(request).key), f"{request.analysis} of {model}: {STALE}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_every_page_of_today(model, cold):
+    """Every page is opened at its defaults: what it asks for comes with the project."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+    try:
+        from recorded import visit_all
+    finally:
+        sys.path.pop(0)
+
+    def answer(request):
+        found = cold.cached(request)
+        assert found is not None, f"{request.analysis} of {model}: {STALE}"
+        return found
+
+    pages = dict(visit_all(model, answer))
+    assert {page: set(each) for page, each in pages.items()} == {
+        page: {request.key for request in each} for page, each in asked(model).items()
+    }, STALE
+    assert cold.worker_pid is None
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_statistics_agree_with_results(model, cold):
+    """The kernels of 16-bit statistics are those of the exact ones, far within their errors."""
+    run = describe_run(model)
+    question, query = analyses.find("kernel"), min(400, run.context - 1)
+    exact = cold.cached(Request(analysis="kernel", run=run, params={"query": query}))
+    view = StoredStatistics.open(cold.store, run)
+    ours = question.compute({"main": view}, question.params(query=query), lambda done, total: None)
+
+    np.testing.assert_allclose(ours.values["kernel"], exact.values["kernel"], atol=1e-3)
+    for name in ("etc", "fidelity", "kernel"):
+        error = exact.errors[name]
+        apart = np.abs(ours.values[name] - exact.values[name])[error > 0] / error[error > 0]
+        assert np.median(apart) < 0.03, name
+        assert np.quantile(apart, 0.99) < 0.5, name
+    assert (ours.values["kind"] == exact.values["kind"]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_a_sample_is_computed_anew(model, tmp_path):
+    """One question of each model, answered by the model itself on an empty store."""
+    request = next(r for each in asked(model).values() for r in each if r.analysis == "stages")
+    shipped = from_entry(Shipped(DIRECTORY).get(request.key))
+    engine = Engine(Store(tmp_path))
+    try:
+        ours = engine.result(request)
+    finally:
+        engine.close()
+
+    for name in ("score", "pattern"):
+        found = shipped.values[name]
+        np.testing.assert_allclose(ours.values[name], found, atol=2e-3 * np.nanmax(np.abs(found)))
+
+
+def test_size():
+    """All archives together take little of a clone."""
+    assert sum(file.stat().st_size for file in DIRECTORY.glob("*.zip")) < 28e6

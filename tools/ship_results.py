@@ -1,0 +1,108 @@
+"""Make what comes with the project: the results that the bundled models' pages show first.
+
+    python tools/ship_results.py [MODEL ...]
+
+Opens every page of each model at its default settings, computes what it asks for, and writes
+`poskernel_core/demo/results/<model>.zip`. What is computed is kept in `build/shipped-cache`, so
+that a run that was stopped goes on where it was, and one after a small change computes that only.
+"""
+
+import json
+import os
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CACHE = ROOT / "build" / "shipped-cache"
+os.environ["POSKERNEL_SHIPPED"] = "0"
+sys.path[:0] = [str(ROOT)]
+
+from recorded import visit_all  # noqa: E402
+
+from poskernel_core.analyses.base import Result  # noqa: E402
+from poskernel_core.catalog import BUNDLED_MODELS  # noqa: E402
+from poskernel_core.config import Request  # noqa: E402
+from poskernel_core.engine import Engine, describe_run  # noqa: E402
+from poskernel_core.shipped import ASKED, DIRECTORY, pack  # noqa: E402
+from poskernel_core.statistics_store import part_key  # noqa: E402
+from poskernel_core.store import Store, encode  # noqa: E402
+
+PICTURES = ("stages",)
+"""Results that are large pictures of one text, without errors: kept as 16-bit floats as well."""
+
+THOROUGH = 2_000_000
+"""Bytes of a picture from which the slower compression is worth its time."""
+
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
+"""The date of every entry, so that equal entries make equal files."""
+
+Pages = dict[str, dict[str, Request]]
+
+
+def main() -> None:
+    """Make the archives of the models named, or of all."""
+    store = Store(CACHE)
+    engine = Engine(store)
+    try:
+        for model in sys.argv[1:] or BUNDLED_MODELS:
+            began = time.monotonic()
+            pages = dict(visit_all(model, lambda request: answer(engine, request)))
+            size = write(store, model, pages)
+            print(f"{model}: {size / 1e6:.1f} MB, {time.monotonic() - began:.0f} s", flush=True)
+    finally:
+        engine.close()
+
+
+def answer(engine: Engine, request: Request) -> Result:
+    """Return a result, however long it takes."""
+    began = time.monotonic()
+    found = engine.result(request)
+    assert found is not None  # no time limit was set
+    print(f"  {request.analysis}: {time.monotonic() - began:.1f} s", flush=True)
+    return found
+
+
+def write(store: Store, model: str, pages: Pages) -> int:
+    """Write the archive of a model; return its size in bytes."""
+    results = {key for asked in pages.values() for key in asked}
+    statistics = statistics_keys(store, model)
+    asked = {
+        script: [request.model_dump(mode="json") for request in asked.values()]
+        for script, asked in pages.items()
+    }
+    DIRECTORY.mkdir(exist_ok=True)
+    target = DIRECTORY / f"{model}.zip"
+    partial = target.with_suffix(".partial")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        add(archive, ASKED, json.dumps(asked, indent=1).encode())
+        for key in sorted(results | statistics):
+            entry = store.get(key)
+            assert entry is not None, key
+            halve = key in statistics or entry[0].get("analysis") in PICTURES
+            data = encode(*pack(entry, halve))
+            thorough = key in results and len(data) > THOROUGH
+            add(archive, key, data, zipfile.ZIP_LZMA if thorough else zipfile.ZIP_DEFLATED)
+    os.replace(partial, target)
+    return target.stat().st_size
+
+
+def statistics_keys(store: Store, model: str) -> set[str]:
+    """Return the keys of the statistics that any head, query position and skip stand on."""
+    run = describe_run(model)
+    manifest = part_key(run, "manifest")
+    found = store.get(manifest)
+    assert found is not None, "no page asked for the effective token count"
+    return {manifest, *(part_key(run, str(layer)) for layer in range(found[0]["n_layers"]))}
+
+
+def add(archive: zipfile.ZipFile, name: str, data: bytes, how: int = zipfile.ZIP_DEFLATED) -> None:
+    """Add one entry, the same way on every machine."""
+    info = zipfile.ZipInfo(name, LONG_AGO)
+    info.compress_type, info.external_attr = how, 0o644 << 16
+    archive.writestr(info, data, compresslevel=9)
+
+
+if __name__ == "__main__":
+    main()
