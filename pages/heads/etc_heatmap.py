@@ -73,9 +73,10 @@ if etc is not None:
         kernel = results.fetch("kernel", selection.run, skip=selection.skip, query=selection.query)
         if kernel is not None:
             curve = kernel.select(layer=selection.layer, head=selection.head)
+            local = here.select(layer=selection.layer, head=selection.head).text_of("kind")
             card(
                 "kernel",
-                lambda: head_curve(curve, selection.query, log_x=curve.text_of("kind") == "local"),
+                lambda: head_curve(curve, selection.query, log_x=local == "local"),
                 curve,
                 words.CURVE,
                 f"{selection.cell} at n = {selection.query}",

@@ -22,23 +22,29 @@ from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 
 PAIR = {"kernel": "Kernel", "observed": "Observed attention"}
+LOCAL = "offset of local heads"
 Figures = Callable[[str, str], go.Figure]
 
 selection = cast(Selection, st.session_state["selection"])
 
 
-def draw_curve(kernel: Result, numbers: Result | None) -> None:
-    """Draw the selected head's numbers, and its kernel over the offset."""
+def draw_curve(kernel: Result, etc: Result | None, sampled: bool) -> None:
+    """Draw the selected head's numbers, and its kernel over the offset.
+
+    ``etc`` holds the head's kind; its numbers are the kernel's where many texts are ``sampled``.
+    """
     head = kernel.select(layer=selection.layer, head=selection.head)
     st.subheader(f"{selection.cell} at query position {selection.query}", anchor="head")
-    summary(numbers or head, meanings=True)
+    summary(etc if etc is not None and sampled else head, meanings=True)
     axes = st.pills(
-        "Logarithmic axes", ["offset", "attention"], selection_mode="multi", key="log",
-        bind="query-params", default=[],
+        "Logarithmic axes", [LOCAL, "offset", "attention"], selection_mode="multi", key="log",
+        bind="query-params", default=[LOCAL],
     )  # fmt: skip
+    local = LOCAL in axes and etc is not None and etc.text_of("kind") == "local"
     figure = partial(
-        head_curve, head, selection.query, log_x="offset" in axes, log_y="attention" in axes
-    )
+        head_curve, head, selection.query, log_x=local or "offset" in axes,
+        log_y="attention" in axes,
+    )  # fmt: skip
     card("curve", figure, head, words.CURVE, "Kernel over the offset")
 
 
@@ -98,9 +104,9 @@ if source is not None:
     )
     sampled = source["source"] == "mean"
     if kernel is not None:
-        etc = results.fetch("etc", selection.run, skip=selection.skip) if sampled else None
+        etc = results.fetch("etc", selection.run, skip=selection.skip)
         here = {"query": selection.query, "layer": selection.layer, "head": selection.head}
-        draw_curve(kernel, etc.select(**here) if etc is not None else None)
+        draw_curve(kernel, etc.select(**here) if etc is not None else None, sampled)
         if source["source"] == "token":
             st.info(
                 "A fixed token is placed at one query position, so there is no map over all of "

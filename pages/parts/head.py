@@ -29,15 +29,19 @@ MOST_DIGITS = 4
 
 def summary(head: Result, *, meanings: bool) -> None:
     """Draw a head's numbers (a result selected down to one number each) as a small table."""
-    kind = head.text_of("kind")
-    glyph = KINDS[kind].glyph if kind in KINDS else ""
-    first, rule = f"| Kind | {glyph} **{kind or 'no key is visible'}** |", "|:--|:--|"
-    lines = [first + " |" * meanings, rule + ":--|" * meanings]
+    lines = []
+    if "kind" in head.values:
+        lines.append(f"| Kind | {_kind_text(head.text_of('kind'))} |" + " |" * meanings)
     for name, (label, unit, meaning) in ROWS.items():
         if name in head.values:
             last = f" :small[{meaning}] |" if meanings else ""
             lines.append(f"| {label} | {value_text(head, name)} {unit} |{last}")
+    lines.insert(1, "|:--|:--|" + ":--|" * meanings)
     st.markdown("\n".join(lines))
+
+
+def _kind_text(kind: str | None) -> str:
+    return f"{KINDS[kind].glyph} **{kind}**" if kind else "no key is visible"
 
 
 def value_text(head: Result, name: str) -> str:
