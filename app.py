@@ -2,9 +2,11 @@
 
 import streamlit as st
 
+from pages.parts.contents import fill_contents
 from pages.parts.plain import say_error
 from pages.parts.results import PageStopped
 from pages.parts.selection import choose
+from pages.parts.style import apply_style
 
 st.set_page_config(page_title="PosKernel", page_icon="pages/parts/icon.png", layout="wide")
 page = st.navigation(
@@ -27,9 +29,11 @@ page = st.navigation(
         "About": [st.Page("pages/about/methods.py", title="Methods")],
     }
 )
+apply_style()
 try:
     st.session_state["selection"] = choose()
     page.run()
+    fill_contents()
 except PageStopped as stopped:
     st.title(page.title)
     say_error(str(stopped))

@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from pages.parts.figures import (
-    chart_config,
     folded_square,
     kernel_curve,
     kernel_map,
@@ -21,6 +20,7 @@ from pages.parts.figures import (
 from pages.parts.figures.kernels import FLOOR
 from pages.parts.figures.layout import log_ticks, number
 from pages.parts.figures.palette import scale_rgb
+from poskernel_core.exports import chart_config
 
 OFFSET = np.arange(7)
 KERNEL = np.array([0.4, 0.2, 0.15, 0.1, 0.08, 0.07, 0.0])
@@ -70,12 +70,13 @@ def test_number_is_plain_where_it_is_short(value: float, label: str) -> None:
 
 
 def test_chart_config_exports_svg_under_the_given_name() -> None:
-    """SVG, threefold, no logo, fluid."""
+    """SVG, threefold, no logo, fluid; no button that sends the figure elsewhere."""
     config = chart_config("kernel-L3H7")
     assert {"format": "svg", "scale": 3, "filename": "kernel-L3H7"} == config[
         "toImageButtonOptions"
     ]
     assert (False, True) == (config["displaylogo"], config["responsive"])
+    assert config["showSendToCloud"] is False
 
 
 # curves

@@ -30,7 +30,7 @@ def draw_ranking(ranked: Result) -> None:
         f"**{count} of {ranked.values['ratio'].size} heads ({share:.0%})** have the previous token "
         "as their largest diagonal."
     )
-    card("ranking", partial(table_figure, ranked), ranked, words.TABLE,
+    card("ranking", partial(table_figure, ranked), ranked, words.TABLE, "Heads by their diagonals",
          draw=lambda: ranked_table(ranked, selection.cell))  # fmt: skip
     published_table(selection.run.model.name)
 

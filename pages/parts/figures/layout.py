@@ -6,7 +6,6 @@ page (light or dark); the greys set here read on both.
 
 import html
 import math
-from typing import Any
 
 import plotly.graph_objects as go
 
@@ -100,15 +99,6 @@ def set_height(figure: go.Figure, height: int) -> go.Figure:
 def _bar_height(height: int) -> float:
     """Where a bar 60 pixels below the upper edge stands, as a share of the figure's height."""
     return 1 - 60 / height
-
-
-def chart_config(filename: str) -> dict[str, Any]:
-    """Plotly's `config` for every chart: SVG export named `filename`, no logo, fluid width."""
-    return {
-        "displaylogo": False,
-        "responsive": True,
-        "toImageButtonOptions": {"format": "svg", "scale": 3, "filename": filename},
-    }
 
 
 def log_ticks(low: float, high: float) -> list[float]:
