@@ -10,12 +10,12 @@ import streamlit as st
 
 from pages.parts.cards import keep_grid
 from pages.parts.grid import grid_data, head_grid
-from pages.parts.head import value_text
 from pages.parts.head_choice import pick_head
 from pages.parts.selection import Selection
 from pages.parts.shades import Shade, linear
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
+from poskernel_core.rounding import value_text
 
 __all__ = ["Extras", "draw_heads", "draw_measure_grid", "head_texts"]
 

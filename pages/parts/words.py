@@ -64,16 +64,21 @@ better.
 
 MAP = Explanation(
     "**How to read this.** Each row is one query position, each column a key position; brightness "
-    "is the share of attention (log scale). A local head draws a thin diagonal, a uniform head a "
-    "filled triangle. If a diagonal band keeps its shape downwards, the head is translation "
-    "equivariant. Left the kernel (position alone), right the attention observed.",
+    "is the share of attention (log scale, at least a factor of ten). A local head draws a thin "
+    "diagonal, a uniform head a filled triangle. If a diagonal band keeps its shape downwards, the "
+    "head is translation equivariant. Left the kernel (position alone), in the middle the "
+    "attention observed, in the same colours; right their difference: orange where position "
+    "promises more than is observed, blue where content adds attention. Its scale reaches at least "
+    "a tenth of the largest share, so that small differences stay grey.",
     _KERNEL + _SOURCE,
 )
 
 SQUARE = Explanation(
     "**How to read this.** One row of the map, folded like lines of text: the first key is at the "
     "top left, the query itself at the bottom right. It is the view of the first post, where "
-    "400 positions make a 20 × 20 square; skipped keys are left blank.",
+    "400 positions make a 20 × 20 square; skipped keys are left blank. Colours are those of the "
+    "map: at least a factor of ten, so that a nearly flat row looks flat; right the kernel less "
+    "the attention observed.",
     _KERNEL + "\n\nSource: Alex Gibson, *Contextual attention heads in the first layer of GPT-2*.",
 )
 
