@@ -18,7 +18,7 @@ from pages.parts.figures import (
     small_multiples,
 )
 from pages.parts.figures.kernels import FLOOR
-from pages.parts.figures.layout import log_ticks, number
+from pages.parts.figures.layout import few_lines, log_ticks, number
 from pages.parts.figures.maps import Colours, difference_colours, probability_colours
 from pages.parts.figures.palette import SCALE, scale_rgb
 from poskernel_core.exports import chart_config
@@ -286,3 +286,16 @@ def test_figures_import_neither_streamlit_nor_torch() -> None:
         "import sys, pages.parts.figures; sys.exit(bool({'streamlit','torch'} & set(sys.modules)))"
     )
     assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode
+
+
+@pytest.mark.parametrize(("lines", "hidden"), [(5, 0), (6, 1), (12, 7)])
+def test_few_lines_are_shown_and_all_are_named(lines: int, hidden: int) -> None:
+    """The band of a line goes with it; the legend still names every line."""
+    figure = go.Figure()
+    for line in range(lines):
+        figure.add_scatter(y=[line], legendgroup=f"{line}", showlegend=False)
+        figure.add_scatter(y=[line], name=f"{line}", legendgroup=f"{line}")
+    few_lines(figure)
+    gone = [each for each in figure.data if each.visible == "legendonly"]
+    assert 2 * hidden == len(gone)
+    assert [f"{line}" for line in range(5, lines) for _ in (0, 1)] == [g.legendgroup for g in gone]

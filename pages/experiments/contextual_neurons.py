@@ -53,11 +53,11 @@ def choose_bag() -> tuple[dict[str, Any], str]:
 
 
 def draw_all(found: Result, shared: dict[str, Any], kernel: str) -> None:
-    """Draw the bag, all neurons, and one of them: tokens, relatives, a text, sub-latents."""
-    draw_bag(found)
+    """Draw all neurons, the bag, and one neuron: tokens, relatives, a text, sub-latents."""
     number = choose_neuron(found)
     draw_neurons(found, number)
     draw_search(selection, found, shared)
+    draw_bag(found)
     st.subheader(f"Neuron {number}", anchor="one-neuron")
     draw_neuron(selection, found, number, shared)
     draw_trace(selection, number, shared, kernel)

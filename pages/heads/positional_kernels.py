@@ -39,7 +39,6 @@ def draw_curve(kernel: Result, etc: Result | None, sampled: bool) -> None:
     """
     head = kernel.select(layer=selection.layer, head=selection.head)
     st.subheader(f"{selection.cell} at query position {selection.query}", anchor="head")
-    summary(etc if etc is not None and sampled else head, meanings=True)
     axes = st.pills(
         "Logarithmic axes", [LOCAL, "offset", "attention"], selection_mode="multi", key="log",
         bind="query-params", default=[LOCAL],
@@ -50,6 +49,7 @@ def draw_curve(kernel: Result, etc: Result | None, sampled: bool) -> None:
         log_y="attention" in axes,
     )  # fmt: skip
     card("curve", figure, head, words.CURVE, "Kernel over the offset")
+    summary(etc if etc is not None and sampled else head, meanings=True)
 
 
 def draw_three(kind: str, title: str, result: Result, words: Explanation, make: Make) -> None:

@@ -60,7 +60,8 @@ def ranked_table(ranked: Result, selected: str) -> None:
         name: st.column_config.NumberColumn(help=HELP.get(name)) for name in table.columns[3:]
     }
     named = {label: name for name, label in COLUMNS.items() if name != "largest_offset"}
-    named[f"P({back})"] = "profile"
+    if back != 1:
+        numbers[f"P({back})"] = st.column_config.NumberColumn(format="%.3f")
     choice_table(rounded_table(table, ranked, named), KEY, select_cell, numbers)
     order = "second / largest, previous-token heads first" if back == 1 else f"P({back})"
     st.caption(f"{len(table)} heads, sorted by {order}; scroll for more. Selected: {selected}.")

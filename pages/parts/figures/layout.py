@@ -83,6 +83,18 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
     return figure.update_layout(margin_t=100)
 
 
+def few_lines(figure: go.Figure, most: int = 5) -> go.Figure:
+    """Show the first lines only, in place; a click on its name in the legend brings another."""
+    shown: list[str] = []
+    for trace in figure.data:
+        group = trace.legendgroup or trace.name
+        if group not in shown:
+            shown.append(group)
+        if shown.index(group) >= most:
+            trace.visible = "legendonly"
+    return figure
+
+
 def set_height(figure: go.Figure, height: int) -> go.Figure:
     """Change the height of a square map in a narrow column, in place; its bar shrinks with it."""
     for trace in figure.select_traces(selector={"type": "heatmap"}):
