@@ -2,11 +2,13 @@
 
 import streamlit as st
 
+from pages.parts.contents import fill_contents
 from pages.parts.fragment import draw_note
 from pages.parts.links import read_link, tell
 from pages.parts.plain import say_error
 from pages.parts.results import PageStopped, say_notice
 from pages.parts.selection import choose
+from pages.parts.style import apply_style
 from poskernel_core.errors import BadRequest
 from poskernel_core.settings import check_settings
 
@@ -31,6 +33,7 @@ page = st.navigation(
         "About": [st.Page("pages/about/methods.py", title="Methods")],
     }
 )
+apply_style()
 read_link(page.title)
 notice = st.container()
 try:
@@ -38,6 +41,7 @@ try:
     st.session_state["selection"] = chosen = choose(page.title)
     draw_note(chosen.run.model.name)
     page.run()
+    fill_contents()
     say_notice()
 except (PageStopped, BadRequest) as stopped:
     st.title(page.title)

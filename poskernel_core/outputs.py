@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from poskernel_core.analyses.base import Result
 from poskernel_core.errors import BadRequest
-from poskernel_core.exports import to_npz
+from poskernel_core.exports import to_html, to_json, to_npz
 from poskernel_core.reports import summary
 from poskernel_core.terminal import say
 from poskernel_core.whole import check_target, write_whole
@@ -40,11 +38,10 @@ def write_out(result: Result, options: argparse.Namespace) -> None:
         write_whole(options.npz, lambda path: path.write_bytes(to_npz(result)))
     if options.html is not None:
         figure_of = _figures()
-        page = figure_of(result).to_html(include_plotlyjs=True, full_html=True)
+        page = to_html([figure_of(result)], result, result.analysis)
         write_whole(options.html, lambda path: path.write_text(page, encoding="utf-8"))
     if options.json:
-        json.dump(result.as_json(), sys.stdout)
-        print()
+        print(to_json(result))
     elif options.npz is None and options.html is None:
         say(summary(result), lines=True)
 

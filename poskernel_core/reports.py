@@ -11,6 +11,7 @@ import numpy as np
 from poskernel_core.analyses.base import Result
 from poskernel_core.job import Job
 from poskernel_core.ledger import Checked, brief
+from poskernel_core.rounding import texts_of
 from poskernel_core.terminal import printable
 
 __all__ = ["ledger_text", "print_progress", "summary"]
@@ -50,13 +51,26 @@ def summary(result: Result) -> str:
     for name, array in result.values.items():
         axes = " x ".join(result.axes[name]) or "one number"
         lines.append(f"\n{name} [{axes}] in {result.units[name]}")
+        errors = result.errors.get(name)
+        known = errors is not None and bool(np.isfinite(errors).any())
+        if known and array.size <= MOST:
+            lines.append(_rounded(texts_of(result, name)))
+            continue
         lines.append(_text(result, name, array))
         lines += _spelt(result, name, array)
-        if name in result.errors and np.isfinite(result.errors[name]).any():
-            lines.append(f"standard error\n{_text(result, '', result.errors[name])}")
+        if errors is not None and known:
+            lines.append(f"standard error\n{_text(result, '', errors)}")
     for name, tokens in run.get("listed", {}).items():
         lines.append(f"\n{name}: {', '.join(f'{word!r} {value:.3g}' for word, value in tokens)}")
     return "\n".join(lines)
+
+
+def _rounded(texts: np.ndarray) -> str:
+    """Return numbers with their errors, one text or an array of them."""
+    if texts.ndim == 0:
+        return str(texts)
+    with np.printoptions(threshold=MOST, linewidth=100, formatter={"all": str}):
+        return str(texts)
 
 
 def _spelt(result: Result, name: str, array: np.ndarray) -> list[str]:

@@ -220,3 +220,10 @@ def test_bad_parameters(passes, case):
         pk.analyse(analysis, passes["gpt2"], **params)
 
     assert "\n" not in str(caught.value)
+
+
+def test_kinds_are_the_heat_maps_alone(passes):
+    """Thresholds belong to that question, so no other classifies heads under its own."""
+    result = pk.analyse("kernel", next(iter(passes.values())), query=11)
+
+    assert "kind" not in result.values

@@ -1,30 +1,43 @@
 """What the pages offer for download holds the numbers of the command line and of Python."""
 
-import csv
 import io
 import json
+import re
+from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Download, Page
 
 import poskernel_core as pk
 from poskernel_core.analyses.base import plain
+from poskernel_core.exports import to_json
 from tests.server import command_line
-from tests.visit import visit
+from tests.visit import tool, visit
 
 pytestmark = pytest.mark.browser
 
 CELL = {"cell": "L2H1", "query": 255}
 SKIP = {"skip": 7}
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def fetch(page: Page, card: str, kind: str) -> Download:
+    """What one button of a figure's card sends."""
+    with tool(page, card, "Download") as body, page.expect_download() as waiting:
+        body.get_by_role("button", name=kind).click()
+    return waiting.value
 
 
 def download(page: Page, card: str, kind: str) -> bytes:
     """The file behind one button of a figure's card."""
-    page.locator(f".st-key-card-{card}").get_by_role("button", name="Download", exact=True).click()
-    with page.expect_download() as waiting:
-        page.get_by_role("dialog").get_by_role("button", name=kind).click()
-    return waiting.value.path().read_bytes()
+    return fetch(page, card, kind).path().read_bytes()
+
+
+def as_hex(colour: str) -> str:
+    """`rgb(1, 2, 3)` as `#010203`."""
+    return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour))
 
 
 @pytest.fixture
@@ -54,7 +67,7 @@ def test_page_command_line_and_python_agree(shown, show, server, card, chosen):
     options = [part for name, value in chosen.items() for part in (f"--{name}", str(value))]
     options += ["--texts", "50", "--skip", "7", "--json"]
     line = json.loads(command_line(server.cache, "show", card, "demo-gpt2", *options))
-    python = json.loads(json.dumps(show(card, **chosen).as_json()))
+    python = json.loads(to_json(show(card, **chosen)))
     assert page == line == python
 
 
@@ -65,19 +78,39 @@ def test_etc_of_one_head_is_that_of_the_whole_map(shown, show):
 
 
 def test_csv_is_a_row_per_head(shown, show):
-    """Layer and head in the first columns, values under their unit, kinds in words."""
-    rows = list(csv.DictReader(io.StringIO(download(shown, "etc", "CSV").decode())))
+    """Layer and head in columns, values under their unit, kinds in words; the rest above."""
+    text = download(shown, "etc", "CSV").decode()
+    table = pd.read_csv(io.StringIO(text), comment="#")
     result = show("etc", query=255)
-    assert [f"{i},{j}" for i in range(4) for j in range(8)] == [
-        f"{row['layer']},{row['head']}" for row in rows
-    ]
-    assert result.values["etc"].ravel().tolist() == [float(row["etc (tokens)"]) for row in rows]
-    errors = [float(row["etc standard error"]) for row in rows]
-    assert result.errors["etc"].ravel().tolist() == errors
-    kind = next(name for name in rows[0] if name.startswith("kind"))
-    assert [word for layer in result.text_of("kind") for word in layer] == [
-        row[kind] for row in rows
-    ]
+    places = [*zip(table["layer"], table["head"], strict=True)]
+    assert [(i, j) for i in range(4) for j in range(8)] == places
+    assert {("demo-gpt2", 255)} == set(zip(table["model"], table["n"], strict=True))
+    assert result.values["etc"].ravel().tolist() == table["etc (tokens)"].tolist()
+    assert result.errors["etc"].ravel().tolist() == table["etc standard error"].tolist()
+    kinds = [word for layer in result.text_of("kind") for word in layer]
+    assert kinds == table["kind (kind)"].tolist()
+    assert "# skip: 7\n" in text
+
+
+def test_the_grid_as_a_picture(shown):
+    """SVG, PNG and HTML are named by what they show and have the colours of the page's cells."""
+    named = "demo-gpt2-n255-etc"
+    on_page = shown.eval_on_selector_all(
+        "[role=gridcell]",
+        "cells => cells.map(c => [c.dataset.name, getComputedStyle(c.firstChild).backgroundColor])",
+    )
+    file = fetch(shown, "etc", "SVG")
+    assert f"{named}.svg" == file.suggested_filename
+    root = ElementTree.fromstring(file.path().read_text("utf-8"))
+    tips = [(each, each.find(f"{SVG}title")) for each in root.iter(f"{SVG}polygon")]
+    drawn = {tip.text.split(":")[0]: each.get("fill") for each, tip in tips if tip is not None}
+    assert drawn == {name: as_hex(colour) for name, colour in on_page}
+    picture = download(shown, "etc", "PNG")
+    assert picture.startswith(b"\x89PNG")
+    page = download(shown, "etc", "HTML").decode()
+    assert "<title>demo-gpt2, n = 255: Effective token count at n = 255</title>" in page
+    assert "<svg" in page
+    assert "Plotly" not in page
 
 
 def test_npz_holds_every_array(shown, show):

@@ -65,3 +65,14 @@ def test_thresholds_change_the_kinds(landing):
     expect(page).to_have_url(re.compile(r"lshare=0"))
     settle(page)
     assert {"local"} == set(kinds(page))
+
+
+def test_the_curve_follows_the_kinds(landing):
+    """Its axis is logarithmic where the grid calls the head local, by whatever thresholds."""
+    page = landing(cell="L2H6")
+    axis = page.locator(".st-key-figure-kernel .xtitle")
+    assert "local" == kinds(page)[2 * 8 + 6]
+    expect(axis).to_contain_text("log spacing")
+    visit(page, page.url + "&lshare=1&ltok=1")
+    assert "local" != kinds(page)[2 * 8 + 6]
+    expect(axis).not_to_contain_text("log spacing")

@@ -9,6 +9,7 @@ import pytest
 import poskernel_core as pk
 from poskernel_core import Engine, Execution, Store, cli
 from poskernel_core.config import CorpusSpec
+from poskernel_core.exports import to_json
 from tests import builders
 
 CONTEXT, TEXTS = 29, 7
@@ -127,7 +128,7 @@ def test_show_is_python_show(run, place, small):
         windows=TEXTS,
     )
     with_engine.close()
-    assert json.loads(out) == json.loads(json.dumps(result.as_json()))
+    assert json.loads(out) == json.loads(to_json(result))
 
 
 @pytest.mark.slow
@@ -166,6 +167,8 @@ def test_html(run, small, tmp_path, analysis):
     assert (0, "") == (code, err)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Plotly.newPlot" in page
+    assert '"showSendToCloud": false' in page
+    assert "<title>" in page
     assert '<script src="http' not in page
 
 

@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from pages.parts.figures import (
-    chart_config,
     folded_square,
     kernel_curve,
     kernel_map,
@@ -19,8 +18,10 @@ from pages.parts.figures import (
     small_multiples,
 )
 from pages.parts.figures.kernels import FLOOR
-from pages.parts.figures.layout import log_ticks, number
-from pages.parts.figures.palette import scale_rgb
+from pages.parts.figures.layout import few_lines, log_ticks, number
+from pages.parts.figures.maps import Colours, difference_colours, probability_colours
+from pages.parts.figures.palette import SCALE, scale_rgb
+from poskernel_core.exports import chart_config
 
 OFFSET = np.arange(7)
 KERNEL = np.array([0.4, 0.2, 0.15, 0.1, 0.08, 0.07, 0.0])
@@ -70,12 +71,13 @@ def test_number_is_plain_where_it_is_short(value: float, label: str) -> None:
 
 
 def test_chart_config_exports_svg_under_the_given_name() -> None:
-    """SVG, threefold, no logo, fluid."""
+    """SVG, threefold, no logo, fluid; no button that sends the figure elsewhere."""
     config = chart_config("kernel-L3H7")
     assert {"format": "svg", "scale": 3, "filename": "kernel-L3H7"} == config[
         "toImageButtonOptions"
     ]
     assert (False, True) == (config["displaylogo"], config["responsive"])
+    assert config["showSendToCloud"] is False
 
 
 # curves
@@ -135,7 +137,7 @@ def test_kernel_map_of_few_rows_names_true_queries_and_leaves_masked_cells_empty
     np.testing.assert_array_equal(np.isnan(kernel), np.isnan(cells.z))
     np.testing.assert_allclose(cells.customdata, kernel, rtol=1e-6)
     assert ("key position i (tokens)", "query position n (tokens)") == titles(figure)
-    assert "probability" in cells.colorbar.title.text
+    assert "probability (log scale)" in [note.text for note in figure.layout.annotations]
 
 
 def test_kernel_map_colour_bar_tells_probabilities() -> None:
@@ -150,7 +152,8 @@ def test_large_kernel_map_is_a_picture_with_the_right_pixels() -> None:
     """419 x 503 cells: every pixel's colour decodes to its cell, masked ones are transparent."""
     queries = 40 + np.arange(419)
     kernel = causal(queries, 503)
-    figure = kernel_map(kernel, queries, title="K", log_colour=False)
+    colours = Colours(0.0, float(np.nanmax(kernel)), SCALE, log=False, unit="share")
+    figure = kernel_map(kernel, queries, title="K", colours=colours)
     pixels = decoded(figure)
     shown = ~np.isnan(kernel)
     assert (419, 503, 4) == pixels.shape
@@ -199,7 +202,48 @@ def test_folded_square_of_the_post_is_20_by_20() -> None:
     assert (21, 20) == folded_square(np.ones(401), title="row").data[0].z.shape
 
 
+@pytest.mark.parametrize("draw", ["square", "map"])
+def test_nearly_flat_values_look_flat(draw: str) -> None:
+    """They have one colour, and the bar has numbers: its scale holds a factor of ten."""
+    flat = 0.0025 + 1e-6 * np.arange(401.0)
+    figure = (
+        folded_square(flat, title="row")
+        if draw == "square"
+        else kernel_map(flat[None], np.array([400]), title="map")
+    )
+    cells = figure.data[0]
+    assert np.ptp(cells.z[~np.isnan(cells.z)]) < 0.1
+    bar = cells.colorbar
+    assert len(bar.ticktext) >= 2
+    assert all(0 <= each <= 1 for each in bar.tickvals)
+
+
+def test_differences_are_grey_where_they_are_small() -> None:
+    """The scale is symmetric and reaches a tenth of the largest probability, or further."""
+    small = difference_colours(np.array([0.001, -0.002]), np.array([0.5, 0.1]))
+    assert (-0.05, 0.05) == (small.low, small.high)
+    np.testing.assert_allclose(small.share(np.array([0.0, 0.05, -9.0])), [0.5, 1, 0])
+    large = difference_colours(np.array([0.4, np.nan]), np.array([0.5]))
+    assert 0.4 == large.high
+    assert "0" in large.ticks()[1]
+
+
+def test_one_scale_for_kernel_and_observed() -> None:
+    """From the least of both to the largest of both."""
+    both = probability_colours(np.array([0.5, 0.01]), np.array([np.nan, 0.001]))
+    assert (0.001, 0.5) == (both.low, both.high)
+
+
 # small multiples
+
+
+@pytest.mark.parametrize("log_y", [False, True])
+def test_small_multiples_of_flat_kernels_have_ticks(log_y: bool) -> None:
+    """Heads of a first layer, all alike: two numbers at every row of panels."""
+    kernels = np.full((5, 397), 1 / 397) + 1e-6 * np.arange(5)[:, None]
+    figure = small_multiples(kernels, [f"L0H{head}" for head in range(5)], 0, log_y=log_y)
+    assert len(set(figure.layout.yaxis.ticktext)) == 2
+    assert len(figure.layout.yaxis.tickvals) == 4
 
 
 def test_small_multiples_put_each_head_into_its_panel() -> None:
@@ -242,3 +286,16 @@ def test_figures_import_neither_streamlit_nor_torch() -> None:
         "import sys, pages.parts.figures; sys.exit(bool({'streamlit','torch'} & set(sys.modules)))"
     )
     assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode
+
+
+@pytest.mark.parametrize(("lines", "hidden"), [(5, 0), (6, 1), (12, 7)])
+def test_few_lines_are_shown_and_all_are_named(lines: int, hidden: int) -> None:
+    """The band of a line goes with it; the legend still names every line."""
+    figure = go.Figure()
+    for line in range(lines):
+        figure.add_scatter(y=[line], legendgroup=f"{line}", showlegend=False)
+        figure.add_scatter(y=[line], name=f"{line}", legendgroup=f"{line}")
+    few_lines(figure)
+    gone = [each for each in figure.data if each.visible == "legendonly"]
+    assert 2 * hidden == len(gone)
+    assert [f"{line}" for line in range(5, lines) for _ in (0, 1)] == [g.legendgroup for g in gone]

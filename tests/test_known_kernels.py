@@ -35,7 +35,6 @@ def test_head_that_looks_two_back(gathered, skip):
     assert kernel.max() > 0.999
     assert 1.0 == pytest.approx(float(result.values["etc"][0]), abs=1e-3)
     assert BACK == int(result.values["half_mass_distance"][0])
-    assert "local" == result.text_of("kind")[0]
 
 
 @pytest.mark.parametrize("skip", [0, 4])

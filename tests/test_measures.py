@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from pages.parts.figures.of_measures import measure_figure
 from pages.parts.measures import MEASURES, Measure
 from pages.parts.selection import Selection
 from pages.parts.shades import NOTHING
@@ -50,18 +49,6 @@ def grid_colours(measure: Measure, result: Result) -> list[str]:
     return [colour for row in shade.colours for colour in row]
 
 
-def figure_colours(measure: Measure, result: Result) -> list[str]:
-    """The colours of the figure's cells, row by row, as Plotly finds them: by value, linearly."""
-    (heat,) = (each for each in measure_figure(measure, result).data if each.type == "heatmap")
-    z = np.asarray(heat.z, dtype=float).ravel()
-    share = (z - z.min()) / (np.ptp(z) or 1)
-    scale = dict(heat.colorscale)
-    places = np.array(list(scale))
-    nearest = [places[np.abs(places - each).argmin()] for each in share]
-    np.testing.assert_allclose(nearest, share, atol=1e-12)
-    return [scale[place] for place in nearest]
-
-
 @EVERY
 def test_the_question_exists_and_is_explained(measure) -> None:
     """One can read what it is: a formula of the definitions and its source."""
@@ -87,20 +74,17 @@ def test_titles_units_and_places_differ() -> None:
 @pytest.mark.slow
 @EVERY
 def test_every_head_has_a_number_and_its_colour(measure, found) -> None:
-    """A finite number a head with a unit; figure and grid have the same colours and legend."""
+    """A finite number a head with a unit, several colours, and a legend."""
     result = found(measure)
     values = measure.numbers(result)
     assert ((LAYERS, HEADS), ("layer", "head")) == (values.shape, tuple(result.axes[measure.value]))
     assert np.isfinite(values).all()
     assert result.units[measure.value] or measure.value in result.labels
     colours = grid_colours(measure, result)
-    assert colours == figure_colours(measure, result)
     assert NOTHING not in colours
     assert len(set(colours)) > 1
     legend = [(colour, text) for colour, text in measure.shade(result, values).legend if text]
     assert len(legend) > 1
-    drawn = [each for each in measure_figure(measure, result).data if each.type == "scatter"]
-    assert legend == [(each.marker.color, each.name) for each in drawn]
 
 
 @pytest.mark.slow
@@ -134,29 +118,19 @@ def test_the_numbers_are_those_of_the_analyses(selection, found) -> None:
     assert (drift.values["content_cosine"] < 1).all()
 
 
-def test_a_head_without_a_number_is_grey_and_says_so() -> None:
-    """In the grid and in the figure."""
+def test_a_head_without_a_number_is_grey() -> None:
+    """It alone."""
     result, measure = made_contextual.heads(), MEASURES["spread of the denominator"]
     result.values["spread"][1, 2] = np.nan
     colours = grid_colours(measure, result)
     assert [1 * made_contextual.HEADS + 2] == [i for i, each in enumerate(colours)
                                                if each == NOTHING]  # fmt: skip
-    assert colours == figure_colours(measure, result)
 
 
 def test_groups_have_the_colours_of_their_names() -> None:
-    """Codes of the result, labels of the legend; hover tells the group in words."""
+    """Codes of the result, labels of the legend."""
     result, measure = made_contextual.heads(), MEASURES["behaviour group"]
     named = {text: colour for colour, text in measure.shade(
         result, measure.numbers(result)).legend if text}  # fmt: skip
     words = [each for row in result.text_of("group") for each in row]
     assert [named[each] for each in words] == grid_colours(measure, result)
-    heat = measure_figure(measure, result).data[0]
-    assert words == np.asarray(heat.customdata).ravel().tolist()
-    assert re.search(r"<b>L%{y}H%{x}</b>.*%{customdata}", heat.hovertemplate)
-
-
-def test_one_head_alone_is_drawn() -> None:
-    """A model of one layer with one head."""
-    result, measure = made_contextual.heads(1, 1), MEASURES["behaviour group"]
-    assert grid_colours(measure, result) == figure_colours(measure, result)

@@ -26,7 +26,7 @@ def said(values, **more):
 
 
 def test_numbers_with_errors():
-    """Three digits, however small; errors below; where it comes from above."""
+    """Rounded to their errors, three digits without one; where it comes from above."""
     lines = said(
         {"mass": [0.123456, 7.2567e-6], "rise": 0.0123456789},
         errors={"mass": np.array([0.01, 2e-7]), "rise": np.array(np.nan)},
@@ -35,7 +35,7 @@ def test_numbers_with_errors():
     assert "a of m on 5 windows of 7 tokens of 'sample', float32 on cpu, 2026-01-01" == lines[0]
     assert "parameters: {'skip': 4}" == lines[1]
     at = lines.index("mass [head] in tokens")
-    assert ["[0.123 7.26e-06]", "standard error", "[0.01 2e-07]"] == lines[at + 1 : at + 4]
+    assert "[0.123 ± 0.010 (7.26 ± 0.20)e-6]" == lines[at + 1]
     assert ["rise [one number] in tokens", "0.0123"] == lines[-2:]  # an error of nan is none
 
 

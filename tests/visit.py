@@ -77,6 +77,17 @@ def title_of(page: Page, card: str) -> Locator:
     return page.locator(f".st-key-card-{card} h3")
 
 
+@contextmanager
+def tool(page: Page, card: str, name: str) -> Iterator[Locator]:
+    """Open one of the small buttons of a card's head; give its inside, and close it."""
+    page.locator(f".st-key-head-{card}").get_by_role("button", name=name, exact=True).click()
+    body = page.get_by_test_id("stPopoverBody")
+    expect(body).to_be_visible()
+    yield body
+    page.keyboard.press("Escape")
+    expect(body).to_have_count(0)
+
+
 def no_trouble(page: Page) -> None:
     """Nothing on the page complains: no error box, no traceback."""
     expect(page.get_by_test_id("stException")).to_have_count(0)

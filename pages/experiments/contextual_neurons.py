@@ -8,6 +8,7 @@ import streamlit as st
 
 from pages.parts import results
 from pages.parts.bag_cards import draw_bag, draw_embedding
+from pages.parts.contents import contents_here
 from pages.parts.contextual_controls import choose_contexts, choose_token
 from pages.parts.neuron_cards import draw_latents, draw_neuron, draw_trace
 from pages.parts.neuron_list import choose_neuron, draw_neurons, draw_search
@@ -52,11 +53,11 @@ def choose_bag() -> tuple[dict[str, Any], str]:
 
 
 def draw_all(found: Result, shared: dict[str, Any], kernel: str) -> None:
-    """Draw the bag, all neurons, and one of them: tokens, relatives, a text, sub-latents."""
-    draw_bag(found)
+    """Draw all neurons, the bag, and one neuron: tokens, relatives, a text, sub-latents."""
     number = choose_neuron(found)
     draw_neurons(found, number)
     draw_search(selection, found, shared)
+    draw_bag(found)
     st.subheader(f"Neuron {number}", anchor="one-neuron")
     draw_neuron(selection, found, number, shared)
     draw_trace(selection, number, shared, kernel)
@@ -65,6 +66,7 @@ def draw_all(found: Result, shared: dict[str, Any], kernel: str) -> None:
 
 
 st.title("Contextual neurons")
+contents_here()
 st.markdown(
     f"How far is what the contextual heads of layer 0 of **{plain(selection.run.model.name)}** "
     "write a *bag of tokens*: a sum over the tokens before, each with a fixed vector, its extended "

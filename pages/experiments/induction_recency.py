@@ -10,6 +10,7 @@ import streamlit as st
 from pages.parts import results
 from pages.parts import words_experiments as words
 from pages.parts.cards import card
+from pages.parts.contents import contents_here
 from pages.parts.experiment_controls import (
     choose_draws,
     choose_sequences,
@@ -17,7 +18,6 @@ from pages.parts.experiment_controls import (
     enough_context,
 )
 from pages.parts.figures.of_experiments import induction_figure
-from pages.parts.head import value_text
 from pages.parts.head_choice import HeadChoice, choose_head
 from pages.parts.measure_grid import draw_measure_grid
 from pages.parts.recency_cards import draw_cause, draw_patterns, draw_random, draw_recency
@@ -25,6 +25,7 @@ from pages.parts.selection import Selection
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 from poskernel_core.precomputed import PERIOD, RANDOM_TOKENS, SAMPLES
+from poskernel_core.rounding import value_text
 
 selection = cast(Selection, st.session_state["selection"])
 geometry = selection.located.geometry
@@ -71,6 +72,7 @@ def draw_experiment(head: HeadChoice) -> None:
 
 
 st.title("Induction recency")
+contents_here()
 st.markdown(
     "A token [A] stood twice before, followed by [B] and later by [C]: which one does an induction "
     "head predict? Sequences are random tokens, so the corpus in the sidebar plays no part."

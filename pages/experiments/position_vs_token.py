@@ -10,6 +10,7 @@ import streamlit as st
 from pages.parts import results
 from pages.parts import words_experiments as words
 from pages.parts.cards import card, chart
+from pages.parts.contents import contents_here
 from pages.parts.experiment_controls import Draws, choose_draws, choose_number, enough_context
 from pages.parts.figures.layout import set_height
 from pages.parts.figures.of_experiments import (
@@ -76,6 +77,7 @@ def draw_page(draws: Draws) -> None:
 
 
 st.title("Position against token")
+contents_here()
 st.markdown(
     "Random sequences with both embeddings, with positions only, and with tokens only: which of "
     "the two makes a head attend as it does?"

@@ -10,6 +10,7 @@ import streamlit as st
 from pages.parts import results
 from pages.parts import words_contextual as words
 from pages.parts.cards import card
+from pages.parts.contents import contents_here
 from pages.parts.contextual_cards import (
     draw_copies,
     draw_denominators,
@@ -61,6 +62,7 @@ def draw_head(
 
 
 st.title("Contextual heads")
+contents_here()
 st.markdown(
     f"Which heads of **{plain(selection.run.model.name)}** average over many tokens, whatever the "
     "text: their softmax denominator is nearly the same in every context."

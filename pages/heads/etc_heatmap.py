@@ -9,8 +9,7 @@ import streamlit as st
 from pages.parts import results, words
 from pages.parts.cards import card
 from pages.parts.etc_grid import Order, draw_grid, kind_thresholds
-from pages.parts.figures.of_measures import measure_figure
-from pages.parts.figures.of_result import etc_figure, head_curve
+from pages.parts.figures.of_result import head_curve
 from pages.parts.head import heads_table, summary
 from pages.parts.introduction import introduce
 from pages.parts.links import offer
@@ -19,6 +18,7 @@ from pages.parts.plain import plain
 from pages.parts.selection import Selection
 from poskernel_core.analyses.base import Result
 from poskernel_core.analyses.kernels import KINDS
+from poskernel_core.exports import identity
 
 URL: Final = "query-params"
 ETC = next(iter(MEASURES))
@@ -36,12 +36,13 @@ def draw_measure(measure: Measure, etc: Result) -> None:
             return
         found = asked
     found = measure.at(found, selection)
-    first = measure.title == ETC
+    first, at = measure.title == ETC, identity(found).get("n")
     card(
         "etc",
-        lambda: etc_figure(here) if first else measure_figure(measure, found),
+        None,
         here if first else found.only(measure.value),
         words.GRID if first else measure.words(),
+        f"{measure.title[0].upper()}{measure.title[1:]}" + (f" at n = {at}" if at else ""),
         draw=lambda: draw_grid(
             measure, found, here, selection, set(shown), Order(order or Order.NUMBER)
         ),
@@ -78,9 +79,10 @@ if etc is not None:
         kernel = results.fetch("kernel", selection.run, skip=selection.skip, query=selection.query)
         if kernel is not None:
             curve = kernel.select(layer=selection.layer, head=selection.head)
+            local = here.select(layer=selection.layer, head=selection.head).text_of("kind")
             card(
                 "kernel",
-                lambda: head_curve(curve, selection.query, log_x=curve.text_of("kind") == "local"),
+                lambda: head_curve(curve, selection.query, log_x=local == "local"),
                 curve,
                 words.CURVE,
                 f"{selection.cell} at n = {selection.query}",

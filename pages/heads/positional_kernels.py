@@ -12,8 +12,11 @@ import streamlit as st
 
 from pages.parts import results, words
 from pages.parts.additivity_cards import draw_additivity
-from pages.parts.cards import Explanation, card
+from pages.parts.cards import Explanation, card, chart
+from pages.parts.contents import contents_here
 from pages.parts.figures import folded_square, kernel_map, small_multiples
+from pages.parts.figures.layout import set_height
+from pages.parts.figures.maps import Colours, difference_colours, probability_colours
 from pages.parts.figures.of_result import head_curve
 from pages.parts.head import summary
 from pages.parts.selection import Selection
@@ -21,46 +24,79 @@ from pages.parts.source import choose_source
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 
-PAIR = {"kernel": "Kernel", "observed": "Observed attention"}
-Figures = Callable[[str, str], go.Figure]
+PARTS = ("kernel", "observed", "difference")
+THIRD = 400  # height in pixels of a map that fills a third of the page
+LOCAL = "offset of local heads"
+Make = Callable[[dict[str, np.ndarray]], list[go.Figure]]
 
 selection = cast(Selection, st.session_state["selection"])
 
 
-def draw_curve(kernel: Result, numbers: Result | None) -> None:
-    """Draw the selected head's numbers, and its kernel over the offset."""
+def draw_curve(kernel: Result, etc: Result | None, sampled: bool) -> None:
+    """Draw the selected head's numbers, and its kernel over the offset.
+
+    ``etc`` holds the head's kind; its numbers are the kernel's where many texts are ``sampled``.
+    """
     head = kernel.select(layer=selection.layer, head=selection.head)
     st.subheader(f"{selection.cell} at query position {selection.query}", anchor="head")
-    summary(numbers or head, meanings=True)
     axes = st.pills(
-        "Logarithmic axes", ["offset", "attention"], selection_mode="multi", key="log",
-        bind="query-params", default=[],
+        "Logarithmic axes", [LOCAL, "offset", "attention"], selection_mode="multi", key="log",
+        bind="query-params", default=[LOCAL],
     )  # fmt: skip
+    local = LOCAL in axes and etc is not None and etc.text_of("kind") == "local"
     figure = partial(
-        head_curve, head, selection.query, log_x="offset" in axes, log_y="attention" in axes
-    )
+        head_curve, head, selection.query, log_x=local or "offset" in axes,
+        log_y="attention" in axes,
+    )  # fmt: skip
     card("curve", figure, head, words.CURVE, "Kernel over the offset")
+    summary(etc if etc is not None and sampled else head, meanings=True)
 
 
-def draw_pair(kind: str, result: Result, words: Explanation, make: Figures) -> None:
-    """Draw two figures side by side: the kernel's, and that of the attention observed."""
-    for column, (name, title) in zip(st.columns(2), PAIR.items(), strict=True):
-        if name in result.values:
+def draw_three(kind: str, title: str, result: Result, words: Explanation, make: Make) -> None:
+    """Draw kernel, observed attention and their difference side by side, in one card."""
+    kernel, observed = result.values["kernel"], result.values.get("observed")
+    found = {"Kernel": kernel}
+    if observed is not None:
+        found |= {"Observed attention": observed, "Kernel − observed": kernel - observed}
+
+    def figures() -> list[go.Figure]:
+        return make(found)
+
+    def draw() -> None:
+        for number, (column, figure) in enumerate(
+            zip(st.columns(len(found)), figures(), strict=True)
+        ):
             with column:
-                figure = partial(make, name, f"{title} of {selection.cell}")
-                card(f"{kind}-{name}", figure, result, words)
+                chart(f"{kind}-{PARTS[number]}", set_height(figure, THIRD))
+
+    shown = result.only(*(name for name in PARTS if name in result.values))
+    card(kind, figures, shown, words, title, draw)
+
+
+def coloured(found: dict[str, np.ndarray]) -> list[tuple[str, np.ndarray, Colours]]:
+    """Give the probabilities one scale, and their difference one on both sides of 0."""
+    probabilities = [*found.values()][:2]
+    scale = probability_colours(*probabilities)
+    return [
+        (name, each, scale if place < 2 else difference_colours(each, *probabilities))
+        for place, (name, each) in enumerate(found.items())
+    ]
 
 
 def draw_squares(kernel: Result) -> None:
     """Draw kernel and observed attention of the one row, each folded to a square."""
     head = kernel.select(layer=selection.layer, head=selection.head)
 
-    def square(name: str, title: str) -> go.Figure:
-        row = head.values[name][: selection.query + 1].copy()
-        row[: selection.skip] = np.nan
-        return folded_square(row, title=title)
+    def squares(found: dict[str, np.ndarray]) -> list[go.Figure]:
+        rows = {name: row[: selection.query + 1].copy() for name, row in found.items()}
+        for row in rows.values():
+            row[: selection.skip] = np.nan
+        return [
+            folded_square(row, title=name, colours=colours) for name, row, colours in coloured(rows)
+        ]
 
-    draw_pair("square", head, words.SQUARE, square)
+    title = f"{selection.cell} at n = {selection.query}, folded to a square"
+    draw_three("square", title, head, words.SQUARE, squares)
 
 
 def draw_maps(source: dict[str, str | None]) -> None:
@@ -73,10 +109,14 @@ def draw_maps(source: dict[str, str | None]) -> None:
         seen = np.isfinite(found.values["kernel"]).any(axis=1)
         width = int(queries[-1]) + 1
 
-        def draw(name: str, title: str) -> go.Figure:
-            return kernel_map(found.values[name][seen][:, :width], queries[seen], title=title)
+        def maps(values: dict[str, np.ndarray]) -> list[go.Figure]:
+            shown = {name: each[seen][:, :width] for name, each in values.items()}
+            return [
+                kernel_map(each, queries[seen], title=name, colours=colours)
+                for name, each, colours in coloured(shown)
+            ]
 
-        draw_pair("map", found, words.MAP, draw)
+        draw_three("map", f"{selection.cell} from every query position", found, words.MAP, maps)
 
 
 def draw_layer(kernel: Result) -> None:
@@ -91,6 +131,7 @@ def draw_layer(kernel: Result) -> None:
 
 
 st.title("Positional kernels")
+contents_here()
 source = choose_source(selection.run)
 if source is not None:
     kernel = results.fetch(
@@ -98,9 +139,9 @@ if source is not None:
     )
     sampled = source["source"] == "mean"
     if kernel is not None:
-        etc = results.fetch("etc", selection.run, skip=selection.skip) if sampled else None
+        etc = results.fetch("etc", selection.run, skip=selection.skip)
         here = {"query": selection.query, "layer": selection.layer, "head": selection.head}
-        draw_curve(kernel, etc.select(**here) if etc is not None else None)
+        draw_curve(kernel, etc.select(**here) if etc is not None else None, sampled)
         if source["source"] == "token":
             st.info(
                 "A fixed token is placed at one query position, so there is no map over all of "

@@ -10,12 +10,13 @@ import streamlit as st
 from pages.parts import results
 from pages.parts import words_positions as words
 from pages.parts.cards import card
+from pages.parts.contents import contents_here
 from pages.parts.figures.of_positions import profile_figure, scores_figure, table_figure
-from pages.parts.head import value_text
 from pages.parts.ranking import published_table, ranked_table
 from pages.parts.score_pictures import draw_stages, draw_tangent
 from pages.parts.selection import Selection
 from poskernel_core.analyses.base import Result
+from poskernel_core.rounding import value_text
 
 selection = cast(Selection, st.session_state["selection"])
 MOST = 32
@@ -30,7 +31,7 @@ def draw_ranking(ranked: Result) -> None:
         f"**{count} of {ranked.values['ratio'].size} heads ({share:.0%})** have the previous token "
         "as their largest diagonal."
     )
-    card("ranking", partial(table_figure, ranked), ranked, words.TABLE,
+    card("ranking", partial(table_figure, ranked), ranked, words.TABLE, "Heads by their diagonals",
          draw=lambda: ranked_table(ranked, selection.cell))  # fmt: skip
     published_table(selection.run.model.name)
 
@@ -59,6 +60,7 @@ def draw_head(ranked: Result, reach: int) -> None:
 
 
 st.title("Previous-token heads")
+contents_here()
 ranked = results.fetch("previous-token", selection.run)
 if ranked is not None:
     draw_ranking(ranked)

@@ -10,9 +10,9 @@ from pages.parts import results
 from pages.parts import words_contextual as words
 from pages.parts.cards import card
 from pages.parts.figures.additivity import drift_figure, shares_figure
-from pages.parts.head import value_text
 from pages.parts.selection import Selection
 from poskernel_core.analyses.additivity import fitting
+from poskernel_core.rounding import value_text
 
 __all__ = ["draw_additivity"]
 

@@ -1,19 +1,39 @@
-"""What surrounds every figure: title, how to read it, formula, provenance, downloads."""
+"""What surrounds every figure: title, how to read it, formula, downloads, provenance, link."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+import html
+import re
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
 
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.parts.figures.layout import chart_config, without_title
+from pages.parts.contents import mention
+from pages.parts.figures.grid_picture import grid_picture
+from pages.parts.figures.layout import without_title
 from pages.parts.plain import plain
 from poskernel_core.analyses.base import Result
-from poskernel_core.exports import to_csv, to_npz
+from poskernel_core.exports import (
+    bibtex,
+    chart_config,
+    citation,
+    file_stem,
+    to_csv,
+    to_html,
+    to_json,
+    to_npz,
+)
 
-__all__ = ["Explanation", "card", "chart", "provenance_line"]
+__all__ = ["Explanation", "card", "chart", "dark", "keep_grid", "provenance_line"]
+
+Make: TypeAlias = "Callable[[], go.Figure | Sequence[go.Figure]] | None"
+"""Makes what a card shows; None where the card draws a grid of heads, which is kept as it is."""
+TAG = re.compile(r"<[^>]*>")
 
 
 class Explanation:
@@ -24,9 +44,21 @@ class Explanation:
         self.formula = formula
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """The card that is being drawn: what it shows, its title, and the grids drawn in it so far."""
+
+    result: Result
+    title: str
+    grids: list[dict[str, Any]] = field(default_factory=list)
+
+
+_OPEN: ContextVar[_Shown | None] = ContextVar("open card", default=None)
+
+
 def card(
     name: str,
-    figure: Callable[[], go.Figure],
+    figure: Make,
     result: Result,
     words: Explanation,
     title: str = "",
@@ -34,40 +66,92 @@ def card(
 ) -> None:
     """Draw one figure with everything around it.
 
-    ``name`` is unique on the page and names the files; ``draw`` draws what is not a Plotly figure,
-    and ``figure`` is then made for the download only.
+    ``name`` is unique on the page and names the files. Without a title the card has the figure's.
+    ``draw`` draws what is not one Plotly figure; ``figure`` is then made for the download only.
     """
     with st.container(border=True, key=f"card-{name}"):
-        if title:
-            st.subheader(title, anchor=name)
-        if draw is not None:
-            draw()
-        else:
-            image = st.session_state.get(f"image-{name}", "svg")
-            chart(name, without_title(figure()) if title else figure(), image)
-        st.markdown(f":small[{words.reading}]")
-        row = st.container(horizontal=True, gap="small")
-        with row.popover("Formula", icon=":material/function:", width="content"):
-            st.markdown(words.formula)
-        with row.popover("Download", icon=":material/download:", width="content"):
-            _downloads(name, figure, result)
-            if draw is None:
-                _image_format(name)
-        with row.popover("Provenance", icon=":material/receipt_long:", width="content"):
-            st.markdown(provenance_line(result))
-            st.json(result.as_json()["run"], expanded=False)
+        head = st.container(horizontal=True, vertical_alignment="center", gap=None,
+                            key=f"head-{name}")  # fmt: skip
+        made = None if draw is not None else _made(figure)[0]
+        title = title or _title_of(made) or name
+        shown = _Shown(result, title)
+        token = _OPEN.set(shown)
+        try:
+            if draw is not None:
+                draw()
+            elif made is not None:
+                image = st.session_state.get(f"image-{name}", "svg")
+                chart(name, without_title(made), image)
+        finally:
+            _OPEN.reset(token)
+    mention(name, title)
+    with head:
+        st.subheader(plain(title), anchor=name)
+    with head.container(horizontal=True, gap=None, width="content"):
+        _tools(name, figure, shown, words, camera=made is not None)
+
+
+def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera: bool) -> None:
+    """Draw the small buttons of a card's head."""
+    result = shown.result
+    with _tool("How to read this", "help"):
+        st.markdown(words.reading)
+    with _tool("Formula", "function"):
+        st.markdown(words.formula)
+    with _tool("Download", "download"):
+        _downloads(name, figure, shown)
+        if camera:
+            _image_format(name)
+    with _tool("Provenance", "receipt_long"):
+        st.markdown(provenance_line(result))
+        st.json(result.as_json()["run"], expanded=False)
+    with _tool("Link", "link"):
+        st.caption("This page as it is now, at this figure:")
+        st.code(_address(name), language=None, wrap_lines=True)
+    with _tool("Cite", "format_quote"):
+        st.code(citation(result, shown.title), language=None, wrap_lines=True)
+        st.code(bibtex(result, shown.title), language="latex", wrap_lines=True)
+
+
+def _tool(label: str, icon: str) -> Any:
+    """Return the inside of a small button; its label is for screen readers and on hover."""
+    return st.popover(label, icon=f":material/{icon}:", type="tertiary", width="content",
+                      help=label)  # fmt: skip
 
 
 def chart(name: str, figure: go.Figure, image: str = "svg") -> None:
     """Draw one Plotly figure in the page's colours; its camera saves a file of that name."""
-    config = chart_config(name)
-    config["toImageButtonOptions"]["format"] = image
-    st.plotly_chart(_legible(figure), key=f"figure-{name}", config=config)
+    shown = _OPEN.get()
+    file = name if shown is None else file_stem(shown.result, name)
+    st.plotly_chart(_legible(figure), key=f"figure-{name}", config=chart_config(file, image))
+
+
+def keep_grid(data: dict[str, Any]) -> None:
+    """Offer a grid of heads that was just drawn for download, as part of the card around it."""
+    shown = _OPEN.get()
+    if shown is not None:
+        shown.grids.append(data)
+
+
+def dark() -> bool:
+    """Tell whether the reader's page is dark."""
+    return bool(st.context.theme.type == "dark")
+
+
+def _made(figure: Make) -> list[go.Figure]:
+    made = figure() if figure is not None else []
+    return [made] if isinstance(made, go.Figure) else list(made)
+
+
+def _title_of(figure: go.Figure | None) -> str:
+    """Return a figure's own title as plain text."""
+    text = figure.layout.title.text if figure is not None else ""
+    return html.unescape(TAG.sub(" ", text or "")).strip()
 
 
 def _legible(figure: go.Figure) -> go.Figure:
     """Give axis titles, ticks and legend a colour that reads on the page's theme, in place."""
-    ink = "#c9d3da" if st.context.theme.type == "dark" else "#3b4650"
+    ink = "#c9d3da" if dark() else "#3b4650"
     figure.update_layout(legend_font_color=ink)
     figure.update_xaxes(title_font_color=ink, tickfont_color=ink)
     figure.update_yaxes(title_font_color=ink, tickfont_color=ink)
@@ -93,23 +177,33 @@ def provenance_line(result: Result) -> str:
     )
 
 
-def _downloads(name: str, figure: Callable[[], go.Figure], result: Result) -> None:
-    file = f"{result.provenance['model'].replace('/', '_')}-{name}"
-    for label, suffix, make in (
+def _address(name: str) -> str:
+    """Return the address of the page as it is now, at one card of it."""
+    query = urlencode(st.query_params.to_dict())
+    return f"{st.context.url}{'?' if query else ''}{query}#{name}"
+
+
+def _downloads(name: str, figure: Make, shown: _Shown) -> None:
+    result, night = shown.result, dark()
+    stem = file_stem(result, name)
+    grids = [grid_picture(data, f"{stem}: {shown.title}", dark=night) for data in shown.grids]
+
+    def page() -> str:
+        figures = [grid.svg() for grid in grids] or _made(figure)
+        return to_html(figures, result, name, title=shown.title, dark=night and bool(grids))
+
+    kinds: list[tuple[str, str, Callable[[], str | bytes]]] = [
         ("CSV", "csv", lambda: to_csv(result)),
         ("NPZ", "npz", lambda: to_npz(result)),
-        ("JSON", "json", lambda: json.dumps(result.as_json())),
-    ):
+        ("JSON", "json", lambda: to_json(result)),
+        ("HTML (stand-alone figure)", "html", page),
+    ]
+    for grid in grids[:1]:
+        kinds += [("SVG", "svg", grid.svg), ("PNG", "png", grid.png)]
+    for label, suffix, make in kinds:
         st.download_button(
-            label, make, f"{file}.{suffix}", on_click="ignore", key=f"{suffix}-{name}",
+            label, make, f"{stem}.{suffix}", on_click="ignore", key=f"{suffix}-{name}",
             width="stretch",
-        )  # fmt: skip
-    st.download_button(
-            "HTML (stand-alone figure)",
-            lambda: figure().to_html(
-                include_plotlyjs=True, config=chart_config(name), auto_play=False
-            ),
-            f"{file}.html", on_click="ignore", key=f"html-{name}", width="stretch",
         )  # fmt: skip
 
 

@@ -21,12 +21,12 @@ from pages.parts.figures.contextual import (
     weights_figure,
 )
 from pages.parts.figures.layout import without_title
-from pages.parts.head import value_text
 from pages.parts.selection import Selection, select_cell
-from pages.parts.tables import choice_table
+from pages.parts.tables import choice_table, rounded_table
 from pages.parts.word_lists import word_lists
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
+from poskernel_core.rounding import value_text
 
 __all__ = ["draw_copies", "draw_denominators", "draw_evidence", "draw_layer", "draw_weights",
            "heads_table"]  # fmt: skip
@@ -55,12 +55,10 @@ def heads_table(heads: Result, selected: str) -> None:
         table[label] = heads.values[name].ravel()
     order = np.lexsort((table["spread"], heads.values["group"].ravel() != words.CONTEXTUAL))
     columns = {
-        label: st.column_config.NumberColumn(
-            format="%.3f" if name in ("near", "far") else "%.3g", help=meaning
-        )
-        for name, (label, meaning) in COLUMNS.items()
+        label: st.column_config.NumberColumn(help=meaning) for label, meaning in COLUMNS.values()
     }
-    choice_table(table.iloc[order], "contextual-table", select_cell, columns)
+    shown = rounded_table(table.iloc[order], heads, {COLUMNS[name][0]: name for name in COLUMNS})
+    choice_table(shown, "contextual-table", select_cell, columns)
     st.caption(f"{len(table)} heads, contextual ones first, steadiest first. Selected: {selected}.")
 
 

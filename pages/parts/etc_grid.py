@@ -8,13 +8,13 @@ import numpy as np
 import streamlit as st
 
 from pages.parts.figures.palette import KINDS
-from pages.parts.head import value_text
 from pages.parts.measure_grid import Extras, draw_heads, head_texts
 from pages.parts.measures import Measure
 from pages.parts.selection import Selection, select_cell
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 from poskernel_core.known import known_heads
+from poskernel_core.rounding import value_text
 
 __all__ = ["Order", "draw_grid", "kind_thresholds"]
 

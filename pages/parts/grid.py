@@ -10,7 +10,6 @@ from typing import Any
 import streamlit as st
 
 from pages.parts.figures.palette import ink_on
-from pages.parts.shades import Legend
 from poskernel_core.config import cell_name
 
 _HERE = Path(__file__).parent
@@ -22,34 +21,16 @@ _COMPONENT = st.components.v2.component(
 )
 
 
-def head_grid(
-    colours: list[list[str]],
-    labels: list[list[str]],
-    marks: list[list[str]],
-    dimmed: list[list[bool]],
-    selected: tuple[int, int],
-    columns: list[list[int]] | None = None,
-    *,
-    key: str,
-    on_select: Callable[[], None],
-    legend: Legend | None = None,
-    legend_title: str = "",
-    glyphs: list[tuple[str, str]] | None = None,
-) -> Any:
+def head_grid(data: dict[str, Any], *, key: str, on_select: Callable[[], None]) -> Any:
     """Draw the grid; `.cell` of the result, and `st.session_state[key].cell`, is "L3H7" or None.
 
-    All cell lists are indexed [layer][head]: `colours` '#rrggbb', `labels` spoken and shown on
-    hover, `marks` a small glyph or "", `dimmed` whether the cell is filtered out. `columns` orders
-    the heads of each layer from left to right. `glyphs` explains the marks below the grid.
-    `on_select` runs when the pick differs from `selected`.
+    `data` is that of `grid_data`, with the name of the `selected` head, the `legend` and its
+    `legendTitle`, and the `glyphs` that are explained below the grid. `on_select` runs when the
+    pick differs from the selected head.
     """
-    data = grid_data(colours, labels, marks, dimmed, columns)
-    name = cell_name(*selected)
-    data |= {"selected": name, "legend": legend or [], "glyphs": glyphs or []}
-    data["legendTitle"] = legend_title
     if key in st.session_state:
         # Follow a selection made elsewhere, or picking the old cell again would change nothing.
-        st.session_state[key]["cell"] = name
+        st.session_state[key]["cell"] = data["selected"]
     return _COMPONENT(key=key, data=data, on_cell_change=on_select)
 
 
@@ -60,7 +41,12 @@ def grid_data(
     dimmed: list[list[bool]],
     columns: list[list[int]] | None,
 ) -> dict[str, Any]:
-    """What the browser draws: `rows` of cells in the order shown, and the column `headers`."""
+    """What the browser draws: `rows` of cells in the order shown, and the column `headers`.
+
+    All cell lists are indexed [layer][head]: `colours` '#rrggbb', `labels` spoken and shown on
+    hover, `marks` a small glyph or "", `dimmed` whether the cell is filtered out. `columns` orders
+    the heads of each layer from left to right.
+    """
     heads = range(len(colours[0]))
     for name, cells in (("labels", labels), ("marks", marks), ("dimmed", dimmed)):
         _check_shape(name, [len(row) for row in cells], [len(row) for row in colours])

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import streamlit as st
 
-from pages.parts.grid import head_grid
-from pages.parts.head import value_text
+from pages.parts.cards import keep_grid
+from pages.parts.grid import grid_data, head_grid
 from pages.parts.selection import Selection, select_cell
 from pages.parts.shades import Shade, linear
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
+from poskernel_core.rounding import value_text
 
 __all__ = ["Extras", "draw_heads", "draw_measure_grid", "head_texts"]
 
@@ -51,19 +52,17 @@ def draw_heads(
         if cell:
             pick(cell)
 
-    head_grid(
+    data = grid_data(
         shade.colours,
         labels,
         extras.marks or [["" for _ in row] for row in labels],
         extras.dimmed or [[False for _ in row] for row in labels],
-        (selection.layer, selection.head),
         extras.columns,
-        key=key,
-        on_select=selected,
-        legend=shade.legend,
-        legend_title=unit,
-        glyphs=extras.glyphs,
     )
+    data |= {"selected": selection.cell, "legend": shade.legend, "legendTitle": unit}
+    data["glyphs"] = extras.glyphs
+    keep_grid(data)
+    head_grid(data, key=key, on_select=selected)
 
 
 def draw_measure_grid(

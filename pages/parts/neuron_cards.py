@@ -20,7 +20,6 @@ from pages.parts.figures.neurons import (
     related_figure,
     trace_figure,
 )
-from pages.parts.head import value_text
 from pages.parts.neuron_list import select_neuron
 from pages.parts.selection import Selection
 from pages.parts.settle import settled
@@ -28,6 +27,7 @@ from pages.parts.source import choose_text
 from pages.parts.tables import choice_table
 from pages.parts.word_lists import joined, word_lists
 from poskernel_core.analyses.base import Result
+from poskernel_core.rounding import value_text
 
 __all__ = ["draw_latents", "draw_neuron", "draw_trace"]
 

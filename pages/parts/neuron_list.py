@@ -62,10 +62,10 @@ def draw_neurons(found: Result, number: int) -> None:
     def draw() -> None:
         ranked = st.selectbox("Neurons ranked by", list(RANKS), key="rank", bind=URL)
         rank = RANKS[ranked or "share of variance"]
-        chart("neurons", without_title(neurons_figure(found, number, rank)))
         order = np.argsort(-np.nan_to_num(found.values[rank], nan=-np.inf), kind="stable")
         _neuron_table(found, order, "neuron-table")
         st.caption(f"{len(order)} neurons; a click shows one below.")
+        chart("neurons", without_title(neurons_figure(found, number, rank)))
 
     card("neurons", partial(neurons_figure, found, number, "drive_share"), shown, words.NEURONS,
          "Neurons that the bag drives", draw)  # fmt: skip

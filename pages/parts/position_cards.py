@@ -11,10 +11,10 @@ import streamlit as st
 from pages.parts import words_experiments as words
 from pages.parts.cards import card, chart
 from pages.parts.figures.of_experiments import look_back_figure, position_zero_figure
-from pages.parts.head import value_text
 from pages.parts.head_choice import HeadChoice, strongest
 from pages.parts.look_back import look_back_table
 from poskernel_core.analyses.base import Result
+from poskernel_core.rounding import rounded, value_text
 
 __all__ = ["draw_first", "draw_look_back"]
 
@@ -56,8 +56,9 @@ def _draw_case(column: Any, case: str, one: Result) -> None:
     """Draw the probability of [B] in one case; a model without a start token has no first one."""
     probability, error = (float(part["probability"]) for part in (one.values, one.errors))
     there = not np.isnan(probability)
+    value, _, spread = rounded(probability, error).partition(" ± ")
     column.metric(
-        case, f"{probability:.3g}" if there else "no start token", border=True,
-        delta=f"± {error:.2g}" if there else None, delta_arrow="off", delta_color="off",
+        case, value if there else "no start token", border=True,
+        delta=f"± {spread}" if there else None, delta_arrow="off", delta_color="off",
         help="probability of [B] after the last [A]",
     )  # fmt: skip

@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.parts.selection import select_cell
 from pages.parts.settle import settled
-from pages.parts.tables import choice_table
+from pages.parts.tables import choice_table, rounded_table
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 from poskernel_core.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
@@ -57,11 +57,12 @@ def ranked_table(ranked: Result, selected: str) -> None:
         st.info(f"No head of this model has its largest diagonal at k = {back}.")
         return
     numbers = {
-        name: st.column_config.NumberColumn(format="%.3f", help=HELP.get(name))
-        for name in table.columns[3:]
+        name: st.column_config.NumberColumn(help=HELP.get(name)) for name in table.columns[3:]
     }
-    numbers["largest at k"] = st.column_config.NumberColumn(help=HELP["largest at k"])
-    choice_table(table, KEY, select_cell, numbers)
+    named = {label: name for name, label in COLUMNS.items() if name != "largest_offset"}
+    if back != 1:
+        numbers[f"P({back})"] = st.column_config.NumberColumn(format="%.3f")
+    choice_table(rounded_table(table, ranked, named), KEY, select_cell, numbers)
     order = "second / largest, previous-token heads first" if back == 1 else f"P({back})"
     st.caption(f"{len(table)} heads, sorted by {order}; scroll for more. Selected: {selected}.")
 

@@ -22,12 +22,12 @@ from pages.parts.figures.of_experiments import (
     row_pattern_figure,
     row_patterns_figure,
 )
-from pages.parts.head import value_text
 from pages.parts.head_choice import HeadChoice
 from pages.parts.sequences import draw_sequences
 from pages.parts.settle import settled, settled_index
 from poskernel_core.analyses.base import Result
 from poskernel_core.precomputed import RANDOM_TOKENS
+from poskernel_core.rounding import value_text
 
 __all__ = ["draw_cause", "draw_patterns", "draw_random", "draw_recency"]
 

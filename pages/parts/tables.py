@@ -7,14 +7,32 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from pandas.io.formats.style import Styler
 
-__all__ = ["choice_table"]
+from poskernel_core.analyses.base import Result
+from poskernel_core.rounding import rounded, texts_of
+
+__all__ = ["choice_table", "rounded_table"]
 
 ROWS = 10
 
 
+def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) -> Styler:
+    """Return a table whose ``columns`` show a result's values rounded to their errors.
+
+    They still sort as numbers. ``columns`` says which value each of them holds.
+    """
+
+    def reader(name: str) -> Callable[[float], str]:
+        texts = texts_of(result, name)
+        words = dict(zip(result.values[name].ravel().tolist(), texts.ravel(), strict=True))
+        return lambda value: words.get(float(value), rounded(float(value)))
+
+    return table.style.format({column: reader(name) for column, name in columns.items()})
+
+
 def choice_table(
-    table: pd.DataFrame,
+    table: pd.DataFrame | Styler,
     key: str,
     pick: Callable[[Any], None],
     columns: dict[str, Any] | None = None,
@@ -26,7 +44,8 @@ def choice_table(
     after another choice was made elsewhere, would only unmark it.
     """
     turn = st.session_state.setdefault(f"{key}-turn", 0)
-    offered = table.iloc[:, 0].tolist()
+    plain = table.data if isinstance(table, Styler) else table
+    offered = plain.iloc[:, 0].tolist()
 
     def chosen() -> None:
         found = st.session_state[f"{key}-{turn}"].selection.rows
@@ -38,5 +57,5 @@ def choice_table(
         st.dataframe(
             table, hide_index=True, column_config=columns or {}, key=f"{key}-{turn}",
             on_select=chosen, selection_mode="single-row",
-            height=38 + 35 * max(1, min(len(table), rows)),
+            height=38 + 35 * max(1, min(len(plain), rows)),
         )  # fmt: skip

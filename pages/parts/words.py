@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from pages.parts.cards import Explanation
+from pages.parts.explained import displayed
 
 __all__ = ["CURVE", "GRID", "MAP", "MULTIPLES", "SQUARE"]
 
-_KERNEL = r"""
+_KERNEL = (
+    r"""
 Mean key at each position, over many texts (after the rotary rotation, where there is one):
 $m_i = \mathbb{E}_\text{text}[k_i]$. Every score splits exactly into position and content:
 
-$$s(n,i) = \underbrace{\text{scale}\; q_n \cdot m_i}_{a(n,i)\;\text{position}} +
-\underbrace{\text{scale}\; q_n \cdot (k_i - m_i)}_{c(n,i)\;\text{content}}$$
-
+"""
+    + displayed(
+        r"s(n,i) = \underbrace{\text{scale}\; q_n \cdot m_i}_{a(n,i)\;\text{position}} + "
+        r"\underbrace{\text{scale}\; q_n \cdot (k_i - m_i)}_{c(n,i)\;\text{content}}"
+    )
+    + r"""
 The **positional kernel** is $K(n,i) = \mathrm{softmax}_i\, a(n,i)$ over the visible keys
 $i \ge \text{skip}$: the attention a head would pay if all content were alike.
 """
+)
 
 _SOURCE = "\n\nSource: Alex Gibson, *Positional kernels of attention heads* (2025)."
 
@@ -29,8 +35,9 @@ GRID = Explanation(
     r"""
 **Effective token count** of the kernel at query position $n$, in tokens:
 
-$$\mathrm{ETC}(n) = \frac{1}{\sum_i K(n,i)^2}$$
-
+"""
+    + displayed(r"\mathrm{ETC}(n) = \frac{1}{\sum_i K(n,i)^2}")
+    + r"""
 It lies between 1 and the number of visible positions; a kernel uniform over $k$ tokens has
 $\mathrm{ETC} = k$. **Kinds** (a choice): *local* if at least half of the mass lies in the last 10
 tokens; else *uniform* if $\mathrm{ETC} \ge 0.5\,\times$ visible; else *slow decay*. The thresholds
@@ -58,16 +65,21 @@ better.
 
 MAP = Explanation(
     "**How to read this.** Each row is one query position, each column a key position; brightness "
-    "is the share of attention (log scale). A local head draws a thin diagonal, a uniform head a "
-    "filled triangle. If a diagonal band keeps its shape downwards, the head is translation "
-    "equivariant. Left the kernel (position alone), right the attention observed.",
+    "is the share of attention (log scale, at least a factor of ten). A local head draws a thin "
+    "diagonal, a uniform head a filled triangle. If a diagonal band keeps its shape downwards, the "
+    "head is translation equivariant. Left the kernel (position alone), in the middle the "
+    "attention observed, in the same colours; right their difference: orange where position "
+    "promises more than is observed, blue where content adds attention. Its scale reaches at least "
+    "a tenth of the largest share, so that small differences stay grey.",
     _KERNEL + _SOURCE,
 )
 
 SQUARE = Explanation(
     "**How to read this.** One row of the map, folded like lines of text: the first key is at the "
     "top left, the query itself at the bottom right. It is the view of the first post, where "
-    "400 positions make a 20 × 20 square; skipped keys are left blank.",
+    "400 positions make a 20 × 20 square; skipped keys are left blank. Colours are those of the "
+    "map: at least a factor of ten, so that a nearly flat row looks flat; right the kernel less "
+    "the attention observed.",
     _KERNEL + "\n\nSource: Alex Gibson, *Contextual attention heads in the first layer of GPT-2*.",
 )
 

@@ -99,7 +99,8 @@ position; its p-value takes keys as independent, which they are not.
 NORMS = Explanation(
     "**How to read this.** How long the output of each head of layer 0 is, against the number of "
     "tokens it sees. A head that averages many different value vectors writes ever shorter ones: "
-    "the dotted line falls as one over the square root. A head that sees few tokens stays flat.",
+    "the dotted line falls as one over the square root. A head that sees few tokens stays flat. "
+    "A click on a name in the legend shows or hides its head.",
     r"""
 $r_n = \sqrt{\mathbb{E}\,\|z_n\|^2}$, before the output projection. Uniform attention over
 independent values of mean zero gives $r_n \propto (n+1)^{-1/2}$; the exponent is fitted by least

@@ -12,7 +12,8 @@ QUALITY = explained(
     "How well the bag predicts what the contextual heads really write, by position. 1 is perfect; "
     "at 0 the mean over texts predicts as well. The lines differ in what is taken as equal: one "
     "kernel for all heads or each its own, one scale of the norm or one for each token. All that "
-    "heads write in common makes the cosine large; the centred R² is the harder judge.",
+    "heads write in common makes the cosine large; the centred R² is the harder judge. A click on "
+    "a name in the legend shows or hides its line.",
 )
 
 KERNEL = explained(

@@ -11,6 +11,7 @@ import streamlit as st
 from pages.parts import results
 from pages.parts import words_positions as words
 from pages.parts.cards import card, chart
+from pages.parts.contents import contents_here
 from pages.parts.figures import layer_lines, variance_bars
 from pages.parts.figures.of_positions import (
     OVERLAYS,
@@ -97,6 +98,7 @@ def draw_shape(helix: Result) -> None:
 
 
 st.title("Helix")
+contents_here()
 st.markdown(
     "How the residual stream holds position: in GPT-2 small the positional embeddings draw a helix."
 )

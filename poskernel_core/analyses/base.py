@@ -60,6 +60,7 @@ class Result:
         labels: for values that are codes, the text of each code.
         coordinates: what the indices of an axis stand for, such as the query positions.
         provenance: model, corpus, run, versions, device, date.
+        chosen: the coordinates at which it was selected, such as one head's layer and number.
     """
 
     analysis: str
@@ -71,6 +72,7 @@ class Result:
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     coordinates: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
     provenance: dict[str, Any] = field(default_factory=dict)
+    chosen: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in self.values.items():
@@ -118,6 +120,7 @@ class Result:
             errors={name: take(name, array) for name, array in self.errors.items()},
             axes={name: tuple(a for a in axes if a != axis) for name, axes in self.axes.items()},
             coordinates={name: c for name, c in self.coordinates.items() if name != axis},
+            chosen={**self.chosen, axis: int(coordinate)},
         )
 
     def only(self, *names: str) -> Result:
@@ -146,6 +149,7 @@ class Result:
         return {
             "analysis": self.analysis,
             "run": {**self.provenance, "params": self.params},
+            "at": self.chosen,
             "values": {name: self.text_of(name) for name in self.values},
             "units": self.units,
             "errors": {name: plain(array) for name, array in self.errors.items()},

@@ -40,7 +40,7 @@ class PositionalKernel(Analysis):
     * ``kernel_low``, ``kernel_high``: its 10th and 90th percentile over them.
     * ``observed``: attention seen at ``n`` (mean over all texts; of the one text where that is the
       source), ``skip`` applied and renormalised.
-    * The summaries of the ETC heat map, at this position.
+    * The summaries of the ETC heat map at this position; kinds are the heat map's alone.
 
     Formula: $s(n,i) = a(n,i) + c(n,i)$ with $a(n,i) = \text{scale}\; q_n \cdot m_i$ (position) and
     $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$ (content); $K(n,i) = \mathrm{softmax}_i\,
@@ -87,7 +87,6 @@ class PositionalKernel(Analysis):
 def _result(
     params: KernelParams, values: dict[str, np.ndarray], errors: dict[str, np.ndarray]
 ) -> Result:
-    values["kind"] = math.classify(values["local_mass"], values["etc"], values["visible"])
     axes = {n: ("layer", "head") + (("key",) if n in CURVES else ()) for n in values}
     units = UNITS | dict.fromkeys(CURVES, "share of attention")
     return Result(
@@ -97,7 +96,6 @@ def _result(
         axes=axes,
         units={name: units[name] for name in values},
         errors=errors,
-        labels={"kind": math.KINDS},
     )
 
 

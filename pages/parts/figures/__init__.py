@@ -14,7 +14,6 @@ from pages.parts.figures.helix import (
     variance_bars,
 )
 from pages.parts.figures.kernels import kernel_curve, profile_curve
-from pages.parts.figures.layout import chart_config
 from pages.parts.figures.maps import folded_square, kernel_map
 from pages.parts.figures.multiples import small_multiples
 from pages.parts.figures.stages import difference_map, stage_map
@@ -22,7 +21,6 @@ from pages.parts.figures.tangent import score_profile_figure, tangent_figure
 
 __all__ = [
     "angle_matrix",
-    "chart_config",
     "difference_map",
     "folded_square",
     "helix_3d",

@@ -6,7 +6,6 @@ page (light or dark); the greys set here read on both.
 
 import html
 import math
-from typing import Any
 
 import plotly.graph_objects as go
 
@@ -84,6 +83,18 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
     return figure.update_layout(margin_t=100)
 
 
+def few_lines(figure: go.Figure, most: int = 5) -> go.Figure:
+    """Show the first lines only, in place; a click on its name in the legend brings another."""
+    shown: list[str] = []
+    for trace in figure.data:
+        group = trace.legendgroup or trace.name
+        if group not in shown:
+            shown.append(group)
+        if shown.index(group) >= most:
+            trace.visible = "legendonly"
+    return figure
+
+
 def set_height(figure: go.Figure, height: int) -> go.Figure:
     """Change the height of a square map in a narrow column, in place; its bar shrinks with it."""
     for trace in figure.select_traces(selector={"type": "heatmap"}):
@@ -100,15 +111,6 @@ def set_height(figure: go.Figure, height: int) -> go.Figure:
 def _bar_height(height: int) -> float:
     """Where a bar 60 pixels below the upper edge stands, as a share of the figure's height."""
     return 1 - 60 / height
-
-
-def chart_config(filename: str) -> dict[str, Any]:
-    """Plotly's `config` for every chart: SVG export named `filename`, no logo, fluid width."""
-    return {
-        "displaylogo": False,
-        "responsive": True,
-        "toImageButtonOptions": {"format": "svg", "scale": 3, "filename": filename},
-    }
 
 
 def log_ticks(low: float, high: float) -> list[float]:

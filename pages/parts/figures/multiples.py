@@ -64,9 +64,9 @@ def _round_offset(width: int) -> int:
 
 
 def _range(kernels: Float[np.ndarray, "head offset"], log_y: bool) -> tuple[float, float]:
-    high = float(np.nanmax(kernels))
-    low = max(FLOOR, float(np.nanmin(kernels))) if log_y else 0.0
-    return low, high if high > low else low + FLOOR
+    """The ends of the axis: from 0, or on a log axis at least a factor of ten, for flat kernels."""
+    high = max(float(np.nanmax(kernels)), FLOOR)
+    return (max(FLOOR / 10, min(float(np.nanmin(kernels)), high / 10)) if log_y else 0.0), high
 
 
 def _height(

@@ -10,7 +10,15 @@ import plotly.graph_objects as go
 
 from pages.parts.figures.conditions import Look, add_curve, measured
 from pages.parts.figures.contextual import RING, histogram, log_axis, log_span
-from pages.parts.figures.layout import LINE, MUTED, legend_under_title, quoted, set_title, style
+from pages.parts.figures.layout import (
+    LINE,
+    MUTED,
+    few_lines,
+    legend_under_title,
+    quoted,
+    set_title,
+    style,
+)
 from pages.parts.figures.of_experiments import part
 from pages.parts.figures.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION, fade
 from poskernel_core.analyses.base import Result
@@ -118,7 +126,7 @@ def quality_figure(found: Result, value: str) -> go.Figure:
     figure.update_yaxes(range=[low - 0.03 * (1 - low) - ROW * (rows + 0.3 * (rows > 0)), 1.02])
     if rows:
         figure.update_yaxes(tickvals=[-1, -0.5, 0, 0.5, 1])
-    return set_title(legend_under_title(figure), "The bag against the heads' output")
+    return set_title(legend_under_title(few_lines(figure)), "The bag against the heads' output")
 
 
 def _add_below(

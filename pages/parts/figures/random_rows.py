@@ -10,6 +10,7 @@ from pages.parts.figures.conditions import SHARE, Look, add_curve, look, measure
 from pages.parts.figures.kernels import FLOOR
 from pages.parts.figures.layout import (
     MUTED,
+    few_lines,
     legend_under_title,
     log_ticks,
     number,
@@ -151,6 +152,7 @@ def norm_curves(
         )  # fmt: skip
     marks = {"size": 6, "maxdisplayed": 16}
     figure.update_traces(line_width=1.8, marker=marks, selector={"mode": "lines+markers"})
+    few_lines(figure, most=4)
     _add_reference(figure, tokens, norm)
     return _norm_axes(figure, tokens, norm, title)
 

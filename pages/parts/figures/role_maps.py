@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from pages.parts.figures.conditions import SHARE
 from pages.parts.figures.layout import LINE, MASKED, bar_above, set_title, style
 from pages.parts.figures.palette import SCALE
+from poskernel_core.rounding import rounded
 
 NAMED = 32  # up to so many positions are all named at the axes of a large map
 PANEL = 32  # cells along a side of a small map; longer sequences are pooled
@@ -117,10 +118,8 @@ def _hover(
     names = [f"{place * step}" + (f" {role}" if step == 1 else f"–{place * step + step - 1}")
              for place, role in enumerate(roles)]  # fmt: skip
     for query, key in np.argwhere(np.isfinite(cells)):
-        spread = "" if error is None else f" ± {error[query, key]:.2g}"
-        text[query, key] = (
-            f"{head}{names[query]} → {names[key]}<br><b>{cells[query, key]:.3g}</b>{spread}"
-        )
+        value = rounded(float(cells[query, key]), None if error is None else error[query, key])
+        text[query, key] = f"{head}{names[query]} → {names[key]}<br><b>{value}</b>"
     return text
 
 

@@ -1,0 +1,16 @@
+"""The look of all pages that Streamlit's theme has no setting for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+__all__ = ["apply_style"]
+
+SHEET = Path(__file__).with_name("style.css")
+
+
+def apply_style() -> None:
+    """Send the style sheet; call it once in every run of the script."""
+    st.html(SHEET)

@@ -1,0 +1,270 @@
+"""Every export says what it is of, and read back holds the numbers exactly."""
+
+import io
+import json
+import re
+from dataclasses import replace
+from html import unescape
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+from PIL import Image
+
+from pages.parts.figures.grid_picture import grid_picture
+from pages.parts.figures.palette import SCALE
+from pages.parts.grid import grid_data
+from poskernel_core.analyses.base import Result
+from poskernel_core.exports import (
+    bibtex,
+    caption,
+    citation,
+    file_stem,
+    identity,
+    to_csv,
+    to_html,
+    to_json,
+    to_npz,
+)
+
+RUN = {"model": "org/some-model", "revision": None, "model_fingerprint": "0123456789abcdef",
+       "corpus": "sample", "windows": 5, "context": 7, "start_token": True, "seed": 0,
+       "dtype": "float32", "date": "2026-01-02T03:04:05+00:00"}  # fmt: skip
+LAYERS, HEADS, KEYS = 2, 3, 5
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def whole():
+    """A result of all heads: a number and a kind each, a curve over the keys, and one number."""
+    random = np.random.default_rng(3)
+    return Result(
+        analysis="kernel",
+        params={"skip": 4, "query": 400},
+        values={
+            "kernel": random.random((LAYERS, HEADS, KEYS)),
+            "etc": random.random((LAYERS, HEADS)),
+            "kind": np.array([[0, 1, -1], [1, 1, 0]]),
+            "share": np.array(0.1 + 0.2),
+        },
+        axes={"kernel": ("layer", "head", "key"), "etc": ("layer", "head"),
+              "kind": ("layer", "head"), "share": ()},
+        units={"kernel": "share of attention", "etc": "tokens", "kind": "kind", "share": "share"},
+        errors={"etc": random.random((LAYERS, HEADS)), "share": np.array(0.01)},
+        labels={"kind": ("local", "uniform")},
+        coordinates={"key": np.arange(10, 10 + KEYS)},
+        provenance=RUN,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def head(whole):
+    """The same of one head."""
+    return whole.select(layer=1, head=2)
+
+
+def read(text: str) -> pd.DataFrame:
+    """A table as pandas reads it."""
+    return pd.read_csv(io.StringIO(text), comment="#")
+
+
+def scalars(text: str) -> dict[str, str]:
+    """The commented lines above a table."""
+    lines = (line[2:] for line in text.splitlines() if line.startswith("# "))
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def test_identity(whole, head):
+    """Model, revision, head, position, skip, run and date; the run is that of the whole result."""
+    about = identity(head)
+    assert {"model": "org/some-model", "revision": "main", "layer": 1, "head": 2, "n": 400,
+            "skip": 4, "windows": 5, "date": RUN["date"]}.items() <= about.items()  # fmt: skip
+    assert about["run"] == identity(whole)["run"]
+    assert "head" not in identity(whole)
+
+
+def test_another_run_has_another_digest(whole):
+    """Parameters and weights count, the day does not."""
+
+    def digest(**changed: object) -> str:
+        return identity(replace(whole, **changed))["run"]
+
+    assert digest() == digest(provenance=RUN | {"date": "later"})
+    assert digest() != digest(params=whole.params | {"skip": 5})
+    assert digest() != digest(provenance=RUN | {"model_fingerprint": "another"})
+
+
+@pytest.mark.parametrize(
+    ("chosen", "params", "stem"),
+    [
+        ({"layer": 2, "head": 6}, {"query": 400}, "org_some-model-L2H6-n400-curve"),
+        ({"layer": 2}, {}, "org_some-model-L2-curve"),
+        ({"query": 31}, {}, "org_some-model-n31-curve"),
+        ({}, {"cell": "L1H0"}, "org_some-model-L1H0-curve"),
+        ({}, {}, "org_some-model-curve"),
+    ],
+)
+def test_file_names(chosen, params, stem):
+    """Model, head, position, figure; a head that was asked for is named as one that was chosen."""
+    one = Result("a", params, {}, {}, {}, provenance=RUN, chosen=chosen)
+    assert stem == file_stem(one, "curve")
+
+
+def test_a_position_that_is_an_axis_is_not_the_position():
+    """A map over all query positions is of none of them."""
+    full = Result("a", {"query": 3}, {"x": np.zeros(2)}, {"x": ("query",)}, {"x": ""})
+    assert "n" not in identity(full)
+
+
+def test_csv_of_all_heads(whole):
+    """A row per observation, each with its place; words for codes; numbers to the last digit."""
+    text = to_csv(whole)
+    table = read(text)
+    assert {"org/some-model"} == set(table["model"])
+    assert {400} == set(table["n"])
+    curves = table.dropna(subset="kernel (share of attention)")
+    assert LAYERS * HEADS * KEYS == len(curves)
+    assert whole.values["kernel"].ravel().tolist() == curves["kernel (share of attention)"].tolist()
+    assert [*range(10, 15)] * 6 == curves["key"].astype(int).tolist()
+    heads = table.dropna(subset="etc (tokens)")
+    assert whole.values["etc"].ravel().tolist() == heads["etc (tokens)"].tolist()
+    assert whole.errors["etc"].ravel().tolist() == heads["etc standard error"].tolist()
+    assert [0, 0, 0, 1, 1, 1] == heads["layer"].tolist()
+    assert ["local", "uniform", "", "uniform", "uniform", "local"] == (
+        heads["kind (kind)"].fillna("").tolist()
+    )
+    assert heads["key"].isna().all()
+
+
+def test_csv_of_one_head(head):
+    """Its layer and number in every row; what is one number stands above the table, once."""
+    text = to_csv(head)
+    table = read(text)
+    assert {(1, 2)} == set(zip(table["layer"], table["head"], strict=True))
+    assert head.values["kernel"].tolist() == table["kernel (share of attention)"].tolist()
+    said = scalars(text)
+    assert f"{float(head.values['etc'])!r} tokens" == said["etc"]
+    assert f"{float(head.errors['etc'])!r} tokens" == said["etc standard error"]
+    assert ("main", "4", "2026-01-02T03:04:05+00:00") == tuple(
+        said[name] for name in ("revision", "skip", "date")
+    )
+    assert not any("etc" in column for column in table.columns)
+
+
+def test_csv_of_numbers_alone(head):
+    """No table at all, and still everything above it."""
+    said = scalars(to_csv(head.only("etc", "share", "kind")))
+    assert "0.30000000000000004 share" == said["share"]
+    assert "local kind" == said["kind"]
+
+
+def test_csv_with_a_hash_in_a_word(head):
+    """A model of such a name breaks no line."""
+    table = read(to_csv(replace(head, provenance=RUN | {"model": "a#b"})))
+    assert {"a#b"} == set(table["model"])
+    assert KEYS == len(table)
+
+
+def test_npz(whole):
+    """Arrays exactly, without pickles; what they are as JSON."""
+    with np.load(io.BytesIO(to_npz(whole)), allow_pickle=False) as file:
+        for name, value in whole.values.items():
+            np.testing.assert_array_equal(value, file[name])
+        np.testing.assert_array_equal(whole.errors["etc"], file["etc_error"])
+        assert identity(whole) == json.loads(str(file["identity"]))
+        assert ["layer", "head"] == json.loads(str(file["layout"]))["axes"]["etc"]
+
+
+def test_json(head):
+    """Values, errors, and the head they were chosen at."""
+    found = json.loads(to_json(head))
+    assert head.values["kernel"].tolist() == found["values"]["kernel"]
+    assert {"layer": 1, "head": 2} == found["at"]
+    assert identity(head) == found["identity"]
+
+
+def test_html(head):
+    """A title, a caption that is seen, the same inside; Plotly once, and no way to its cloud."""
+    figures = [go.Figure(go.Scatter(y=head.values["kernel"])) for _ in range(2)]
+    page = to_html(figures, head, "curve", title="A <curve>")
+    title = unescape(re.search(r"<title>(.*?)</title>", page)[1])
+    assert "org/some-model, L1H2, n = 400: A <curve>" == title
+    assert caption(head) in unescape(re.search(r"<p>(.*?)</p>", page)[1])
+    assert all(each in caption(head) for each in ("L1H2", "n 400", "skip 4", RUN["date"]))
+    inside = re.search(r'<script type="application/json" id="about">(.*?)</script>', page)[1]
+    assert identity(head) == json.loads(inside)["identity"]
+    assert 2 == page.count("Plotly.newPlot(")
+    assert 1 == len(re.findall(r"\* plotly\.js v", page))
+    assert 2 == page.count('"showSendToCloud": false')
+    assert "org_some-model-L1H2-n400-curve" in page
+    assert '<script src="http' not in page
+
+
+def test_citations(head):
+    """Version, model, run and day, as text and for BibTeX."""
+    for text in (citation(head, "A curve"), bibtex(head, "A curve")):
+        for part in ("A curve", "org/some-model", "L1H2", identity(head)["run"], "2026-01-02"):
+            assert part in text
+    assert re.match(r"@software\{poskernel-[0-9a-f]{12},\n", bibtex(head, "A curve"))
+
+
+# The grid of heads
+
+
+@pytest.fixture
+def grid():
+    """What the browser draws: two layers of three heads, sorted, marked, one dimmed, one chosen."""
+    data = grid_data(
+        [[SCALE[0], SCALE[5], SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]],
+        [[f"L{i}H{j}: 5 < 6 & more" for j in range(3)] for i in range(2)],
+        [["▌", "◣★", ""], ["▄", "", "★"]],
+        [[False, False, True], [False] * 3],
+        [[2, 0, 1], [1, 2, 0]],
+    )
+    legend = [(SCALE[0], "1"), (SCALE[5], ""), (SCALE[9], "100")]
+    return data | {"selected": "L1H2", "legend": legend, "legendTitle": "tokens",
+                   "glyphs": [("▌", "local"), ("★", "known function")]}  # fmt: skip
+
+
+def test_svg_of_the_grid(grid):
+    """Cells in the order shown, with their colours, words and marks; headers, legend, outline."""
+    root = ElementTree.fromstring(grid_picture(grid, "Title & more").svg())
+    cells = [each for each in root.iter(f"{SVG}polygon") if each.find(f"{SVG}title") is not None]
+    assert ["L0H2", "L0H0", "L0H1", "L1H1", "L1H2", "L1H0"] == [
+        each.find(f"{SVG}title").text.split(":")[0] for each in cells
+    ]
+    assert [SCALE[9], SCALE[0], SCALE[5], SCALE[0], SCALE[5], SCALE[9]] == [
+        each.get("fill") for each in cells
+    ]
+    assert ["0.15", *[None] * 5] == [each.get("opacity") for each in cells]
+    words = [each.text for each in root.iter(f"{SVG}text")]
+    for word in ("Title & more", "L0", "L1", "1.", "3.", "rank", "tokens", "1", "100", "local"):
+        assert word in words
+    assert 2 == sum(each.get("stroke-width") in ("5", "2") for each in root.iter(f"{SVG}polygon"))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_png_of_the_grid(grid, dark):
+    """Three times the size of the SVG, in the page's colours; a cell has its colour."""
+    picture = grid_picture(grid, "Title", dark=dark)
+    image = Image.open(io.BytesIO(picture.png())).convert("RGB")
+    assert (round(3 * picture.width), round(3 * picture.height)) == image.size
+    assert image.getpixel((1, 1)) == ((17, 24, 30) if dark else (255, 255, 255))
+    counts = {colour: count for count, colour in image.getcolors(1 << 20)}
+    assert counts[(13, 8, 135)] > 5000  # the first of the scale, plasma's blue
+
+
+@pytest.mark.parametrize(("heads", "layers"), [(1, 1), (12, 12), (64, 48)])
+def test_grids_of_any_shape(heads, layers):
+    """The cells lie inside of the picture."""
+    shape = [[""] * heads for _ in range(layers)]
+    data = grid_data([[SCALE[3]] * heads] * layers, shape, shape,
+                     [[False] * heads] * layers, None)  # fmt: skip
+    data |= {"selected": "L0H0", "legend": [], "legendTitle": "", "glyphs": []}
+    picture = grid_picture(data, "All")
+    root = ElementTree.fromstring(picture.svg())
+    right = max(float(p.split(",")[0]) for each in root.iter(f"{SVG}polygon")
+                for p in each.get("points").split())  # fmt: skip
+    assert right < picture.width

@@ -1,0 +1,48 @@
+"""Numbers are shown to the digits that their error leaves."""
+
+import math
+
+import numpy as np
+import pytest
+
+from poskernel_core.analyses.base import Result
+from poskernel_core.rounding import rounded, texts_of, value_text
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (395.77012, 0.0101, "395.770 ± 0.010"),
+        (93.24, 0.4449, "93.24 ± 0.44"),
+        (0.0278134, 1.3e-5, "0.027813 ± 0.000013"),
+        (-0.5, 0.0996, "-0.50 ± 0.10"),
+        (12345.6, 1234.0, "12300 ± 1200"),
+        (7.0, 25.0, "7 ± 25"),
+        (3.1, 0.0, "3.1"),
+        (3.14159, None, "3.142"),
+        (1 / 3, math.nan, "0.3333"),
+        (1.0, 1e-12, "1"),
+        (1.2e-9, 1.5e-10, "(1.20 ± 0.15)e-9"),
+        (0.0, 2e-9, "(0.0 ± 2.0)e-9"),
+        (math.nan, 0.1, "–"),
+        (math.nan, None, "–"),
+    ],
+)
+def test_rounded(value, error, text):
+    """Two significant digits of the error, and the value to the same place."""
+    assert text == rounded(value, error)
+
+
+def test_texts_of_a_result():
+    """Every number by its own error; without errors four digits."""
+    result = Result(
+        "a", {},
+        {"x": np.array([[1.23456, 2.0], [np.nan, 4.0]]), "y": np.array([1 / 3])},
+        {"x": ("layer", "head"), "y": ("key",)},
+        {"x": "tokens", "y": ""},
+        errors={"x": np.array([[0.01, 1.0], [0.1, np.nan]])},
+    )  # fmt: skip
+    assert [["1.235 ± 0.010", "2.0 ± 1.0"], ["–", "4"]] == texts_of(result, "x").tolist()
+    assert ["0.3333"] == texts_of(result, "y").tolist()
+    one = result.only("x").select(layer=0, head=0)
+    assert "1.235 ± 0.010" == value_text(one, "x")

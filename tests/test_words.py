@@ -1,0 +1,52 @@
+"""Every explanation beside a figure is Markdown that the pages can set: formulas above all."""
+
+import importlib
+import re
+
+import pytest
+
+from pages.parts.cards import Explanation
+from pages.parts.explained import displayed
+from pages.parts.measures import MEASURES
+from poskernel_core.methods import methods
+
+MODULES = ("words", "words_contextual", "words_experiments", "words_neurons", "words_positions")
+DISPLAY = re.compile(r"^\$\$\n(.+?)\n\$\$$", re.MULTILINE | re.DOTALL)
+
+
+def explanations() -> dict[str, str]:
+    """Every text that a page sets as Markdown with formulas, by where it comes from."""
+    found = {}
+    for name in MODULES:
+        for each, value in vars(importlib.import_module(f"pages.parts.{name}")).items():
+            if isinstance(value, Explanation):
+                found |= {f"{each}, reading": value.reading, f"{each}, formula": value.formula}
+    for title, measure in MEASURES.items():
+        found[f"{title}, formula"] = measure.words().formula
+    for method in methods():
+        found[f"method {method.name}"] = method.formula
+    return found
+
+
+def unset(text: str) -> list[str]:
+    """What of a text would be shown as it is: a display formula that does not stand alone."""
+    rest = DISPLAY.sub("", text)
+    odd = [p for p in rest.split("\n\n") if p.replace(r"\$", "").count("$") % 2]
+    return re.findall(r".*\$\$.*", rest) + odd
+
+
+@pytest.mark.parametrize(("name", "text"), explanations().items())
+def test_formulas_can_be_set(name, text):
+    """Dollar signs come in pairs, those of display formulas alone on their lines."""
+    assert [] == unset(text), name
+
+
+@pytest.mark.parametrize("broken", ["$$a +\nb$$", "Text $$a$$", "one $a and no more", "$$\na"])
+def test_formulas_that_cannot_be_set_are_found(broken):
+    """Those that a page would show in red, or as they are."""
+    assert unset(broken)
+
+
+def test_a_displayed_formula_stands_alone():
+    """Also between two words."""
+    assert [] == unset(f"Before{displayed('a + b')}after")
