@@ -32,7 +32,7 @@ class Job:
     state: str = "queued"
     done: int = 0
     total: int = 0
-    note: str = "Waiting for the worker"
+    note: str = "Waiting for its turn"
     error: Exception | None = None
     began: float = field(default_factory=time.monotonic)
     watchers: set[str] = field(default_factory=set)

@@ -332,5 +332,5 @@ def decode(data: bytes) -> Entry | None:
         length = int.from_bytes(blob[:8], "little")
         header = json.loads(json.loads(blob[8 : 8 + length])["__metadata__"]["header"])
         return header, load_tensors(blob)
-    except (ValueError, KeyError, TypeError, SafetensorError):
+    except (ValueError, KeyError, TypeError, RecursionError, SafetensorError):
         return None
