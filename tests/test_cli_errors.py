@@ -62,13 +62,13 @@ SPOILT = {
     "bloom": (architecture("bloom"), "ALiBi", False),
     "t5": (architecture("t5"), "encoder", False),
     "unheard of": (architecture("abacus"), "abacus", False),
-    "weights cut": (cut_weights, "damaged", True),
+    "weights cut": (cut_weights, "damaged", False),
     "sizes do not fit": (other_sizes, "do not fit", True),
     "no tokenizer": (
-        lambda p: [f.unlink() for f in p.glob("tokenizer*")], ".npy", True,
+        lambda p: [f.unlink() for f in p.glob("tokenizer*")], ".npy", False,
     ),
     "tokenizer damaged": (
-        lambda p: (p / "tokenizer.json").write_text("{"), "tokenizer.json", True,
+        lambda p: (p / "tokenizer.json").write_text("{"), "tokenizer.json", False,
     ),
 }  # fmt: skip
 
