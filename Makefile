@@ -42,7 +42,7 @@ TORCH_FIRST = $(PIP) install -qq $(if $(TORCH_INDEX_URL),--index-url $(TORCH_IND
   "$$(grep '^torch==' requirements.txt)"
 
 .DEFAULT_GOAL := help
-.PHONY: help app test check format bench soak shipped screenshots clean venv venv-dev browser
+.PHONY: help app test check format bench measure soak shipped screenshots clean venv venv-dev browser
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
@@ -67,6 +67,10 @@ format: venv-dev  ## Format the code and mend what the linter can mend
 bench: venv-dev  ## Measure speed and memory
 	$(BIN)/python -m bench $(BENCH_ARGS)
 	$(BIN)/python -m bench.vocabulary $(BENCH_ARGS)
+
+measure: venv-dev browser  ## Measure how long readers wait: one in a browser, then many at once
+	$(BIN)/python -m bench.pages
+	$(BIN)/python -m bench.readers $(BENCH_ARGS)
 
 soak: venv-dev  ## Make the long trials: kills, full disks, damage, crowds (about half an hour)
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)

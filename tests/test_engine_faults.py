@@ -11,11 +11,11 @@ import pytest
 from poskernel_core import Engine, Execution, Store, catalog, gather
 from poskernel_core.config import CorpusSpec, Request
 from poskernel_core.engine import describe_run
-from poskernel_core.errors import ComputeFailed, NoSpace, StoreFailed
+from poskernel_core.errors import ComputeFailed, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.statistics_store import StoredStatistics, part_key
 from poskernel_core.workshop import Workshop
 from tests import builders
-from tests.disks import fill, small_disk
+from tests.disks import fill, read_only, small_disk
 
 pytestmark = pytest.mark.slow
 
@@ -146,6 +146,22 @@ def test_the_cache_directory_vanishes(tmp_path, model_dirs, ids):
     assert engine.result(etc(model_dirs["gpt2"], ids, 3), WAIT) is not None
     assert worker == engine.worker_pid
     engine.close()
+
+
+def test_a_directory_that_cannot_be_written(tmp_path, model_dirs, ids):
+    """What is computed is served, also by the command line; anything new is refused at once."""
+    request = etc(model_dirs["gpt2"], ids, 3)
+    engine = Engine(Store(tmp_path), Execution(device="cpu"))
+    before = engine.result(request, WAIT)
+    engine.close()
+    engine.store.close()
+    with read_only(tmp_path) as directory:
+        served = Engine(Store(directory), Execution(device="cpu"))
+        np.testing.assert_array_equal(before.values["etc"], served.cached(request).values["etc"])
+        with pytest.raises(ReadOnlyStore, match="what is computed already is shown"):
+            served.result(etc(model_dirs["gpt2"], ids, 4), WAIT)
+        assert served.worker_pid is None
+        served.close()
 
 
 def test_a_pass_that_is_killed_again_and_again(tmp_path, model_dirs, ids, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import streamlit as st
 
 from pages.parts.plain import plain, say_error
@@ -98,7 +100,8 @@ def _draw_progress(engine: Engine, job: Job) -> None:
 
 def _progress_text(job: Job) -> str:
     left = job.seconds_left()
-    count = f": {job.done} of {job.total}" if job.total else ""
+    so_far = f" ({_duration(time.monotonic() - job.began)})"
+    count = f": {job.done} of {job.total}" if job.total else so_far
     return f"{job.note}{count}" + ("" if left is None else f", {_duration(left)} left")
 
 
