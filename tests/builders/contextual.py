@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig
 
 import poskernel_core as pk
-from poskernel_core import Execution, Store, catalog, laboratory
+from poskernel_core import Execution, Store, catalog, corpora, laboratory
 from poskernel_core.analyses.base import Subject
 from poskernel_core.compute import canonical, from_entry, gather_missing, needs
 from poskernel_core.config import CorpusSpec, Request
@@ -161,7 +161,10 @@ def perform(experiment, subject, main, **params):
 def ask(folder, name, path, params, corpus="random", batch=None, **run):
     """The result of a question that is asked of the laboratory, by way of the store."""
     store, execution = Store(folder), Execution(device="cpu", batch=batch)
-    spec = describe_run(str(path), corpus=CorpusSpec(name=str(corpus)), **run)
+    texts = {} if corpus == "random" else {"corpus": CorpusSpec(name=str(corpus))}
+    spec = describe_run(str(path), **texts, **run)
+    if corpus == "random":
+        spec = spec.model_copy(update={"corpus": corpora.resolve(CorpusSpec(name=corpus))})
     request = canonical(Request(analysis=name, run=spec, params=params))
 
     def report(done, total, note):
