@@ -43,11 +43,11 @@ BEFORE = "before the softmax"
 
 
 @pytest.fixture
-def show(page: Page, opened):
+def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
 
     def go(**parameters: object) -> Page:
-        visit(page, opened.link(PAGE, **{"context": CONTEXT, "cell": FIRST.cell, **parameters}))
+        visit(page, server.link(PAGE, **{"context": CONTEXT, "cell": FIRST.cell, **parameters}))
         return page
 
     return go

@@ -15,7 +15,6 @@ from tests.visit import (
     console,
     flip,
     no_trouble,
-    open_server,
     parameter,
     pick,
     press,
@@ -39,12 +38,12 @@ FILTERS = ("k = 0", "k = 1", "k = 2", "k ≥ 3")
 
 
 @pytest.fixture
-def show(page: Page, opened):
+def show(page: Page, server):
     """Open the page, so wide that every column is in view, with the parameters given."""
     page.set_viewport_size({"width": 1900, "height": 900})
 
     def go(**parameters: object) -> Page:
-        visit(page, opened.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
+        visit(page, server.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
         drawn(page)
         return page
 
@@ -52,7 +51,7 @@ def show(page: Page, opened):
 
 
 @pytest.fixture(scope="module")
-def rotary(tmp_path_factory, browser):
+def rotary(tmp_path_factory):
     """A server whose host offers a model with rotary positions, and the name of that model."""
     root = tmp_path_factory.mktemp("rotary")
     model = str(llama(root / "llama"))
@@ -60,7 +59,7 @@ def rotary(tmp_path_factory, browser):
         patch.setattr("tests.server.environment",
                       lambda cache: environment(cache) | {"POSKERNEL_MODELS": model})  # fmt: skip
         with serve(root / "cache", root / "server.log") as started:
-            yield open_server(browser, started, model=model), model
+            yield started, model
 
 
 def drawn(page: Page) -> None:

@@ -37,11 +37,11 @@ FIGURES = ("probability", "candidates", "rows", "patterns", "pattern", "intrinsi
 
 
 @pytest.fixture
-def show(page: Page, opened):
+def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
 
     def go(**parameters: object) -> Page:
-        visit(page, opened.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
+        visit(page, server.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
         expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
         return page
 

@@ -39,11 +39,11 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def show(page: Page, opened):
+def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
 
     def go(**parameters: object) -> Page:
-        visit(page, opened.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
+        visit(page, server.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
         expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
         return page
 
@@ -123,9 +123,9 @@ def test_nonsense_is_put_right(show):
     no_trouble(page)
 
 
-def test_a_long_computation_is_cancelled(page, opened):
+def test_a_long_computation_is_cancelled(page, server):
     """Its progress is drawn and can be stopped; the page offers to try again."""
-    page.goto(opened.link(PAGE, model=MODEL, samples=20_000, length=128, rlength=7))
+    page.goto(server.link(PAGE, model=MODEL, samples=20_000, length=128, rlength=7))
     expect(page.get_by_text(f"Computing the recency of induction for {MODEL}")).to_be_visible()
     told = page.get_by_test_id("stAlert").filter(has_text="was cancelled")
     page.get_by_role("button", name="Cancel").first.click()
