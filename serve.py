@@ -8,7 +8,9 @@ from starlette.middleware import Middleware
 from poskernel_core.errors import BadRequest
 from serving.headers import SecurityHeaders, security_headers
 from serving.memory import upkeep
+from serving.navigation import leave_folder_alone
 
+leave_folder_alone()
 try:
     headers = security_headers()
 except BadRequest as error:

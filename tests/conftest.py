@@ -15,11 +15,9 @@ import pytest
 import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
-from playwright.sync_api import Browser
 
 from tests.browser import find_browser
 from tests.server import Server, command_line, serve
-from tests.visit import open_server
 
 # Before anything imports poskernel_core: each array argument and result is checked from here on.
 install_import_hook("poskernel_core", "beartype.beartype")
@@ -75,9 +73,3 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     command_line(root / "cache", "precompute", "demo-gpt2", "--texts", "50")
     with serve(root / "cache", root / "server.log") as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def opened(server: Server, browser: Browser) -> Server:
-    """The server, with its landing page visited."""
-    return open_server(browser, server)

@@ -7,12 +7,24 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.visit import QUERY, SKIP, cell, choose, no_trouble, settle, slider, title_of, values
+from tests.visit import (
+    QUERY,
+    SKIP,
+    cell,
+    choose,
+    complains,
+    no_trouble,
+    parameter,
+    settle,
+    slider,
+    title_of,
+    values,
+)
 from tests.visit import visit as open_page
 
 pytestmark = pytest.mark.browser
 
-FIRST = {"Model": "demo-gpt2", "Corpus": "sample", "Head": "L0H0", "query": "400", "skip": "4"}
+FIRST = {"Model": "demo-gpt2", "Corpus": "sample", "Head": "L2H6", "query": "400", "skip": "4"}
 
 
 @pytest.fixture
@@ -68,7 +80,9 @@ def test_arrows_and_enter_open_the_head(visit):
     """From the one cell that Tab reaches; focus stays where it was after the page is redrawn."""
     page = visit()
     expect(page.locator("[role=gridcell][tabindex='0']")).to_have_count(1)
-    cell(page, "L0H0").focus()
+    cell(page, "L2H6").focus()
+    page.keyboard.press("PageUp")
+    page.keyboard.press("Home")
     for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
     expect(cell(page, "L1H2")).to_be_focused()
@@ -99,11 +113,31 @@ def test_a_link_restores_another_page(visit):
     assert "Exodus 12" == page.get_by_role("combobox", name="Text", exact=True).input_value()
 
 
-def test_a_link_with_nonsense_shows_the_defaults(visit):
-    """An unknown cell, position, skip or model is passed over without a word of Python."""
-    page = visit(cell="L99H9", query="foo", skip=999, model="nope")
+def test_a_link_with_nonsense_says_what_is_shown_instead(visit):
+    """An unknown cell, position or skip is named in one notice, until something else is chosen."""
+    page = visit(cell="L99H9", query="foo", skip=999)
     assert FIRST == values(page)
-    expect(title_of(page, "kernel")).to_contain_text("L0H0 at n = 400")
+    expect(title_of(page, "kernel")).to_contain_text("L2H6 at n = 400")
+    notice = page.get_by_test_id("stAlertContentWarning")
+    expect(notice).to_have_count(1)
+    expect(notice).to_contain_text(
+        "The link asks for cell L99H9; shown is L2H6 instead: this model has L0H0 to L3H7."
+    )
+    expect(notice.get_by_text("The link asks for")).to_have_count(3)
+    cell(page, "L1H1").click()
+    expect(notice.get_by_text("The link asks for")).to_have_count(2)
+    no_trouble(page)
+
+
+def test_a_link_to_an_unknown_model(page, server):
+    """The page says what is offered, and the address stays; the list offers the way on."""
+    open_page(page, server.link("/", model="nope"))
+    complains(page, "The link asks for model 'nope', which is not offered here.")
+    assert "nope" == parameter(page, "model")
+    choose(page, "Model", "demo-gpt2")
+    expect(page.get_by_role("gridcell")).to_have_count(32)
+    settle(page)
+    assert parameter(page, "model") is None
     no_trouble(page)
 
 
@@ -124,7 +158,7 @@ def test_back_returns_to_the_earlier_head_and_changes_nothing_else(visit):
         cell(page, name).click()
         expect(title_of(page, "kernel")).to_contain_text(f"{name} at n = 400")
         settle(page)
-    for name in ("L1H1", "L0H0"):
+    for name in ("L1H1", "L2H6"):
         page.go_back()
         settle(page)
         expect(title_of(page, "kernel")).to_contain_text(f"{name} at n = 400")

@@ -37,9 +37,9 @@ LOCAL, COPIES = "Mass in the last 10 tokens that makes", "Attention to copies th
 
 
 @pytest.fixture
-def show(page: Page, opened):
+def show(page: Page, server):
     """Open the page with the parameters given."""
-    return wide(page, opened, PAGE)
+    return wide(page, server, PAGE)
 
 
 def counted(page: Page) -> int:

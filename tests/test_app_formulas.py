@@ -28,11 +28,11 @@ def set_without_error(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_formula_is_set(page, opened, name):
-    """Every popover with a formula and every fold is opened."""
+def test_every_formula_is_set(page, server, name):
+    """Every popover with a formula and every fold is server."""
     path, parameters = PAGES[name]
     trouble = console(page)
-    visit(page, opened.link(path, **parameters))
+    visit(page, server.link(path, **parameters))
     main = page.get_by_test_id("stMain")
     for fold in main.get_by_test_id("stExpander").locator("summary").all():
         fold.click()

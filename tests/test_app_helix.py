@@ -12,7 +12,6 @@ from tests.server import serve
 from tests.visit import (
     HASH,
     no_trouble,
-    open_server,
     parameter,
     pick,
     press,
@@ -36,25 +35,25 @@ PLAYER = "document.querySelector('.st-key-figure-morph .js-plotly-plot')"
 
 
 @pytest.fixture
-def show(page: Page, opened):
+def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
 
     def go(**parameters: object) -> Page:
-        visit(page, opened.link(PAGE, **{"context": CONTEXT, "rtok": TOKENS, **parameters}))
+        visit(page, server.link(PAGE, **{"context": CONTEXT, "rtok": TOKENS, **parameters}))
         return page
 
     return go
 
 
 @pytest.fixture(scope="module")
-def rotary(tmp_path_factory, browser):
+def rotary(tmp_path_factory):
     """A server whose host offers a model with rotary positions, and the name of that model."""
     root = tmp_path_factory.mktemp("rotary")
     model = str(llama(root / "llama"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.server.environment", _with_model(model))
         with serve(root / "cache", root / "server.log") as started:
-            yield open_server(browser, started, model=model), model
+            yield started, model
 
 
 def _with_model(model: str):

@@ -16,7 +16,6 @@ from tests.visit import (
     cell,
     choose,
     no_trouble,
-    open_server,
     parameter,
     redraws,
     seek,
@@ -36,11 +35,11 @@ FACES = """cells => cells.map(cell => getComputedStyle(cell.firstChild).backgrou
 
 
 @pytest.fixture
-def landing(page: Page, opened):
+def landing(page: Page, server):
     """Open the landing page with the grid drawn."""
 
     def go(**parameters: object) -> Page:
-        visit(page, opened.link(**{"context": CONTEXT, **parameters}))
+        visit(page, server.link(**{"context": CONTEXT, **parameters}))
         expect(page.get_by_role("gridcell")).to_have_count(32)
         return page
 
@@ -48,7 +47,7 @@ def landing(page: Page, opened):
 
 
 @pytest.fixture(scope="module")
-def rotary(tmp_path_factory, browser):
+def rotary(tmp_path_factory):
     """A server whose host offers a model with rotary positions, and the name of that model."""
     root = tmp_path_factory.mktemp("rotary")
     model = str(llama(root / "llama"))
@@ -56,7 +55,7 @@ def rotary(tmp_path_factory, browser):
         patch.setattr("tests.server.environment",
                       lambda cache: environment(cache) | {"POSKERNEL_MODELS": model})  # fmt: skip
         with serve(root / "cache", root / "server.log") as started:
-            yield open_server(browser, started, model=model), model
+            yield started, model
 
 
 def labels(page: Page) -> list[str]:
@@ -147,9 +146,9 @@ def test_order_and_choice_by_a_measure(landing):
     no_trouble(page)
 
 
-def test_additivity(page, opened):
+def test_additivity(page, server):
     """Three shares add up to 1, in words and in the file; another head has others."""
-    visit(page, opened.link("/positional_kernels", context=CONTEXT))
+    visit(page, server.link("/positional_kernels", context=CONTEXT))
     for figure in ("shares", "drift"):
         drawn(page, figure)
     before = shares(page)

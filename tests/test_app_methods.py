@@ -30,12 +30,12 @@ PARTS = ("Values", "Formula.", "Choices.", "Limits.", "Source.")
 
 
 @pytest.fixture
-def show(page: Page, opened):
+def show(page: Page, server):
     """Open the page, so wide that every column is in view, with the parameters given."""
     page.set_viewport_size({"width": 2200, "height": 1000})
 
     def go(**parameters: object) -> Page:
-        visit(page, opened.link(PAGE, **{"model": MODEL, **parameters}))
+        visit(page, server.link(PAGE, **{"model": MODEL, **parameters}))
         return page
 
     return go

@@ -41,9 +41,9 @@ RING = """() => document.querySelector('.st-key-figure-neurons .js-plotly-plot')
 
 
 @pytest.fixture
-def show(page: Page, opened):
+def show(page: Page, server):
     """Open the page with the parameters given."""
-    return wide(page, opened, PAGE)
+    return wide(page, server, PAGE)
 
 
 def chosen(page: Page, neuron: int | str) -> None:
@@ -194,10 +194,10 @@ def test_components_and_neighbours(show):
     no_trouble(page)
 
 
-def test_a_model_without_neurons(page, opened):
+def test_a_model_without_neurons(page, server):
     """One sentence on what to choose instead; another model mends it."""
     trouble = console(page)
-    visit(page, opened.link(PAGE, model="demo-attn-2l"))
+    visit(page, server.link(PAGE, model="demo-attn-2l"))
     expect(page.get_by_test_id("stAlertContentInfo")).to_contain_text("attention only")
     expect(page.get_by_test_id("stAlert")).to_have_count(1)
     expect(page.locator(".js-plotly-plot")).to_have_count(0)

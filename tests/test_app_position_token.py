@@ -15,7 +15,6 @@ from tests.visit import (
     console,
     flip,
     no_trouble,
-    open_server,
     parameter,
     pick,
     press,
@@ -39,12 +38,12 @@ FILTERS = ("k = 0", "k = 1", "k = 2", "k ≥ 3")
 
 
 @pytest.fixture
-def show(page: Page, opened):
+def show(page: Page, server):
     """Open the page, so wide that every column is in view, with the parameters given."""
     page.set_viewport_size({"width": 1900, "height": 900})
 
     def go(**parameters: object) -> Page:
-        visit(page, opened.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
+        visit(page, server.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
         drawn(page)
         return page
 
@@ -52,7 +51,7 @@ def show(page: Page, opened):
 
 
 @pytest.fixture(scope="module")
-def rotary(tmp_path_factory, browser):
+def rotary(tmp_path_factory):
     """A server whose host offers a model with rotary positions, and the name of that model."""
     root = tmp_path_factory.mktemp("rotary")
     model = str(llama(root / "llama"))
@@ -60,7 +59,7 @@ def rotary(tmp_path_factory, browser):
         patch.setattr("tests.server.environment",
                       lambda cache: environment(cache) | {"POSKERNEL_MODELS": model})  # fmt: skip
         with serve(root / "cache", root / "server.log") as started:
-            yield open_server(browser, started, model=model), model
+            yield started, model
 
 
 def drawn(page: Page) -> None:
@@ -176,10 +175,9 @@ def test_a_row_selects_a_head(show):
     settle(page)
     assert (name, name) == (parameter(page, "cell"), values(page)["Head"])
     assert name == title(page, "scores").split(":")[0]
-    assert "the selected" == parameter(page, "shown")
     expect(page.get_by_role("heading", name=f"Mean patterns of {name}")).to_be_visible()
     with redraws(page, "scores"):
-        pick(page, "the strongest")
+        page.get_by_role("button", name=f"Select {best}, the strongest").click()
     assert best == title(page, "scores").split(":")[0]
     no_trouble(page)
 
@@ -200,7 +198,7 @@ def test_position_zero(show):
 
 def test_a_link_restores_the_page(show, new_context):
     """Another visitor sees the same controls and figures."""
-    given = {"seed": 3, "rstart": "false", "plength": 16, "pquery": 11, "shown": "the selected",
+    given = {"seed": 3, "rstart": "false", "plength": 16, "pquery": 11,
              "cell": "L1H2", "lookk": "k = 0"}  # fmt: skip
     page = show(**given)
     other = new_context().new_page()
@@ -208,8 +206,7 @@ def test_a_link_restores_the_page(show, new_context):
     drawn(other)
     expected = {"Seed": "3", LENGTH: "16", QUERY: "11"}
     assert expected == shown(page, *expected) == shown(other, *expected)
-    for name in ("the selected", "k = 0"):
-        expect(other.get_by_role("radio", name=name, exact=True)).to_be_checked()
+    expect(other.get_by_role("radio", name="k = 0", exact=True)).to_be_checked()
     assert title(other, "scores") == "L1H2: scores from position 11"
     for figure in FIGURES:
         hashes = [each.wait_for_function(HASH, arg=figure).json_value() for each in (page, other)]
@@ -219,7 +216,7 @@ def test_a_link_restores_the_page(show, new_context):
 
 def test_nonsense_is_put_right(show):
     """A link's numbers out of range give the defaults; what is typed out of range is not taken."""
-    page = show(plength=3, pquery=99, seed=-1, samples=7, lookk="far", shown="nobody")
+    page = show(plength=3, pquery=99, seed=-1, samples=7, lookk="far")
     assert {LENGTH: "24", QUERY: "8"} == shown(page, LENGTH, QUERY)
     expect(page.get_by_role("radio", name="all", exact=True)).to_be_checked()
     write(page, LENGTH, "9999")

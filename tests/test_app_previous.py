@@ -35,12 +35,12 @@ BACK, WINDOW = "Look back k (tokens)", "Window begins at position"
 
 
 @pytest.fixture
-def show(page: Page, opened):
+def show(page: Page, server):
     """Open the page, so wide that every column is in view, with the parameters given."""
     page.set_viewport_size({"width": 1900, "height": 900})
 
     def go(**parameters: object) -> Page:
-        visit(page, opened.link(PAGE, **{"cell": CELL, "context": CONTEXT, **parameters}))
+        visit(page, server.link(PAGE, **{"cell": CELL, "context": CONTEXT, **parameters}))
         return page
 
     return go

@@ -13,7 +13,6 @@ from tests.visit import (
     line_colour,
     no_trouble,
     parameter,
-    pick,
     press,
     redraws,
     seek,
@@ -38,11 +37,11 @@ FIGURES = ("probability", "candidates", "rows", "patterns", "pattern", "intrinsi
 
 
 @pytest.fixture
-def show(page: Page, opened):
+def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
 
     def go(**parameters: object) -> Page:
-        visit(page, opened.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
+        visit(page, server.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
         expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
         return page
 
@@ -72,12 +71,6 @@ def head_of(page: Page, figure: str) -> str:
     plot = f".st-key-figure-{figure} .js-plotly-plot"
     title = page.evaluate(f"document.querySelector('{plot}')._fullLayout.title.text")
     return re.search(r"L\d+H\d+", title)[0]
-
-
-def strongest(page: Page) -> str:
-    """The head that the page names as the strongest induction head."""
-    sentence = page.get_by_test_id("stMain").get_by_text("is the strongest induction head")
-    return re.search(r"L\dH\d", sentence.inner_text())[0]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -143,16 +136,18 @@ def test_switches(show):
 
 
 def test_the_head_that_is_shown(show):
-    """The strongest, until the selected is asked for; a cell selects it by mouse and keyboard."""
+    """The one selected, on every page; the strongest can be selected, by button, mouse and key."""
+    page = show()
+    expect(page.get_by_text("the strongest induction head.")).to_be_visible()
     page = show(cell="L1H5")
-    best = strongest(page)
+    assert {"L1H5"} == {head_of(page, name) for name in ("candidates", "rows", "pattern")}
+    button = page.get_by_role("button", name=re.compile("Select L1H., the strongest"))
+    best = re.search(r"L\dH\d", button.inner_text())[0]
     assert best != "L1H5"
-    assert {best} == {head_of(page, name) for name in ("candidates", "rows", "pattern")}
-    for figure in ("candidates", "rows", "intrinsic"):
-        with redraws(page, figure):
-            pick(page, "the selected" if figure != "rows" else "the strongest")
-    assert "the selected" == parameter(page, "shown")
-    assert "L1H5" == head_of(page, "candidates")
+    with redraws(page, "candidates"), redraws(page, "intrinsic"):
+        button.click()
+    assert (best, best) == (head_of(page, "candidates"), values(page)["Head"])
+    expect(button).to_have_count(0)
     with redraws(page, "candidates"), redraws(page, "intrinsic"):
         cell(page, "L1H4").click()
     assert ("L1H4", "L1H4") == (parameter(page, "cell"), values(page)["Head"])

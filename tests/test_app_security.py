@@ -28,23 +28,23 @@ def test_all_pages_are_here():
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_nothing_is_refused(page, opened, path):
+def test_nothing_is_refused(page, server, path):
     """Scripts, styles, figures, fonts, the socket: all come from where the policy says."""
     outside = []
     page.on("request", lambda request: outside.append(request.url))
     page.add_init_script(NOTE)
 
-    visit(page, opened.link(path))
+    visit(page, server.link(path))
 
     assert [] == page.evaluate("violations")
-    ours = (opened.url, opened.url.replace("http", "ws"), "data:", "blob:")
+    ours = (server.url, server.url.replace("http", "ws"), "data:", "blob:")
     assert [] == [address for address in outside if not address.startswith(ours)]
 
 
-def test_a_click_and_a_download(page, opened):
+def test_a_click_and_a_download(page, server):
     """The grid's own script runs, and files made in the page can be had."""
     page.add_init_script(NOTE)
-    visit(page, opened.link())
+    visit(page, server.link())
     cell(page, "L1H2").click()
     settle(page)
     expect(page.get_by_role("heading", name="L1H2 at n = 400")).to_be_visible()
@@ -59,10 +59,10 @@ def test_a_click_and_a_download(page, opened):
     assert [] == page.evaluate("violations")
 
 
-def test_a_strange_script_is_refused(page, opened):
+def test_a_strange_script_is_refused(page, server):
     """The policy is in force: a script that somebody writes into the page does not run."""
     page.add_init_script(NOTE)
-    visit(page, opened.link())
+    visit(page, server.link())
 
     page.evaluate(
         """() => { const strange = document.createElement("script");

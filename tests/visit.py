@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
+from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 from playwright.sync_api import TimeoutError as TooSlow
-
-from tests.server import Server
 
 PATIENCE = 60_000  # milliseconds; the machine may be busy with other work
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
@@ -225,14 +223,6 @@ def complains(page: Page, sentence: str) -> None:
     expect(box).to_contain_text(sentence)
     expect(box).to_have_count(1)
     expect(page.get_by_text("Traceback")).to_have_count(0)
-
-
-def open_server(browser: Browser, server: Server, **parameters: object) -> Server:
-    """Visit the landing page: the first deep link of a cold server shows Streamlit's own notice."""
-    page = browser.new_page()
-    visit(page, server.link(**parameters))
-    page.close()
-    return server
 
 
 def seek(page: Page, label: str, option: str) -> None:

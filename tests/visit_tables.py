@@ -13,12 +13,12 @@ ROW = 35
 TITLES = "tokens => tokens.map(token => token.title)"
 
 
-def wide(page: Page, opened: Server, path: str) -> Callable[..., Page]:
+def wide(page: Page, server: Server, path: str) -> Callable[..., Page]:
     """What opens a page, so wide that every column is in view, with the parameters given."""
     page.set_viewport_size({"width": 1900, "height": 900})
 
     def go(**parameters: object) -> Page:
-        visit(page, opened.link(path, **{**FEW, **parameters}))
+        visit(page, server.link(path, **{**FEW, **parameters}))
         return page
 
     return go

@@ -25,8 +25,8 @@ def say_what_to_see(helix: Result, selection: Selection) -> None:
     share = float(helix.values["explained_variance"][0, :3].sum())
     curve = share >= CURVE
     st.markdown(
-        f"**What to see.** Three components hold {share:.0%} of the variance of this model's "
-        "positional embeddings; in GPT-2 small they hold 90 %. "
+        f"**What to see.** Three components hold {100 * share:.0f} % of the variance of this "
+        "model's positional embeddings; in GPT-2 small they hold 90 %. "
         + (
             "So the positions lie on a smooth curve: turn it, and follow it through the layers."
             if curve

@@ -77,25 +77,30 @@ def _draw_end(job: Job) -> None:
 
 
 def _watch(engine: Engine, job: Job) -> None:
-    st.fragment(_draw_progress, run_every=EVERY)(engine, job)
+    """Draw the progress, anew every half second, and the button, once.
 
-
-def _draw_progress(engine: Engine, job: Job) -> None:
-    if job.ended or has_left(job):
-        st.rerun(scope="app")
+    Streamlit knows a fragment by its place on the page and drops clicks in one whose place has
+    changed meanwhile, which another result that is drawn above does. So the button is in none.
+    """
     with st.container(border=True):
-        share = min(job.done / job.total, 1.0) if job.total else 0.0
-        subject, model = analyses.find(job.request.analysis).spoken, job.request.run.model.name
-        st.markdown(f"**Computing {subject} for {plain(model)}**")
-        st.progress(share, text=_progress_text(job))
-        st.caption(
-            "You can change the selection meanwhile: the work goes on. Readers who ask for the "
-            "same share it; it stops when all of them have cancelled."
-        )
+        st.fragment(_draw_progress, run_every=EVERY)(job)
         st.button(
             "Cancel", key=f"cancel-{job.key}", icon=":material/close:",
             on_click=_leave, args=(engine, job),
         )  # fmt: skip
+
+
+def _draw_progress(job: Job) -> None:
+    if job.ended or has_left(job):
+        st.rerun(scope="app")
+    share = min(job.done / job.total, 1.0) if job.total else 0.0
+    subject, model = analyses.find(job.request.analysis).spoken, job.request.run.model.name
+    st.markdown(f"**Computing {subject} for {plain(model)}**")
+    st.progress(share, text=_progress_text(job))
+    st.caption(
+        "You can change the selection meanwhile: the work goes on. Readers who ask for the same "
+        "share it; it stops when all of them have cancelled."
+    )
 
 
 def _progress_text(job: Job) -> str:

@@ -23,7 +23,7 @@ def choose_move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any
     """Draw the head, its moves and what becomes of its output; return them as parameters."""
     cells = all_cells(selection)
     moves = list(dict.fromkeys([*defaults["moves"], *st.session_state.get("moves", [])]))
-    one, two, three = st.columns([1, 3, 2], vertical_alignment="bottom")
+    one, two, three = st.columns([3, 6, 4], vertical_alignment="bottom")
     params: dict[str, Any] = {
         "edited": one.selectbox(
             "Head that is changed", cells, key="edited", bind=URL,
@@ -56,12 +56,12 @@ def offer_words(prompt: str) -> None:
     words = words_of(prompt)
     if not words:
         return
-    one, two, three = st.columns([3, 3, 1], vertical_alignment="bottom")
+    one, two, three = st.columns([5, 5, 2], vertical_alignment="bottom")
     last = max(place for place, word in enumerate(words) if word.isalnum() or not place)
     row = one.selectbox("Add a move: the attention at", words, index=last, key="moverow")
     before = words[: words.index(row) + 1] if row in words else words
     key = two.selectbox("goes to", before, key="movekey")
-    three.button("Add", icon=":material/add:", key="addmove", width="stretch",
+    three.button("Add", key="addmove", width="stretch",
                  on_click=_add_move, args=(f"{row}>{key}",))  # fmt: skip
 
 

@@ -1,0 +1,61 @@
+"""The progress of computations as a script: several at once, and what they are called."""
+
+import pytest
+import streamlit as st
+from streamlit.runtime.scriptrunner_utils.script_run_context import ThreadState
+from streamlit.testing.v1 import AppTest
+
+from poskernel_core.analyses import ANALYSES
+
+
+def follow_two() -> None:
+    """A page on which two results are computed."""
+    from types import SimpleNamespace
+
+    from pages.parts.jobs import follow
+
+    for number, analysis in enumerate(("etc", "helix")):
+        run = SimpleNamespace(model=SimpleNamespace(name="demo-gpt2"))
+        job = SimpleNamespace(
+            key=f"job{number}", done=1, total=4, note="Windows", ended=False, error=None,
+            request=SimpleNamespace(analysis=analysis, run=run), seconds_left=lambda: 3.0,
+        )  # fmt: skip
+        follow(None, job)
+
+
+@pytest.fixture
+def places(monkeypatch) -> list[str | None]:
+    """The fragment that each button is drawn in."""
+    found: list[str | None] = []
+    button = st.button
+
+    def note(*labels, **named):
+        found.append(ThreadState.get().fragment_id)
+        return button(*labels, **named)
+
+    monkeypatch.setattr(st, "button", note)
+    return found
+
+
+def test_cancel_is_in_no_fragment(places):
+    """A fragment that has moved on the page drops its clicks; the page itself drops none."""
+    app = AppTest.from_function(follow_two, default_timeout=60).run()
+    assert not app.exception
+    assert (2, [None, None]) == (len(app.get("progress")), places)
+
+
+def test_what_is_computed_is_said_in_words():
+    """Not by the name that the command line has for it."""
+    app = AppTest.from_function(follow_two, default_timeout=60).run()
+    shown = [each.value for each in app.markdown]
+    assert "**Computing the effective token count for demo\\-gpt2**" in shown
+    assert "**Computing the helix of positions for demo\\-gpt2**" in shown
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_every_analysis_has_words_for_its_progress(name):
+    """They begin small, as they stand after "Computing", and are no name of the command line."""
+    spoken = ANALYSES[name].spoken
+    assert spoken[0].islower()
+    assert spoken != name
+    assert not spoken.endswith(".")
