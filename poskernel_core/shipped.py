@@ -7,8 +7,8 @@ the store, which looks here last. So they are never copied, evicted or in the wa
 and an entry whose address is no longer asked for is never found. ``POSKERNEL_SHIPPED=0`` switches
 the layer off.
 
-Statistics, and pictures of one text, are kept as 16-bit floats; all other results exactly as they
-were computed.
+Statistics, and pictures of one text, are kept as 16-bit floats, all other results in single
+precision.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ ASKED = "asked.json"
 """The requests that an archive answers, page by page, for who checks whether it is stale."""
 
 PACKED = "packed"
+SMALL = 1024
+"""Arrays of fewer numbers are kept as they are."""
+
 LARGEST_EXPONENT = 15
 """Halves are scaled so that the largest number of an array is just below 2 ** 15."""
 
@@ -104,16 +107,15 @@ def shipped() -> Shipped | None:
     return None if os.environ.get("POSKERNEL_SHIPPED", "1") == "0" else _of(DIRECTORY)
 
 
-def pack(entry: Entry, halve: bool) -> Entry:
+def pack(entry: Entry, bits: int) -> Entry:
     """Return an entry as it is shipped: bytes of one place value together, which compress better.
 
-    ``halve`` turns floats into 16-bit ones, scaled by a power of two.
+    Floats of more ``bits`` than asked for (16 or 32) are narrowed, in arrays of some size.
     """
     header, arrays = entry
     packed, planes = {}, {}
     for name, array in arrays.items():
-        small = halve and array.ndim > 0 and array.dtype.kind == "f"
-        exponent, kept = _halved(array) if small else (0, array)
+        exponent, kept = _narrowed(array, bits) if array.size >= SMALL else (0, array)
         packed[name] = {
             "dtype": array.dtype.str, "kept": kept.dtype.str, "shape": array.shape,
             "exponent": exponent,
@@ -137,8 +139,12 @@ def unpack(entry: Entry) -> Entry:
     return header, arrays
 
 
-def _halved(array: np.ndarray) -> tuple[int, np.ndarray]:
-    """Return the exponent of two by which an array is scaled, and its scaled 16-bit floats."""
+def _narrowed(array: np.ndarray, bits: int) -> tuple[int, np.ndarray]:
+    """Return the exponent of two by which an array is scaled, and its narrower floats."""
+    if array.dtype.kind != "f" or 8 * array.itemsize <= bits:
+        return 0, array
+    if bits > 16:
+        return 0, array.astype(np.float32)
     largest = float(np.nanmax(np.abs(array), initial=0.0, where=np.isfinite(array)))
     exponent = LARGEST_EXPONENT - math.frexp(largest)[1] if largest else 0
     return exponent, np.ldexp(array.astype(np.float64), exponent).astype(np.float16)

@@ -49,7 +49,8 @@ def visit(model: str, script: str, answer: Answer) -> dict[str, Request]:
 
     def ask(request: Request) -> Result | Job:
         found = answer(request)
-        asked[canonical(request).key] = request
+        settled = canonical(request)
+        asked[settled.key] = settled
         return found
 
     kept, results.ask = results.ask, ask

@@ -32,8 +32,8 @@ from poskernel_core.store import Store, encode  # noqa: E402
 PICTURES = ("stages",)
 """Results that are large pictures of one text, without errors: kept as 16-bit floats as well."""
 
-THOROUGH = 2_000_000
-"""Bytes of a picture from which the slower compression is worth its time."""
+THOROUGH = 1_000_000
+"""Bytes of an entry from which the slower compression is worth its time."""
 
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The date of every entry, so that equal entries make equal files."""
@@ -80,10 +80,8 @@ def write(store: Store, model: str, pages: Pages) -> int:
         for key in sorted(results | statistics):
             entry = store.get(key)
             assert entry is not None, key
-            halve = key in statistics or entry[0].get("analysis") in PICTURES
-            data = encode(*pack(entry, halve))
-            thorough = key in results and len(data) > THOROUGH
-            add(archive, key, data, zipfile.ZIP_LZMA if thorough else zipfile.ZIP_DEFLATED)
+            coarse = key in statistics or entry[0].get("analysis") in PICTURES
+            add(archive, key, encode(*pack(entry, bits=16 if coarse else 32)))
     os.replace(partial, target)
     return target.stat().st_size
 
@@ -97,9 +95,10 @@ def statistics_keys(store: Store, model: str) -> set[str]:
     return {manifest, *(part_key(run, str(layer)) for layer in range(found[0]["n_layers"]))}
 
 
-def add(archive: zipfile.ZipFile, name: str, data: bytes, how: int = zipfile.ZIP_DEFLATED) -> None:
+def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     """Add one entry, the same way on every machine."""
     info = zipfile.ZipInfo(name, LONG_AGO)
+    how = zipfile.ZIP_LZMA if len(data) > THOROUGH else zipfile.ZIP_DEFLATED
     info.compress_type, info.external_attr = how, 0o644 << 16
     archive.writestr(info, data, compresslevel=9)
 
