@@ -26,6 +26,7 @@ class WorkerLink:
 
     def __init__(self, store: Path, log: Path) -> None:
         self._jobs: dict[str, Job] = {}
+        self._over = False
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         with _open_log(log) as stream:
             self._process = subprocess.Popen(
@@ -44,8 +45,8 @@ class WorkerLink:
 
     @property
     def alive(self) -> bool:
-        """Tell whether the process still runs."""
-        return self._process.poll() is None
+        """Tell whether the process still runs, and is still listened to."""
+        return self._process.poll() is None and not self._over
 
     @property
     def pid(self) -> int:
@@ -59,6 +60,8 @@ class WorkerLink:
         try:
             print(json.dumps(message), file=self._process.stdin, flush=True)
         except OSError:
+            job.take(self._broken())
+        if self._over and not job.ended:  # it ended while the message was on its way
             job.take(self._broken())
 
     def close(self) -> None:
@@ -79,6 +82,7 @@ class WorkerLink:
                 if job is not None and not job.ended:
                     job.take(event)
         finally:
+            self._over = True
             for job in list(self._jobs.values()):
                 if not job.ended:
                     job.take(self._broken())

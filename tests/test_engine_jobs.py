@@ -14,6 +14,7 @@ from poskernel_core.compute import canonical, to_entry
 from poskernel_core.config import CorpusSpec, Request
 from poskernel_core.engine import Engine, describe_run
 from poskernel_core.errors import BadRequest, Cancelled, ComputeFailed, TooLittleText
+from poskernel_core.job import Job
 from poskernel_core.store import Store
 from tests.fake_worker import FakeWorker
 
@@ -300,6 +301,23 @@ def test_a_worker_that_stops_listening(engine, workers, request_of):
 
     assert job.wait(WAIT)
     assert ComputeFailed is type(job.error)
+
+
+def test_a_request_to_a_worker_that_has_just_ended(engine, workers, request_of):
+    """Its pipe still takes the message, the listener has gone home: the job does not wait."""
+    first = engine.submit(request_of())
+    link = engine._link
+    workers[0].mouth.close()
+    assert first.wait(WAIT)
+    until(lambda: not link.alive)
+
+    late = Job("late", request_of(5))
+    link.send({"request": {}}, late)
+
+    assert late.wait(WAIT)
+    assert ComputeFailed is type(late.error)
+    assert engine.submit(request_of(5)) is not late
+    assert 2 == len(workers)
 
 
 def test_bad_requests_start_no_worker(engine, workers, request_of):
