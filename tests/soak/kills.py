@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from poskernel_core import Store
 from poskernel_core.errors import ComputeFailed
+from poskernel_core.job import Job
 from tests.server import ROOT, environment
 from tests.soak.trial import (
     BOUND,
@@ -30,21 +32,26 @@ __all__ = ["command_killed", "worker_killed"]
 
 
 def worker_killed(options: Options, folder: Path) -> str:
-    """Kill the worker with -9; ask again each time."""
+    """Kill the worker with -9, every second time while it reads windows; ask again each time."""
     draw, asked = random.Random(options.seed), etc(options.texts)
     began = time.monotonic()
     with engine_at(folder / "whole") as engine:
-        engine.result(asked, BOUND)
+        job = engine.submit(asked)
+        _until_it_reads(job)
+        start = time.monotonic() - began
+        need(engine.result(asked, BOUND), f"no unbroken result within {BOUND:g} s")
+        reads = time.monotonic() - began - start
         whole = arrays(engine.store)
-    seconds = time.monotonic() - began
-    killed, said = 0, []
+    killed, reading, said = 0, 0, []
     while killed < options.kills:
         with engine_at(folder / f"broken{killed}") as engine:
             while killed < options.kills:
                 job = engine.submit(asked)
-                if not job.wait(draw.uniform(0, seconds)):
+                if killed % 2:
+                    _until_it_reads(job)
+                if not job.wait(draw.uniform(0, reads / 2 if killed % 2 else start + reads / 2)):
                     os.kill(engine.worker_pid, signal.SIGKILL)
-                    killed += 1
+                    killed, reading = killed + 1, reading + (job.done > 0)
                     need(job.wait(BOUND), f"a job hangs after kill {killed}: {job.note!r}")
                 if job.error is None:
                     break
@@ -52,7 +59,19 @@ def worker_killed(options: Options, folder: Path) -> str:
                 need(said_so, f"a killed worker is reported as {job.error!r}")
             need(engine.result(asked, BOUND), f"no result within {BOUND:g} s after a kill")
             said.append(equality(whole, arrays(engine.store)))
-    return f"{killed} kills, {len(said)} passes: {', '.join(said)}"
+    return f"{killed} kills, {reading} while windows were read; {_summary(said)}"
+
+
+def _until_it_reads(job: Job) -> None:
+    end = time.monotonic() + BOUND
+    while not (job.done or job.ended):
+        need(time.monotonic() < end, f"a job does not begin: {job.state}, {job.note!r}")
+        time.sleep(0.02)
+
+
+def _summary(said: list[str]) -> str:
+    counted = (f"{each} in {number}" for each, number in Counter(said).items())
+    return f"{len(said)} passes: {', '.join(counted)}"
 
 
 def command_killed(options: Options, folder: Path) -> str:
@@ -71,7 +90,7 @@ def command_killed(options: Options, folder: Path) -> str:
         need(_show(place, options, BOUND) == 0, "the command failed after a kill")
         said.append(equality(whole, arrays(Store(place))))
         forget_workers(place)
-    return f"{killed} kills, {len(said)} passes: {', '.join(said)}"
+    return f"{killed} kills, {_summary(said)}"
 
 
 def _show(store: Path, options: Options, seconds: float, also_worker: bool = False) -> int | None:
