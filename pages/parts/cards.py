@@ -15,7 +15,7 @@ import streamlit as st
 
 from pages.parts.contents import mention
 from pages.parts.figures.grid_picture import grid_picture
-from pages.parts.figures.layout import without_title
+from pages.parts.figures.layout import broken, without_title
 from pages.parts.plain import plain
 from poskernel_core.analyses.base import Result
 from poskernel_core.exports import (
@@ -154,6 +154,7 @@ def _legible(figure: go.Figure) -> go.Figure:
     ink = "#c9d3da" if dark() else "#3b4650"
     figure.update_layout(legend_font_color=ink)
     figure.update_xaxes(title_font_color=ink, tickfont_color=ink)
+    figure.for_each_xaxis(lambda axis: axis.update(title_text=broken(axis.title.text or "")))
     figure.update_yaxes(title_font_color=ink, tickfont_color=ink)
     bar = {"colorbar_tickfont_color": ink, "colorbar_title_font_color": ink}
     figure.update_traces(bar, selector={"type": "heatmap"})
