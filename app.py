@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.parts.contents import fill_contents
+from pages.parts.contents import fill_contents, no_contents
 from pages.parts.plain import say_error
 from pages.parts.results import PageStopped
 from pages.parts.selection import choose
@@ -30,6 +30,7 @@ page = st.navigation(
     }
 )
 apply_style()
+no_contents()
 try:
     st.session_state["selection"] = choose()
     page.run()

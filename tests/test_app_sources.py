@@ -19,6 +19,10 @@ def test_sampled_texts(page, server):
     """Curve, three maps, three squares, the layer, the two of additivity."""
     visit(page, server.link(PAGE, cell="L2H1"))
     expect(page.locator(".js-plotly-plot")).to_have_count(10)
+    links = page.locator(".st-key-contents a")
+    expect(links).to_have_count(6)
+    for link in links.all():
+        expect(page.locator(link.get_attribute("href"))).to_be_attached()
     no_trouble(page)
 
 
