@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.parts.contents import fill_contents
+from pages.parts.contents import fill_contents, no_contents
 from pages.parts.fragment import draw_note
 from pages.parts.links import read_link, tell
 from pages.parts.plain import say_error
@@ -34,6 +34,7 @@ page = st.navigation(
     }
 )
 apply_style()
+no_contents()
 read_link(page.title)
 notice = st.container()
 try:

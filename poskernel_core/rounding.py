@@ -10,8 +10,8 @@ from poskernel_core.analyses.base import Result
 
 __all__ = ["rounded", "texts_of", "value_text"]
 
-SMALL = 7
-"""Decimals beyond which a number is written with a power of ten."""
+SMALL = -3
+"""Power of ten below which a number is written with it."""
 
 EXACT = 1e-7
 """An error smaller than this share of the value is that of the arithmetic."""
@@ -31,7 +31,7 @@ def rounded(value: float, error: float | None = None) -> str:
         return f"{value:.4g}"
     digits = 1 - math.floor(math.log10(float(f"{error:.1e}")))
     power = math.floor(math.log10(max(abs(value), error)))
-    if digits > SMALL and power < 0:
+    if power < SMALL:
         shown = digits + power
         return f"({value / 10.0**power:.{shown}f} ± {error / 10.0**power:.{shown}f})e{power}"
     shown = max(digits, 0)

@@ -8,9 +8,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from playwright.sync_api import Download, Page
+from playwright.sync_api import Download, Page, expect
 
 import poskernel_core as pk
+from poskernel_core import __version__
 from poskernel_core.analyses.base import plain
 from poskernel_core.exports import to_json
 from tests.server import command_line
@@ -138,3 +139,13 @@ def test_html_stands_alone(shown, show, context, tmp_path):
     expected = show("kernel", **CELL).values["kernel"][7:256][::-1]
     assert plain(expected) == curves["kernel K (mean)"]
     assert {"file", "data", "blob"} >= set(asked)
+
+
+def test_link_and_citation(shown):
+    """The link leads to this figure as it is; the citation names version, run and model."""
+    with tool(shown, "kernel", "Link") as body:
+        for part in ("cell=L2H1", "skip=7", "query=255", "#kernel"):
+            expect(body).to_contain_text(part)
+    with tool(shown, "kernel", "Cite") as body:
+        for part in ("@software{poskernel-", "demo-gpt2", "L2H1", "n255", __version__):
+            expect(body).to_contain_text(part)

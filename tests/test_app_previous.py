@@ -1,6 +1,5 @@
 """The page of previous-token heads in a browser: every control, and what it changes."""
 
-import csv
 import io
 
 import numpy as np
@@ -12,6 +11,7 @@ from tests.test_app_downloads import download
 from tests.visit import (
     QUERY,
     complains,
+    csv_rows,
     no_trouble,
     parameter,
     pick,
@@ -132,7 +132,7 @@ def test_curves_of_a_head(show, scheme, page):
 def test_downloads_of_the_curve(show):
     """CSV a row per offset, NPZ the same numbers, HTML a figure that needs nobody."""
     page = show()
-    rows = list(csv.DictReader(io.StringIO(download(page, "profile", "CSV").decode())))
+    rows = csv_rows(download(page, "profile", "CSV"))
     assert CONTEXT - 1 <= len(rows) <= CONTEXT
     name = next(each for each in rows[0] if each.startswith("profile"))
     page.keyboard.press("Escape")

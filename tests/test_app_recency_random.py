@@ -1,8 +1,5 @@
 """The page on recency of induction in a browser: random tokens, the causal test, bad input."""
 
-import csv
-import io
-
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -24,6 +21,7 @@ from tests.test_app_recency import (
     sequences,
 )
 from tests.visit import (
+    csv_rows,
     flip,
     no_trouble,
     parameter,
@@ -70,7 +68,7 @@ def test_random_tokens(show):
     assert ["20", "5", "18"] == [
         parameter(page, each) for each in ("rlength", "trendfrom", "rquery")
     ]
-    rows = list(csv.DictReader(io.StringIO(download(page, "intrinsic", "CSV").decode())))
+    rows = csv_rows(download(page, "intrinsic", "CSV"))
     assert 20 == len({row["key"] for row in rows})
     no_trouble(page)
 

@@ -16,9 +16,13 @@ def figures(page):
 
 
 def test_sampled_texts(page, server):
-    """Curve, two maps, two squares, the layer, the two of additivity."""
+    """Curve, three maps, three squares, the layer, the two of additivity."""
     visit(page, server.link(PAGE, cell="L2H1"))
-    expect(page.locator(".js-plotly-plot")).to_have_count(8)
+    expect(page.locator(".js-plotly-plot")).to_have_count(10)
+    links = page.locator(".st-key-contents a")
+    expect(links).to_have_count(6)
+    for link in links.all():
+        expect(page.locator(link.get_attribute("href"))).to_be_attached()
     no_trouble(page)
 
 
@@ -28,7 +32,7 @@ def test_one_chapter(page, server):
     page.get_by_role("radio", name="one text").check(force=True)
     choose(page, "Text", "Exodus 12")
     settle(page)
-    expect(page.locator(".js-plotly-plot")).to_have_count(8)
+    expect(page.locator(".js-plotly-plot")).to_have_count(10)
     no_trouble(page)
 
 
@@ -47,7 +51,7 @@ def test_a_text_of_the_readers_own(page, server):
     box.fill("The king went up to the city, and the people of the city saw the king. " * 8)
     box.press("Control+Enter")
     settle(page)
-    expect(page.locator(".js-plotly-plot")).to_have_count(8)
+    expect(page.locator(".js-plotly-plot")).to_have_count(10)
     no_trouble(page)
 
 

@@ -9,6 +9,7 @@ import pytest
 from pages.parts.figures import of_experiments as draw
 from pages.parts.figures.of_result import figure_of
 from poskernel_core.analyses.base import Result
+from poskernel_core.rounding import rounded
 from tests.made_results import (
     SHARE,
     named,
@@ -89,11 +90,8 @@ def test_small_maps_of_every_head(heads: int) -> None:
         panel = np.asarray(cells.z)[top : top + 13, left : left + 13]
         pattern = found.values["pattern"][1, head]
         np.testing.assert_allclose(np.where(seen, pattern, np.nan), panel, rtol=1e-6)
-    error = found.errors["pattern"][1, 0, 12, 3]
-    assert f"<b>H0</b> 12 [A] → 3 [B]<br><b>{found.values['pattern'][1, 0, 12, 3]:.3g}</b> ± " in (
-        hover := cells.text[12][3]
-    )
-    assert hover.endswith(f"{error:.2g}")
+    value, error = (part["pattern"][1, 0, 12, 3] for part in (found.values, found.errors))
+    assert f"<b>H0</b> 12 [A] → 3 [B]<br><b>{rounded(value, error)}</b>" == cells.text[12][3]
     assert set("".join(figure.layout.xaxis.ticktext)) == set("ABC")
 
 

@@ -45,7 +45,7 @@ def test_hover_of_a_neuron_tells_numbers_and_escaped_words() -> None:
     hover = dict(row for trace in figure.data[:2] for row in trace.customdata)[6]
     words = [found.provenance["token_words"][f"{token}"] for token in found.values["top"][6]]
     up, down = hover.split("<br>")[-2:]
-    assert hover.startswith("<b>neuron 6</b><br>drive 0.25 ± 0.02<br>share ")
+    assert hover.startswith("<b>neuron 6</b><br>drive 0.250 ± 0.020<br>share ")
     assert [draw.quoted(word) for word in words[:5]] == up.removeprefix("+ ").split(" ")
     assert [draw.quoted(word) for word in words[:1:-1]] == down.removeprefix("− ").split(" ")
     assert "&lt;b&gt;⏎" in SHOWN

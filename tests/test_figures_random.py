@@ -98,8 +98,8 @@ def test_silenced_heads_have_no_exponent() -> None:
 @pytest.mark.parametrize(
     ("value", "error", "text"),
     [
-        (-0.4187, 0.0123, "−0.42 ± 0.01"),
-        (-1.485e-4, 2.69e-5, "(−1.5 ± 0.3)×10⁻⁴"),
+        (-0.4187, 0.0123, "−0.419 ± 0.012"),
+        (-1.485e-4, 2.69e-5, "(−1.48 ± 0.27)×10⁻⁴"),
         (0.25, 0.0, "0.25"),
         (0.25, np.nan, "0.25"),
         (0.0, 0.0, "0"),
@@ -109,7 +109,7 @@ def test_silenced_heads_have_no_exponent() -> None:
 def test_measured_values_have_the_digits_of_their_error(
     value: float, error: float, text: str
 ) -> None:
-    """One digit of the error; powers of ten where small."""
+    """Two digits of the error; powers of ten where small."""
     assert text == measured(value, error)
 
 

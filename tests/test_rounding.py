@@ -24,6 +24,8 @@ from poskernel_core.rounding import rounded, texts_of, value_text
         (1.0, 1e-12, "1"),
         (1.2e-9, 1.5e-10, "(1.20 ± 0.15)e-9"),
         (0.0, 2e-9, "(0.0 ± 2.0)e-9"),
+        (-1.485e-4, 2.69e-5, "(-1.48 ± 0.27)e-4"),
+        (0.5, 1e-6, "0.5000000 ± 0.0000010"),
         (math.nan, 0.1, "–"),
         (math.nan, None, "–"),
     ],

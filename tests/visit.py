@@ -1,5 +1,6 @@
 """What a visitor does on a page, for the tests in a browser."""
 
+import csv
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import parse_qs, urlsplit
@@ -84,6 +85,12 @@ def tool(page: Page, card: str, name: str) -> Iterator[Locator]:
     yield body
     page.keyboard.press("Escape")
     expect(body).to_have_count(0)
+
+
+def csv_rows(file: bytes) -> list[dict[str, str]]:
+    """The rows of a downloaded table, without the commented lines above it."""
+    lines = [line for line in file.decode().splitlines() if not line.startswith("# ")]
+    return list(csv.DictReader(lines))
 
 
 def no_trouble(page: Page) -> None:

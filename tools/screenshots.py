@@ -49,7 +49,7 @@ class Shot:
 
 SHOTS = (
     Shot("etc-heatmap", "/?cell=L2H6", 1, "kernel"),
-    Shot("positional-kernels", "/positional_kernels?cell=L2H6&log=offset", 8, "map-kernel"),
+    Shot("positional-kernels", "/positional_kernels?cell=L2H6&log=offset", 10, "map"),
     Shot("previous-token", "/previous_token?model=demo-gpt2-smooth&cell=L2H6", 9, "scores"),
     Shot("helix", "/helix?model=demo-gpt2-smooth&hl=1", 4, "variance"),
     Shot("interventions", "/interventions?cell=L2H6", 6, "loss"),

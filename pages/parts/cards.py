@@ -15,7 +15,7 @@ import streamlit as st
 
 from pages.parts.contents import mention
 from pages.parts.figures.grid_picture import grid_picture
-from pages.parts.figures.layout import without_title
+from pages.parts.figures.layout import broken, without_title
 from pages.parts.plain import plain
 from poskernel_core.analyses.base import Result
 from poskernel_core.exports import (
@@ -28,6 +28,7 @@ from poskernel_core.exports import (
     to_json,
     to_npz,
 )
+from poskernel_core.pictures import Picture
 
 __all__ = ["Explanation", "card", "chart", "dark", "keep_grid", "provenance_line"]
 
@@ -46,7 +47,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class _Shown:
-    """The card that is being drawn: what it shows, its title, and the grids drawn in it so far."""
+    """The card that is being drawn: what it shows, its title, and a grid of heads in it."""
 
     result: Result
     title: str
@@ -154,6 +155,7 @@ def _legible(figure: go.Figure) -> go.Figure:
     ink = "#c9d3da" if dark() else "#3b4650"
     figure.update_layout(legend_font_color=ink)
     figure.update_xaxes(title_font_color=ink, tickfont_color=ink)
+    figure.for_each_xaxis(lambda axis: axis.update(title_text=broken(axis.title.text or "")))
     figure.update_yaxes(title_font_color=ink, tickfont_color=ink)
     bar = {"colorbar_tickfont_color": ink, "colorbar_title_font_color": ink}
     figure.update_traces(bar, selector={"type": "heatmap"})
@@ -186,11 +188,13 @@ def _address(name: str) -> str:
 def _downloads(name: str, figure: Make, shown: _Shown) -> None:
     result, night = shown.result, dark()
     stem = file_stem(result, name)
-    grids = [grid_picture(data, f"{stem}: {shown.title}", dark=night) for data in shown.grids]
+
+    def picture() -> Picture:
+        return grid_picture(shown.grids[0], f"{stem}: {shown.title}", dark=night)
 
     def page() -> str:
-        figures = [grid.svg() for grid in grids] or _made(figure)
-        return to_html(figures, result, name, title=shown.title, dark=night and bool(grids))
+        figures = [picture().svg()] if shown.grids else _made(figure)
+        return to_html(figures, result, name, title=shown.title, dark=night and bool(shown.grids))
 
     kinds: list[tuple[str, str, Callable[[], str | bytes]]] = [
         ("CSV", "csv", lambda: to_csv(result)),
@@ -198,8 +202,8 @@ def _downloads(name: str, figure: Make, shown: _Shown) -> None:
         ("JSON", "json", lambda: to_json(result)),
         ("HTML (stand-alone figure)", "html", page),
     ]
-    for grid in grids[:1]:
-        kinds += [("SVG", "svg", grid.svg), ("PNG", "png", grid.png)]
+    if shown.grids:
+        kinds += [("SVG", "svg", lambda: picture().svg()), ("PNG", "png", lambda: picture().png())]
     for label, suffix, make in kinds:
         st.download_button(
             label, make, f"{stem}.{suffix}", on_click="ignore", key=f"{suffix}-{name}",

@@ -37,12 +37,21 @@ function build(root, data) {
   const scroller = make("div", { class: "scroller" });
   const tip = make("div", { class: "tip", popover: "manual", "aria-hidden": "true" });
   const legend = make("div", { class: "legend" });
+  const hint = make("div", { class: "hint" }, "↔ Scroll sideways for more heads.");
   scroller.append(table);
-  root.replaceChildren(scroller, legend, tip);
+  root.replaceChildren(scroller, hint, legend, tip);
   const cells = [...table.tBodies[0].rows].map((row) => [...row.cells].slice(1));
   const view = { root, table, scroller, legend, tip, cells, byName: new Map(), painted: "" };
   listen(view);
+  new ResizeObserver(() => markScroll(view)).observe(scroller);
   return view;
+}
+
+// Whether there are columns beyond the edges, and beyond the right one.
+function markScroll({ root, scroller }) {
+  const beyond = scroller.scrollWidth - scroller.clientWidth;
+  root.classList.toggle("scrolls", beyond > 2);
+  root.classList.toggle("more", beyond - scroller.scrollLeft > 2);
 }
 
 // Numbers on a header only where they fit: all up to 16 columns, then every 2nd, every 4th.
@@ -188,6 +197,7 @@ function listen(view) {
   view.table.addEventListener("mouseleave", () => hideTip(view));
   view.table.addEventListener("focusout", () => hideTip(view));
   view.scroller.addEventListener("scroll", () => {
+    markScroll(view);
     const cell = focusedCell(view);
     if (cell) showTip(view, cell);
     else hideTip(view);

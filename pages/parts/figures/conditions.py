@@ -15,6 +15,7 @@ from jaxtyping import Float, Num
 from pages.parts.figures.layout import LINE, MUTED, legend_under_title, number, set_title, style
 from pages.parts.figures.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION, fade
 from pages.parts.figures.stages import stage_map
+from poskernel_core.rounding import rounded
 
 MARKED = 64  # a curve of up to so many points has a mark at each of them
 SHARE = "share of attention"
@@ -100,19 +101,12 @@ def _add_band(
 
 
 def measured(value: float, error: float) -> str:
-    """A value with its standard error, to one digit of the error: (−1.5 ± 0.3)×10⁻⁴."""
+    """A value rounded to its standard error, as figures write it: (−1.51 ± 0.30)×10⁻⁹."""
     if not math.isfinite(value):
         return "not defined"
-    largest = max(abs(value), error if math.isfinite(error) else 0.0)
-    power = math.floor(math.log10(largest)) if largest > 0 else 0
-    scale = 10.0**power if power < -3 else 1.0
-    if math.isfinite(error) and error > 0:
-        digits = max(0, -math.floor(math.log10(error / scale)))
-        text = f"{value / scale:.{digits}f} ± {error / scale:.{digits}f}"
-    else:
-        text = f"{value / scale:.3g}"
+    text, _, power = rounded(float(value), float(error)).partition("e-")
     text = text.replace("-", "−")
-    return text if scale == 1 else f"({text})×{number(scale)}"
+    return f"{text}×{number(10.0 ** -int(power))}" if power else text
 
 
 def condition_curves(

@@ -14,6 +14,8 @@ LINE = "rgba(128,128,128,0.65)"
 MASKED = "rgba(128,128,128,0.16)"
 MUTED = "#777D84"  # text where the page's colour cannot reach: 4.2:1 on white and near-black
 
+LONGEST_TITLE = 42  # letters on one line of 320 pixels
+
 _QUOTES = ("\N{LEFT SINGLE QUOTATION MARK}", "\N{RIGHT SINGLE QUOTATION MARK}")
 _SHOWN = str.maketrans({"\n": "⏎", "\t": "⇥", "\r": "␍"})
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -83,6 +85,11 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
     return figure.update_layout(margin_t=100)
 
 
+def broken(title: str) -> str:
+    """Return an axis title that fits a phone: a long one has its unit on a line of its own."""
+    return title.replace(" (", "<br>(", 1) if len(title) > LONGEST_TITLE else title
+
+
 def few_lines(figure: go.Figure, most: int = 5) -> go.Figure:
     """Show the first lines only, in place; a click on its name in the legend brings another."""
     shown: list[str] = []
@@ -101,7 +108,7 @@ def set_height(figure: go.Figure, height: int) -> go.Figure:
         bar = trace.colorbar
         trace.update(
             colorbar={
-                "y": _bar_height(height), "len": 120, "tickvals": bar.tickvals[::2],
+                "y": _bar_height(height), "len": 150, "tickvals": bar.tickvals[::2],
                 "ticktext": bar.ticktext[::2],
             }
         )  # fmt: skip

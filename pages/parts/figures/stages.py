@@ -3,6 +3,8 @@
 Small maps are cells that name their tokens; larger ones travel as a picture.
 """
 
+import math
+
 import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
@@ -16,6 +18,7 @@ NAMED = 32  # up to this many rows have their tokens written at the axes
 FINE = 300  # more rows than this are finer than the pixels of a page
 FEW_LEVELS = 64  # of colour in the largest pictures, which are mostly noise: 0.9 instead of 1.3 MB
 _TICKS = 10
+_TOKEN_TICKS = 13  # as many tokens can be told apart at the axis of a map that is 260 pixels wide
 
 Stage = Float[np.ndarray, "query key"]
 Scale = tuple[str, ...]
@@ -157,9 +160,10 @@ def _named(names: list[str], tokens: list[str] | None) -> bool:
 
 
 def _ticks(names: list[str], start: int, tokens: list[str] | None) -> tuple[list[int], list[str]]:
-    """Where the ticks stand, as row numbers, and their text: all tokens, or round positions."""
+    """Where the ticks stand, as row numbers, and their text: tokens, or round positions."""
     if _named(names, tokens):
-        return list(range(len(names))), names
+        step = math.ceil(len(names) / _TOKEN_TICKS)
+        return list(range(0, len(names), step)), names[::step]
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100) if len(names) / s <= _TICKS or s == 100)
     at = [row for row in range(len(names)) if (start + row) % step == 0]
     return at, [f"{start + row}" for row in at]
