@@ -65,10 +65,11 @@ def prompt(page: Page) -> str:
 
 
 def add(page: Page, label: str, option: str) -> None:
-    """Add to a choice of several by typing."""
+    """Add to a choice of several by typing; its list closes as the field is left."""
     box = page.get_by_role("combobox", name=label, exact=True)
     box.fill(option)
     box.press("Enter")
+    box.press("Tab")
     settle(page)
 
 
@@ -164,6 +165,7 @@ def test_bad_input_gives_one_sentence_and_is_mended(show):
         complains(page, sentence)
         expect(page.locator(".js-plotly-plot")).to_have_count(0)
         box.press("Backspace")
+        box.press("Tab")
         settle(page)
         expect(page.locator(".st-key-figure-losses .main-svg").first).to_be_visible()
         no_trouble(page)

@@ -18,6 +18,7 @@ from tests.visit import (
     seek,
     settle,
     shown,
+    title_of,
     traces,
     values,
     visit,
@@ -68,9 +69,7 @@ def roles(length: int, pairs: list[int], start: bool = True) -> list[str]:
 def head_of(page: Page, figure: str) -> str:
     """The head that a figure's title names."""
     page.wait_for_function(HASH, arg=figure)
-    plot = f".st-key-figure-{figure} .js-plotly-plot"
-    title = page.evaluate(f"document.querySelector('{plot}')._fullLayout.title.text")
-    return re.search(r"L\d+H\d+", title)[0]
+    return re.search(r"L\d+H\d+", title_of(page, figure).inner_text())[0]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -99,7 +99,7 @@ def test_a_link_that_fits_says_nothing(follow):
 
 def test_the_notice_goes_with_a_choice_and_choices_make_none(follow):
     """It stands until its value is changed; another model moves the head in silence."""
-    app = follow(cell="L99H99", query="99999")
+    app = follow(HEATMAP, cell="L99H99", query="99999")
     app.selectbox(key="cell").select("L3H7").run()
     assert 1 == app.warning[0].value.count("The link asks for")
     app.selectbox(key="model").select("demo-attn-2l").run()
@@ -127,3 +127,25 @@ def test_a_model_opens_on_its_telling_head(follow, model):
     """The head that the first intervention changes."""
     cell = follow(model=model).selectbox(key="cell").value
     assert presets_for(model)[0].cell == cell == telling_head(model)
+
+
+@pytest.mark.parametrize(
+    ("script", "idle"),
+    [
+        (HEATMAP, set()),
+        ("pages/heads/previous_token.py", {"skip"}),
+        ("pages/positions/helix.py", {"cell", "query", "skip"}),
+        (INTERVENTIONS, {"query", "skip"}),
+        (
+            "pages/experiments/induction_recency.py",
+            {"corpus", "context", "texts", "start", "dtype", "query", "skip"},
+        ),
+        (NEURONS, {"cell", "skip"}),
+    ],
+)
+def test_settings_that_change_nothing_are_greyed(follow, script, idle):
+    """And all others can be used."""
+    app = follow(script)
+    found = [*app.sidebar.selectbox, *app.sidebar.slider, *app.sidebar.select_slider,
+             *app.sidebar.toggle]  # fmt: skip
+    assert idle == {each.key for each in found if each.disabled}
