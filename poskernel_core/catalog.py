@@ -141,7 +141,7 @@ def entries() -> tuple[Entry, ...]:
     listed = {entry.name: entry for entry in CURATED}
     for name in os.environ.get("POSKERNEL_MODELS", "").split(","):
         if name.strip() and name.strip() not in listed:
-            listed[name.strip()] = Entry(name.strip(), "", "", "added by the host")
+            listed[name.strip()] = Entry(name.strip(), "", "", "")
     return tuple(listed.values())
 
 
