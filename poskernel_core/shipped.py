@@ -7,19 +7,18 @@ the store, which looks here last. So they are never copied, evicted or in the wa
 and an entry whose address is no longer asked for is never found. ``POSKERNEL_SHIPPED=0`` switches
 the layer off.
 
-Statistics, and pictures of one text, are kept as 16-bit floats, all other results in single
-precision.
+Results are kept in single precision, statistics and pictures of one text with fewer bits.
 """
 
 from __future__ import annotations
 
 import json
 import lzma
-import math
 import os
 import threading
 import zipfile
 import zlib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ import numpy as np
 
 from poskernel_core.catalog import DEMO
 
-__all__ = ["ASKED", "DIRECTORY", "Shipped", "pack", "shipped", "unpack"]
+__all__ = ["ASKED", "DIRECTORY", "SINGLE", "Shipped", "pack", "rounded", "shipped", "unpack"]
 
 Entry = tuple[dict[str, Any], dict[str, np.ndarray]]
 
@@ -40,8 +39,8 @@ PACKED = "packed"
 SMALL = 1024
 """Arrays of fewer numbers are kept as they are."""
 
-LARGEST_EXPONENT = 15
-"""Halves are scaled so that the largest number of an array is just below 2 ** 15."""
+SINGLE = 23
+"""Bits of the mantissa of a float in single precision."""
 
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, KeyError, ValueError,
@@ -107,19 +106,18 @@ def shipped() -> Shipped | None:
     return None if os.environ.get("POSKERNEL_SHIPPED", "1") == "0" else _of(DIRECTORY)
 
 
-def pack(entry: Entry, bits: int) -> Entry:
+def pack(entry: Entry, bits: Mapping[str, int]) -> Entry:
     """Return an entry as it is shipped: bytes of one place value together, which compress better.
 
-    Floats of more ``bits`` than asked for (16 or 32) are narrowed, in arrays of some size.
+    Large arrays of floats are kept in single precision, with their mantissa rounded to the
+    ``bits`` of their name, so that the bytes of lowest value compress to nothing.
     """
     header, arrays = entry
     packed, planes = {}, {}
     for name, array in arrays.items():
-        exponent, kept = _narrowed(array, bits) if array.size >= SMALL else (0, array)
-        packed[name] = {
-            "dtype": array.dtype.str, "kept": kept.dtype.str, "shape": array.shape,
-            "exponent": exponent,
-        }  # fmt: skip
+        large = array.size >= SMALL and array.dtype.kind == "f"
+        kept = rounded(array.astype(np.float32), bits.get(name, SINGLE)) if large else array
+        packed[name] = {"dtype": array.dtype.str, "kept": kept.dtype.str, "shape": array.shape}
         bytes_of = np.frombuffer(kept.tobytes(), np.uint8).reshape(kept.size, kept.itemsize)
         planes[name] = np.ascontiguousarray(bytes_of.T)
     return header | {PACKED: json.dumps(packed)}, planes
@@ -132,19 +130,16 @@ def unpack(entry: Entry) -> Entry:
     arrays = {}
     for name, how in packed.items():
         flat = np.frombuffer(np.ascontiguousarray(planes[name].T).tobytes(), how["kept"])
-        dtype = np.dtype(how["dtype"])
-        if flat.dtype != dtype:
-            flat = np.ldexp(flat.astype(dtype), -how["exponent"])
-        arrays[name] = flat.astype(dtype, copy=True).reshape(how["shape"])
+        arrays[name] = flat.astype(how["dtype"], copy=True).reshape(how["shape"])
     return header, arrays
 
 
-def _narrowed(array: np.ndarray, bits: int) -> tuple[int, np.ndarray]:
-    """Return the exponent of two by which an array is scaled, and its narrower floats."""
-    if array.dtype.kind != "f" or 8 * array.itemsize <= bits:
-        return 0, array
-    if bits > 16:
-        return 0, array.astype(np.float32)
-    largest = float(np.nanmax(np.abs(array), initial=0.0, where=np.isfinite(array)))
-    exponent = LARGEST_EXPONENT - math.frexp(largest)[1] if largest else 0
-    return exponent, np.ldexp(array.astype(np.float64), exponent).astype(np.float16)
+def rounded(array: np.ndarray, bits: int) -> np.ndarray:
+    """Return single-precision floats whose mantissa has no more bits; NaN and infinity remain."""
+    dropped = SINGLE - bits
+    if not dropped:
+        return array
+    words = np.array(array, order="C").view(np.uint32)
+    words += np.uint32(1 << (dropped - 1))
+    words &= np.uint32(0xFFFFFFFF << dropped & 0xFFFFFFFF)
+    return words.view(np.float32)

@@ -30,7 +30,10 @@ ENTRY = (
 )
 LARGE = {
     "wide": np.geomspace(1e-3, 7e4, 2000).reshape(2, 1000),
-    "tiny": np.append(np.geomspace(3e-12, 1e-9, 2000, dtype=np.float32), np.float32("nan")),
+    "tiny": np.append(
+        np.geomspace(3e-12, 1e-9, 2000, dtype=np.float32),
+        np.float32([np.nan, np.inf, -np.inf, 0, -0.0]),
+    ),
     "counts": np.arange(2000),
 }
 
@@ -43,7 +46,7 @@ def archive(tmp_path):
     with zipfile.ZipFile(folder / "m.zip", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(ASKED, "{}")
         for key in ("one", "two"):
-            file.writestr(key, encode(*pack(ENTRY, bits=32)))
+            file.writestr(key, encode(*pack(ENTRY, {})))
     return folder / "m.zip"
 
 
@@ -75,19 +78,19 @@ def same(a, b):
 
 def test_packed_whole():
     """What is not narrowed comes back to the bit, of every shape and type."""
-    assert same(unpack(pack(ENTRY, bits=32)), ENTRY)
+    assert same(unpack(pack(ENTRY, {})), ENTRY)
 
 
-@pytest.mark.parametrize(("bits", "precision"), [(16, 2**-11), (32, 2**-24)])
-def test_narrowed(bits, precision):
+@pytest.mark.parametrize("bits", [8, 10, 14, 22, 23])
+def test_rounded(bits):
     """Large arrays of floats lose bits, not their type; the size of numbers plays no part."""
-    _, arrays = unpack(pack(({}, LARGE), bits))
+    _, arrays = unpack(pack(({}, LARGE), dict.fromkeys(LARGE, bits)))
 
     assert set(LARGE) == set(arrays)
     for name, array in LARGE.items():
         assert array.dtype == arrays[name].dtype
         assert array.shape == arrays[name].shape
-        np.testing.assert_allclose(arrays[name], array, rtol=1.01 * precision)
+        np.testing.assert_allclose(arrays[name], array, rtol=2.0 ** -(bits + 1) + 2.0**-24)
     assert (LARGE["wide"] != arrays["wide"]).any()
     assert (LARGE["counts"] == arrays["counts"]).all()
 
@@ -193,19 +196,21 @@ def test_every_page_of_today(model, cold):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_statistics_agree_with_results(model, cold):
-    """The kernels of 16-bit statistics are those of the exact ones, far within their errors."""
+    """The kernels of rounded statistics are those of the exact ones, far within their errors."""
     run = describe_run(model)
     question, query = analyses.find("kernel"), min(400, run.context - 1)
     exact = cold.cached(Request(analysis="kernel", run=run, params={"query": query}))
     view = StoredStatistics.open(cold.store, run)
     ours = question.compute({"main": view}, question.params(query=query), lambda done, total: None)
 
-    np.testing.assert_allclose(ours.values["kernel"], exact.values["kernel"], rtol=4e-3, atol=1e-3)
+    np.testing.assert_allclose(ours.values["kernel"], exact.values["kernel"], rtol=5e-4, atol=1e-4)
     for name in ("etc", "fidelity", "kernel"):
-        error = exact.errors[name]
-        apart = np.abs(ours.values[name] - exact.values[name])[error > 0] / error[error > 0]
-        assert np.median(apart) < 0.03, name
-        assert np.quantile(apart, 0.99) < 0.5, name
+        error, value = exact.errors[name], exact.values[name]
+        there = np.isfinite(error) & (error > 0)
+        apart = np.abs(ours.values[name] - value)[there]
+        assert np.median(apart / error[there]) < 0.01, name
+        scale = np.maximum(np.abs(value[there]), 0.5)
+        assert (apart <= np.maximum(error[there] / 10, 2e-4 * scale)).mean() > 0.99, name
     assert (ours.values["kind"] == exact.values["kind"]).all()
 
 
