@@ -10,6 +10,7 @@ from poskernel_core.analyses.base import Result
 
 __all__ = ["rounded", "texts_of", "value_text"]
 
+Number = float | np.floating
 SMALL = -3
 """Power of ten below which a number is written with it."""
 
@@ -19,12 +20,13 @@ EXACT = 1e-7
 NOTHING = "–"
 
 
-def rounded(value: float, error: float | None = None) -> str:
+def rounded(value: Number, error: Number | None = None) -> str:
     """Return a value and its error to the error's first two significant digits.
 
     ``395.770 ± 0.010``, ``12300 ± 1200``, ``(1.20 ± 0.15)e-9``; without an error, or with one that
     only the arithmetic made, four significant digits.
     """
+    value, error = float(value), None if error is None else float(error)
     if math.isnan(value):
         return NOTHING
     if error is None or not math.isfinite(error) or error <= EXACT * abs(value):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -12,22 +11,18 @@ import streamlit as st
 
 from pages.parts import results, words
 from pages.parts.additivity_cards import draw_additivity
-from pages.parts.cards import Explanation, card, chart
+from pages.parts.cards import card
 from pages.parts.contents import contents_here
 from pages.parts.figures import folded_square, kernel_map, small_multiples
-from pages.parts.figures.layout import set_height
-from pages.parts.figures.maps import Colours, difference_colours, probability_colours
 from pages.parts.figures.of_result import head_curve
 from pages.parts.head import summary
 from pages.parts.selection import Selection
+from pages.parts.side_by_side import coloured, draw_three
 from pages.parts.source import choose_source
 from poskernel_core.analyses.base import Result
 from poskernel_core.config import cell_name
 
-PARTS = ("kernel", "observed", "difference")
-THIRD = 400  # height in pixels of a map that fills a third of the page
 LOCAL = "offset of local heads"
-Make = Callable[[dict[str, np.ndarray]], list[go.Figure]]
 
 selection = cast(Selection, st.session_state["selection"])
 
@@ -50,37 +45,6 @@ def draw_curve(kernel: Result, etc: Result | None, sampled: bool) -> None:
     )  # fmt: skip
     card("curve", figure, head, words.CURVE, "Kernel over the offset")
     summary(etc if etc is not None and sampled else head, meanings=True)
-
-
-def draw_three(kind: str, title: str, result: Result, words: Explanation, make: Make) -> None:
-    """Draw kernel, observed attention and their difference side by side, in one card."""
-    kernel, observed = result.values["kernel"], result.values.get("observed")
-    found = {"Kernel": kernel}
-    if observed is not None:
-        found |= {"Observed attention": observed, "Kernel − observed": kernel - observed}
-
-    def figures() -> list[go.Figure]:
-        return make(found)
-
-    def draw() -> None:
-        for number, (column, figure) in enumerate(
-            zip(st.columns(len(found)), figures(), strict=True)
-        ):
-            with column:
-                chart(f"{kind}-{PARTS[number]}", set_height(figure, THIRD))
-
-    shown = result.only(*(name for name in PARTS if name in result.values))
-    card(kind, figures, shown, words, title, draw)
-
-
-def coloured(found: dict[str, np.ndarray]) -> list[tuple[str, np.ndarray, Colours]]:
-    """Give the probabilities one scale, and their difference one on both sides of 0."""
-    probabilities = [*found.values()][:2]
-    scale = probability_colours(*probabilities)
-    return [
-        (name, each, scale if place < 2 else difference_colours(each, *probabilities))
-        for place, (name, each) in enumerate(found.items())
-    ]
 
 
 def draw_squares(kernel: Result) -> None:

@@ -104,10 +104,11 @@ def _draw_progress(job: Job) -> None:
 
 
 def _progress_text(job: Job) -> str:
+    if not job.total:
+        return f"{job.note} ({_duration(time.monotonic() - job.began)})"
     left = job.seconds_left()
-    so_far = f" ({_duration(time.monotonic() - job.began)})"
-    count = f": {job.done} of {job.total}" if job.total else so_far
-    return f"{job.note}{count}" + ("" if left is None else f", {_duration(left)} left")
+    pace = "" if left is None else f", {_duration(left)} left"
+    return f"{job.note}: {job.done} of {job.total}{pace}"
 
 
 def _duration(seconds: float) -> str:

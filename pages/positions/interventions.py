@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import cast
 
@@ -13,6 +12,7 @@ from pages.parts import results
 from pages.parts import words_positions as words
 from pages.parts.cards import card, chart
 from pages.parts.change_controls import choose_intervention, missing
+from pages.parts.contents import contents_here
 from pages.parts.figures.of_positions import (
     PATTERNS,
     averaging_figure,
@@ -26,6 +26,7 @@ from pages.parts.mass_grid import draw_mass_grid
 from pages.parts.selection import Selection
 from pages.parts.zoom import choose_zoom
 from poskernel_core.analyses.base import Result
+from poskernel_core.rounding import value_text
 
 selection = cast(Selection, st.session_state["selection"])
 SHOWN_WHOLE = 64
@@ -42,11 +43,10 @@ def draw_numbers(found: Result) -> None:
     }
     columns = st.columns(len(numbers))
     for column, (label, (name, meaning)) in zip(columns, numbers.items(), strict=True):
-        error = float(found.errors[name]) if name in found.errors else math.nan
+        value, _, error = value_text(found, name).partition(" ± ")
         column.metric(
-            label, f"{float(found.values[name]):.3g}", help=meaning, border=True,
-            delta=None if math.isnan(error) else f"± {error:.2g}", delta_arrow="off",
-            delta_color="off",
+            label, value, help=meaning, border=True, delta=f"± {error}" if error else None,
+            delta_arrow="off", delta_color="off",
         )  # fmt: skip
 
 
@@ -54,15 +54,13 @@ def draw_patterns(found: Result) -> None:
     """Draw the selected head's attention, clean, changed, and their difference."""
     if not np.nan_to_num(found.values["difference"]).any():
         st.info(
-            f"{selection.cell} attends as before: the change is made behind it, or does not reach "
+            f"{selection.cell} attends as before: the change is made after it, or does not reach "
             "it. Choose the head that is changed, or one of a later layer."
         )
-    length = len(found.values["clean"])
-    zoom = choose_zoom(length) if length > SHOWN_WHOLE else None
-    shown = found.only(*PATTERNS)
-    for name, window in (("whole", None), ("window", zoom)):
-        if name == "window" and window is None:
-            continue
+    windows: dict[str, tuple[int, int] | None] = {"whole": None}
+    if (length := len(found.values["clean"])) > SHOWN_WHOLE and (zoom := choose_zoom(length)):
+        windows["window"] = zoom
+    for name, window in windows.items():
 
         def draw(name: str = name, window: tuple[int, int] | None = window) -> None:
             for column, each in zip(st.columns(3), PATTERNS, strict=True):
@@ -70,8 +68,8 @@ def draw_patterns(found: Result) -> None:
                     chart(f"{name}-{each}", pattern_figure(found, each, window))
 
         title = f"{selection.cell} on the prompt" if window is None else "The window"
-        card(f"patterns-{name}", partial(pattern_figure, found, "difference", window), shown,
-             words.PATTERNS, title, draw)  # fmt: skip
+        figure = partial(pattern_figure, found, "difference", window)
+        card(f"patterns-{name}", figure, found.only(*PATTERNS), words.PATTERNS, title, draw)
 
 
 def draw_effects(found: Result) -> None:
@@ -85,12 +83,12 @@ def draw_effects(found: Result) -> None:
         grid = partial(draw_mass_grid, masses, selection)
         card("masses", partial(mass_figure, masses), masses, words.MASSES,
              "Attention to the previous token", grid)  # fmt: skip
-    losses = found.only("clean_loss", "changed_loss", "kl")
 
     def draw() -> None:
         chart("losses", losses_figure(found))
         chart("kl", kl_figure(found))
 
+    losses = found.only("clean_loss", "changed_loss", "kl")
     card("loss", partial(losses_figure, found), losses, words.LOSS, "Along the prompt", draw)
 
 
@@ -105,6 +103,7 @@ def draw_averaging(layer: int | None, keep: int) -> None:
 
 
 st.title("Interventions")
+contents_here()
 st.markdown("Change one thing on the way through the model, and see what it did.")
 prompt, params = choose_intervention(selection)
 wanted = missing(params)

@@ -161,9 +161,10 @@ def perform(experiment, subject, main, **params):
 def ask(folder, name, path, params, corpus="random", batch=None, **run):
     """The result of a question that is asked of the laboratory, by way of the store."""
     store, execution = Store(folder), Execution(device="cpu", batch=batch)
-    texts = {} if corpus == "random" else {"corpus": CorpusSpec(name=str(corpus))}
+    made = corpus in ("random", "repeated")
+    texts = {} if made else {"corpus": CorpusSpec(name=str(corpus))}
     spec = describe_run(str(path), **texts, **run)
-    if corpus == "random":
+    if made:
         spec = spec.model_copy(update={"corpus": corpora.resolve(CorpusSpec(name=corpus))})
     request = canonical(Request(analysis=name, run=spec, params=params))
 
