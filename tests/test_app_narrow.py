@@ -15,29 +15,29 @@ HEADS, HEADER, CELL = 12, 34, 26  # pixels of the grid's first column and of a c
 
 @pytest.mark.parametrize("width", [1024, 390])
 @pytest.mark.parametrize("name", PAGES)
-def test_no_text_is_cut(page, opened, name, width):
+def test_no_text_is_cut(page, server, name, width):
     """On a small screen and on a phone."""
     path, parameters = PAGES[name]
     page.set_viewport_size({"width": width, "height": 2000})
-    visit(page, opened.link(path, **parameters))
+    visit(page, server.link(path, **parameters))
     page.wait_for_timeout(1500)  # figures fit themselves to their columns after they are drawn
     assert [] == page.evaluate(CUT)
     no_trouble(page)
 
 
-def test_twelve_heads_fit(page, opened):
+def test_twelve_heads_fit(page, server):
     """The grid of the landing page has room for them at 1024 pixels, and needs no scrolling."""
     page.set_viewport_size({"width": 1024, "height": 1000})
-    visit(page, opened.link())
+    visit(page, server.link())
     room = page.locator(".scroller").evaluate("node => node.clientWidth")
     assert room >= HEADER + HEADS * CELL
     assert "scrolls" not in (page.locator(".head-grid").get_attribute("class") or "")
 
 
-def test_a_grid_that_scrolls_says_so(page, opened):
+def test_a_grid_that_scrolls_says_so(page, server):
     """Its edge fades and a line tells it, until it is scrolled to the end."""
     page.set_viewport_size({"width": 1024, "height": 1000})
-    visit(page, opened.link())
+    visit(page, server.link())
     grid, hint = page.locator(".head-grid"), page.locator(".head-grid .hint")
     assert not hint.is_visible()
     page.locator(".scroller").evaluate("node => { node.style.width = '150px' }")

@@ -162,8 +162,8 @@ length.
 )
 
 FIRST = Explanation(
-    "**How to read this.** The last [A]'s attention when the first [A] stands behind the start "
-    "token, at position 0, or behind a random token; keys are moved so that [B] is key 2 in all "
+    "**How to read this.** The last [A]'s attention when the first [A] stands after the start "
+    "token, at position 0, or after a random token; keys are moved so that [B] is key 2 in all "
     "three. If induction fails at position 0 only, the exception is the position's, not the "
     "missing start token's.",
     r"$[\text{start}][A][B] \dots [A]$, $[A][B] \dots [A]$, and $R\,[A][B] \dots [A]$." + _PARTS,

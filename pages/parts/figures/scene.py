@@ -105,10 +105,10 @@ def add_player(figure: go.Figure, layers: int) -> go.Figure:
              for layer in range(layers)]  # fmt: skip
     place = {"y": 0, "yanchor": "top", "bgcolor": "rgba(128,128,128,0.18)", "bordercolor": LINE}
     return figure.update_layout(
-        height=620, margin_b=84,
+        height=650, margin_b=120,
         updatemenus=[{**place, "type": "buttons", "direction": "left", "buttons": buttons, "x": 0,
                       "xanchor": "left", "showactive": False, "pad": {"t": 26}, "font": _ink(14)}],
-        sliders=[{**place, "x": 0, "len": 1, "steps": steps, "pad": {"t": 8, "l": 110},
+        sliders=[{**place, "x": 0, "len": 1, "steps": steps, "pad": {"t": 8, "l": 110, "r": 16},
                   "font": _ink(12), "tickcolor": LINE, "activebgcolor": MUTED,
                   "currentvalue": {"prefix": "layer ", "font": _ink(14)}}],
     )  # fmt: skip
