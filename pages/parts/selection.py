@@ -171,11 +171,16 @@ def _choose_model() -> Located:
     geometry = located.geometry
     good_for = f" Good for: {entry.good_for}." if entry and entry.good_for else ""
     st.caption(
-        f"{geometry.n_layers} layers × {geometry.n_heads} heads, {geometry.scheme} positions, "
+        f"{_count(geometry.n_layers, 'layer')} × {_count(geometry.n_heads, 'head')}, "
+        f"{geometry.scheme} positions, "
         f"context {geometry.n_ctx}.{good_for}"
     )
     draw_note(name)
     return located
+
+
+def _count(number: int, of: str) -> str:
+    return f"{number} {of}" + ("" if number == 1 else "s")
 
 
 def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
