@@ -67,6 +67,12 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, object]) -> dic
 
 
 @pytest.fixture(scope="session")
+def browser_context_args(browser_context_args: dict[str, object]) -> dict[str, object]:
+    """Let the tests wait for functions of theirs, which the pages' policy would not evaluate."""
+    return {**browser_context_args, "bypass_csp": True}
+
+
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The app in a process of its own; the standard results of 50 windows are in its cache."""
     root = tmp_path_factory.mktemp("server")

@@ -32,7 +32,7 @@ PAGE, HEADS, NOTHING_LEFT = "/contextual", 32, "nothing is left to average over"
 FIGURES = ("plane", "denominators", "spread", "copies", "weights", "distances")
 TOKEN, OWN, CHAPTERS = "Destination token", "Texts of your own", "Chapters drawn beside"
 ALIKE, APART = "Largest distance within a group", "Distance that rules a pair out"
-BROAD, STEADY = "ETC from which a kernel is broad", "Largest spread of a steady"
+BROAD, STEADY = "Effective token count from which a kernel is broad", "Largest spread of a steady"
 LOCAL, COPIES = "Mass in the last 10 tokens that makes", "Attention to copies that makes"
 
 

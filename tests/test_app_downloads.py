@@ -96,6 +96,7 @@ def test_csv_is_a_row_per_head(shown, show):
 def test_the_grid_as_a_picture(shown):
     """SVG, PNG and HTML are named by what they show and have the colours of the page's cells."""
     named = "demo-gpt2-n255-etc"
+    expect(shown.get_by_role("gridcell")).to_have_count(32)
     on_page = shown.eval_on_selector_all(
         "[role=gridcell]",
         "cells => cells.map(c => [c.dataset.name, getComputedStyle(c.firstChild).backgroundColor])",

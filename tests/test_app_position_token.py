@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from poskernel_core.rounding import rounded
 from tests.builders import llama
 from tests.server import environment, serve
 from tests.test_app_downloads import download
@@ -22,6 +23,7 @@ from tests.visit import (
     settle,
     shown,
     table,
+    title_of,
     traces,
     values,
     visit,
@@ -57,7 +59,7 @@ def rotary(tmp_path_factory):
     model = str(llama(root / "llama"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.server.environment",
-                      lambda cache: environment(cache) | {"POSKERNEL_MODELS": model})  # fmt: skip
+                      lambda cache, *_: environment(cache) | {"POSKERNEL_MODELS": model})  # fmt: skip
         with serve(root / "cache", root / "server.log") as started:
             yield started, model
 
@@ -70,8 +72,11 @@ def drawn(page: Page) -> None:
 
 
 def title(page: Page, figure: str) -> str:
-    """The title inside a figure."""
+    """The title of a figure's card, or that inside a figure that shares its card."""
     page.wait_for_function(HASH, arg=figure)
+    card = title_of(page, figure)
+    if card.count():
+        return card.inner_text()
     plot = f".st-key-figure-{figure} .js-plotly-plot"
     text = page.evaluate(f"document.querySelector('{plot}')._fullLayout.title.text")
     return re.sub("<.*?>", "", text)
@@ -190,9 +195,10 @@ def test_position_zero(show):
     assert [name for name in traces(page, "zero") if name in labels] == labels
     numbers = page.get_by_test_id("stMetricValue").all_inner_texts()
     with np.load(io.BytesIO(download(page, "zero", "NPZ")), allow_pickle=False) as file:
-        assert [f"{each:.3g}" for each in file["probability"]] == numbers
-        errors = [f"± {each:.2g}" for each in file["probability_error"]]
-    assert errors == page.get_by_test_id("stMetricDelta").all_inner_texts()
+        held = zip(file["probability"], file["probability_error"], strict=True)
+        texts = [rounded(value, error) for value, error in held]
+    deltas = page.get_by_test_id("stMetricDelta").all_inner_texts()
+    assert texts == [f"{n} {delta}" for n, delta in zip(numbers, deltas, strict=True)]
     assert min(map(float, numbers)) == float(numbers[1])
 
 

@@ -19,6 +19,12 @@ PAGES = (
 )  # fmt: skip
 
 
+@pytest.fixture(scope="session")
+def browser_context_args(browser_context_args):
+    """Here the policy is in force."""
+    return {**browser_context_args, "bypass_csp": False}
+
+
 def test_all_pages_are_here():
     """The list above names as many pages as `app.py`."""
     calls = ast.walk(ast.parse((ROOT / "app.py").read_text(encoding="utf-8")))

@@ -1,13 +1,12 @@
 """The simulated readers of the benchmark and of the long trials, and how the trials compare."""
 
-import asyncio
-
 import numpy as np
 import pytest
 
 from bench.reader import Lost, Reader
 from bench.readers import crowd, memory_mb, percentile
 from poskernel_core import Store
+from tests.alone import run_alone
 from tests.soak.__main__ import TRIALS, _make
 from tests.soak.trial import Failed, Options, Skipped, arrays, equality
 
@@ -28,7 +27,7 @@ def test_a_reader_sees_what_a_browser_sees(server):
                 await reader.choose("L9H9")
         return opened, clicked, first, second, len(reader.heads)
 
-    opened, clicked, first, second, heads = asyncio.run(read())
+    opened, clicked, first, second, heads = run_alone(read())
 
     assert opened > 0 < clicked
     assert (True, True, 32) == (first, second, heads)
@@ -37,7 +36,7 @@ def test_a_reader_sees_what_a_browser_sees(server):
 @pytest.mark.slow
 def test_a_crowd_loses_nobody(server):
     """Every click of every reader is measured, and the server's memory read."""
-    visits = asyncio.run(crowd(server, 3, 2, 0.1, seed=0))
+    visits = run_alone(crowd(server, 3, 2, 0.1, seed=0))
 
     assert [2, 2, 2] == [len(visit.clicks) for visit in visits]
     assert [""] * 3 == [visit.lost for visit in visits]
@@ -47,7 +46,7 @@ def test_a_crowd_loses_nobody(server):
 def test_no_server_is_a_lost_reader():
     """Where nothing listens, that is said."""
     with pytest.raises(Lost, match="no connection"):
-        asyncio.run(Reader("http://127.0.0.1:9").open())
+        run_alone(Reader("http://127.0.0.1:9").open())
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 from poskernel_core.errors import BadRequest
 from serving import memory
 from serving.headers import security_headers
+from tests.alone import run_alone
 from tests.server import ROOT, environment, serve
 
 NONE = "'none'"
@@ -155,7 +156,7 @@ def test_memory_is_tended_between_runs(monkeypatch):
 
     gc.disable()
     try:
-        frozen, before, after = asyncio.run(see())
+        frozen, before, after = run_alone(see())
     finally:
         gc.enable()
 
