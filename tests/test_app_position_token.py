@@ -58,8 +58,8 @@ def rotary(tmp_path_factory):
     root = tmp_path_factory.mktemp("rotary")
     model = str(llama(root / "llama"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.server.environment",
-                      lambda cache, *_: environment(cache) | {"POSKERNEL_MODELS": model})  # fmt: skip
+        offered = {"POSKERNEL_MODELS": model}
+        patch.setattr("tests.server.environment", lambda cache, *_: environment(cache) | offered)
         with serve(root / "cache", root / "server.log") as started:
             yield started, model
 
