@@ -42,7 +42,7 @@ TORCH_FIRST = $(PIP) install -qq $(if $(TORCH_INDEX_URL),--index-url $(TORCH_IND
   "$$(grep '^torch==' requirements.txt)"
 
 .DEFAULT_GOAL := help
-.PHONY: help app test check format bench measure soak shipped screenshots clean venv venv-dev browser
+.PHONY: help app test check mutations format bench measure soak shipped screenshots clean venv venv-dev browser
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
@@ -52,13 +52,17 @@ app: venv  ## Install what is needed and run the app on this machine
 	@$(BIN)/python -m streamlit run serve.py --server.address=localhost $(APP_ARGS)
 
 test: venv-dev browser  ## Install what is needed and run every test
-	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(PYTEST_ARGS)
 
 check: venv-dev  ## Run the linters, the type checker and the fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not slow and not browser" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile -m "not slow and not browser" \
+	  $(PYTEST_ARGS)
+
+mutations: venv-dev  ## Break the core line by line, and see that the fast tests notice
+	@$(BIN)/python tools/mutations.py --jobs $(TEST_JOBS)
 
 format: venv-dev  ## Format the code and mend what the linter can mend
 	$(BIN)/ruff format .

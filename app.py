@@ -1,49 +1,72 @@
 """PosKernel's front end: page configuration, navigation and the shared sidebar; nothing else."""
 
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
 import streamlit as st
+from pydantic import ValidationError
 
-from pages.parts.contents import fill_contents, no_contents
-from pages.parts.fragment import draw_note
-from pages.parts.links import read_link, tell
-from pages.parts.plain import say_error
-from pages.parts.results import PageStopped, say_notice
-from pages.parts.selection import choose
-from pages.parts.style import apply_style
-from poskernel_core.errors import BadRequest
-from poskernel_core.settings import check_settings
+from pages.shared.contents import fill_contents, no_contents
+from pages.shared.echo import note_drawn
+from pages.shared.fragment import draw_note
+from pages.shared.links import read_link, tell
+from pages.shared.plain import say_error
+from pages.shared.results import PageStopped, say_notice
+from pages.shared.selection import choose
+from pages.shared.style import apply_style
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.settings import check_settings
+from poskernel_core.engine.requests import refusal
 
-st.set_page_config(page_title="PosKernel", page_icon="pages/parts/icon.png", layout="wide")
-page = st.navigation(
-    {
-        "Heads": [
-            st.Page("pages/heads/etc_heatmap.py", title="ETC heat map", default=True),
-            st.Page("pages/heads/positional_kernels.py", title="Positional kernels"),
-            st.Page("pages/heads/previous_token.py", title="Previous-token heads"),
-            st.Page("pages/heads/contextual.py", title="Contextual heads"),
-        ],
-        "Positions": [
-            st.Page("pages/positions/helix.py", title="Helix"),
-            st.Page("pages/positions/interventions.py", title="Interventions"),
-        ],
-        "Experiments": [
-            st.Page("pages/experiments/induction_recency.py", title="Induction recency"),
-            st.Page("pages/experiments/position_vs_token.py", title="Position against token"),
-            st.Page("pages/experiments/contextual_neurons.py", title="Contextual neurons"),
-        ],
-        "About": [st.Page("pages/about/methods.py", title="Methods")],
-    }
-)
+PAGES = {
+    folder.name: import_module(f"pages.{folder.name}.page")
+    for folder in (Path(__file__).parent / "pages").iterdir()
+    if (folder / "page.py").is_file()
+}
+
+
+def drawn_by(module: ModuleType) -> Callable[[], Any]:
+    """Return a page as the navigation runs it."""
+
+    def run() -> None:
+        module.page(st.session_state["selection"])
+
+    return run
+
+
+def navigation() -> tuple[Any, ModuleType]:
+    """Draw the navigation; return the page that is open, and its module."""
+    sections: dict[str, list[Any]] = {}
+    modules = {}
+    for name, module in sorted(PAGES.items(), key=lambda each: each[1].PLACE.order):
+        place = module.PLACE
+        page = st.Page(drawn_by(module), title=place.title, url_path=name, default=place.order == 0)
+        sections.setdefault(place.section, []).append(page)
+        modules[place.title] = module
+    chosen = st.navigation(sections)
+    return chosen, modules[chosen.title]
+
+
+st.set_page_config(page_title="PosKernel", page_icon="pages/shared/icon.png", layout="wide")
+page, module = navigation()
 apply_style()
 no_contents()
 read_link(page.title)
 notice = st.container()
 try:
     check_settings()
-    st.session_state["selection"] = chosen = choose(page.title)
+    st.session_state["selection"] = chosen = choose(module.PLACE)
     draw_note(chosen.run.model.name)
-    page.run()
+    try:
+        page.run()
+    except ValidationError as error:  # what was chosen makes no parameters
+        say_error(refusal(error))
     fill_contents()
     say_notice()
+    note_drawn()
 except (PageStopped, BadRequest) as stopped:
     st.title(page.title)
     say_error(str(stopped))

@@ -5,7 +5,7 @@ import sys
 import streamlit as st
 from starlette.middleware import Middleware
 
-from poskernel_core.errors import BadRequest
+from poskernel_core.common.errors import BadRequest
 from serving.headers import SecurityHeaders, security_headers
 from serving.memory import upkeep
 from serving.navigation import leave_folder_alone

@@ -51,24 +51,25 @@ def notebook(tokens: torch.Tensor) -> dict[str, float]:
 
 def our_pass(tokens: torch.Tensor) -> dict[str, float]:
     """The streaming pass with everything that it gathers by default."""
-    from poskernel_core import models, passes, tapping
-    from poskernel_core.catalog import Located
-    from poskernel_core.config import ALL_GATHERED, ModelSpec, default_positions
-    from poskernel_core.geometry import read_geometry
+    from poskernel_core.common.specs import ALL_GATHERED, ModelSpec, default_positions
+    from poskernel_core.forward import hooks, loading
+    from poskernel_core.models.catalog import Located
+    from poskernel_core.models.geometry import read_geometry
+    from poskernel_core.passes import streaming
     from poskernel_core.statistics import Plan
 
     module = _model()
     config = {**module.config.to_dict(), "model_type": "gpt2"}
     located = Located(ModelSpec(name="random"), None, config, read_geometry("random", config))
-    model = models.tap(located, _fused_gelu(module), torch.device("cpu"))
+    model = loading.hooked(located, _fused_gelu(module), torch.device("cpu"))
     windows, context = tokens.shape
     plan = Plan(located.geometry, context, windows, default_positions(context), 64, True)
     warm = Plan(located.geometry, 16, 1, (3,), 1, True)
-    passes.Pass(model, warm, ALL_GATHERED).run(tokens[:1, :16].numpy(), range(1))
-    assert module.config._attn_implementation == tapping.TAPPED
+    streaming.Pass(model, warm, ALL_GATHERED).run(tokens[:1, :16].numpy(), range(1))
+    assert module.config._attn_implementation == hooks.IMPLEMENTATION
 
     def work() -> None:
-        run = passes.Pass(model, plan, ALL_GATHERED)
+        run = streaming.Pass(model, plan, ALL_GATHERED)
         run.run(tokens.numpy(), range(windows))
         run.sums()
 

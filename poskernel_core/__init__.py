@@ -9,34 +9,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from poskernel_core.analyses.base import Result
     from poskernel_core.api import analyse, load, run_pass, show
-    from poskernel_core.config import CorpusSpec, Execution, ModelSpec, Request, RunSpec
-    from poskernel_core.engine import Engine, describe_run
-    from poskernel_core.errors import PosKernelError
-    from poskernel_core.job import Job
-    from poskernel_core.reproduction import reproduce
-    from poskernel_core.store import Store
-    from poskernel_core.views import Gathered
+    from poskernel_core.common.errors import PosKernelError
+    from poskernel_core.common.result import Result
+    from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
+    from poskernel_core.common.views import Gathered
+    from poskernel_core.engine.engine import Engine, describe_run
+    from poskernel_core.engine.job import Job
+    from poskernel_core.ledger.reproduce import reproduce
+    from poskernel_core.storage.store import Store
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CorpusSpec": "config",
-    "Engine": "engine",
-    "Execution": "config",
-    "Gathered": "views",
-    "Job": "job",
-    "ModelSpec": "config",
-    "PosKernelError": "errors",
-    "Request": "config",
-    "Result": "analyses.base",
-    "RunSpec": "config",
-    "Store": "store",
+    "CorpusSpec": "common.specs",
+    "Engine": "engine.engine",
+    "Execution": "common.specs",
+    "Gathered": "common.views",
+    "Job": "engine.job",
+    "ModelSpec": "common.specs",
+    "PosKernelError": "common.errors",
+    "Request": "common.specs",
+    "Result": "common.result",
+    "RunSpec": "common.specs",
+    "Store": "storage.store",
     "analyse": "api",
-    "describe_run": "engine",
+    "describe_run": "engine.engine",
     "load": "api",
-    "reproduce": "reproduction",
+    "reproduce": "ledger.reproduce",
     "run_pass": "api",
     "show": "api",
 }

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from poskernel_core import analyses
-from poskernel_core.analyses.base import Result
-from poskernel_core.compute import check_params, provenance
-from poskernel_core.config import (
+from poskernel_core.common.axes import Tokens
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import (
     ALL_GATHERED,
     SAMPLES_PER_POSITION,
     CorpusSpec,
@@ -28,12 +30,11 @@ from poskernel_core.config import (
     Request,
     RunSpec,
     default_positions,
-    parse_cell,
 )
-from poskernel_core.engine import Engine, describe_run
-from poskernel_core.errors import BadRequest
-from poskernel_core.shapes import Tokens
-from poskernel_core.views import Gathered
+from poskernel_core.common.views import Gathered
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.provenance import provenance
+from poskernel_core.engine.requests import check_params
 
 __all__ = ["analyse", "build_request", "load", "run_pass", "show"]
 
@@ -44,9 +45,10 @@ def load(name: str, *, revision: str | None = None, device: str = "auto") -> Any
     Raises:
         BadRequest: no such model, or one that is not supported.
     """
-    from poskernel_core import catalog, models
+    from poskernel_core.forward import loading
+    from poskernel_core.models import catalog
 
-    return models.load(catalog.locate(name, revision), device)
+    return loading.load(catalog.locate(name, revision), device)
 
 
 def run_pass(
@@ -73,8 +75,8 @@ def run_pass(
     Raises:
         BadRequest: windows of another shape, or ids outside the vocabulary.
     """
-    from poskernel_core.gather import gather as run
-    from poskernel_core.prepare import plan_for
+    from poskernel_core.passes.plan import plan_for
+    from poskernel_core.passes.runner import gather as run
 
     windows = np.asarray(windows)
     if windows.ndim != 2 or windows.dtype.kind not in "iu" or 0 in windows.shape:
@@ -98,18 +100,24 @@ def run_pass(
         gather=tuple(gather),
     )
     gathered = run(model, windows, plan, spec, lambda done, total, note: None, batch=batch)
-    return replace(gathered, header=gathered.header | {"run": spec.model_dump(mode="json")})
+    return replace(gathered, run=spec)
 
 
 def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
     """Compute an analysis from statistics in memory; parameters as in :func:`show`.
 
+    A parameter ``cell`` may be called ``head`` as well.
+
     Raises:
         BadRequest: a parameter that does not fit.
     """
-    run = RunSpec.model_validate(gathered.header["run"])
-    checked = check_params(Request(analysis=analysis, run=run, params=params))
+    if "head" in params and "cell" in analyses.find(analysis).params.model_fields:
+        params["cell"] = _one_head(params.pop("head"), params.get("cell"))
+    run = gathered.run
+    if run is None:
+        raise BadRequest("Expected what pk.run_pass returned, got statistics without their run.")
     found = analyses.find(analysis)
+    checked = check_params(found, params)
     if not isinstance(found, analyses.Analysis) or set(found.needs(run, checked)) != {"main"}:
         raise BadRequest(
             f"{analysis!r} needs more than one pass over these windows (or the model itself): "
@@ -129,18 +137,20 @@ def show(
     analysis: str,
     model: str,
     *,
+    head: str | None = None,
     cell: str | None = None,
     query: int | None = None,
     engine: Engine | None = None,
     params: dict[str, Any] | None = None,
     **run: Any,
 ) -> Result:
-    """Return a result through the engine: what ``python -m poskernel_core show`` prints.
+    """Return a result through the engine: what ``poskernel show`` prints.
 
     Args:
         analysis: its name, such as ``"etc"``.
         model: a model's name or directory.
-        cell: one head, such as ``"L0H3"`` (default: all).
+        head: one head, such as ``"L0H3"`` (default: all).
+        cell: another word for ``head``.
         query: one query position (default: all recorded ones, or the analysis' own default).
         engine: the engine to use (default: a new one on the default store).
         params: parameters of the analysis, such as ``{"skip": 4}``.
@@ -149,7 +159,9 @@ def show(
     Raises:
         PosKernelError: what went wrong, in one sentence.
     """
-    request, chosen = build_request(analysis, model, cell=cell, query=query, params=params, **run)
+    request, chosen = build_request(
+        analysis, model, head=head, cell=cell, query=query, params=params, **run
+    )
     own = engine or Engine()
     try:
         result = own.result(request)
@@ -164,6 +176,7 @@ def build_request(
     analysis: str,
     model: str,
     *,
+    head: str | None = None,
     cell: str | None = None,
     query: int | None = None,
     params: dict[str, Any] | None = None,
@@ -171,8 +184,13 @@ def build_request(
 ) -> tuple[Request, dict[str, int]]:
     """Return the request of :func:`show`, and what to select from its result.
 
-    ``cell`` and ``query`` are parameters where the analysis has such, else selections.
+    ``head`` and ``query`` are parameters where the analysis has such, else selections; ``cell`` is
+    another word for ``head``.
+
+    Raises:
+        BadRequest: what was asked for cannot be done, or both words are used.
     """
+    cell = _one_head(head, cell)
     asked = analyses.find(analysis)
     fields = asked.params.model_fields
     params, chosen = dict(params or {}), {}
@@ -190,8 +208,15 @@ def build_request(
     return Request(analysis=analysis, run=spec, params=params), chosen
 
 
+def _one_head(head: str | None, cell: str | None) -> str | None:
+    """Return the head by whichever of its two names it was given."""
+    if head is not None and cell is not None:
+        raise BadRequest("Name the head once: 'head' and 'cell' mean the same.")
+    return cell if head is None else head
+
+
 def _cell(model: str, cell: str, revision: str | None) -> tuple[int, int]:
-    from poskernel_core.catalog import locate
+    from poskernel_core.models.catalog import locate
 
     geometry = locate(model, revision).geometry
     return parse_cell(cell, geometry.n_layers, geometry.n_heads)

@@ -18,7 +18,7 @@ import streamlit
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from poskernel_core.errors import BadRequest
+from poskernel_core.common.errors import BadRequest
 
 __all__ = ["SecurityHeaders", "security_headers"]
 

@@ -41,7 +41,7 @@ async def _tend() -> None:
 
 
 def _import_parts() -> None:
-    import pages.parts
+    import pages.shared
 
-    for module in pkgutil.iter_modules(pages.parts.__path__, "pages.parts."):
+    for module in pkgutil.iter_modules(pages.shared.__path__, "pages.shared."):
         importlib.import_module(module.name)

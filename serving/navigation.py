@@ -1,6 +1,6 @@
 """Pages are those of ``st.navigation`` from the first request on.
 
-Streamlit takes the folder ``pages`` beside the script for its older kind of pages until the first
+Streamlit takes the folder ``pages`` next to the script for its older kind of pages until the first
 run of ``st.navigation`` says otherwise. It would greet the first reader of a server just started
 who follows a link to one of our pages with "Page not found".
 """

@@ -8,26 +8,35 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # Results that come with the project would hide what is computed; tests of them switch them on.
 os.environ["POSKERNEL_SHIPPED"] = "0"
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import jaxtyping
 import pytest
 import torch
+import transformers.modeling_utils
+import transformers.models.auto.modeling_auto  # noqa: F401  (see below: before the hook)
 from hypothesis import settings
 from jaxtyping import install_import_hook
+from playwright.sync_api import Browser, BrowserContext
 
+import tests.typecheck  # noqa: F401  (the hook below looks it up by name)
 from tests.browser import find_browser
 from tests.server import Server, command_line, serve
 
 # Before anything imports poskernel_core: each array argument and result is checked from here on.
-install_import_hook("poskernel_core", "beartype.beartype")
+# What is first imported by a module under the hook is compiled anew, and be it a large package:
+# these were imported above.
+install_import_hook("poskernel_core", "tests.typecheck.checked")
 
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
 
-torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
+torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it helps
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+WATCH = Path(__file__).with_name("watch.js")
 BROWSER_FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -37,6 +46,12 @@ BROWSER_FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in use, where shapes are not checked by their annotations but by our own sentences."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.fixture(scope="session")
@@ -67,15 +82,46 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, object]) -> dic
 
 
 @pytest.fixture(scope="session")
-def browser_context_args(browser_context_args: dict[str, object]) -> dict[str, object]:
-    """Let the tests wait for functions of theirs, which the pages' policy would not evaluate."""
-    return {**browser_context_args, "bypass_csp": True}
+def visitor(browser: Browser, browser_context_args: dict[str, Any]) -> Iterator[BrowserContext]:
+    """Somebody whose browser has read the app's own scripts before: pages open at once."""
+    context = browser.new_context(**browser_context_args)
+    context.add_init_script(path=WATCH)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def context(visitor: BrowserContext) -> Iterator[BrowserContext]:
+    """A visitor without any page open."""
+    yield visitor
+    for page in visitor.pages:
+        page.close()
+
+
+@pytest.fixture
+def new_context(new_context: Callable[..., BrowserContext]) -> Callable[..., BrowserContext]:
+    """Further visitors, who know nothing of each other."""
+
+    def watched(**options: Any) -> BrowserContext:
+        context = new_context(**options)
+        context.add_init_script(path=WATCH)
+        return context
+
+    return watched
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def rotary(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The directory of a tiny model with rotary positions, which the server offers too."""
+    from tests.builders import llama
+
+    return str(llama(tmp_path_factory.mktemp("rotary") / "llama"))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, rotary: str) -> Iterator[Server]:
     """The app in a process of its own; the standard results of 50 windows are in its cache."""
     root = tmp_path_factory.mktemp("server")
     command_line(root / "cache", "precompute", "demo-gpt2", "--texts", "50")
-    with serve(root / "cache", root / "server.log") as started:
+    with serve(root / "cache", root / "server.log", models=rotary) as started:
         yield started

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from poskernel_core.analyses.base import Result
-from poskernel_core.analyses.behaviour import GROUPS
+from poskernel_core.analyses import find
+from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
+from poskernel_core.common.result import Result
 
 LAYERS, HEADS, QUERIES, TEXTS, TOKENS, NEURONS = 3, 5, 7, 11, 97, 31
 HOSTILE = "<b>\n"
@@ -24,12 +25,15 @@ def result(
     random = np.random.default_rng(11)
     values = {name: random.uniform(0.1, 1.0, shape) for name, (_, shape) in shapes.items()}
     codes: dict[str, tuple[tuple[str, ...], np.ndarray]] = more.pop("codes", {})
+    declared = {value.name: value for value in find(analysis).values}
+    axes = {name: axes for name, (axes, _) in (shapes | codes).items()}
+    assert axes == {name: declared[name].axes for name in axes}
     return Result(
         analysis=analysis,
         params=params or {},
         values=values | {name: code for name, (_, code) in codes.items()},
-        axes={name: axes for name, (axes, _) in (shapes | codes).items()},
-        units=dict.fromkeys(shapes | codes, "unit"),
+        axes=axes,
+        units={name: declared[name].unit for name in axes},
         errors={name: value / 10 for name, value in values.items()},
         **more,
     )
@@ -44,8 +48,8 @@ def heads(layers: int = LAYERS, per_layer: int = HEADS) -> Result:
         "contextual-heads",
         dict.fromkeys(names, (CELL, cells.shape))
         | dict.fromkeys(("copy_attention", "baseline"), copies),
-        codes={"group": (CELL, cells % len(GROUPS))},
-        labels={"group": GROUPS},
+        codes={"group": (CELL, cells % len(BEHAVIOURS))},
+        labels={"group": BEHAVIOURS},
         coordinates={"distance": 2 ** np.arange(1, QUERIES + 1)},
     )
 

@@ -5,33 +5,40 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from poskernel_core.analyses.base import Result
-from poskernel_core.analyses.position_vs_token import CONDITIONS
-from poskernel_core.layouts import ROLES, pairs_layout, second_positions
+from poskernel_core.analyses import find
+from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
+from poskernel_core.common.result import Result
+from poskernel_core.data.layouts import ROLES, pairs_layout, second_positions
 
 LAYERS = 2
-CASES = ("start token, [A] at 1", "none, [A] at 0", "none, [A] at 1")
 SHARE = "share of attention"
-PER_QUERY = ("layer", "head", "query")
+CASES = ("start token, [A] at 1", "none, [A] at 0", "none, [A] at 1")
 
 
 def result(
-    analysis: str, shapes: dict[str, tuple[tuple[str, ...], tuple[int, ...]]], **more: Any
+    analysis: str,
+    shapes: dict[str, tuple[int, ...]],
+    codes: dict[str, np.ndarray] | None = None,
+    **more: Any,
 ) -> Result:
-    """A result of random positive values with errors of a tenth, softmaxed where a pattern."""
+    """A result of random positive values with errors of a tenth, softmaxed where a pattern.
+
+    Axes and units are those that the analysis declares; `codes` are values as they are.
+    """
     random = np.random.default_rng(7)
-    values = {name: random.uniform(0.1, 1.0, shape) for name, (_, shape) in shapes.items()}
+    values = {name: random.uniform(0.1, 1.0, shape) for name, shape in shapes.items()}
     for name in values:
         if name == "pattern":
             values[name] = np.tril(values[name])
             values[name] /= values[name].sum(axis=-1, keepdims=True)
+    declared = {value.name: value for value in find(analysis).values}
+    every = values | (codes or {})
     return Result(
         analysis=analysis,
         params={"trend_from": 1},
-        values=values | more.pop("codes", {}),
-        axes={name: axes for name, (axes, _) in shapes.items()} | more.pop("code_axes", {}),
-        units=dict.fromkeys(shapes, SHARE)
-        | {"role": "role", "largest_offset": "tokens", "visible": "tokens"},
+        values=every,
+        axes={name: declared[name].axes for name in every},
+        units={name: declared[name].unit for name in every},
         errors={name: value / 10 for name, value in values.items()},
         provenance={"model": "demo", "conditions": CONDITIONS, "cases": CASES},
         **more,
@@ -47,13 +54,12 @@ def recency(length: int = 13, heads: int = 3, candidates: int = 2) -> Result:
     return result(
         "induction-recency",
         {
-            "probability": (("second", "pair"), (len(seconds), candidates)),
-            "probability_other": (("second",), (len(seconds),)),
-            "last_row": (("second", "layer", "head", "key"), (*rows, length)),
-            "candidate_attention": (("second", "layer", "head", "pair"), (*rows, candidates)),
+            "probability": (len(seconds), candidates),
+            "probability_other": (len(seconds),),
+            "last_row": (*rows, length),
+            "candidate_attention": (*rows, candidates),
         },
-        codes={"role": np.array([layout.roles() for layout in layouts])},
-        code_axes={"role": ("second", "pos")},
+        {"role": np.array([layout.roles() for layout in layouts])},
         labels={"role": ROLES},
         coordinates={"second": seconds},
     )
@@ -63,43 +69,39 @@ def patterns(length: int = 13, heads: int = 8) -> Result:
     """A result of the attention in one row."""
     return result(
         "recency-patterns",
-        {"pattern": ((*PER_QUERY, "key"), (LAYERS, heads, length, length))},
-        codes={"role": np.array(pairs_layout(length, 2, length - 3, 2, True).roles())},
-        code_axes={"role": ("pos",)},
+        {"pattern": (LAYERS, heads, length, length)},
+        {"role": np.array(pairs_layout(length, 2, length - 3, 2, True).roles())},
         labels={"role": ROLES},
     )
 
 
 def rows(length: int = 48, heads: int = 3) -> Result:
     """A result of attention to random tokens."""
-    every = (PER_QUERY, (LAYERS, heads, length))
     return result(
         "random-attention",
         {
-            "pattern": ((*PER_QUERY, "key"), (LAYERS, heads, length, length)),
-            "slope": every,
-            "rank_correlation": every,
-            "norm": (("head_of_layer_0", "pos"), (heads, length)),
-            "norm_exponent": (("head_of_layer_0",), (heads,)),
+            "pattern": (LAYERS, heads, length, length),
+            "slope": (LAYERS, heads, length),
+            "rank_correlation": (LAYERS, heads, length),
+            "norm": (heads, length),
+            "norm_exponent": (heads,),
         },
-        codes={"visible": np.arange(1, length + 1)},
-        code_axes={"visible": ("pos",)},
+        {"visible": np.arange(1, length + 1)},
     )
 
 
 def parts(length: int = 13, heads: int = 3) -> Result:
     """A result of position against token."""
-    cell, axes = (3, LAYERS, heads), ("condition", "layer", "head")
+    cell = (3, LAYERS, heads)
     found = result(
         "position-vs-token",
         {
-            "score": ((*axes, "query", "key"), (*cell, length, length)),
-            "pattern": ((*axes, "query", "key"), (*cell, length, length)),
-            "profile": ((*axes, "offset"), (*cell, length)),
-            "largest_mass": (axes, cell),
+            "score": (*cell, length, length),
+            "pattern": (*cell, length, length),
+            "profile": (*cell, length),
+            "largest_mass": cell,
         },
-        codes={"largest_offset": np.full(cell, 2)},
-        code_axes={"largest_offset": axes},
+        {"largest_offset": np.full(cell, 2)},
     )
     found.values["score"][:, :, :, *np.triu_indices(length, 1)] = np.nan
     return found
@@ -110,9 +112,9 @@ def zero(length: int = 11) -> Result:
     found = result(
         "position-zero",
         {
-            "probability": (("case",), (3,)),
-            "probability_other": (("case",), (3,)),
-            "last_row": (("case", "layer", "head", "key"), (3, LAYERS, 3, length)),
+            "probability": (3,),
+            "probability_other": (3,),
+            "last_row": (3, LAYERS, 3, length),
         },
     )
     for arrays in (found.values, found.errors):
@@ -123,7 +125,7 @@ def zero(length: int = 11) -> Result:
 def scores() -> Result:
     """A result of the search for induction heads."""
     names = ("induction", "duplicate", "previous_mass")
-    return result("induction-scores", dict.fromkeys(names, (("layer", "head"), (LAYERS, 5))))
+    return result("induction-scores", dict.fromkeys(names, (LAYERS, 5)))
 
 
 def named(figure: go.Figure, name: str) -> go.Scatter:

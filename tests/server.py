@@ -55,8 +55,8 @@ def command_line(cache: Path, *arguments: str) -> str:
 
 
 @contextmanager
-def serve(cache: Path, log: Path, shipped: bool = False) -> Iterator[Server]:
-    """Start a server and wait until it answers; stop it at the end."""
+def serve(cache: Path, log: Path, shipped: bool = False, models: str = "") -> Iterator[Server]:
+    """Start a server that offers further models, and wait until it answers; stop it at the end."""
     port = _free_port()
     command = [
         sys.executable, "-m", "streamlit", "run", "serve.py", f"--server.port={port}",
@@ -66,7 +66,7 @@ def serve(cache: Path, log: Path, shipped: bool = False) -> Iterator[Server]:
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment(cache, shipped),
+            env=environment(cache, shipped) | {"POSKERNEL_MODELS": models},
             stdout=output,
             stderr=subprocess.STDOUT,
         )

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from poskernel_core import cli, engine
+from poskernel_core.cli import main as cli
+from poskernel_core.engine import engine
 
 QUICK = 10.0
 """Seconds: many times what a refusal takes, and less than torch takes to start and load."""

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from poskernel_core.analyses.additivity import Additivity
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import BadRequest
-from poskernel_core.experiments.shifted import cosines, shares, shift_places
+from poskernel_core.analyses.additivity.run import cosines, shares, shift_places
+from poskernel_core.analyses.additivity.spec import Additivity
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.engine.engine import describe_run
 from tests import oracles_contextual as oracle
 from tests.builders import contextual
 from tests.builders.contextual import CONTENT, TAU, ask, some_windows, study
@@ -238,7 +238,7 @@ def test_too_long(paths, monkeypatch, start, need):
 
     assert "\n" not in str(caught.value)
     Additivity().settled(run := run.model_copy(update={"context": need}), params)
-    monkeypatch.setattr("poskernel_core.analyses.additivity.MOST_KEYS", 11)
+    monkeypatch.setattr("poskernel_core.analyses.additivity.spec.MOST_KEYS", 11)
     with pytest.raises(BadRequest, match="ask for 11 or fewer in all"):
         Additivity().settled(run, Additivity.params(passage_length=3, shifts=4))
 

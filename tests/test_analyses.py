@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core.config import cell_name
-from poskernel_core.errors import BadRequest
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import cell_name
 from tests import builders, oracles
 
 NAMES = ("gpt2", "gpt_neo", "llama", "mistral", "gpt_neox")
@@ -34,13 +34,13 @@ class Head:
 
     def __init__(self, gathered, layer, head, skip):
         arrays, header = gathered.layer(layer), gathered.header
-        shared = head * header["n_kv_heads"] // header["n_heads"]
-        self.window, self.skip = header["sliding_windows"][layer], skip
+        shared = head * header.n_kv_heads // header.n_heads
+        self.window, self.skip = header.sliding_windows[layer], skip
         self.observed = dict(zip(POSITIONS, arrays["mean_rows"][head].tolist(), strict=True))
         self.kernels = {
             n: [
                 oracles.kernel_row(
-                    q, arrays["mean_keys"][shared].tolist(), header["scales"][layer], n, skip,
+                    q, arrays["mean_keys"][shared].tolist(), header.scales[layer], n, skip,
                     self.window,
                 )
                 for q in arrays["queries"][place, head].tolist()
@@ -67,7 +67,7 @@ class Head:
 
 def heads_of(gathered):
     """Every (layer, head) of a pass."""
-    return np.ndindex(gathered.header["n_layers"], gathered.header["n_heads"])
+    return np.ndindex(gathered.header.n_layers, gathered.header.n_heads)
 
 
 @EACH
@@ -119,6 +119,8 @@ def test_errors_of_the_heat_map(passes):
         for value, estimates in expected.items():
             found = result.errors[value][layer, head, 3]
             assert oracles.jackknife_se(estimates) == pytest.approx(found, abs=1e-7), value
+        relative = result.errors["etc"][layer, head, 3] / result.values["etc"][layer, head, 3]
+        assert relative == pytest.approx(result.errors["log_etc"][layer, head, 3], rel=1e-9)
 
 
 def test_thresholds_of_kinds(passes):
@@ -196,7 +198,8 @@ def test_profile(passes, name):
 
 
 BAD = {
-    "no such analysis": ("entropy", {}, "No analysis 'entropy'"),
+    "no such analysis": ("nonsense", {}, "No analysis 'nonsense'"),
+    "head named twice": ("kernel-map", {"head": "L0H0", "cell": "L0H0"}, "head once"),
     "skip too large": ("etc", {"skip": 33}, "skip"),
     "negative skip": ("etc", {"skip": -1}, "skip"),
     "unknown parameter": ("etc", {"skips": 4}, "skips"),

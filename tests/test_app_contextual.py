@@ -9,10 +9,11 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.test_app_downloads import download
 from tests.visit import (
-    HASH,
     complains,
     console,
     csv_rows,
+    hash_of,
+    in_both_themes,
     no_trouble,
     parameter,
     press,
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.browser
 
 PAGE, HEADS, NOTHING_LEFT = "/contextual", 32, "nothing is left to average over"
 FIGURES = ("plane", "denominators", "spread", "copies", "weights", "distances")
-TOKEN, OWN, CHAPTERS = "Destination token", "Texts of your own", "Chapters drawn beside"
+TOKEN, OWN, CHAPTERS = "Destination token", "Texts of your own", "Chapters drawn alongside"
 ALIKE, APART = "Largest distance within a group", "Distance that rules a pair out"
 BROAD, STEADY = "Effective token count from which a kernel is broad", "Largest spread of a steady"
 LOCAL, COPIES = "Mass in the last 10 tokens that makes", "Attention to copies that makes"
@@ -53,33 +54,32 @@ def said(page: Page, what: str) -> Locator:
     return page.locator(".st-key-card-distances").get_by_text(re.compile(what))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_is_drawn(page, show, scheme):
+def test_all_is_drawn(page, show):
     """Six figures, a table, a sentence that counts what the plane shows; the console is silent."""
     trouble = console(page)
-    page.emulate_media(color_scheme=scheme)
     show()
-    drawn(page, FIGURES)
-    assert HEADS == sum(groups(page).values())
-    assert counted(page) == groups(page)["contextual"]
-    spreads = [float(each) for each in column(page, "contextual-table", "spread")]
-    assert sorted(spreads) == spreads
-    assert {"contextual"} == set(column(page, "contextual-table", "group"))
-    no_trouble(page)
+    for _ in in_both_themes(page):
+        drawn(page, FIGURES)
+        assert HEADS == sum(groups(page).values())
+        assert counted(page) == groups(page)["contextual"]
+        spreads = [float(each) for each in column(page, "contextual-table", "spread")]
+        assert sorted(spreads) == spreads
+        assert {"contextual"} == set(column(page, "contextual-table", "group"))
+        no_trouble(page)
     assert [] == trouble
 
 
 def test_token_and_number_of_texts(show):
     """What is not one token is said once, and can be mended; both change the numbers."""
     page = show()
-    before = page.wait_for_function(HASH, arg="plane").json_value()
+    before = hash_of(page, "plane")
     write(page, TOKEN, " of <b>the</b>")
     complains(page, "Expected text that is one token of 'demo-gpt2'; ' of <b>the</b>' is")
     expect(page.locator(".st-key-card-plane")).to_have_count(0)
     expect(page.locator(".st-key-figure-distances .main-svg").first).to_be_visible()
     write(page, TOKEN, " of")
     drawn(page, FIGURES)
-    assert before != page.wait_for_function(HASH, arg="plane").json_value()
+    assert before != hash_of(page, "plane")
     assert " of" == parameter(page, "token")
     with redraws(page, "plane"):
         press(page, "Texts", "ArrowRight")

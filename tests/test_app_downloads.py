@@ -12,8 +12,8 @@ from playwright.sync_api import Download, Page, expect
 
 import poskernel_core as pk
 from poskernel_core import __version__
-from poskernel_core.analyses.base import plain
-from poskernel_core.exports import to_json
+from poskernel_core.common.result import plain
+from poskernel_core.figures.exports import to_json
 from tests.server import command_line
 from tests.visit import tool, visit
 

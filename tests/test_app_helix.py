@@ -5,12 +5,11 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from pages.parts.figures.of_positions import OVERLAYS, OWN_AXES
-from poskernel_core.published import ANGLES_GPT2
-from tests.builders import llama
-from tests.server import serve
+from poskernel_core.figures.of_positions import OVERLAYS, OWN_AXES
+from poskernel_core.ledger.published import ANGLES_GPT2
 from tests.visit import (
-    HASH,
+    hash_of,
+    in_both_themes,
     no_trouble,
     parameter,
     pick,
@@ -22,6 +21,7 @@ from tests.visit import (
     table,
     title_of,
     traces,
+    until,
     visit,
 )
 
@@ -45,39 +45,18 @@ def show(page: Page, server):
     return go
 
 
-@pytest.fixture(scope="module")
-def rotary(tmp_path_factory):
-    """A server whose host offers a model with rotary positions, and the name of that model."""
-    root = tmp_path_factory.mktemp("rotary")
-    model = str(llama(root / "llama"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.server.environment", _with_model(model))
-        with serve(root / "cache", root / "server.log") as started:
-            yield started, model
-
-
-def _with_model(model: str):
-    from tests.server import environment
-
-    return lambda cache, *_: environment(cache) | {"POSKERNEL_MODELS": model}
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_figures_are_drawn(page, show, scheme):
+def test_all_figures_are_drawn(page, show):
     """Six figures and the published row; no error on the console."""
     trouble = []
     page.on("console", lambda said: trouble.append(said) if said.type == "error" else None)
     page.on("pageerror", lambda error: trouble.append(error))
-    page.emulate_media(color_scheme=scheme)
     show()
-    for figure in CARDS:
-        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
-    background = page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor")
-    dark = sum(map(int, re.findall(r"\d+", background)[:3])) < 3 * 128
-    assert dark == (scheme == "dark")
-    published = table(page, "card-angles").locator("tr").filter(has_text="published for GPT-2")
-    expect(published).to_contain_text(", ".join(f"{angle:.0f}°" for angle in ANGLES_GPT2))
-    no_trouble(page)
+    for _ in in_both_themes(page):
+        for figure in CARDS:
+            expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+        published = table(page, "card-angles").locator("tr").filter(has_text="published for GPT-2")
+        expect(published).to_contain_text(", ".join(f"{angle:.0f}°" for angle in ANGLES_GPT2))
+        no_trouble(page)
     assert [] == [str(each) for each in trouble if OWN_NOTICE not in each.location["url"]]
 
 
@@ -109,7 +88,7 @@ def test_layer_positions_averages_and_overlay(show):
 
     for overlay in [*OVERLAYS][1:]:
         with redraws(page, "helix"):
-            seek(page, "Drawn beside it", overlay)
+            seek(page, "Drawn with it", overlay)
         names = traces(page, "helix")
         assert {"W_pos", "before layer 3"} <= names.keys()
         assert ("group averages" in names) == (overlay in OWN_AXES)
@@ -122,7 +101,7 @@ def test_every_setting(show):
     page = show()
     page.get_by_role("button", name="Settings").click()
     with redraws(page, "shape"):
-        press(page, "Tokens that are repeated, one a prompt", "ArrowRight")
+        press(page, "Repeated tokens, one per prompt", "ArrowRight")
     assert f"{TOKENS + 1}" == parameter(page, "rtok")
     with redraws(page, "helix"):
         press(page, "Leave out the first positions", "ArrowRight")
@@ -157,24 +136,26 @@ def test_texts_of_the_corpus(show):
 def test_the_morph_plays_and_can_be_moved(show):
     """Play ends at the last layer; the slider below the figure goes back."""
     page = show()
-    page.wait_for_function(HASH, arg="morph")
+    hash_of(page, "morph")
     layers = page.evaluate(f"{PLAYER}._fullLayout.sliders[0].steps.length")
     assert 4 == layers
     figure = page.locator(".st-key-figure-morph")
     figure.locator(".updatemenu-button").first.click()
-    page.wait_for_function(f"{PLAYER}._fullLayout.sliders[0].active === {layers - 1}")
+    until(page, f"{PLAYER}._fullLayout.sliders[0].active === {layers - 1}")
     last = page.evaluate(f"Array.from({PLAYER}.data[0].x)")
     figure.locator(".slider-rail-touch-rect").click(position={"x": 3, "y": 3}, force=True)
-    page.wait_for_function(f"{PLAYER}._fullLayout.sliders[0].active === 0")
-    page.wait_for_function(f"last => String(Array.from({PLAYER}.data[0].x)) !== last",
-                           arg=",".join(map(str, last)))  # fmt: skip
+    until(page, f"{PLAYER}._fullLayout.sliders[0].active === 0")
+    until(
+        page,
+        f"last => String(Array.from({PLAYER}.data[0].x)) !== last",
+        ",".join(map(str, last)),
+    )
     no_trouble(page)
 
 
-def test_a_model_with_rotary_positions(page, rotary):
+def test_a_model_with_rotary_positions(page, server, rotary):
     """A sentence on why there is no helix of the post's kind; the mean stream is drawn."""
-    started, model = rotary
-    visit(page, started.link(PAGE, model=model))
+    visit(page, server.link(PAGE, model=rotary))
     expect(page.get_by_text("This model has rotary positions")).to_be_visible()
     expect(page.get_by_role("radio", name="one token repeated")).to_have_count(0)
     for figure in CARDS:

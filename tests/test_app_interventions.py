@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from poskernel_core.presets import presets_for
+from poskernel_core.analyses.interventions.presets import presets_for
 from tests.visit import (
     cell,
     complains,
@@ -126,9 +126,9 @@ def test_moving_switching_off_and_removing(show):
     with redraws(page, "losses"):
         add(page, MOVES, "4>1")
     with redraws(page, "losses"):
-        write(page, "Output times", "2.5")
+        write(page, "Multiply by", "2.5")
     with redraws(page, "losses"):
-        seek(page, "Times applies to", "the whole layer's attention output")
+        seek(page, "What is multiplied", "the whole layer's attention output")
     with redraws(page, "losses"):
         seek(page, "Changed", BEFORE)
     with redraws(page, "losses"):

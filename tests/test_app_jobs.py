@@ -5,9 +5,9 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from poskernel_core.store import Store
+from poskernel_core.storage.store import Store
 from tests.server import serve
-from tests.visit import no_trouble, settle, visit
+from tests.visit import cell, no_trouble, parameter, settle, title_of, values, visit
 
 pytestmark = pytest.mark.browser
 
@@ -56,16 +56,20 @@ def test_two_visitors_share_one_computation(fresh, two):
 def test_cancel_by_one_then_by_both(fresh, two):
     """The work goes on for the other reader; when both have cancelled, either can ask again."""
     for page in two:
-        ask(page, fresh, texts=2000, context=512)
+        ask(page, fresh, texts=500)
         expect(page.get_by_role("button", name="Cancel")).to_be_visible()
     two[0].get_by_role("button", name="Cancel").click()
     expect(two[0].get_by_text("goes on for other readers")).to_be_visible()
     expect(two[1].get_by_role("button", name="Cancel")).to_be_visible()
-    expect(two[0].get_by_role("button", name="Wait for it again")).to_be_visible()
+    two[0].get_by_role("button", name="Wait for it again").click()
+    expect(two[0].get_by_role("progressbar", name="progress")).to_be_visible()
+    two[0].get_by_role("button", name="Cancel").click()
+    expect(two[0].get_by_text("goes on for other readers")).to_be_visible()
     two[1].get_by_role("button", name="Cancel").click()
-    expect(two[1].get_by_test_id("stAlert").filter(has_text="was cancelled")).to_be_visible()
+    cancelled = two[1].get_by_test_id("stAlert").filter(has_text="was cancelled")
+    expect(cancelled).to_be_visible()
     two[1].get_by_role("button", name="Try again").click()
-    expect(two[1].get_by_role("progressbar", name="progress")).to_be_visible()
+    expect(two[1].get_by_role("gridcell")).to_have_count(32)
     no_trouble(two[1])
 
 
@@ -78,3 +82,62 @@ def test_the_standard_run_of_the_page_is_that_of_the_command_line(server, page):
     settle(page)
     assert keys == set(store.keys())
     store.close()
+
+
+class SlowLine:
+    """What a page and its server tell each other, held back where a test wants it."""
+
+    def __init__(self, page):
+        self.slow, self.held, self.may_pass, self.click = False, [], 0, b""
+        page.route_web_socket(re.compile("/_stcore/stream"), self._carry)
+
+    def _carry(self, line):
+        self.line, server = line, line.connect_to_server()
+        line.on_message(lambda what: self._up(server, what))
+        server.on_message(self._down)
+
+    def _up(self, server, what):
+        if self.slow and self.click and self.click in what:
+            self.click = b""
+        elif self.slow and self.may_pass:
+            self.may_pass -= 1
+        elif self.slow:
+            return  # the page asks for the progress twice a second
+        server.send(what)
+
+    def _down(self, what):
+        if self.slow:
+            self.held.append(what)
+        else:
+            self.line.send(what)
+
+    def quicken(self):
+        """Bring what was held back, in its order, and all that follows."""
+        while self.held:
+            self.line.send(self.held.pop(0))
+        self.slow = False
+
+
+def test_a_click_while_a_computation_ends(fresh, two):
+    """A head clicked just before another result comes stays selected on a slow line.
+
+    Until the answer to the click has come, what the page asks for by the clock names the old head.
+    """
+    line = SlowLine(two[0])
+    for page in two:
+        page.set_default_timeout(60_000)
+        page.goto(fresh.link("/induction_recency", model="demo-attn-2l", samples=1000))
+        expect(page.get_by_role("gridcell")).to_have_count(16)
+    page, other = two
+    expect(page.get_by_role("progressbar", name="progress").first).to_be_visible()
+    line.click, line.slow = b"L1H2", True
+    cell(page, "L1H2").click()
+    settle(other)
+    expect(other.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
+    line.may_pass = 2
+    page.wait_for_timeout(2000)
+    line.quicken()
+    settle(page)
+    expect(title_of(page, "candidates")).to_contain_text("L1H2")
+    assert "L1H2" == parameter(page, "cell") == values(page)["Head"]
+    no_trouble(page)

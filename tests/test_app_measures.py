@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from pages.parts.measures import MEASURES
-from poskernel_core.analyses.behaviour import GROUPS
-from tests.builders import llama
-from tests.server import environment, serve
+from pages.etc_heatmap.measures import MEASURES
+from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from tests.test_app_downloads import download
 from tests.visit import (
     cell,
@@ -44,18 +42,6 @@ def landing(page: Page, server):
         return page
 
     return go
-
-
-@pytest.fixture(scope="module")
-def rotary(tmp_path_factory):
-    """A server whose host offers a model with rotary positions, and the name of that model."""
-    root = tmp_path_factory.mktemp("rotary")
-    model = str(llama(root / "llama"))
-    with pytest.MonkeyPatch.context() as patch:
-        offered = {"POSKERNEL_MODELS": model}
-        patch.setattr("tests.server.environment", lambda cache, *_: environment(cache) | offered)
-        with serve(root / "cache", root / "server.log") as started:
-            yield started, model
 
 
 def labels(page: Page) -> list[str]:
@@ -95,7 +81,7 @@ def test_every_measure_is_drawn(landing):
         expect(page.locator(".legend .title")).to_have_text(measure.unit)
         settle(page)
         assert parameter(page, "measure") == (None if title == first else title)
-        begins = r"L\dH\d: " + ("ETC" if measure.question == "etc" else re.escape(title))
+        begins = r"L\dH\d: " + ("ETC" if measure.question.name == "etc" else re.escape(title))
         said = labels(page)
         assert 32 == len(set(said))
         assert all(
@@ -106,8 +92,8 @@ def test_every_measure_is_drawn(landing):
         assert len(legend(page)) > 1
         seen.add(tuple(faces))
         if title == "behaviour group":
-            assert [*GROUPS] == legend(page)
-            assert all(re.match(rf"{begins} ({'|'.join(GROUPS)});", each) for each in said)
+            assert [*BEHAVIOURS] == legend(page)
+            assert all(re.match(rf"{begins} ({'|'.join(BEHAVIOURS)});", each) for each in said)
             kinds = [re.match(rf"{begins} (.*?);", each)[1] for each in said]
             assert len(set(zip(kinds, faces, strict=True))) == len(set(kinds)) == len(set(faces))
         no_trouble(page)
@@ -139,7 +125,7 @@ def test_order_and_choice_by_a_measure(landing):
     np.testing.assert_allclose(numbers(page, measure), held, atol=5e-3)
     page.keyboard.press("Escape")
     page.locator(".st-key-card-etc").get_by_role("button", name="Formula").click()
-    expect(page.get_by_role("dialog").get_by_text("Source:")).to_be_visible()
+    expect(page.get_by_role("dialog").get_by_text("Source.")).to_be_visible()
     no_trouble(page)
     landing(measure="<b>luck</b>")
     assert {COLOUR: next(iter(MEASURES))} == shown(page, COLOUR)
@@ -168,17 +154,16 @@ def test_additivity(page, server):
     no_trouble(page)
 
 
-def test_a_model_with_rotary_positions(page, rotary):
+def test_a_model_with_rotary_positions(page, server, rotary):
     """Measures of its keys, and their shares: position alone explains little."""
-    started, model = rotary
-    visit(page, started.link(model=model, measure="position in the keys"))
+    visit(page, server.link(model=rotary, measure="position in the keys"))
     expect(page.get_by_role("gridcell", name=re.compile("position in the keys"))).to_have_count(18)
     for measure in ("drift of content", "induction score"):
         choose(page, COLOUR, measure)
         expect(page.get_by_role("gridcell", name=re.compile(measure))).to_have_count(18)
     settle(page)
     no_trouble(page)
-    visit(page, started.link("/positional_kernels", model=model))
+    visit(page, server.link("/positional_kernels", model=rotary))
     for figure in ("shares", "drift"):
         drawn(page, figure)
     position, _, rest = shares(page)

@@ -5,9 +5,9 @@ import json
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from poskernel_core.ledger import brief
-from poskernel_core.methods import methods
-from poskernel_core.published import figures_of, known_models
+from poskernel_core.analyses.definitions import methods
+from poskernel_core.ledger.compare import brief
+from poskernel_core.ledger.published import figures_of, known_models
 from tests.visit import (
     console,
     flip,
@@ -23,7 +23,7 @@ from tests.visit import (
 pytestmark = pytest.mark.browser
 
 PAGE, MODEL, HELD = "/methods", "demo-attn-2l", "gpt2"
-LEDGER, OF, NUMBERS = "Reproduction ledger", "Figures published of", "Numbers of"
+LEDGER, OF, NUMBERS = "Reproduction ledger", "Figures published for", "Numbers of"
 FIGURES, METHODS = figures_of(HELD), methods()
 COMPUTE = f"Compute all {len(FIGURES)} figures on this machine"
 PARTS = ("Values", "Formula.", "Choices.", "Limits.", "Source.")
@@ -105,12 +105,12 @@ def test_a_model_without_published_figures(show):
     pick(page, LEDGER)
     assert LEDGER == parameter(page, "part")
     assert {OF: MODEL} == shown(page, OF)
-    expect(page.get_by_text(f"No figures were published of {MODEL}")).to_be_visible()
+    expect(page.get_by_text(f"No figures were published for {MODEL}")).to_be_visible()
     for name in known_models():
         expect(page.get_by_test_id("stAlert")).to_contain_text(name)
     expect(page.get_by_test_id("stMain").get_by_role("switch")).to_have_count(0)
     seek(page, OF, HELD)
-    warning = f"Computed on {MODEL}, published of {HELD}"
+    warning = f"Computed on {MODEL}, published for {HELD}"
     expect(page.get_by_text(warning)).to_be_visible()
     settle(page)
     assert HELD == parameter(page, "published")
@@ -152,7 +152,7 @@ def test_the_ledger_computed(show):
     told = [verdict.split(" ", 1)[1] for verdict in column(page, "verdict")]
     assert [line["verdict"] for line in lines] == told
     assert {"differs", "not computed"} <= set(told)
-    ours = ["" if line["ours"] is None else brief(line["ours"]) for line in lines]
+    ours = ["" if line["ours"] is None else brief(line["ours"], line["errors"]) for line in lines]
     assert ours == column(page, "ours")
     for line in lines:
         assert bool(line["why"]) == (line["verdict"] == "not computed") == (line["ours"] is None)
@@ -170,7 +170,7 @@ def test_numbers_of_one_figure(show, new_context):
     seek(page, NUMBERS, own["id"])
     expect(page.get_by_test_id("stAlertContentInfo")).to_have_count(0)
     settle(page)
-    assert float(column(page, "ours", 1)[0]) == pytest.approx(own["ours"], rel=1e-3)
+    assert [brief(own["ours"], own["errors"])] == column(page, "ours", 1)
     other = new_context().new_page()
     other.set_viewport_size({"width": 2200, "height": 1000})
     visit(other, page.url)

@@ -10,6 +10,7 @@ from tests.visit import (
     complains,
     console,
     flip,
+    in_both_themes,
     no_trouble,
     parameter,
     pick,
@@ -56,20 +57,19 @@ def chosen(page: Page, neuron: int | str) -> None:
     assert f"{neuron}" == parameter(page, "neuron")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_is_drawn(page, show, scheme):
+def test_all_is_drawn(page, show):
     """Seven figures and their tables; the neuron driven most comes first; a silent console."""
     trouble = console(page)
-    page.emulate_media(color_scheme=scheme)
     show()
-    drawn(page, FIGURES)
-    first = column(page, "neuron-table", "neuron")[0]
-    expect(page.get_by_role("heading", name=f"Neuron {first}", exact=True)).to_be_visible()
-    assert f"<b>{first}</b>" == page.evaluate(RING)
-    expect(page.get_by_text("The bag is filled by L0H0, ")).to_be_visible()
-    assert first not in column(page, "related-table", "neuron")
-    assert 7 > len(column(page, "card-latents", "share")) > 1
-    no_trouble(page)
+    for _ in in_both_themes(page):
+        drawn(page, FIGURES)
+        first = column(page, "neuron-table", "neuron")[0]
+        expect(page.get_by_role("heading", name=f"Neuron {first}", exact=True)).to_be_visible()
+        assert f"<b>{first}</b>" == page.evaluate(RING)
+        expect(page.get_by_text("The bag is filled by L0H0, ")).to_be_visible()
+        assert first not in column(page, "related-table", "neuron")
+        assert 7 > len(column(page, "card-latents", "share")) > 1
+        no_trouble(page)
     assert [] == trouble
 
 

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from poskernel_core.rounding import rounded
-from tests.builders import llama
-from tests.server import environment, serve
+from poskernel_core.common.rounding import rounded
 from tests.test_app_downloads import download
 from tests.visit import (
-    HASH,
     console,
     flip,
+    hash_of,
+    in_both_themes,
     no_trouble,
     parameter,
     pick,
@@ -52,18 +51,6 @@ def show(page: Page, server):
     return go
 
 
-@pytest.fixture(scope="module")
-def rotary(tmp_path_factory):
-    """A server whose host offers a model with rotary positions, and the name of that model."""
-    root = tmp_path_factory.mktemp("rotary")
-    model = str(llama(root / "llama"))
-    with pytest.MonkeyPatch.context() as patch:
-        offered = {"POSKERNEL_MODELS": model}
-        patch.setattr("tests.server.environment", lambda cache, *_: environment(cache) | offered)
-        with serve(root / "cache", root / "server.log") as started:
-            yield started, model
-
-
 def drawn(page: Page) -> None:
     """Wait for all figures and the three numbers."""
     for figure in FIGURES:
@@ -73,7 +60,7 @@ def drawn(page: Page) -> None:
 
 def title(page: Page, figure: str) -> str:
     """The title of a figure's card, or that inside a figure that shares its card."""
-    page.wait_for_function(HASH, arg=figure)
+    hash_of(page, figure)
     card = title_of(page, figure)
     if card.count():
         return card.inner_text()
@@ -102,18 +89,17 @@ def rows(page: Page) -> int:
     return int(frame.inner_text().split()[0])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_is_drawn(page, show, scheme):
+def test_all_is_drawn(page, show):
     """Seven figures in light and dark, three curves in each of two; the console is silent."""
     trouble = console(page)
-    page.emulate_media(color_scheme=scheme)
     show()
-    for figure in ("scores", "attention"):
-        assert {"both": 9, "position only": 9, "token only": 9} == curves(page, figure)
-    for number, end in enumerate(("both", "position only", "token only")):
-        assert title(page, f"map-{number}").endswith(f": {end}")
-    expect(page.get_by_text("This model rotates positions in")).to_have_count(0)
-    no_trouble(page)
+    for _ in in_both_themes(page):
+        for figure in ("scores", "attention"):
+            assert {"both": 9, "position only": 9, "token only": 9} == curves(page, figure)
+        for number, end in enumerate(("both", "position only", "token only")):
+            assert title(page, f"map-{number}").endswith(f": {end}")
+        expect(page.get_by_text("This model rotates positions in")).to_have_count(0)
+        no_trouble(page)
     assert [] == trouble
 
 
@@ -215,8 +201,7 @@ def test_a_link_restores_the_page(show, new_context):
     expect(other.get_by_role("radio", name="k = 0", exact=True)).to_be_checked()
     assert title(other, "scores") == "L1H2: scores from position 11"
     for figure in FIGURES:
-        hashes = [each.wait_for_function(HASH, arg=figure).json_value() for each in (page, other)]
-        assert hashes[0] == hashes[1]
+        assert hash_of(page, figure) == hash_of(other, figure)
     no_trouble(other)
 
 
@@ -231,10 +216,9 @@ def test_nonsense_is_put_right(show):
     no_trouble(page)
 
 
-def test_a_model_with_rotary_positions(page, rotary):
+def test_a_model_with_rotary_positions(page, server, rotary):
     """A sentence on what the three runs mean there; all figures are drawn."""
-    started, model = rotary
-    visit(page, started.link(PAGE, model=model, samples=SAMPLES))
+    visit(page, server.link(PAGE, model=rotary, samples=SAMPLES))
     expect(
         page.get_by_text("This model rotates positions in and has no positional")
     ).to_be_visible()

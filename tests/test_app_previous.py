@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from poskernel_core.presets import presets_for
+from poskernel_core.analyses.interventions.presets import presets_for
 from tests.test_app_downloads import download
 from tests.visit import (
     QUERY,
     complains,
     csv_rows,
+    in_both_themes,
     no_trouble,
     parameter,
     pick,
@@ -107,20 +108,19 @@ def test_no_head_looks_back_so_far(show):
     assert {"0"} == set(column(page, "largest at k"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_curves_of_a_head(show, scheme, page):
+def test_curves_of_a_head(show):
     """Attention, raw score, tangent picture; the query position moves the last one."""
-    page.emulate_media(color_scheme=scheme)
-    show(query=127)
-    for card in ("profile", "scores", "tangent"):
-        expect(page.locator(f".st-key-card-{card} .main-svg").first).to_be_visible()
+    page = show(query=127)
+    for _ in in_both_themes(page):
+        for card in ("profile", "scores", "tangent"):
+            expect(page.locator(f".st-key-card-{card} .main-svg").first).to_be_visible()
     expect(title_of(page, "tangent")).to_contain_text("around n = 127")
     with redraws(page, "tangent"):
         slider(page, QUERY).press("ArrowLeft")
     expect(title_of(page, "tangent")).not_to_contain_text("n = 127")
     with redraws(page, "tangent"):
         pick(page, "one token repeated")
-    expect(page.get_by_text("(helix of one token repeated)")).to_be_visible()
+    expect(page.get_by_text("The helix of one token repeated")).to_be_visible()
     assert "one token repeated" == parameter(page, "helixof")
     other = "L0H0" if CELL != "L0H0" else "L0H1"
     with redraws(page, "profile"), redraws(page, "scores"), redraws(page, "tangent"):

@@ -6,17 +6,17 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.visit import (
-    HASH,
     cell,
     console,
     flip,
+    hash_of,
+    in_both_themes,
     line_colour,
     no_trouble,
     parameter,
     press,
     redraws,
     seek,
-    settle,
     shown,
     title_of,
     traces,
@@ -68,23 +68,22 @@ def roles(length: int, pairs: list[int], start: bool = True) -> list[str]:
 
 def head_of(page: Page, figure: str) -> str:
     """The head that a figure's title names."""
-    page.wait_for_function(HASH, arg=figure)
+    hash_of(page, figure)
     return re.search(r"L\d+H\d+", title_of(page, figure).inner_text())[0]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_is_drawn(page, show, scheme):
+def test_all_is_drawn(page, show):
     """Grid, table and seven figures, in light and dark; the console is silent."""
     trouble = console(page)
-    page.emulate_media(color_scheme=scheme)
     show()
-    expect(
-        page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: induction score"))
-    ).to_have_count(16)
-    for figure in FIGURES:
-        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
-    assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
-    no_trouble(page)
+    for _ in in_both_themes(page):
+        expect(
+            page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: induction score"))
+        ).to_have_count(16)
+        for figure in FIGURES:
+            expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+        assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
+        no_trouble(page)
     assert [] == trouble
 
 
@@ -103,21 +102,12 @@ def test_sequences_drawn(show):
     no_trouble(page)
 
 
-def silence(page, head):
-    """Choose a head to be silenced; again if a run of the script under way dropped the choice."""
-    for _ in range(3):
-        seek(page, SILENT, head)
-        settle(page)
-        if parameter(page, "silenced0") == head:
-            return
-
-
 def test_switches(show):
     """Heads silenced in either way, positions removed, norms made flat."""
     page = show()
     page.get_by_text(SWITCHES).click()
     with redraws(page, "probability"), redraws(page, "norms"):
-        silence(page, "L0H0")
+        seek(page, SILENT, "L0H0")
     assert "L0H0" == parameter(page, "silenced0")
     page.keyboard.press("Escape")
     with redraws(page, "probability"):
@@ -233,6 +223,5 @@ def test_a_link_restores_the_page(show, new_context):
     assert shown(page, *fields) == shown(other, *fields)
     assert sequences(page, "cell.textContent") == sequences(other, "cell.textContent")
     for figure in ("probability", "candidates", "rows", "patterns", "intrinsic", "norms"):
-        hashes = [each.wait_for_function(HASH, arg=figure).json_value() for each in (page, other)]
-        assert hashes[0] == hashes[1]
+        assert hash_of(page, figure) == hash_of(other, figure)
     no_trouble(other)

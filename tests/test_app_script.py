@@ -4,25 +4,34 @@ import ast
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
+from pages.shared import results
+from poskernel_core.engine.engine import Engine
+from poskernel_core.storage.store import Store
 from tests.server import ROOT, command_line, environment
+from tools.recorded import open_page
 
 FILES = sorted((ROOT / "pages").rglob("*.py"))
-PAGES = [file for file in FILES if "parts" not in file.parts]
-LONGEST_PAGE = 120
-COMPUTE = ("models", "passes", "attention", "bridge", "attn_only", "gather", "statistics", "worker")
+PAGES = [file for file in FILES if file.name == "page.py"]
+LONGEST_PAGE = 140
+BOXES: dict[str, list[str]] = {}
+"""The boxes that a page shows at first, by its address."""
+COMPUTE = ("forward", "passes", "statistics", "engine.worker")
 ALONE = """
 import json, sys
 from streamlit.testing.v1 import AppTest
+from tools.recorded import open_page
 app = AppTest.from_file("app.py", default_timeout=120)
 app.query_params["texts"], app.query_params["context"] = "50", "64"
 app.run()
 if sys.argv[1:]:
-    app.switch_page(sys.argv[1]).run()
+    open_page(app, sys.argv[1])
 print(json.dumps({
     "exceptions": [each.value for each in app.exception],
     "errors": [each.value for each in app.error],
@@ -41,6 +50,17 @@ def cache(tmp_path_factory) -> Path:
     run = ("demo-gpt2", "--texts", "50", "--context", "64")
     command_line(directory, "precompute", *run, "--experiments")
     return directory
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """An engine with nothing but what comes with the project, which the pages ask."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    engine = Engine(Store(tmp_path))
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    yield engine
+    engine.close()
+    engine.store.close()
 
 
 def run_alone(cache: Path, *page: str) -> dict[str, Any]:
@@ -64,21 +84,25 @@ def imports(file: Path) -> list[str]:
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("script", PAGES, ids=lambda file: file.stem)
-def test_every_page_runs(cache, script):
-    """A title, and but for words a figure; what it still computes is under way in the worker."""
-    seen = run_alone(cache, str(script.relative_to(ROOT)))
-    assert ([], []) == (seen["exceptions"], seen["errors"])
-    assert 1 == len(seen["titles"])
-    assert seen["charts"] or seen["progress"] or script.parent.name == "about"
+@pytest.mark.parametrize("script", PAGES, ids=lambda file: file.parent.name)
+def test_every_page_runs(shipped, script):
+    """A title, and but for words a figure; nothing is computed, and no box but those named."""
+    name, app = script.parent.name, AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    open_page(app, name)
+    boxes = [*app.exception, *app.error, *app.warning, *app.info, *app.success]
+
+    assert BOXES.get(name, []) == [each.value for each in boxes]
+    assert 1 == len(app.title)
+    assert 0 == len(app.get("progress"))
+    assert app.get("plotly_chart") or name == "methods"
+    assert shipped.worker_pid is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "charts"), [("induction_recency", 7), ("position_vs_token", 7)])
 def test_precomputed_experiments_are_those_of_the_pages(cache, page, charts):
     """After `precompute --experiments` nothing is left to be computed on the pages."""
-    seen = run_alone(cache, f"pages/experiments/{page}.py")
+    seen = run_alone(cache, page)
     assert (charts, 0) == (seen["charts"], seen["progress"])
 
 
@@ -91,23 +115,29 @@ def test_a_stored_result_is_shown_without_torch(cache):
     assert set() == heavy & set(seen["modules"])
 
 
-@pytest.mark.parametrize("script", PAGES, ids=lambda file: file.stem)
-def test_pages_are_short(script):
+def test_pages_are_short():
     """A page selects, loads and draws."""
-    assert len(script.read_text(encoding="utf-8").splitlines()) < LONGEST_PAGE
+    lines = {file.parent.name: len(file.read_text("utf-8").splitlines()) for file in PAGES}
+    assert {} == {name: count for name, count in lines.items() if count > LONGEST_PAGE}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_pages_leave_computing_to_the_worker(file):
+def test_pages_leave_computing_to_the_worker():
     """No file of the pages names torch, or a module of the core that runs a model."""
-    named = imports(file)
     banned = ("torch", *(f"poskernel_core.{module}" for module in COMPUTE))
-    assert [] == [n for n in named if any(n == b or n.startswith(f"{b}.") for b in banned)]
+    named = [(file.name, n) for file in FILES for n in imports(file)]
+    assert [] == [pair for pair in named for b in banned if f"{pair[1]}.".startswith(f"{b}.")]
 
 
-def test_every_page_is_in_the_navigation():
-    """And none lies directly under `pages/`, where Streamlit would run it without `app.py`."""
-    script = (ROOT / "app.py").read_text(encoding="utf-8")
-    assert PAGES
-    assert all(f'"{page.relative_to(ROOT).as_posix()}"' in script for page in PAGES)
+def test_every_page_says_where_it_stands():
+    """Each has its own title and rank, the landing page the first; sections stay together.
+
+    None lies directly under `pages/`, where Streamlit would run it without `app.py`.
+    """
+    places = [import_module(f"pages.{page.parent.name}.page").PLACE for page in PAGES]
+    places.sort(key=lambda place: place.order)
+
+    assert list(range(len(PAGES))) == [place.order for place in places]
+    assert len(PAGES) == len({place.title for place in places})
+    sections = [place.section for place in places]
+    assert sections == sorted(sections, key=sections.index)
     assert [] == list((ROOT / "pages").glob("*.py"))

@@ -1,11 +1,8 @@
-"""In a browser: no page needs more than the content security policy allows."""
-
-import ast
+"""The content security policy in a browser, at work and in force; every page: test_app_pages."""
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.server import ROOT
 from tests.visit import cell, parameter, settle, visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -13,38 +10,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NOTE = """window.violations = [];
 document.addEventListener("securitypolicyviolation",
   event => window.violations.push(`${event.effectiveDirective} ${event.blockedURI}`));"""
-PAGES = (
-    "/", "/positional_kernels", "/previous_token", "/contextual", "/helix", "/interventions",
-    "/induction_recency", "/position_vs_token", "/contextual_neurons", "/methods",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def browser_context_args(browser_context_args):
-    """Here the policy is in force."""
-    return {**browser_context_args, "bypass_csp": False}
-
-
-def test_all_pages_are_here():
-    """The list above names as many pages as `app.py`."""
-    calls = ast.walk(ast.parse((ROOT / "app.py").read_text(encoding="utf-8")))
-    pages = [c for c in calls if isinstance(c, ast.Call) and ast.unparse(c.func) == "st.Page"]
-
-    assert len(pages) == len(PAGES)
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_nothing_is_refused(page, server, path):
-    """Scripts, styles, figures, fonts, the socket: all come from where the policy says."""
-    outside = []
-    page.on("request", lambda request: outside.append(request.url))
-    page.add_init_script(NOTE)
-
-    visit(page, server.link(path))
-
-    assert [] == page.evaluate("violations")
-    ours = (server.url, server.url.replace("http", "ws"), "data:", "blob:")
-    assert [] == [address for address in outside if not address.startswith(ours)]
 
 
 def test_a_click_and_a_download(page, server):

@@ -6,11 +6,12 @@ import zipfile
 import numpy as np
 import pytest
 
-from poskernel_core import catalog
-from poskernel_core.archive import export_model, import_archive
-from poskernel_core.config import SCHEMA, model_prefix
-from poskernel_core.errors import BadArchive, BadRequest
-from poskernel_core.store import Store, encode
+from poskernel_core.common.errors import BadArchive, BadRequest
+from poskernel_core.common.specs import SCHEMA, model_prefix
+from poskernel_core.models import catalog
+from poskernel_core.storage.archive import export_model, import_archive
+from poskernel_core.storage.encoding import encode
+from poskernel_core.storage.store import Store
 
 VALUES = {"kernel": np.arange(3 * 11, dtype=np.float32).reshape(3, 11)}
 
@@ -99,6 +100,7 @@ BAD = {
     "manifest without schema": {"poskernel.json": "{}", KEY: GOOD},
     "manifest without model": {"poskernel.json": '{"schema": 1}', KEY: GOOD},
     "another layout": {"poskernel.json": '{"schema": 99, "model": {"name": "m"}}', KEY: GOOD},
+    "an older layout": {"poskernel.json": '{"schema": 0, "model": {"name": "m"}}', KEY: GOOD},
     "an entry by another name": {"poskernel.json": ABOUT, KEY: GOOD, "../../evil": GOOD},
     "a second entry is cut": {"poskernel.json": ABOUT, KEY: GOOD, KEY[:-1] + "c": GOOD[:-1]},
     "a second entry is changed": {

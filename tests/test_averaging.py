@@ -6,25 +6,27 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core import Engine, Execution, Store, catalog, models
-from poskernel_core.analyses.averaging import Averaging, AveragingParams
+from poskernel_core import Engine, Execution, Store
 from poskernel_core.analyses.base import Subject
-from poskernel_core.analyses.intervention import Intervention, InterventionParams
-from poskernel_core.analyses.positions import GROUPS, STREAM
-from poskernel_core.compute import canonical, needs
-from poskernel_core.config import CorpusSpec, Request
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import BadRequest
-from poskernel_core.experiments.average import average
-from poskernel_core.made import repeated_windows
-from poskernel_core.prepare import prepare
-from poskernel_core.tokenizers import load_tokenizer
+from poskernel_core.analyses.helix.formulas import GROUP_SIZES, STREAM_SUMS
+from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
+from poskernel_core.analyses.interventions.run.average import average
+from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import CorpusSpec, Request
+from poskernel_core.data.made import repeated_windows
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.requests import canonical
+from poskernel_core.forward import loading
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.passes.plan import prepare
 from tests import builders, oracles, plain_gpt2
 from tests import oracles_positions as op
 
 TEXTS, CONTEXT = 3, 41
 PROMPT = "The previous token, and the token before it"
-SIZES = (1, *GROUPS)
+SIZES = (1, *GROUP_SIZES)
 
 
 def subject_of(path, start_token=True):
@@ -32,7 +34,7 @@ def subject_of(path, start_token=True):
     windows = builders.random_ids(TEXTS, CONTEXT, seed=13).numpy()
     windows[:, 0] = builders.START
     return Subject(
-        models.load(catalog.locate(str(path)), "cpu"), windows, [], lambda ids: [], start_token
+        loading.load(catalog.locate(str(path)), "cpu"), windows, [], lambda ids: [], start_token
     )
 
 
@@ -45,7 +47,7 @@ def streams(model_dirs):
     """The pass over repeated tokens that an averaged stream stands on."""
     windows = repeated_windows(293, context=CONTEXT, windows=3, avoid=0)
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
-    return {"repeated": pk.run_pass(model, windows, start_token=False, gather=STREAM)}
+    return {"repeated": pk.run_pass(model, windows, start_token=False, gather=STREAM_SUMS)}
 
 
 def plain(path, tokens, group, layer, rows, start, keep=0):
@@ -156,8 +158,8 @@ def test_keys_of_an_intervention(model_dirs, params):
     )
 
     assert one.key == other.key
-    assert needs(one) == needs(other)
-    assert bool(params) == bool(needs(one))
+    assert one.needs == other.needs
+    assert bool(params) == bool(one.needs)
     different = [{"text": PROMPT + "."}, {"group": 5}, {"layer": 2}, {"cell": "L1H0"}]
     keys = {
         canonical(request(path, "intervention", **{"text": PROMPT, **params, **d})).key
@@ -175,7 +177,7 @@ def test_keys_of_averaging(model_dirs):
     )
 
     assert bible.key == more.key != sample.key
-    assert {} == needs(bible) == Averaging().needs(bible.run, AveragingParams())
+    assert {} == bible.needs == Averaging().needs(bible.run, AveragingParams())
 
 
 @pytest.mark.slow

@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.bag_params import BagParams
-from poskernel_core.analyses.neuron import NeuronTrace
-from poskernel_core.experiments import predicted
-from poskernel_core.experiments.bag import build_bag, by_position, listed_tokens
-from poskernel_core.experiments.bag_heads import chosen_heads
-from poskernel_core.experiments.bag_quality import VARIANTS, Quality
+from poskernel_core.analyses.bag.neuron import NeuronTrace
+from poskernel_core.analyses.bag.params import BagParams
+from poskernel_core.analyses.bag.run import predicted
+from poskernel_core.analyses.bag.run.bag import build_bag, by_position, listed_tokens
+from poskernel_core.analyses.bag.run.heads import chosen_heads
+from poskernel_core.analyses.bag.run.quality import VARIANTS, Quality
 from tests import oracles_bag as oracle
 from tests.builders import START, VOCABULARY
 from tests.builders import bag as made
@@ -228,8 +228,8 @@ def test_listed_tokens(known):
 def test_pieces_of_the_vocabulary(case, monkeypatch):
     """However many tokens are taken at a time, weights and table are the same."""
     subject, main, whole, _ = case
-    for place in ("bag", "content_weights"):
-        monkeypatch.setattr(f"poskernel_core.experiments.{place}.ROWS", 97)
+    for place in ("bag.run.bag", "contextual_heads.run.content_weights"):
+        monkeypatch.setattr(f"poskernel_core.analyses.{place}.ROWS", 97)
     subject.model.notes.clear()
     cut = build_bag(subject, main, whole.heads, BagParams(query=QUERY, contexts=CONTEXTS))
 

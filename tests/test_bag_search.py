@@ -6,15 +6,17 @@ import math
 import numpy as np
 import pytest
 
-from poskernel_core import Execution, Store, laboratory
-from poskernel_core.analyses.bag_search import ExtendedEmbedding, WordNeurons
-from poskernel_core.compute import canonical, from_entry, gather_missing, needs
-from poskernel_core.config import CorpusSpec, Request
-from poskernel_core.corpora import resolve
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import BadRequest
-from poskernel_core.experiments import bag as bag_module
-from poskernel_core.workshop import Workshop
+from poskernel_core import Execution, Store
+from poskernel_core.analyses.bag.run import bag as bag_module
+from poskernel_core.analyses.bag.search import ExtendedEmbedding, WordNeurons
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import CorpusSpec, Request
+from poskernel_core.data.corpora import resolve
+from poskernel_core.engine import execute
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.provenance import from_entry
+from poskernel_core.engine.requests import canonical
+from poskernel_core.passes.workshop import Workshop
 from tests import oracles
 from tests import oracles_bag as oracle
 from tests.builders import VOCABULARY
@@ -227,8 +229,8 @@ def answer(store, workshop, path, params, windows, analysis="word-neurons"):
     run = describe_run(str(path), context=37, windows=windows)
     run = run.model_copy(update={"corpus": resolve(CorpusSpec(name="random"))})
     request = canonical(Request(analysis=analysis, run=run, params=params))
-    gather_missing(workshop, store, needs(request), Execution(device="cpu"), report)
-    laboratory.perform(workshop, request, Execution(device="cpu"), report)
+    execute.gather_missing(workshop, request, Execution(device="cpu"), report)
+    execute.perform(workshop, request, Execution(device="cpu"), report)
     return from_entry(store.get(request.key))
 
 

@@ -1,12 +1,13 @@
-"""The transformer_lens bridge shows the tapped module's patterns, over the same tensors."""
+"""The transformer_lens bridge shows the hooked module's patterns, over the same tensors."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from poskernel_core import catalog, models
-from poskernel_core.bridge import open_bridge
+from poskernel_core.forward import loading
+from poskernel_core.forward.bridge import open_bridge
+from poskernel_core.models import catalog
 from tests.builders import ARCHITECTURES, hf_eager_attentions, random_ids
 
 
@@ -14,7 +15,7 @@ from tests.builders import ARCHITECTURES, hf_eager_attentions, random_ids
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_patterns(model_dirs, name):
     """Every layer's pattern equals that of Hugging Face's own eager attention."""
-    model = models.load(catalog.locate(str(model_dirs[name])), "cpu")
+    model = loading.load(catalog.locate(str(model_dirs[name])), "cpu")
     bridge = open_bridge(model)
     ids = random_ids(2, 23)
     expected = hf_eager_attentions(model_dirs[name], ids)
@@ -28,7 +29,7 @@ def test_patterns(model_dirs, name):
 @pytest.mark.slow
 def test_shared_tensors(model_dirs):
     """The bridge holds the module's own tensors, not copies."""
-    model = models.load(catalog.locate(str(model_dirs["gpt2"])), "cpu")
+    model = loading.load(catalog.locate(str(model_dirs["gpt2"])), "cpu")
     ours = {p.data_ptr() for p in model.module.parameters()}
     bridge = open_bridge(model)
     assert bridge.blocks[0].mlp.original_component.c_fc.weight.data_ptr() in ours

@@ -5,13 +5,15 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.parts import results
-from pages.parts.prompt_words import fitting, words_of
-from poskernel_core.presets import presets_for
+from pages.interventions.prompt_words import fitting, words_of
+from pages.shared import results
+from poskernel_core.analyses.base import Params
+from poskernel_core.analyses.interventions.presets import presets_for
 from tests.server import ROOT
+from tools.recorded import open_page
 
 OWN = "The cat saw the dog; the cat"
-PAGE = "pages/positions/interventions.py"
+PAGE = "interventions"
 
 
 @pytest.fixture
@@ -24,16 +26,16 @@ def asked(monkeypatch) -> list[dict[str, Any]]:
 def show(monkeypatch, asked):
     """Open the page by a link, with nothing computed."""
 
-    def note(analysis: str, run: Any, **params: Any) -> None:
-        asked.append(params)
+    def note(question: Any, run: Any, params: Params) -> None:
+        asked.append(params.model_dump())
 
     monkeypatch.setattr(results, "fetch", note)
 
     def go(**parameters: Any) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).switch_page(PAGE)
+        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         for name, value in parameters.items():
             app.query_params[name] = value
-        app.run()
+        open_page(app, PAGE)
         assert not app.exception
         return app
 

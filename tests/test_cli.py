@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core import Engine, Execution, Store, cli
-from poskernel_core.config import CorpusSpec
-from poskernel_core.exports import to_json
+from poskernel_core import Engine, Execution, Store
+from poskernel_core.cli import main as cli
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.figures.exports import to_json
 from tests import builders
 
 CONTEXT, TEXTS = 29, 7
@@ -55,10 +56,10 @@ def small(place, model_dirs):
     [
         ("etc", (), {}, {}),
         ("etc", ("--skip", 0, "--local-tokens", 3), {"skip": 0, "local_tokens": 3}, {}),
-        ("etc", ("--query", 11, "--cell", "L1H3"), {}, {"query": 11, "layer": 1, "head": 3}),
+        ("etc", ("--query", 11, "--head", "L1H3"), {}, {"query": 11, "layer": 1, "head": 3}),
         ("kernel", ("--query", 11), {"query": 11}, {}),
         ("kernel", ("--query", 11, "--cell", "l2h4"), {"query": 11}, {"layer": 2, "head": 4}),
-        ("kernel-map", ("--cell", "L1H3"), {"cell": "L1H3"}, {}),
+        ("kernel-map", ("--head", "L1H3"), {"head": "L1H3"}, {}),
         ("profile", (), {}, {}),
     ],
 )
@@ -88,8 +89,9 @@ def assert_sentence(err, words):
 
 def gathered(place, small):
     """The statistics of the command line's run, gathered in this process."""
-    from poskernel_core import catalog, corpora
-    from poskernel_core.tokenizers import load_tokenizer
+    from poskernel_core.data import corpora
+    from poskernel_core.models import catalog
+    from poskernel_core.models.tokenizers import load_tokenizer
 
     windows = corpora.token_windows(
         CorpusSpec(name=str(place / "mini.txt")),

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core import catalog
-from poskernel_core.analyses.contextual import ContextualHeads
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import BadRequest
-from poskernel_core.experiments.contextual import relative_spread
-from poskernel_core.made import repeated_windows
-from poskernel_core.tokenizers import load_tokenizer
-from poskernel_core.views import Gathered
+from poskernel_core.analyses.contextual_heads.run.contextual import relative_spread
+from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.views import Gathered
+from poskernel_core.data.made import repeated_windows
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
 from tests import builders, oracles
 from tests import oracles_contextual as oracle
 from tests.builders import VOCABULARY, contextual
@@ -68,8 +68,8 @@ def test_by_hand(paths):
     heavy = 7 if subject.single_id(" the") != 7 else 8
     content = [math.log(2) * (token == heavy) for token in range(VOCABULARY)]
     path = contextual.additive(paths["additive"].parent / "by hand", content)
-    subject, _ = study(path, np.array([[heavy, 9, 11], [9, 9, heavy]]), start=False)
-    none = Gathered({}, {"mean_keys": np.zeros((1, 3, 3, 5), dtype=np.float32)})
+    subject, main = study(path, np.array([[heavy, 9, 11], [9, 9, heavy]]), start=False)
+    none = Gathered(main.header, {"mean_keys": np.zeros((1, 3, 3, 5), dtype=np.float32)})
 
     found = perform(ContextualHeads, subject, none, query=2, skip=0, contexts=2)
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import poskernel_core as pk
-from poskernel_core.analyses.bag_params import BagParams
-from poskernel_core.analyses.contextual_neurons import ContextualNeurons
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import BadRequest
-from poskernel_core.experiments import vocabulary
-from poskernel_core.experiments.bag import build_bag
-from poskernel_core.views import Gathered
+from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
+from poskernel_core.analyses.bag.params import BagParams
+from poskernel_core.analyses.bag.run import vocabulary
+from poskernel_core.analyses.bag.run.bag import build_bag
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.views import Gathered
+from poskernel_core.engine.engine import describe_run
 from tests import oracles_bag as oracle
 from tests.builders import START, VOCABULARY
 from tests.builders import bag as made

@@ -6,9 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from poskernel_core import catalog, corpora, texts
-from poskernel_core.config import CorpusSpec
-from poskernel_core.tokenizers import load_tokenizer
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.data import corpora, texts
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
 from tests import builders
 
 CONTEXT = 29

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from poskernel_core import corpora
-from poskernel_core.config import CorpusSpec
-from poskernel_core.errors import BadRequest, NoNetwork, TooLittleText, UnknownCorpus
+from poskernel_core.common.errors import BadRequest, NoNetwork, TooLittleText, UnknownCorpus
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.data import corpora
 from tests.test_corpora import CONTEXT, cut, files, tokenizer
 
 __all__ = ["files", "tokenizer"]

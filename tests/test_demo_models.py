@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core import catalog
-from poskernel_core.config import CorpusSpec
-from poskernel_core.corpora import resolve, token_windows
-from poskernel_core.tokenizers import load_tokenizer
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.data.corpora import resolve, token_windows
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
 from tests.builders import hf_eager_attentions, hf_eager_model
 
 WINDOWS = 48

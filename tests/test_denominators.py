@@ -7,10 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core.analyses.denominators import Denominators
-from poskernel_core.errors import BadRequest
-from poskernel_core.experiments.contents import Row, destination_windows, watch_rows
-from poskernel_core.views import Gathered
+from poskernel_core.analyses.contextual_heads.denominators import Denominators
+from poskernel_core.analyses.contextual_heads.run.contents import (
+    LastQuery,
+    destination_windows,
+    last_rows,
+)
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.views import Gathered
 from tests import builders
 from tests import oracles_contextual as oracle
 from tests.builders import VOCABULARY, contextual
@@ -44,7 +48,7 @@ def paths(model_dirs, tmp_path_factory):
 def rows_of(path, main, windows, skip=0, batch=None, layers=None):
     """All rows of the last query, in their order."""
     subject, _ = study(path, windows, batch=batch)
-    return [row for _, rows in watch_rows(subject, main, windows, skip, layers) for row in rows]
+    return [row for _, rows in last_rows(subject, main, windows, skip, layers) for row in rows]
 
 
 @pytest.mark.parametrize("name", [*builders.ARCHITECTURES, "grouped"])
@@ -67,7 +71,7 @@ def test_identity(paths, name):
 def test_denominator_by_hand():
     """Masses 1/4 and 3/4 with weights 2 and 4 are 1/2 + 3."""
     kernel, weights = torch.tensor([[[0.25, 0.75]]]), torch.tensor([[[2.0, 4.0]]])
-    row = Row(0, 0, kernel.double(), weights.double().log())
+    row = LastQuery(0, 0, kernel.double(), weights.double().log())
 
     assert pytest.approx(row.denominator.item()) == 3.5
 
@@ -90,7 +94,7 @@ def test_layers_and_order(paths):
     windows = some_windows(7, 11, True)
     subject, main = study(paths["gpt2"], windows, batch=3)
 
-    found = list(watch_rows(subject, main, windows, 2, (1,)))
+    found = list(last_rows(subject, main, windows, 2, (1,)))
 
     assert [range(3), range(3, 6), range(6, 7)] == [some for some, _ in found]
     assert [[1]] * 3 == [[row.layer for row in rows] for _, rows in found]
@@ -166,12 +170,11 @@ def test_two_roads(paths, tmp_path, batch):
 
 def test_decay_along_positions(paths):
     """Kernels proportional to `exp(i / tau)` behind exact means: the ETC levels off."""
-    subject, _ = study(paths["additive"], some_windows(5, T, True))
+    subject, main = study(paths["additive"], some_windows(5, T, True))
     ramp = np.zeros((1, 3, T, 5), dtype=np.float32)
     ramp[0, 1:, :, 1] = np.arange(T) / TAU
-    found = perform(
-        Denominators, subject, Gathered({}, {"mean_keys": ramp}), cell="L0H1", skip=1, contexts=5
-    )
+    exact = Gathered(main.header, {"mean_keys": ramp})
+    found = perform(Denominators, subject, exact, cell="L0H1", skip=1, contexts=5)
 
     for query, etc in zip(found.coordinates["query"].tolist(), found.values["etc"], strict=True):
         powers = [math.exp((i - query) / TAU) for i in range(1, query + 1)]

@@ -6,9 +6,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.behaviour import GROUPS, Thresholds, behaviour, regrouped
-from poskernel_core.analyses.contextual import ContextualHeads
-from poskernel_core.experiments.duplicates import copy_distances, copy_sequences, duplicates
+from poskernel_core.analyses.contextual_heads.behaviour import (
+    BEHAVIOURS,
+    Thresholds,
+    behaviour,
+    regrouped,
+)
+from poskernel_core.analyses.contextual_heads.run.duplicates import (
+    copy_distances,
+    copy_sequences,
+    duplicates,
+)
+from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
 from tests import builders
 from tests import oracles_random as oracle
 from tests.builders import START
@@ -112,7 +121,7 @@ def test_groups_of_known_heads(finders, window):
     subject, main = study(finders[window], some_windows(3, 47))
     found = perform(ContextualHeads, subject, main, query=QUERY, samples=SAMPLES)
 
-    words = [GROUPS[group] for group in found.values["group"][0]]
+    words = [BEHAVIOURS[group] for group in found.values["group"][0]]
     third = "contextual" if window is None else "detokenization"
     assert ["duplicate token", third, "duplicate token"] == words
     assert [2, 4, 8, 16, 32] == found.coordinates["distance"].tolist()
@@ -177,6 +186,6 @@ def test_other_thresholds(finders):
     found = perform(ContextualHeads, subject, main, query=QUERY, samples=3)
     other = regrouped(found, copies=0.75, broad=45)
 
-    assert ["other", "duplicate token"] == [GROUPS[g] for g in other.values["group"][0, 1:]]
+    assert ["other", "duplicate token"] == [BEHAVIOURS[g] for g in other.values["group"][0, 1:]]
     assert found.params | {"copies": 0.75, "broad": 45} == other.params
     assert found.values["etc"] is other.values["etc"]

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core import catalog, models
-from poskernel_core.edits import Edit
-from poskernel_core.experiments import changes
+from poskernel_core.forward import interventions, loading
+from poskernel_core.forward.edits import Edit
+from poskernel_core.models import catalog
 from tests import builders, plain_gpt2
 from tests import oracles_positions as op
 from tests.plain_gpt2 import Edits
+from tests.truth import Recorder
 
 ALL = pytest.mark.parametrize("name", builders.ARCHITECTURES)
 
@@ -30,7 +31,7 @@ MOVES = {5: [2], 11: [11, 3, 0], 22: [21]}
 def loaded(model_dirs):
     """Every tiny model."""
     return {
-        name: models.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
+        name: loading.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
     }
 
 
@@ -47,13 +48,13 @@ def rows_of(layer_width=35, length=LENGTH):
 
 def agree(model_dirs, loaded, ids, name, edit, edits):
     """An edit and its plain counterpart give the same logits and patterns, not the clean ones."""
-    seen = {}
-    found = loaded[name].run(ids, edit, lambda layer, pattern: seen.update({layer: pattern}))
+    recorder = Recorder(patterns=True)
+    found = loaded[name].run(ids, edit, [recorder])
     for text, tokens in enumerate(ids.tolist()):
         truth = plain_gpt2.run(model_dirs[name], tokens, edits)
         np.testing.assert_allclose(found[text], truth.logits, atol=1e-4)
-        patterns = torch.stack([seen[layer][text] for layer in sorted(seen)])
-        np.testing.assert_allclose(patterns, truth.patterns, atol=1e-5)
+        patterns = [pattern[text] for pattern in recorder.patterns()]
+        np.testing.assert_allclose(torch.stack(patterns), truth.patterns, atol=1e-5)
     assert (found - loaded[name].run(ids)).abs().max() > 1e-2
 
 
@@ -63,8 +64,8 @@ def test_averaged_positions(model_dirs, loaded, ids, name, group):
     """Each row becomes the mean of its group; the sizes here fill the window or leave a rest."""
     edits = Edits(positions=lambda rows: np.array(op.averaged_positions(rows.tolist(), group)))
 
-    agree(model_dirs, loaded, ids[:, : LENGTH - LENGTH % group], name,
-          changes.AveragedPositions(group, loaded[name].position_matrix()), edits)  # fmt: skip
+    averaged = interventions.AveragedPositions(group, loaded[name].position_matrix())
+    agree(model_dirs, loaded, ids[:, : LENGTH - LENGTH % group], name, averaged, edits)
 
 
 @PLAIN
@@ -76,7 +77,7 @@ def test_averaged_stream(model_dirs, loaded, ids, name, layer, group):
     step = np.array(op.averaged_positions(rows.tolist(), group)) - rows
     edits = Edits(stream=lambda at, stream: stream + step if at == layer else stream)
 
-    edit = changes.AveragedStream(layer, group, torch.from_numpy(rows))
+    edit = interventions.AveragedStream(layer, group, torch.from_numpy(rows))
     agree(model_dirs, loaded, ids, name, edit, edits)
 
 
@@ -94,7 +95,7 @@ def test_blind_predecessor(model_dirs, loaded, ids, name, stage, every):
                 matrix[n, n - 1] = -math.inf if stage == "scores" else 0.0
         return matrix
 
-    edit = changes.BlindPredecessor(every, layers, stage)
+    edit = interventions.PredecessorKnockout(every, layers, stage)
     agree(model_dirs, loaded, ids, name, edit, Edits(**{stage: cut}))
 
 
@@ -126,7 +127,7 @@ def test_moved_attention(model_dirs, loaded, ids, name, stage, scope, scale):
             scale * rows if scope == "layer" and layer == where[0] else rows
         ),
     }
-    edit = changes.MovedAttention(*where, MOVES, stage, strength, scale, scope)
+    edit = interventions.MovedAttention(*where, MOVES, stage, strength, scale, scope)
     agree(model_dirs, loaded, ids, name, edit, Edits(**edits))
 
 
@@ -138,7 +139,7 @@ def test_silenced_heads(model_dirs, loaded, ids, name):
         head_output=lambda layer, head, rows: 0 * rows if (layer, head) in cells else rows
     )
 
-    agree(model_dirs, loaded, ids, name, changes.SilencedHeads(cells), edits)
+    agree(model_dirs, loaded, ids, name, interventions.AblatedHeads(cells), edits)
 
 
 @PLAIN
@@ -147,7 +148,7 @@ def test_removed_embeddings(model_dirs, loaded, ids, name, which):
     """One embedding is zero, and norms are computed anew."""
     edits = Edits(**{which: np.zeros_like})
 
-    agree(model_dirs, loaded, ids, name, changes.RemovedEmbeddings(which), edits)
+    agree(model_dirs, loaded, ids, name, interventions.RemovedEmbeddings(which), edits)
 
 
 def test_averaged_rows():
@@ -156,36 +157,37 @@ def test_averaged_rows():
 
     for group in (1, 4, 23, 100):
         expected = op.averaged_positions(rows.tolist(), group)
-        np.testing.assert_allclose(changes.averaged(rows, group), expected, atol=1e-6)
-        kept = changes.averaged(rows, group, 3)
+        np.testing.assert_allclose(interventions.averaged(rows, group), expected, atol=1e-6)
+        kept = interventions.averaged(rows, group, 3)
         assert torch.equal(rows[:3], kept[:3])
-        assert torch.equal(changes.averaged(rows[3:], group), kept[3:])
-    assert torch.equal(rows, changes.averaged(rows, 1))
+        assert torch.equal(interventions.averaged(rows[3:], group), kept[3:])
+    assert torch.equal(rows, interventions.averaged(rows, 1))
 
 
 def idle(name, model):
     """Edits of every kind that should change nothing."""
     width = {"llama": 60, "mistral": 70, "qwen2": 48, "qwen3": 46, "gpt_neox": 60}.get(name, 35)
     still = [
-        changes.SilencedHeads(()),
-        changes.MovedAttention(1, 2, {}, "pattern", 10.0, 1.0, "head"),
-        changes.MovedAttention(0, 3, {}, "scores", 10.0, 1.0, "layer"),
-        changes.BlindPredecessor(LENGTH, (0, 1), "pattern"),
-        changes.BlindPredecessor(1, (), "scores"),
-        changes.AveragedStream(1, 1, torch.from_numpy(rows_of(width))),
-        changes.AveragedStream(7, 10, torch.from_numpy(rows_of(width))),
+        interventions.AblatedHeads(()),
+        interventions.MovedAttention(1, 2, {}, "pattern", 10.0, 1.0, "head"),
+        interventions.MovedAttention(0, 3, {}, "scores", 10.0, 1.0, "layer"),
+        interventions.PredecessorKnockout(LENGTH, (0, 1), "pattern"),
+        interventions.PredecessorKnockout(1, (), "scores"),
+        interventions.AveragedStream(1, 1, torch.from_numpy(rows_of(width))),
+        interventions.AveragedStream(7, 10, torch.from_numpy(rows_of(width))),
     ]
     if name not in LEARNED:
         return still
-    return [*still, changes.AveragedPositions(1, model.position_matrix())]
+    return [*still, interventions.AveragedPositions(1, model.position_matrix())]
 
 
 @ALL
 def test_idle_edits_change_nothing(loaded, ids, name):
     """Bit for bit: groups of 1, a factor of 1, no heads, no rows, no layers; and twice the same."""
     model = loaded[name]
-    clean = model.run(ids)
+    clean = model.run(ids, Edit())
 
+    torch.testing.assert_close(clean, model.run(ids), rtol=1e-4, atol=5e-5)
     assert torch.equal(clean, model.run(ids, Edit()))
     for edit in idle(name, model):
         assert torch.equal(clean, model.run(ids, edit)), edit

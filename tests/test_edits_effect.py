@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core import catalog, models
-from poskernel_core.edits import Edit
-from poskernel_core.experiments import changes
+from poskernel_core.forward import interventions, loading
+from poskernel_core.forward.edits import Edit
+from poskernel_core.models import catalog
 from tests import builders
 from tests.test_builders import SHAPES
-from tests.truth import truth_of
+from tests.truth import Recorder, truth_of
 
 ALL = pytest.mark.parametrize("name", builders.ARCHITECTURES)
 
@@ -22,7 +22,7 @@ LENGTH = 23
 def loaded(model_dirs):
     """Every tiny model."""
     return {
-        name: models.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
+        name: loading.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
     }
 
 
@@ -33,15 +33,18 @@ def ids():
 
 
 @ALL
-def test_clean_run_is_the_model(model_dirs, loaded, name):
+@pytest.mark.parametrize("edit", [None, Edit()])
+def test_clean_run_is_the_model(model_dirs, loaded, name, edit):
     """Logits and patterns are those of plain transformers, over the whole context."""
-    windows, seen = builders.random_ids(2, SHAPES[name][2], seed=7), []
+    windows, recorder = builders.random_ids(2, SHAPES[name][2], seed=7), Recorder(patterns=True)
     truth = truth_of(model_dirs[name], windows.numpy())
 
-    found = loaded[name].run(windows, observe=lambda _layer, pattern: seen.append(pattern))
+    found = loaded[name].run(windows, edit, [recorder])
 
     np.testing.assert_allclose(found, truth.logits, atol=1e-4, rtol=1e-4)
-    np.testing.assert_allclose(torch.stack(seen), np.stack(truth.attentions), atol=1e-5)
+    np.testing.assert_allclose(
+        torch.stack(recorder.patterns()), np.stack(truth.attentions), atol=1e-5
+    )
 
 
 @ALL
@@ -49,14 +52,14 @@ def test_clean_run_is_the_model(model_dirs, loaded, name):
 @pytest.mark.parametrize("layer", [0, 1])
 def test_attention_edits_take_effect(loaded, ids, name, stage, layer):
     """In every architecture, in local and global layers, from the first changed row on."""
-    patterns = {}
-    edit = changes.BlindPredecessor(7, (layer,), stage)
-    clean = loaded[name].run(ids, observe=lambda at, p: patterns.update({("clean", at): p}))
-    found = loaded[name].run(ids, edit, lambda at, p: patterns.update({("cut", at): p}))
+    before, after = Recorder(patterns=True), Recorder(patterns=True)
+    edit = interventions.PredecessorKnockout(7, (layer,), stage)
+    clean = loaded[name].run(ids, observers=[before])
+    found = loaded[name].run(ids, edit, [after])
 
     np.testing.assert_allclose(found[:, :7], clean[:, :7], atol=1e-4)
     assert (found[:, 7] - clean[:, 7]).abs().amax(dim=-1).min() > 1e-3
-    cut, whole = patterns["cut", layer], patterns["clean", layer]
+    cut, whole = after.patterns()[layer], before.patterns()[layer]
     for n in range(1, LENGTH):
         rest = whole[:, :, n].clone()
         if n % 7 == 0:
@@ -77,7 +80,7 @@ def test_a_head_without_attention_is_silent(loaded, ids, name, layer):
             return pattern
 
     blank, clean = loaded[name].run(ids, Blank()), loaded[name].run(ids)
-    silent = loaded[name].run(ids, changes.SilencedHeads([(layer, 2)]))
+    silent = loaded[name].run(ids, interventions.AblatedHeads([(layer, 2)]))
 
     np.testing.assert_allclose(blank, silent, atol=1e-5)
     assert (silent - clean).abs().max() > 1e-2

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core import catalog, models
-from poskernel_core.bridge import open_bridge
-from poskernel_core.experiments import changes
+from poskernel_core.forward import interventions, loading
+from poskernel_core.forward.bridge import open_bridge
+from poskernel_core.models import catalog
 from tests import builders
 from tests import oracles_positions as op
 from tests.test_builders import SHAPES
@@ -30,7 +30,7 @@ MOVES = {5: [2], 11: [11, 3, 0], 22: [21]}
 def loaded(model_dirs):
     """Every tiny model."""
     return {
-        name: models.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
+        name: loading.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
     }
 
 
@@ -70,7 +70,9 @@ def test_averaged_weight(model_dirs, loaded, name, group):
     ids = builders.random_ids(2, SHAPES[name][2], seed=5)
     expected = logits(with_averaged_weight(model_dirs[name], name, group), ids)
 
-    found = loaded[name].run(ids, changes.AveragedPositions(group, loaded[name].position_matrix()))
+    found = loaded[name].run(
+        ids, interventions.AveragedPositions(group, loaded[name].position_matrix())
+    )
 
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
     assert group == 1 or (found - loaded[name].run(ids)).abs().max() > 1e-2
@@ -83,7 +85,9 @@ def test_averaged_weight_on_a_short_prompt(model_dirs, loaded, name, length, gro
     ids = builders.random_ids(1, length, seed=5)
     expected = logits(with_averaged_weight(model_dirs[name], name, group), ids)
 
-    found = loaded[name].run(ids, changes.AveragedPositions(group, loaded[name].position_matrix()))
+    found = loaded[name].run(
+        ids, interventions.AveragedPositions(group, loaded[name].position_matrix())
+    )
 
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
 
@@ -103,7 +107,7 @@ def test_silenced_head_is_a_projection_without_its_rows(model_dirs, loaded, ids,
         else:
             weight[:, columns] = 0
 
-    found = loaded[name].run(ids, changes.SilencedHeads([(layer, head)]))
+    found = loaded[name].run(ids, interventions.AblatedHeads([(layer, head)]))
 
     np.testing.assert_allclose(found, logits(model, ids), atol=1e-4, rtol=1e-4)
     assert (found - loaded[name].run(ids)).abs().max() > 1e-2
@@ -119,7 +123,7 @@ def test_removed_embeddings_are_zero_weights(model_dirs, loaded, ids, which):
         part.weight.zero_()
         model.lm_head.weight = torch.nn.Parameter(unembed)
 
-    found = loaded["opt"].run(ids, changes.RemovedEmbeddings(which))
+    found = loaded["opt"].run(ids, interventions.RemovedEmbeddings(which))
 
     np.testing.assert_allclose(found, logits(model, ids), atol=1e-4, rtol=1e-4)
 
@@ -191,32 +195,32 @@ def at(layer, name):
 
 HOOKED = {
     "averaged positions": (None, []),
-    "no positions": (changes.RemovedEmbeddings("positions"), [("hook_pos_embed", zero)]),
-    "no tokens": (changes.RemovedEmbeddings("tokens"), [("hook_embed", zero)]),
+    "no positions": (interventions.RemovedEmbeddings("positions"), [("hook_pos_embed", zero)]),
+    "no tokens": (interventions.RemovedEmbeddings("tokens"), [("hook_embed", zero)]),
     "averaged stream": (
-        changes.AveragedStream(1, 4, torch.from_numpy(_rows())),
+        interventions.AveragedStream(1, 4, torch.from_numpy(_rows())),
         [(at(1, "hook_resid_pre"), shifted)],
     ),
     "blind after the softmax": (
-        changes.BlindPredecessor(5, (0, 2), "pattern"),
+        interventions.PredecessorKnockout(5, (0, 2), "pattern"),
         [(at(layer, "attn.hook_pattern"), on_predecessors(0.0)) for layer in (0, 2)],
     ),
     "blind before the softmax": (
-        changes.BlindPredecessor(5, (0, 2), "scores"),
+        interventions.PredecessorKnockout(5, (0, 2), "scores"),
         [(at(layer, "attn.hook_attn_scores"), on_predecessors(-torch.inf)) for layer in (0, 2)],
     ),
     "moved and doubled": (
-        changes.MovedAttention(1, 3, MOVES, "pattern", 10.0, 2.0, "head"),
+        interventions.MovedAttention(1, 3, MOVES, "pattern", 10.0, 2.0, "head"),
         [(at(1, "attn.hook_pattern"), moved), (at(1, "attn.hook_z"), doubled)],
     ),
     "moved, its layer doubled": (
-        changes.MovedAttention(1, 3, MOVES, "pattern", 10.0, 2.0, "layer"),
+        interventions.MovedAttention(1, 3, MOVES, "pattern", 10.0, 2.0, "layer"),
         [
             (at(1, "attn.hook_pattern"), moved),
             (at(1, "hook_attn_out"), lambda tensor, hook: 2 * tensor),
         ],
     ),
-    "silent": (changes.SilencedHeads([(1, 3)]), [(at(1, "attn.hook_z"), silent)]),
+    "silent": (interventions.AblatedHeads([(1, 3)]), [(at(1, "attn.hook_z"), silent)]),
 }
 
 
@@ -232,7 +236,7 @@ def test_hooks_of_the_bridge(loaded, bridge, ids, case):
     if edit is None:
         matrix = loaded["gpt2"].position_matrix()
         rows = torch.tensor(op.averaged_positions(matrix.tolist(), 4))[: ids.shape[1]]
-        edit = changes.AveragedPositions(4, matrix)
+        edit = interventions.AveragedPositions(4, matrix)
         hooks = [("hook_pos_embed", lambda tensor, hook: rows.expand_as(tensor))]
 
     found = loaded["gpt2"].run(ids, edit)

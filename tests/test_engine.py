@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core import Engine, Execution, Store, catalog, corpora
-from poskernel_core.config import CorpusSpec, Request
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import Cancelled, ComputeFailed
-from poskernel_core.statistics_store import StoredStatistics, part_key
-from poskernel_core.tokenizers import load_tokenizer
+from poskernel_core import Engine, Execution, Store
+from poskernel_core.common.errors import Cancelled, ComputeFailed
+from poskernel_core.common.specs import CorpusSpec, Request
+from poskernel_core.data import corpora
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.storage.statistics import StoredStatistics, part_key
 from tests import builders
 
 pytestmark = pytest.mark.slow
@@ -153,7 +155,7 @@ def test_killed_and_resumed(place, model_dirs, monkeypatch):
     result = other.result(asked, WAIT)
     header = StoredStatistics.open(other.store, asked.run).header
     other.close()
-    assert 0 < header["resumed_at_window"] < MANY
+    assert 0 < header.resumed_at_window < MANY
     ids = np.load(place / "many.npy")
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     whole = pk.run_pass(model, ids, positions=asked.run.positions, start_token=False, batch=64)

@@ -8,12 +8,14 @@ import time
 import numpy as np
 import pytest
 
-from poskernel_core import Engine, Execution, Store, catalog, gather
-from poskernel_core.config import CorpusSpec, Request
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import ComputeFailed, NoSpace, ReadOnlyStore, StoreFailed
-from poskernel_core.statistics_store import StoredStatistics, part_key
-from poskernel_core.workshop import Workshop
+from poskernel_core import Engine, Execution, Store
+from poskernel_core.common.errors import ComputeFailed, NoSpace, ReadOnlyStore, StoreFailed
+from poskernel_core.common.specs import CorpusSpec, Request
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.models import catalog
+from poskernel_core.passes import runner as gather
+from poskernel_core.passes.workshop import Workshop
+from poskernel_core.storage.statistics import StoredStatistics, part_key
 from tests import builders
 from tests.disks import fill, read_only, small_disk
 
@@ -64,13 +66,13 @@ def test_loading_in_many_threads(model_dirs):
     """Ten threads that load different models at once get ten whole models."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from poskernel_core import models
+    from poskernel_core.forward import loading
 
     names = ["gpt2", "llama", "gpt_neox", "opt", "attn_only"] * 2
     with ThreadPoolExecutor(10) as threads:
         loaded = list(
             threads.map(
-                lambda name: models.load(catalog.locate(str(model_dirs[name])), "cpu"), names
+                lambda name: loading.load(catalog.locate(str(model_dirs[name])), "cpu"), names
             )
         )
 
@@ -111,7 +113,7 @@ def test_the_disk_fills_up_during_a_pass(tmp_path, model_dirs, ids, monkeypatch)
         def then_full(*_):
             filler.append(fill(disk))
 
-        monkeypatch.setattr(gather.passes, "finish", _before(gather.passes.finish, then_full))
+        monkeypatch.setattr(gather.streaming, "finish", _before(gather.streaming.finish, then_full))
         with pytest.raises(StoreFailed, match="No space is left"):
             gather.gather_run(Workshop(store), request.run, Execution(device="cpu"), _nobody)
         assert StoredStatistics.open(store, request.run) is None
@@ -190,8 +192,8 @@ def test_a_pass_that_is_killed_again_and_again(tmp_path, model_dirs, ids, monkey
         StoredStatistics.open(Store(tmp_path / folder), request.run)
         for folder in ("store", "whole")
     )
-    assert (reached[1], 0) == tuple(x.header["resumed_at_window"] for x in (broken, whole))
-    for layer in range(whole.header["n_layers"]):
+    assert (reached[1], 0) == tuple(x.header.resumed_at_window for x in (broken, whole))
+    for layer in range(whole.header.n_layers):
         for name, array in whole.layer(layer).items():
             np.testing.assert_array_equal(array, broken.layer(layer)[name])
 
@@ -199,14 +201,14 @@ def test_a_pass_that_is_killed_again_and_again(tmp_path, model_dirs, ids, monkey
 def test_non_finite_sums(tmp_path, model_dirs, ids, monkeypatch):
     """Keys that overflow are an error that names the layer, and nothing is stored."""
     store, request = Store(tmp_path), etc(model_dirs["gpt2"], ids, 3)
-    seen = gather.passes.STATISTICS["keys"].attention
+    seen = gather.streaming.STATISTICS["keys"].attention
 
-    def overflow(self, call, first_window):
-        seen(self, call, first_window)
+    def overflow(self, call, batch):
+        seen(self, call, batch)
         if call.layer == 1:
             self.sums["key_sum"][1, 0, 5] = np.inf
 
-    monkeypatch.setattr(gather.passes.STATISTICS["keys"], "attention", overflow)
+    monkeypatch.setattr(gather.streaming.STATISTICS["keys"], "attention", overflow)
     with pytest.raises(ComputeFailed, match=r"layer 1 are not finite \(key_sum\)"):
         gather.gather_run(Workshop(store), request.run, Execution(device="cpu"), _nobody)
     assert [] == list(store.keys())
@@ -215,7 +217,7 @@ def test_non_finite_sums(tmp_path, model_dirs, ids, monkeypatch):
 
 def test_one_model_and_one_cut_for_both_lanes(tmp_path, model_dirs, ids, monkeypatch):
     """Pass and experiment take the same loaded model, tokenizer and windows."""
-    from poskernel_core import shelf, workshop
+    from poskernel_core.passes import shelf, workshop
 
     loads, cuts = [], []
     load, prepare = shelf.load, workshop.prepare

@@ -7,15 +7,16 @@ import time
 import numpy as np
 import pytest
 
-from poskernel_core import engine as engine_module
-from poskernel_core import link as link_module
-from poskernel_core.analyses.base import Result
-from poskernel_core.compute import canonical, to_entry
-from poskernel_core.config import CorpusSpec, Request
-from poskernel_core.engine import Engine, describe_run
-from poskernel_core.errors import BadRequest, Cancelled, ComputeFailed, TooLittleText
-from poskernel_core.job import Job
-from poskernel_core.store import Store
+from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed, TooLittleText
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import CorpusSpec, Request
+from poskernel_core.engine import engine as engine_module
+from poskernel_core.engine import worker_client as link_module
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.job import Job
+from poskernel_core.engine.provenance import to_entry
+from poskernel_core.engine.requests import canonical
+from poskernel_core.storage.store import Store
 from tests.fake_worker import FakeWorker
 
 WAIT = 10.0
@@ -324,9 +325,9 @@ def test_bad_requests_start_no_worker(engine, workers, request_of):
     """What cannot be met is refused at once, in the caller's thread."""
     for params in ({"skip": 99}, {"colour": "red"}):
         with pytest.raises(BadRequest):
-            engine.submit(request_of().model_copy(update={"params": params}))
+            engine.submit(request_of().wire.model_copy(update={"params": params}))
     with pytest.raises(BadRequest, match="No analysis"):
-        engine.submit(request_of().model_copy(update={"analysis": "entropy"}))
+        engine.submit(request_of().wire.model_copy(update={"analysis": "nonsense"}))
 
     assert [] == workers
 
@@ -336,7 +337,7 @@ def test_old_jobs_are_forgotten(engine, workers, request_of):
     first = engine.submit(request_of(0))
     for number in range(engine_module.JOBS_KEPT + 7):
         run = request_of().run.model_copy(update={"seed": number})
-        job = engine.submit(request_of(1).model_copy(update={"run": run}))
+        job = engine.submit(request_of(1).wire.model_copy(update={"run": run}))
         workers[0].hear()
         workers[0].say(job.key, "error", error="ComputeFailed", message="Broken.")
         assert job.wait(WAIT)

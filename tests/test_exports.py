@@ -13,11 +13,9 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
-from pages.parts.figures.grid_picture import grid_picture
-from pages.parts.figures.palette import SCALE
-from pages.parts.grid import grid_data
-from poskernel_core.analyses.base import Result
-from poskernel_core.exports import (
+from pages.shared.grid import grid_data
+from poskernel_core.common.result import Result
+from poskernel_core.figures.exports import (
     bibtex,
     caption,
     citation,
@@ -28,6 +26,8 @@ from poskernel_core.exports import (
     to_json,
     to_npz,
 )
+from poskernel_core.figures.grid_picture import grid_picture
+from poskernel_core.figures.palette import SCALE
 
 RUN = {"model": "org/some-model", "revision": None, "model_fingerprint": "0123456789abcdef",
        "corpus": "sample", "windows": 5, "context": 7, "start_token": True, "seed": 0,
@@ -86,13 +86,14 @@ def test_identity(whole, head):
 
 
 def test_another_run_has_another_digest(whole):
-    """Parameters and weights count, the day does not."""
+    """Question, parameters and weights count, the day does not."""
 
     def digest(**changed: object) -> str:
         return identity(replace(whole, **changed))["run"]
 
     assert digest() == digest(provenance=RUN | {"date": "later"})
     assert digest() != digest(params=whole.params | {"skip": 5})
+    assert digest() != digest(analysis="another")
     assert digest() != digest(provenance=RUN | {"model_fingerprint": "another"})
 
 

@@ -10,18 +10,18 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
-from pages.parts.figures import (
+from poskernel_core.figures import (
     folded_square,
     kernel_curve,
     kernel_map,
     profile_curve,
     small_multiples,
 )
-from pages.parts.figures.kernels import FLOOR
-from pages.parts.figures.layout import few_lines, log_ticks, number
-from pages.parts.figures.maps import Colours, difference_colours, probability_colours
-from pages.parts.figures.palette import SCALE, scale_rgb
-from poskernel_core.exports import chart_config
+from poskernel_core.figures.exports import chart_config
+from poskernel_core.figures.kernels import FLOOR
+from poskernel_core.figures.layout import few_lines, log_ticks, number
+from poskernel_core.figures.maps import Colours, difference_colours, probability_colours
+from poskernel_core.figures.palette import SCALE, scale_rgb
 
 OFFSET = np.arange(7)
 KERNEL = np.array([0.4, 0.2, 0.15, 0.1, 0.08, 0.07, 0.0])
@@ -63,7 +63,8 @@ def test_log_ticks_are_round_and_inside(low: float, high: float, ticks: list[flo
 
 
 @pytest.mark.parametrize(
-    ("value", "label"), [(0, "0"), (0.001, "0.001"), (1e-6, "10⁻⁶"), (2e-4, "2×10⁻⁴"), (500, "500")]
+    ("value", "label"),
+    [(0, "0"), (0.001, "0.001"), (1e-6, "10⁻⁶"), (-2e-4, "−2×10⁻⁴"), (500, "500"), (-0.5, "−0.5")],
 )
 def test_number_is_plain_where_it_is_short(value: float, label: str) -> None:
     """Small numbers as powers of ten."""
@@ -171,6 +172,7 @@ def test_large_kernel_map_of_uneven_queries_labels_its_rows() -> None:
     assert [f"{3 * row}" for row in axis.tickvals] == list(axis.ticktext)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_kernel_map_names_both_shapes_when_they_disagree() -> None:
     """Rows and queries must be as many."""
     with pytest.raises(ValueError, match="expected 3 queries, one per row, received 2"):
@@ -283,7 +285,8 @@ def test_small_multiples_want_a_label_per_head() -> None:
 def test_figures_import_neither_streamlit_nor_torch() -> None:
     """Values in, figure out."""
     code = (
-        "import sys, pages.parts.figures; sys.exit(bool({'streamlit','torch'} & set(sys.modules)))"
+        "import sys, poskernel_core.figures;"
+        "sys.exit(bool({'streamlit', 'torch'} & set(sys.modules)))"
     )
     assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode
 
@@ -299,3 +302,11 @@ def test_few_lines_are_shown_and_all_are_named(lines: int, hidden: int) -> None:
     gone = [each for each in figure.data if each.visible == "legendonly"]
     assert 2 * hidden == len(gone)
     assert [f"{line}" for line in range(5, lines) for _ in (0, 1)] == [g.legendgroup for g in gone]
+
+
+def test_few_lines_may_be_the_last() -> None:
+    """Those before them are hidden; more than there are hide none."""
+    figure = go.Figure([go.Scatter(y=[line], name=f"{line}") for line in range(4)])
+    assert [None] * 4 == [line.visible for line in few_lines(figure, 9, last=True).data]
+    few_lines(figure, 3, last=True)
+    assert ["legendonly", None, None, None] == [line.visible for line in figure.data]

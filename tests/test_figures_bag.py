@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pages.parts.figures.bag import latents_figure, nearest_figure, scores_figure
-from pages.parts.figures.of_result import figure_of
-from pages.parts.word_lists import joined
+from pages.shared.word_lists import joined
+from poskernel_core.figures.bag import latents_figure, nearest_figure, scores_figure
+from poskernel_core.figures.of_result import figure_of
 from tests import made_contextual as made
 
 QUOTES = "\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
@@ -118,7 +118,7 @@ def test_figure_of_every_result(found, axis):
     ids=lambda value: getattr(value, "analysis", ""),
 )
 def test_figure_of_one_head(found, value):
-    """With `--cell` the one value of the head that is a curve."""
+    """With `--head` the one value of the head that is a curve."""
     found.provenance["model"] = "m"
     one = found.select(layer=2, head=3)
 

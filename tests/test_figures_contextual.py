@@ -6,9 +6,9 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from pages.parts.figures import additivity as added
-from pages.parts.figures import contextual as draw
-from poskernel_core.analyses.base import Result
+from poskernel_core.common.result import Result
+from poskernel_core.figures import additivity as added
+from poskernel_core.figures import contextual as draw
 from tests import made_contextual as made
 from tests.made_results import named, titles
 

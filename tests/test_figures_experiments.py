@@ -6,10 +6,10 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from pages.parts.figures import of_experiments as draw
-from pages.parts.figures.of_result import figure_of
-from poskernel_core.analyses.base import Result
-from poskernel_core.rounding import rounded
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import rounded
+from poskernel_core.figures import of_experiments as draw
+from poskernel_core.figures.of_result import figure_of
 from tests.made_results import (
     SHARE,
     named,
@@ -158,6 +158,7 @@ def test_a_selected_row_knows_its_query() -> None:
     assert "Attention from position 9" == figure_of(selected).layout.title.text
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from pages.parts.figures import neurons as draw
+from poskernel_core.figures import neurons as draw
 from tests import made_contextual as made
 from tests.made_results import named, titles
 
@@ -104,6 +104,7 @@ def test_quality_of_every_variant(value: str) -> None:
     assert curves[0].line.dash == curves[1].line.dash != curves[2].line.dash
     assert ("query position n (tokens)", draw.QUALITY[value]) == titles(figure)[1:]
     assert figure.layout.yaxis.range[0] > -0.1
+    assert curves[-1].visible is None
 
 
 def test_quality_far_below_is_marked_under_the_axis() -> None:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 from plotly.colors import hex_to_rgb
 
-from pages.parts.figures import (
+from poskernel_core.figures import (
     angle_matrix,
     helix_3d,
     helix_frames,
@@ -22,8 +22,8 @@ from pages.parts.figures import (
     tangent_figure,
     variance_bars,
 )
-from pages.parts.figures.palette import BLUE, SCALE, VERMILLION, scale_rgb
-from pages.parts.figures.scene import BETWEEN
+from poskernel_core.figures.palette import BLUE, SCALE, VERMILLION, scale_rgb
+from poskernel_core.figures.scene import BETWEEN
 
 OFFSETS = np.arange(-5, 8)
 
@@ -66,11 +66,13 @@ def test_helix_alone_is_coloured_by_position() -> None:
     np.testing.assert_array_equal(positions, line.marker.color)
     np.testing.assert_array_equal(positions, line.line.color)
     np.testing.assert_array_equal(positions, line.customdata)
-    assert "position (tokens)" == line.marker.colorbar.title.text
+    bar = line.marker.colorbar
+    assert ("position (tokens)", "h", 0) == (bar.title.text, bar.orientation, bar.y)
     assert "position %{customdata:d}" in line.hovertemplate
     scene = figure.layout.scene
     assert "component 1 (33 % of variance)" == scene.xaxis.title.text
     assert "component 3 (4.6 % of variance)" == scene.zaxis.title.text
+    assert 0.1 < scene.domain.y[0] < scene.domain.y[1] == 1
     assert scene.uirevision == figure.layout.uirevision == "helix"
 
 
@@ -133,6 +135,7 @@ def test_helix_frames_thin_long_curves_and_say_so() -> None:
     json.loads(figure.to_json())
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("draw", "message"),
     [

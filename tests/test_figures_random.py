@@ -6,10 +6,10 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from pages.parts.figures import of_experiments as draw
-from pages.parts.figures.conditions import measured
-from pages.parts.figures.palette import BLUE, GREEN, VERMILLION
-from poskernel_core.analyses.position_vs_token import CONDITIONS
+from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
+from poskernel_core.figures import of_experiments as draw
+from poskernel_core.figures.conditions import measured
+from poskernel_core.figures.palette import BLUE, GREEN, VERMILLION
 from tests.made_results import CASES, SHARE, named, parts, rows, titles, zero
 
 

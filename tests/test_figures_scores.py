@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from pages.parts.figures import (
+from poskernel_core.figures import (
     kl_by_position,
     loss_by_group,
     loss_by_position,
@@ -12,8 +12,8 @@ from pages.parts.figures import (
     score_profile_figure,
     tangent_figure,
 )
-from pages.parts.figures.effects import percent
-from pages.parts.figures.layout import quoted
+from poskernel_core.figures.effects import percent
+from poskernel_core.figures.layout import quoted
 
 OFFSETS = np.arange(-5, 8)
 
@@ -58,7 +58,11 @@ def test_tangent_figure_is_relative_to_the_mean_with_the_future_on_the_right() -
         "key relative to the query, i − n (tokens)",
         "score − its mean (natural log of attention)",
     ) == titles(figure)
-    assert 4 == len(tangent_figure(OFFSETS, *[PART] * 4, None, title="").data)
+    hidden = ["third direction and rest", "radial part"]
+    for dots in (observed, None):
+        lines = tangent_figure(OFFSETS, *[PART] * 4, dots, title="").data
+        assert hidden == [line.name for line in lines if line.visible == "legendonly"]
+        assert 4 + (dots is not None) == len(lines)
 
 
 def test_score_profile_measures_the_kink_against_the_straight_line() -> None:

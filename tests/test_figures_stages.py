@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 from plotly.colors import hex_to_rgb
 
-from pages.parts.figures import (
+from poskernel_core.figures import (
     difference_map,
     stage_map,
 )
-from pages.parts.figures.layout import quoted
-from pages.parts.figures.palette import DIVERGING, scale_rgb
-from pages.parts.figures.stages import CELLS, robust_span
+from poskernel_core.figures.layout import quoted
+from poskernel_core.figures.palette import DIVERGING, scale_rgb
+from poskernel_core.figures.stages import CELLS, robust_span
 
 
 def titles(figure: go.Figure) -> tuple[str, str]:

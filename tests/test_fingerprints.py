@@ -5,14 +5,14 @@ import shutil
 import numpy as np
 import pytest
 
-from poskernel_core import catalog
-from poskernel_core.config import CorpusSpec, Execution
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import BadRequest, UnknownModel
-from poskernel_core.gather import gather_run
-from poskernel_core.passes import default_batch
-from poskernel_core.store import Store
-from poskernel_core.workshop import Workshop
+from poskernel_core.common.errors import BadRequest, UnknownModel
+from poskernel_core.common.specs import CorpusSpec, Execution
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.models import catalog
+from poskernel_core.passes.runner import gather_run
+from poskernel_core.passes.streaming import default_batch
+from poskernel_core.passes.workshop import Workshop
+from poskernel_core.storage.store import Store
 from tests.builders import random_ids
 
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from poskernel_core import catalog, models
-from poskernel_core.errors import BadRequest
-from poskernel_core.experiments.first_layer import LinearNorm, see, take_apart
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.forward import loading
+from poskernel_core.forward.first_layer import LinearNorm, see, take_apart
+from poskernel_core.models import catalog
 from tests import builders
 from tests.builders import bag as made
 from tests.builders.bag import some_windows
@@ -35,7 +36,7 @@ def paths(model_dirs, tmp_path_factory):
 
 def loaded(path):
     """A model of its own."""
-    return models.load(catalog.locate(str(path)), "cpu")
+    return loading.load(catalog.locate(str(path)), "cpu")
 
 
 @pytest.mark.parametrize("name", READ)

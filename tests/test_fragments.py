@@ -4,16 +4,23 @@ import json
 
 import numpy as np
 import pytest
+from streamlit.testing.v1 import AppTest
 
-from poskernel_core import analyses, catalog, cli, fragments
+from pages.shared import results
+from poskernel_core import analyses
 from poskernel_core.api import build_request
-from poskernel_core.engine import Engine
-from poskernel_core.errors import NotInModel
-from poskernel_core.published import figures_of, read_figures
-from poskernel_core.reproduction import published_name, request_for
-from poskernel_core.store import Store
+from poskernel_core.cli import main as cli
+from poskernel_core.common.errors import NotInModel
+from poskernel_core.engine.engine import Engine
+from poskernel_core.ledger.published import figures_of, read_figures
+from poskernel_core.ledger.reproduce import published_name, request_for
+from poskernel_core.models import catalog, fragments
+from poskernel_core.storage.store import Store
+from tests.server import ROOT
+from tools.recorded import open_page, page_names
 
 PART, WHOLE = "gpt2-small-layer0", "gpt2"
+WHOLE_ONLY = ("interventions", "induction_recency", "contextual_neurons")
 NEEDED = {
     "intervention": {"text": "a b", "change": "remove"}, "averaging": {}, "induction-scores": {},
     "induction-recency": {}, "recency-patterns": {}, "norm-cause": {}, "position-zero": {},
@@ -44,8 +51,26 @@ def test_whole_models_lack_nothing():
         assert fragments.why_not("m", {"poskernel": strange}, ("neurons",)) is None
 
 
-def test_said_on_every_page():
-    """The catalogue carries the note, and of no whole model."""
+@pytest.mark.slow
+def test_said_on_every_page(tmp_path, monkeypatch):
+    """What is not real in a part; where a page needs what it lacks, one sentence says so."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    engine = Engine(Store(tmp_path))
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    app.query_params["model"] = PART
+
+    for name in page_names():
+        open_page(app, name)
+        assert ([], []) == ([*app.exception], [*app.error])
+        assert any("token embeddings are random" in each.value for each in app.caption), name
+        told = [each for each in app.info if "needs them\\: choose a whole model" in each.value]
+        assert (name in WHOLE_ONLY) <= len(told) <= 1, name
+    assert engine.worker_pid is None
+
+
+def test_its_note():
+    """The catalogue carries it, and none of a whole model."""
     assert "token embeddings are random" in catalog.note_of(PART)
     assert "" == catalog.note_of("demo-gpt2") == catalog.note_of("elsewhere")
 
@@ -96,11 +121,11 @@ def test_weights_are_exact():
     """Loaded in single precision, each weight is the half that the file holds; signs are +-c."""
     from safetensors.numpy import load_file
 
-    from poskernel_core import models
+    from poskernel_core.forward import loading
 
     located = catalog.locate(PART)
     stored = load_file(located.directory / "model.safetensors")
-    model = models.load(located, "cpu")
+    model = loading.load(located, "cpu")
 
     assert {"float16"} == {str(array.dtype) for array in stored.values()}
     state = model.module.state_dict()

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core import catalog, corpora
-from poskernel_core.config import CorpusSpec
-from poskernel_core.engine import Engine
-from poskernel_core.store import Store
-from poskernel_core.tokenizers import load_tokenizer
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.data import corpora
+from poskernel_core.engine.engine import Engine
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.storage.store import Store
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pages.parts.figures.palette import (
-    KINDS,
+from pages.shared.grid import cell_name, grid_data
+from poskernel_core.figures.palette import (
+    KIND_LOOKS,
     SCALE,
     fade,
     ink_on,
@@ -12,7 +13,6 @@ from pages.parts.figures.palette import (
     scale_hex,
     scale_rgb,
 )
-from pages.parts.grid import cell_name, grid_data
 
 COLOURS = [[SCALE[0], SCALE[5], SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]]
 LABELS = [[f"L{layer}H{head}: text" for head in range(3)] for layer in range(2)]
@@ -34,8 +34,8 @@ def test_scale_only_gets_lighter() -> None:
 
 def test_kinds_differ_in_shape_and_not_only_in_colour() -> None:
     """Three kinds, three glyphs."""
-    assert {"local", "slow decay", "uniform"} == set(KINDS)
-    assert 3 == len({kind.glyph for kind in KINDS.values()})
+    assert {"local", "slow decay", "uniform"} == set(KIND_LOOKS)
+    assert 3 == len({kind.glyph for kind in KIND_LOOKS.values()})
 
 
 def test_ink_reads_on_both_ends_of_the_scale() -> None:

@@ -8,9 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import poskernel_core as pk
-from poskernel_core.analyses.kernel_distances import KernelDistances, linked
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import BadRequest
+from poskernel_core.analyses.kernels.distances import KernelDistances, linked
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.engine.engine import describe_run
 from tests import oracles
 from tests import oracles_contextual as contextual
 from tests.builders import VOCABULARY

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core.analyses.positions import STREAM
-from poskernel_core.made import repeated_windows
+from poskernel_core.analyses.helix.formulas import STREAM_SUMS
+from poskernel_core.data.made import repeated_windows
 from tests import builders
 from tests import oracles_positions as op
 from tests.truth import truth_of
@@ -32,7 +32,7 @@ def gather(path, windows, start_token=False, batch=None):
         windows,
         positions=(windows.shape[1] - 1,),
         start_token=start_token,
-        gather=STREAM,
+        gather=STREAM_SUMS,
         batch=batch,
     )
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core import catalog
-from poskernel_core.analyses import positions as maths
-from poskernel_core.analyses.helix import Helix, HelixParams
-from poskernel_core.analyses.positions import repeated_run
-from poskernel_core.config import CorpusSpec, Execution, ModelSpec, RunSpec
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import BadRequest
-from poskernel_core.prepare import prepare
-from poskernel_core.tokenizers import load_tokenizer
+from poskernel_core.analyses.helix import formulas as maths
+from poskernel_core.analyses.helix.formulas import repeated_run
+from poskernel_core.analyses.helix.spec import Helix, HelixParams
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, RunSpec
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.passes.plan import prepare
 from tests import builders
 from tests import oracles_positions as op
 from tests.test_helix import extended, gather

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core.analyses.induction import InductionRecency, InductionScores, RecencyPatterns
-from poskernel_core.analyses.position_vs_token import PositionZero
-from poskernel_core.layouts import Source, sequences, twice_layout
+from poskernel_core.analyses.induction.spec import (
+    InductionRecency,
+    InductionScores,
+    RecencyPatterns,
+)
+from poskernel_core.analyses.position_vs_token.spec import PositionZero
+from poskernel_core.data.layouts import TokenPool, sequences, twice_layout
 from tests import builders, oracles, plain_gpt2
 from tests import oracles_random as oracle
 from tests.builders import LOOK_BACK_SCORE
@@ -27,7 +31,7 @@ def circuits(tmp_path_factory):
 
 def twice(period, start, samples=SAMPLES, seed=3):
     """The sequences that are drawn."""
-    source = Source(np.arange(1, builders.VOCABULARY), builders.START, seed)
+    source = TokenPool(np.arange(1, builders.VOCABULARY), builders.START, seed)
     return sequences(twice_layout(period, start), source, 0, range(samples)).tolist()
 
 

@@ -5,19 +5,19 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core import catalog, models
 from poskernel_core.analyses.base import Subject
-from poskernel_core.analyses.intervention import InterventionParams
-from poskernel_core.analyses.positions import STREAM
-from poskernel_core.errors import BadRequest, Cancelled
-from poskernel_core.experiments import changes
-from poskernel_core.experiments.intervene import CANDIDATES, intervene
-from poskernel_core.experiments.measures import kl_divergence, measure
-from poskernel_core.made import repeated_windows
-from poskernel_core.tokenizers import load_tokenizer
+from poskernel_core.analyses.helix.formulas import STREAM_SUMS
+from poskernel_core.analyses.interventions.run.intervene import CANDIDATES, intervene
+from poskernel_core.analyses.interventions.spec import InterventionParams
+from poskernel_core.common.errors import BadRequest, Cancelled
+from poskernel_core.data.made import repeated_windows
+from poskernel_core.forward import interventions, loading
+from poskernel_core.forward.readout import kl_divergence, measure
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
 from tests import builders, oracles, plain_gpt2
 from tests import oracles_positions as op
-from tests.truth import truth_of
+from tests.truth import Recorder, truth_of
 
 PROMPT = "The previous token, and the token before it"
 CONTEXT = 41
@@ -27,24 +27,24 @@ CASES = {
     "stream": ({"change": "average", "group": 4, "layer": 1}, None),
     "blind": (
         {"change": "blind", "every": 3, "layers": "0, 2", "stage": "scores"},
-        changes.BlindPredecessor(3, [0, 2], "scores"),
+        interventions.PredecessorKnockout(3, [0, 2], "scores"),
     ),
     "move": (
         {"change": "move", "moves": "5>2, 7>1, 7>3", "cell": "L1H2", "scale": 2, "scope": "layer"},
-        changes.MovedAttention(1, 2, {5: [2], 7: [1, 3]}, "pattern", 10.0, 2.0, "layer"),
+        interventions.MovedAttention(1, 2, {5: [2], 7: [1, 3]}, "pattern", 10.0, 2.0, "layer"),
     ),
     "move another": (
         {"change": "move", "moves": "5>2", "edited": "L0H1", "stage": "scores", "strength": 3},
-        changes.MovedAttention(0, 1, {5: [2]}, "scores", 3.0, 1.0, "head"),
+        interventions.MovedAttention(0, 1, {5: [2]}, "scores", 3.0, 1.0, "head"),
     ),
     "silence": (
         {"change": "silence", "heads": "L0H1, L2H4"},
-        changes.SilencedHeads([(0, 1), (2, 4)]),
+        interventions.AblatedHeads([(0, 1), (2, 4)]),
     ),
-    "remove": ({"change": "remove"}, changes.RemovedEmbeddings("positions")),
+    "remove": ({"change": "remove"}, interventions.RemovedEmbeddings("positions")),
     "remove tokens": (
         {"change": "remove", "embeddings": "tokens"},
-        changes.RemovedEmbeddings("tokens"),
+        interventions.RemovedEmbeddings("tokens"),
     ),
 }
 BAD = {
@@ -69,7 +69,7 @@ def subject_of(path, text=PROMPT, windows=None, start_token=True):
     if windows is None:
         windows = np.array([[*[builders.START] * start_token, *tokenizer.encode(text)]])
     words = tokenizer.decode_each(windows[0].tolist())
-    model = models.load(located, "cpu")
+    model = loading.load(located, "cpu")
     return Subject(model, windows, words, tokenizer.decode_each, start_token)
 
 
@@ -88,7 +88,7 @@ def streams(model_dirs):
     """The pass over repeated tokens that an averaged stream stands on."""
     windows = repeated_windows(293, context=CONTEXT, windows=3, avoid=0)
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
-    gathered = pk.run_pass(model, windows, start_token=False, gather=STREAM)
+    gathered = pk.run_pass(model, windows, start_token=False, gather=STREAM_SUMS)
     return {"repeated": gathered}
 
 
@@ -104,7 +104,9 @@ def test_measures(model_dirs, subjects, start):
     truth = truth_of(model_dirs["gpt2"], window)
     tokens, p = window[0].tolist(), softmax(truth.logits[0])
 
-    found = measure(subjects["gpt2"].model, window, changes.Edit(), start_token=start, cell=(2, 3))
+    found = measure(
+        subjects["gpt2"].model, window, interventions.Edit(), start_token=start, cell=(2, 3)
+    )
 
     losses = [op.nll(p[n - 1], tokens[n]) for n in range(1, len(tokens))]
     np.testing.assert_allclose(found.loss[1:], losses, atol=1e-4)
@@ -127,17 +129,18 @@ def test_intervention(model_dirs, subjects, streams, case):
     )
     if case == "stream":
         rows = streams["repeated"].layer(1)["mean_residuals"].copy()
-        edit = changes.AveragedStream(1, 4, torch.from_numpy(rows))
+        edit = interventions.AveragedStream(1, 4, torch.from_numpy(rows))
     if case == "average":
-        edit = changes.AveragedPositions(4, subject.model.position_matrix())
-    steps, patterns = [], {}
+        edit = interventions.AveragedPositions(4, subject.model.position_matrix())
+    steps, recorder = [], Recorder(patterns=True)
 
     result = intervene(subject, streams, params, lambda done, total: steps.append((done, total)))
     values = result.values
 
     tokens, ids = subject.windows[0].tolist(), torch.from_numpy(subject.windows)
     run = plain_gpt2.run(model_dirs["gpt2"], tokens)
-    changed = subject.model.run(ids, edit, lambda at, p: patterns.update({at: p[0].numpy()}))
+    changed = subject.model.run(ids, edit, [recorder])
+    patterns = [pattern[0].numpy() for pattern in recorder.patterns()]
     p, q = softmax(run.logits), softmax(changed[0])
     clean_loss, changed_loss = (
         [op.nll(each[n - 1], tokens[n]) for n in range(1, len(tokens))] for each in (p, q)

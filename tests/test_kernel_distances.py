@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poskernel_core.analyses import kernels
+from poskernel_core.analyses.kernels import formulas as kernels
+from poskernel_core.common.attention import first_visible
+from poskernel_core.common.jackknife import jackknife
 from tests import oracles
 from tests.test_kernels import SEEDS, kernels_of
 
@@ -152,15 +154,15 @@ def test_jackknife_error(seed):
     curved = kernels.effective_tokens(kernels.leave_one_out(found))
 
     expected = [oracles.jackknife_se(head) for head in curved.tolist()]
-    np.testing.assert_allclose(kernels.jackknife_error(curved), expected)
+    np.testing.assert_allclose(jackknife(curved, axis=-1), expected)
 
-    means = kernels.jackknife_error(kernels.leave_one_out(found).transpose(0, 2, 1))
+    means = jackknife(kernels.leave_one_out(found).transpose(0, 2, 1), axis=-1)
     np.testing.assert_allclose(means, found.std(axis=1, ddof=1) / math.sqrt(5))
 
 
 def test_one_query_has_no_error():
     """A single estimate says nothing of its spread."""
-    assert np.isnan(kernels.jackknife_error(np.ones((3, 1)))).all()
+    assert np.isnan(jackknife(np.ones((3, 1)), axis=-1)).all()
 
 
 @pytest.mark.parametrize(
@@ -169,4 +171,4 @@ def test_one_query_has_no_error():
 )
 def test_first_visible(n, skip, window, expected):
     """The later of the skip and the sliding window's first key."""
-    assert expected == kernels.first_visible(n, skip, window)
+    assert expected == first_visible(n, skip, window)

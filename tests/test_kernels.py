@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poskernel_core.analyses import kernels
-from poskernel_core.analyses.etc import summarise_row
+from poskernel_core.analyses.kernels import formulas as kernels
+from poskernel_core.analyses.kernels.etc import summarise_row
+from poskernel_core.common.attention import first_visible
 from tests import oracles
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -73,7 +74,7 @@ def test_kernel_rows(seed, key_heads, skip, window):
     """Each query head reads its group's key head over the visible keys, as the oracle does."""
     heads, samples, n, scale = 6, 3, 10, 0.37
     queries, keys = draw(seed, heads, samples, 5), draw(seed + 1, key_heads, 13, 5)
-    low = kernels.first_visible(n, skip, window)
+    low = first_visible(n, skip, window)
 
     found = kernels.kernel_rows(queries, keys[:, low : n + 1], scale)
 

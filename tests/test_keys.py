@@ -3,10 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
-from poskernel_core import analyses, config
-from poskernel_core.compute import canonical
-from poskernel_core.config import CorpusSpec, Execution, ModelSpec, Request, RunSpec
-from poskernel_core.statistics_store import part_key
+from poskernel_core import analyses
+from poskernel_core.common import specs
+from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
+from poskernel_core.engine.requests import canonical, received
+from poskernel_core.storage.statistics import part_key
 
 MODEL = ModelSpec(name="gpt2", fingerprint="abc")
 CORPUS = CorpusSpec(name="sample", fingerprint="def")
@@ -59,6 +60,13 @@ def keys_of(run):
     """All keys that stand on a run."""
     request = REQUEST.model_copy(update={"run": run})
     return {run.key(), part_key(run, "manifest"), part_key(run, "0"), request.key}
+
+
+def test_order_of_parameters():
+    """Parameters in another order are the same request."""
+    one, other = ({"skip": 4, "query": 11}, {"query": 11, "skip": 4})
+
+    assert 1 == len({Request(analysis="kernel", run=RUN, params=p).key for p in (one, other)})
 
 
 @pytest.mark.parametrize("field", RUNS)
@@ -123,7 +131,7 @@ def test_each_parameter(analysis, params):
     """Each parameter of each analysis is part of its key."""
     plain = canonical(Request(analysis=analysis, run=RUN))
 
-    assert set(plain.params) == set(params)
+    assert set(plain.wire.params) == set(params)
     for name, value in params.items():
         other = canonical(Request(analysis=analysis, run=RUN, params={name: value}))
         assert plain.key != other.key, name
@@ -155,23 +163,23 @@ def test_defaults_spelt_out(params):
 
 def test_keys_begin_with_the_model(monkeypatch):
     """All that stands on one model's weights shares a prefix, and no other model has it."""
-    prefix = config.model_prefix("abc")
+    prefix = specs.model_prefix("abc")
 
     assert all(key.startswith(prefix) for key in keys_of(RUN))
-    assert prefix != config.model_prefix("abd")
+    assert prefix != specs.model_prefix("abd")
 
 
 def test_another_layout_is_a_miss(monkeypatch):
     """Raising the schema version changes every key."""
     before = keys_of(RUN)
-    monkeypatch.setattr(config, "SCHEMA", config.SCHEMA + 1)
+    monkeypatch.setattr(specs, "SCHEMA", specs.SCHEMA + 1)
 
     assert not before & keys_of(RUN)
 
 
 @pytest.mark.parametrize("name", analyses.ANALYSES)
 def test_canonical_is_settled(name):
-    """A canonical request is its own canonical form, so that asking again finds its result."""
+    """A canonical request is its own canonical form, also where another process takes it up."""
     fields = analyses.find(name).params.model_fields
     needed = {"cell": "L0H0", "text": "a b", "word": " the", "words": "a", "neuron": 0, "query": 11}
     params = {field: value for field, value in needed.items() if field in fields}
@@ -179,7 +187,9 @@ def test_canonical_is_settled(name):
         params["change"] = "remove"
     once = canonical(Request(analysis=name, run=RUN, params=params))
 
-    assert once.key == canonical(once).key
+    sent = Request.model_validate_json(once.wire.model_dump_json())
+    for again in (canonical(sent), received(sent)):
+        assert (once.key, once.params, once.needs) == (again.key, again.params, again.needs)
 
 
 @pytest.mark.parametrize("positions", [(), (3, 3), (11, 3), (-1, 3)])
@@ -209,4 +219,4 @@ def test_descriptions_are_frozen(spec):
 )
 def test_default_positions(context, also, expected):
     """About 32 even steps up to the last, the posts' 400 and 1000, and what is asked for."""
-    assert expected == config.default_positions(context, *also)
+    assert expected == specs.default_positions(context, *also)

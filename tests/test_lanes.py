@@ -6,11 +6,12 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core.config import CorpusSpec, Execution, ModelSpec, Request, RunSpec
-from poskernel_core.errors import Cancelled
-from poskernel_core.lanes import Lane
-from poskernel_core.precision import precision
-from poskernel_core.worker import Worker, _Task
+from poskernel_core.common.errors import Cancelled
+from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
+from poskernel_core.engine.lanes import Lane
+from poskernel_core.engine.worker import Worker, _Task
+from poskernel_core.forward.observers import Observer
+from poskernel_core.forward.precision import precision
 from tests import builders
 
 
@@ -18,10 +19,12 @@ def test_a_clean_run_never_stands_beside_a_pass_in_tf32(model_dirs):
     """It waits until the pass leaves TF32, and computes in the precision of before."""
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     ids, seen = builders.random_ids(1, 7), []
-    run = threading.Thread(
-        target=model.run,
-        args=(ids, None, lambda layer, pattern: seen.append(torch.get_float32_matmul_precision())),
-    )
+
+    class Precision(Observer):
+        def heads(self, layer, z, batch):
+            seen.append(torch.get_float32_matmul_precision())
+
+    run = threading.Thread(target=model.run, args=(ids, None, [Precision()]))
     before = torch.get_float32_matmul_precision()
     with precision("tf32"):
         assert "high" == torch.get_float32_matmul_precision() != before

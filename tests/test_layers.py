@@ -13,24 +13,27 @@ import poskernel_core
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "poskernel_core"
-LIGHT = ("engine", "catalog", "corpora", "analyses", "cli", "api", "compute", "store", "archive")
-HEAVY = ("torch", "transformers", "transformer_lens", "datasets", "streamlit", "pandas")
-MODULES = sorted(
-    ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for file in CORE.rglob("*.py")
-    if file.name != "__main__.py"
-)
-# What lies below the store and the engine; `gather` stands above and feeds the store.
-LOWER = (
-    "models", "attn_only", "attention", "edits", "experiments", "corpora", "passes", "statistics",
-    "analyses",
+ORDER = (
+    "common", "models", "data", "forward", "statistics", "storage", "passes", "analyses", "engine",
+    "figures", "api", "ledger", "cli",
 )  # fmt: skip
-BANNED = {
-    **dict.fromkeys(
-        LOWER, ("poskernel_core.store", "poskernel_core.engine", "poskernel_core.worker")
-    ),
-    "shapes": ("poskernel_core",),
-    "errors": ("poskernel_core",),
+"""The stages of the core: each imports those before it, and itself."""
+APART = {
+    "analyses": {"storage", "passes"},
+    "figures": {"forward", "statistics", "storage", "passes", "engine"},
+}
+"""What a stage has no business with although it lies before it."""
+TORCH = {"forward", "statistics", "passes"}
+"""The stages whose modules may import torch; of the analyses, those called ``run`` alone."""
+LIGHT = (
+    "engine.engine", "engine.worker", "models.catalog", "data.corpora", "analyses", "cli.main",
+    "api", "storage.archive", "figures.of_result", "figures.exports", "ledger.compare",
+)  # fmt: skip
+HEAVY = ("torch", "transformers", "transformer_lens", "datasets", "streamlit", "pandas")
+FILES = {
+    ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
+    for file in sorted(CORE.rglob("*.py"))
+    if file.name != "__main__.py"
 }
 
 
@@ -49,10 +52,20 @@ def within(name, package):
     return name == package or name.startswith(f"{package}.")
 
 
-def files_of(layer):
-    """The files of a module or sub-package of the core."""
-    folder = CORE / layer
-    return sorted(folder.rglob("*.py")) if folder.is_dir() else [CORE / f"{layer}.py"]
+def own_imports(name):
+    """The modules of the core that a module of the core imports, anywhere in it."""
+    found = set()
+    for each in imports(FILES[name]):
+        while each not in FILES and "." in each:  # the name of a thing in a module
+            each = each.rpartition(".")[0]
+        if within(each, "poskernel_core") and each not in {name, "poskernel_core"}:
+            found.add(each)
+    return found
+
+
+def stage(name):
+    """The stage that a module lies in."""
+    return name.split(".")[1]
 
 
 @pytest.fixture(scope="module")
@@ -72,54 +85,74 @@ def loaded():
 @pytest.mark.parametrize("package", HEAVY)
 def test_light_modules_import_nothing_heavy(loaded, package):
     """All that a page needs to show a stored result is imported without torch and its like."""
-    assert "poskernel_core.engine" in loaded
+    assert "poskernel_core.engine.engine" in loaded
     assert [] == [name for name in loaded if within(name, package)]
 
 
-@pytest.mark.parametrize("layer", BANNED)
-def test_lower_layers(layer):
-    """Models, corpora, passes, statistics and analyses know neither store nor engine."""
-    files = files_of(layer)
-
-    assert files
-    for file in files:
-        named = list(imports(file))
-        for banned in BANNED[layer]:
-            assert [] == [name for name in named if within(name, banned)], file
+def test_every_file_lies_in_a_stage():
+    """Besides the package's own two files nothing lies beside the stages."""
+    assert set(ORDER) == {stage(name) for name in FILES if name != "poskernel_core"}
 
 
-def test_config_stands_on_errors_alone():
-    """Of ours, the descriptions of runs import the errors and nothing else."""
-    own = {name for name in imports(CORE / "config.py") if within(name, "poskernel_core")}
-
-    assert all(within(name, "poskernel_core.errors") for name in own)
-
-
-@pytest.mark.parametrize("file", sorted(CORE.rglob("*.py")), ids=lambda f: f.name)
-def test_the_core_draws_nothing(file):
-    """No module of the core imports streamlit, or pickles."""
-    banned = ("streamlit", "pickle", "cloudpickle", "marshal", "dill", "shelve")
-
-    assert [] == [name for name in imports(file) if any(within(name, b) for b in banned)]
+def test_imports_go_one_way():
+    """Each stage stands on those before it; nothing below looks up."""
+    wrong = [
+        f"{name} imports {each}"
+        for name in FILES
+        if name != "poskernel_core"
+        for each in own_imports(name)
+        if stage(each) in ORDER[ORDER.index(stage(name)) + 1 :]
+        or stage(each) in APART.get(stage(name), ())
+    ]
+    assert [] == wrong
 
 
-@pytest.mark.parametrize("file", sorted(CORE.rglob("*.py")), ids=lambda f: f.name)
-def test_only_the_command_line_reaches_for_pages(file):
-    """The core does not stand on the pages; the command line borrows their figures."""
-    found = [name for name in imports(file) if within(name, "pages")]
+def test_no_circles():
+    """No two modules need each other, not even through others or for types."""
+    left = {name: own_imports(name) for name in FILES if name != "poskernel_core"}
+    while free := [name for name, needed in left.items() if not needed & left.keys()]:
+        for name in free:
+            del left[name]
+    assert {} == left
 
-    assert [] == found or file.name == "outputs.py"
+
+def test_nobody_imports_what_runs_a_model_but_its_like():
+    """The questions name the function that answers them; importing them costs no torch."""
+    wrong = [
+        f"{name} imports {each}"
+        for name in FILES
+        for each in own_imports(name)
+        if ".run" in each and stage(each) == "analyses" and ".run" not in name
+    ]
+    assert [] == wrong
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_public_names_exist(name):
+def test_torch_is_imported_where_models_run():
+    """At the top of a module, in the stages that are about torch and in `run` alone."""
+    for name, file in FILES.items():
+        top = [
+            alias.name if isinstance(node, ast.Import) else node.module
+            for node in ast.parse(file.read_text(encoding="utf-8")).body
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        ]
+        if any(within(each, "torch") for each in top):
+            assert stage(name) in TORCH or ".run" in name, name
+
+
+def test_the_core_neither_draws_pages_nor_pickles():
+    """No module of the core imports streamlit or the pages, or pickles."""
+    banned = ("streamlit", "pages", "pickle", "cloudpickle", "marshal", "dill", "shelve")
+    for file in FILES.values():
+        assert [] == [name for name in imports(file) if any(within(name, b) for b in banned)], file
+
+
+def test_public_names_exist():
     """What a module says that it offers is there, and each name once."""
-    module = importlib.import_module(name)
-    public = getattr(module, "__all__", [])
-
-    assert len(public) == len(set(public))
-    for each in public:
-        assert hasattr(module, each), each
+    for name in FILES:
+        public = getattr(module := importlib.import_module(name), "__all__", [])
+        assert len(public) == len(set(public)), name
+        assert [] == [each for each in public if not hasattr(module, each)], name
 
 
 def test_package_offers_what_it_lists():
@@ -137,7 +170,7 @@ def test_package_offers_what_it_lists():
 
 def test_error_tree():
     """Every error is public, a PosKernelError, and found again by its name."""
-    from poskernel_core import errors
+    from poskernel_core.common import errors
 
     for name in set(errors.__all__) - {"by_name"}:
         assert issubclass(getattr(errors, name), errors.PosKernelError)

@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core import catalog
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import BadRequest
-from poskernel_core.layouts import (
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.data.layouts import (
     MOST_CANDIDATES,
     ROLES,
-    Source,
+    TokenPool,
     pairs_layout,
     random_layout,
     second_positions,
     sequences,
     twice_layout,
 )
-from poskernel_core.prepare import random_source
-from poskernel_core.tokenizers import load_tokenizer
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.passes.plan import random_source
 from tests import builders
 
 # position of the second [A]: roles, as the post's table of 13 tokens has them
@@ -47,7 +47,7 @@ OTHERS = {
     (5, 0, 2, 2, False): "A B A C A",
 }
 POOL = np.array([3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61])
-SOURCE = Source(POOL, 2, 5)
+SOURCE = TokenPool(POOL, 2, 5)
 
 
 def words(layout):
@@ -135,7 +135,7 @@ def test_plain_layouts():
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=5), st.integers(0, 99))
 def test_batches_do_not_matter(sizes, seed):
     """Equal seeds draw equal tokens, however they are cut."""
-    layout, source = pairs_layout(11, 2, 5, 2, True), Source(POOL, 2, seed)
+    layout, source = pairs_layout(11, 2, 5, 2, True), TokenPool(POOL, 2, seed)
     whole = sequences(layout, source, 3, range(sum(sizes)))
     ends = np.cumsum(sizes).tolist()
 
@@ -153,18 +153,18 @@ def test_seeds_streams_and_samples_are_independent():
         tuple(row)
         for seed in range(3)
         for stream in (0, 1, 4, 1_000_000)
-        for row in sequences(layout, Source(pool, 0, seed), stream, range(101)).tolist()
+        for row in sequences(layout, TokenPool(pool, 0, seed), stream, range(101)).tolist()
     ]
     assert 3 * 4 * 101 == len(set(rows))
 
-    drawn = sequences(random_layout(3, False), Source(POOL, None, 7), 0, range(3000))
+    drawn = sequences(random_layout(3, False), TokenPool(POOL, None, 7), 0, range(3000))
     expected = 3000 / len(POOL)
     for column in drawn.T.tolist():
         counts = collections.Counter(column)
         assert set(POOL.tolist()) == set(counts)
         chi = sum((count - expected) ** 2 / expected for count in counts.values())
         assert chi < 16 + 5 * (2 * 16) ** 0.5  # mean and deviation of chi-square, 16 degrees
-    other = sequences(random_layout(3, False), Source(POOL, None, 7), 1, range(3000))
+    other = sequences(random_layout(3, False), TokenPool(POOL, None, 7), 1, range(3000))
     same = np.mean(drawn == other)
     assert 1 / 17 == pytest.approx(same, abs=5 * (1 / 17 / 9000) ** 0.5)
 
@@ -202,7 +202,10 @@ def test_other_special_tokens_are_never_drawn(model_dirs):
     ("ask", "expected"),
     [
         (lambda: sequences(random_layout(19, True), SOURCE, 0, [0]), "18 different tokens .* 17"),
-        (lambda: sequences(random_layout(3, True), Source(POOL, None, 0), 0, [0]), "start token"),
+        (
+            lambda: sequences(random_layout(3, True), TokenPool(POOL, None, 0), 0, [0]),
+            "start token",
+        ),
         (lambda: second_positions(13, 0, 2, True), "position 1 or later"),
         (lambda: second_positions(13, 2, 6, True), "need 15 tokens or more, got 13"),
         (lambda: second_positions(6, 2, 2, False), "need 7 tokens or more, got 6"),

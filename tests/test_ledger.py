@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.base import Result
-from poskernel_core.ledger import brief, check
-from poskernel_core.published import Published
+from poskernel_core.common.result import Result
+from poskernel_core.ledger.compare import brief, check
+from poskernel_core.ledger.published import Published
 
 
 def figure(**fields):
@@ -121,7 +121,7 @@ def test_words_and_the_largest_cell():
     ("fields", "words"),
     [
         ({"select": {"layer": 2}}, "No layer 2: expected 0 to 1"),
-        ({"cells": ("L0H3",), "published": [0.5]}, "A cell is written"),
+        ({"cells": ("L0H3",), "published": [0.5]}, "A head is written"),
         ({"value": "other"}, "No value 'other' in 'etc': expected one of mass"),
         ({"published": [[0.5]], "select": {"layer": 0}}, r"Expected \[1, 1\] numbers"),
         ({"published": [0.1] * 4, "select": {"layer": 0}}, r"Expected \[4\] numbers, computed"),
@@ -149,6 +149,15 @@ def test_brief():
     assert ["0.123", "2", "None", "a"] == [brief(each) for each in (0.12345, 2, None, "a")]
     assert "[1, 2, 3, 4, ...]" == brief([1.0, 2.0, 3.0, 4.0, 5.0])
     assert "[[0.5, 1], [2]]" == brief([[0.5, 1.0], [2.0]])
+
+
+def test_brief_is_rounded_to_the_errors():
+    """Those that there are; a missing one, or one that cannot be told, leaves three digits."""
+    assert "0.123 ± 0.020" == brief(0.12345, 0.02)
+    assert "[[0.123 ± 0.020, 1], [2.0 ± 1.0]]" == brief(
+        [[0.12345, 1.0], [2.0]], [[0.02, None], [1.0]]
+    )
+    assert ["None", "a"] == [brief(each, None) for each in (None, "a")]
 
 
 def test_a_next_token():

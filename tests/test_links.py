@@ -5,41 +5,41 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.parts import bag_cards, neuron_cards, neuron_list, results
-from poskernel_core.known import telling_head
-from poskernel_core.presets import presets_for
+from pages.contextual_neurons import page as neurons_page
+from pages.shared import results
+from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
+from poskernel_core.analyses.interventions.presets import presets_for
+from poskernel_core.models.known import telling_head
 from tests.made_contextual import neurons
 from tests.server import ROOT
+from tools.recorded import open_page
 
-METHODS = "pages/about/methods.py"
-HEATMAP = "pages/heads/etc_heatmap.py"
-INTERVENTIONS = "pages/positions/interventions.py"
-NEURONS = "pages/experiments/contextual_neurons.py"
-PARTS = {
-    bag_cards: ("draw_bag", "draw_embedding"),
-    neuron_list: ("draw_neurons", "draw_search"),
-    neuron_cards: ("draw_neuron", "draw_trace", "draw_latents"),
-}
+METHODS = "methods"
+HEATMAP = "etc_heatmap"
+INTERVENTIONS = "interventions"
+NEURONS = "contextual_neurons"
+DRAWN = (
+    "draw_bag", "draw_embedding", "draw_neurons", "draw_search", "draw_neuron", "draw_trace",
+    "draw_latents",
+)  # fmt: skip
 
 
 @pytest.fixture
 def follow(monkeypatch):
     """Open a page by a link, with nothing computed."""
 
-    def found(analysis: str, *_: Any, **__: Any) -> Any:
-        return neurons() if analysis == "contextual-neurons" else None
+    def found(question: Any, *_: Any) -> Any:
+        return neurons() if question is ContextualNeurons else None
 
     monkeypatch.setattr(results, "fetch", found)
-    for part, names in PARTS.items():
-        for name in names:
-            monkeypatch.setattr(part, name, lambda *_: None)
+    for name in DRAWN:
+        monkeypatch.setattr(neurons_page, name, lambda *_: None)
 
     def go(page: str = METHODS, **parameters: Any) -> AppTest:
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-        app.switch_page(page)
         for name, value in parameters.items():
             app.query_params[name] = value
-        return app.run()
+        return open_page(app, page)
 
     return go
 
@@ -133,11 +133,11 @@ def test_a_model_opens_on_its_telling_head(follow, model):
     ("script", "idle"),
     [
         (HEATMAP, set()),
-        ("pages/heads/previous_token.py", {"skip"}),
-        ("pages/positions/helix.py", {"cell", "query", "skip"}),
+        ("previous_token", {"skip"}),
+        ("helix", {"cell", "query", "skip"}),
         (INTERVENTIONS, {"query", "skip"}),
         (
-            "pages/experiments/induction_recency.py",
+            "induction_recency",
             {"corpus", "context", "texts", "start", "dtype", "query", "skip"},
         ),
         (NEURONS, {"cell", "skip"}),

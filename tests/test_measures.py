@@ -6,15 +6,19 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from pages.parts.measures import MEASURES, Measure
-from pages.parts.selection import Selection
-from pages.parts.shades import NOTHING
-from poskernel_core import catalog
+from pages.etc_heatmap.measures import MEASURES, Measure
+from pages.shared.explained import sections
+from pages.shared.selection import Selection
+from pages.shared.shades import NO_VALUE
 from poskernel_core.analyses import ANALYSES
-from poskernel_core.analyses.base import Result
-from poskernel_core.config import Request
-from poskernel_core.engine import describe_run
-from poskernel_core.methods import method_of
+from poskernel_core.analyses.additivity.spec import Additivity
+from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
+from poskernel_core.analyses.definitions import method_of
+from poskernel_core.analyses.kernels.etc import EtcHeatMap
+from poskernel_core.common.result import Result
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.requests import settle
+from poskernel_core.models import catalog
 from tests import made_contextual
 
 EVERY = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
@@ -34,8 +38,7 @@ def found(selection, tmp_path_factory):
     engine = pk.Engine(pk.Store(tmp_path_factory.mktemp("store")))
 
     def ask(measure: Measure) -> Result:
-        params = {"skip": SKIP} if measure.question == "etc" else measure.params(selection)
-        asked = Request(analysis=measure.question, run=selection.run, params=params)
+        asked = settle(measure.question(), selection.run, measure.params(selection))
         return measure.at(engine.result(asked), selection)
 
     yield ask
@@ -52,15 +55,15 @@ def grid_colours(measure: Measure, result: Result) -> list[str]:
 @EVERY
 def test_the_question_exists_and_is_explained(measure) -> None:
     """One can read what it is: a formula of the definitions and its source."""
-    method = method_of(measure.question)
+    method = method_of(measure.question.name)
     words = measure.words()
-    assert measure.question in ANALYSES
+    assert isinstance(ANALYSES[measure.question.name], measure.question)
     assert re.search(rf"\b{measure.value}\b", "\n".join(method.values))
     assert words.reading.startswith("**How to read this.**")
     assert measure.reading in words.reading
-    assert method.formula in words.formula
+    assert sections(method)[0] in words.formula
     assert "$" in words.formula
-    assert words.formula.endswith(f"Source: {method.source}")
+    assert words.formula.endswith(sections(method)[-1])
 
 
 def test_titles_units_and_places_differ() -> None:
@@ -81,7 +84,7 @@ def test_every_head_has_a_number_and_its_colour(measure, found) -> None:
     assert np.isfinite(values).all()
     assert result.units[measure.value] or measure.value in result.labels
     colours = grid_colours(measure, result)
-    assert NOTHING not in colours
+    assert NO_VALUE not in colours
     assert len(set(colours)) > 1
     legend = [(colour, text) for colour, text in measure.shade(result, values).legend if text]
     assert len(legend) > 1
@@ -106,11 +109,11 @@ def test_equal_numbers_have_equal_colours_in_order(measure, found) -> None:
 def test_the_numbers_are_those_of_the_analyses(selection, found) -> None:
     """At the query position and skip chosen, and at the largest shift."""
     measures = {(each.question, each.value): each for each in MEASURES.values()}
-    heads = found(measures["contextual-heads", "spread"])
+    heads = found(measures[ContextualHeads, "spread"])
     assert (QUERY, SKIP) == (heads.params["query"], heads.params["skip"])
-    etc = found(measures["etc", "etc"])
+    etc = found(measures[EtcHeatMap, "etc"])
     assert SKIP == etc.params["skip"]
-    drift, share = (found(measures["additivity", each])
+    drift, share = (found(measures[Additivity, each])
                     for each in ("content_cosine", "position_share"))  # fmt: skip
     shifts = share.coordinates["shift"]
     np.testing.assert_array_equal(share.values["content_cosine"][..., np.argmax(shifts)],
@@ -124,7 +127,7 @@ def test_a_head_without_a_number_is_grey() -> None:
     result.values["spread"][1, 2] = np.nan
     colours = grid_colours(measure, result)
     assert [1 * made_contextual.HEADS + 2] == [i for i, each in enumerate(colours)
-                                               if each == NOTHING]  # fmt: skip
+                                               if each == NO_VALUE]  # fmt: skip
 
 
 def test_groups_have_the_colours_of_their_names() -> None:

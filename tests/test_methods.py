@@ -4,19 +4,57 @@ import re
 
 import pytest
 
+import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import Analysis, Params
-from poskernel_core.methods import PARTS, as_markdown, methods
+from poskernel_core.analyses.definitions import SECTIONS, as_markdown, methods, values_of
+from poskernel_core.common.result import each
 
+MODEL = "demo-gpt2"
+SMALL = {
+    "text": "And the king said to the people of the land.", "own": "A text of the reader's own.",
+    "word": " the", "words": "king", "samples": 11, "contexts": 5, "passage_length": 16,
+    "shifts": 3, "tokens": 7, "flatten": True, "change": "remove",
+}  # fmt: skip
 FOUND = {method.name: method for method in methods()}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    """An engine with a store of its own."""
+    engine = pk.Engine(pk.Store(tmp_path_factory.mktemp("store")))
+    yield engine
+    engine.close()
+    engine.store.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ANALYSES)
+def test_values_are_those_of_a_result(engine, name):
+    """A question on a small run gives every value that is described, with its axes, no other.
+
+    What stands in the description beside values: parameters, axes, and symbols of one letter.
+    """
+    fields = ANALYSES[name].params.model_fields
+    params = {field: value for field, value in SMALL.items() if field in fields}
+    cell = {"cell": "L0H1"} if "cell" in fields and fields["cell"].is_required() else {}
+
+    found = pk.show(name, MODEL, context=64, windows=12, engine=engine, params=params, **cell)
+
+    listed = " ".join(FOUND[name].values)
+    axes = dict(re.findall(r"`([a-z]\w+)(?: \[([\w, ]+)\])?`", listed))
+    no_values = {*fields, *(axis for each in found.axes.values() for axis in each)}
+    assert set(found.values) == set(axes) - (no_values - set(found.values))
+    for value, written in axes.items():
+        assert not written or written == ", ".join(found.axes[value]), value
 
 
 @pytest.mark.parametrize("name", ANALYSES)
 def test_every_question_is_defined(name):
-    """Formula, choices, limits and source; every value listed; parameters with their meaning."""
+    """Formula, choices, limits and source; values; parameters with their meaning."""
     method = FOUND[name]
 
-    for part in PARTS:
+    for part in SECTIONS:
         assert len(getattr(method, part.lower())) > 10, part
     assert method.values
     assert method.summary.endswith(".")
@@ -24,7 +62,19 @@ def test_every_question_is_defined(name):
     assert "$" in method.formula or "that of" in method.formula
     assert 0 == method.formula.count("$") % 2
     assert set(ANALYSES[name].params.model_fields) == {each[0] for each in method.params}
-    assert all(meaning for _, _, meaning in method.params)
+    assert all(meaning for *_, meaning in method.params)
+
+
+def test_bounds():
+    """By hand: both ends, one, an open one, lengths of texts; nothing for choices."""
+    bounds = {(name, each[0]): each[2] for name, method in FOUND.items() for each in method.params}
+
+    assert ("skip", "4", "0 to 32", "first key positions left out") in FOUND["etc"].params
+    assert "at least 0" == bounds["kernel", "query"]
+    assert "above 0, up to 10" == bounds["helix", "far"]
+    assert "1 to 64 characters" == bounds["kernel", "token"]
+    assert "up to 100,000 characters" == bounds["kernel", "text"]
+    assert "" == bounds["kernel", "source"]
 
 
 @pytest.mark.parametrize("name", ANALYSES)
@@ -45,10 +95,6 @@ class _Example(Analysis):
     A further paragraph
     on two lines.
 
-    * ``a [layer]``: the first,
-      on two lines; ``b``: another.
-    * ``c``: the last.
-
     Formula: $a = b$ and
     $c = d$.
 
@@ -60,6 +106,7 @@ class _Example(Analysis):
     """
 
     name, title, params = "example", "Example", Params
+    values = (*each("a b", "layer", "tokens", "``the first``"), *each("c", "", "nats", "last"))
 
     def needs(self, run, params):
         """Nothing."""
@@ -69,20 +116,29 @@ class _Example(Analysis):
 
 
 def test_reading_a_docstring(monkeypatch):
-    """By hand: paragraphs, bullets over several lines, parts, references."""
-    monkeypatch.setattr("poskernel_core.methods.ANALYSES", {"example": _Example()})
+    """By hand: paragraphs, declared values, parts, references."""
+    monkeypatch.setattr("poskernel_core.analyses.definitions.ANALYSES", {"example": _Example()})
 
     (method,) = methods()
 
     assert "One sentence." == method.summary
     assert "A further paragraph\non two lines." == method.about
-    assert ("`a [layer]`: the first, on two lines; `b`: another.", "`c`: the last.") == (
-        method.values
-    )
+    assert ("`a`, `b` `[layer]`, tokens: `the first`", "`c`, nats: last") == method.values
     assert ("$a = b$ and $c = d$.", "see `Helix`.", "none.", '"A post".') == (
         method.formula, method.choices, method.limits, method.source
     )  # fmt: skip
     assert ((), False) == (method.params, method.runs_model)
+
+
+def test_some_values(monkeypatch):
+    """In the order asked for, what is shared once; a name that is not declared is an error."""
+    monkeypatch.setattr("poskernel_core.analyses.definitions.find", {"example": _Example()}.get)
+
+    assert ["`c`, nats: last", "`b` `[layer]`, tokens: `the first`"] == values_of(
+        "example", "c", "b"
+    )
+    with pytest.raises(KeyError):
+        values_of("example", "d")
 
 
 def test_markdown():

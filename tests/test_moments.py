@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.experiments.moments import Groups, Moments, jackknife
+from poskernel_core.common.jackknife import jackknife
+from poskernel_core.statistics.moments import Groups, Moments
 from tests import oracles, oracles_random
 
 numbers = st.floats(-1e3, 1e3).map(lambda x: round(x, 3))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.errors import BadRequest
-from poskernel_core.made import doubled, repeated_windows
-from poskernel_core.moves import parse_cells, parse_layers, parse_moves
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.data.made import doubled, repeated_windows
+from poskernel_core.data.moves import parse_cells, parse_layers, parse_moves
 
 # 0 is the start token; "pirate" is two tokens, "turtle" stands twice, there are two "ninja"s.
 WORDS = [
@@ -34,6 +34,7 @@ MOVES = {
     "10>pirate, fled>8, 10>The": {10: [9, 1], 13: [8]},
     "fled>.": {13: [10]},
     "ninja><|endoftext|>": {2: [0], 15: [0]},
+    "ninja>ninja": {2: [2], 15: [15]},
 }  # fmt: skip
 NO_MOVES = {
     "": "got none",

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.neuron import NeuronLatents
-from poskernel_core.errors import BadRequest
-from poskernel_core.experiments import latents
-from poskernel_core.experiments.bag import Bag
+from poskernel_core.analyses.bag.neuron import NeuronLatents
+from poskernel_core.analyses.bag.run import latents
+from poskernel_core.analyses.bag.run.bag import Bag
+from poskernel_core.common.errors import BadRequest
 from tests.builders import VOCABULARY
 from tests.builders import bag as made
 from tests.builders.bag import perform, some_windows, study

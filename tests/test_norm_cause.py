@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.induction import InductionRecency
-from poskernel_core.analyses.norm_cause import NormCause
-from poskernel_core.analyses.random_attention import RandomAttention
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import BadRequest
+from poskernel_core.analyses.induction.norm_cause import NormCause
+from poskernel_core.analyses.induction.spec import InductionRecency
+from poskernel_core.analyses.random_tokens.spec import RandomAttention
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.engine.engine import describe_run
 from tests import builders
 from tests.test_switches import perform, subject_of
 

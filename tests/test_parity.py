@@ -5,8 +5,9 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core import attention, catalog, models
-from poskernel_core.analyses.kernels import kernel_rows
+from poskernel_core.analyses.kernels.formulas import kernel_rows
+from poskernel_core.forward import attention, loading
+from poskernel_core.models import catalog
 from tests import builders
 from tests.test_builders import SHAPES
 from tests.truth import Recorder, truth_of
@@ -19,7 +20,7 @@ TEXTS = 2
 def loaded(model_dirs):
     """Every tiny model, loaded as a pass loads it."""
     return {
-        name: models.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
+        name: loading.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
     }
 
 
@@ -32,10 +33,11 @@ def truths(model_dirs):
     }
 
 
-def watched(model, name, patterns=False, texts=TEXTS, seed=0):
-    """Run a model on random windows under a recorder."""
+def recorded(model, name, patterns=False, texts=TEXTS, seed=0):
+    """What is seen of a model that runs on random windows as far as its last attention."""
     recorder = Recorder(patterns)
-    model.watch(builders.random_ids(texts, SHAPES[name][2], seed), recorder)
+    ids = builders.random_ids(texts, SHAPES[name][2], seed)
+    assert 0 == model.run(ids, observers=[recorder], until=-1).numel()
     return recorder
 
 
@@ -58,7 +60,7 @@ def softmax(x):
 @ALL
 def test_captured_queries_and_keys_give_the_attention(loaded, truths, name):
     """Softmax of `scale * q . k` over the visible keys is the model's own attention."""
-    recorder = watched(loaded[name], name)
+    recorder = recorded(loaded[name], name)
 
     assert SHAPES[name][3] == [call.window for call in recorder.calls]
     for call, expected in zip(recorder.calls, truths[name].attentions, strict=True):
@@ -71,16 +73,12 @@ def test_blocks_are_the_pattern(loaded, truths, monkeypatch, name, block):
     """Blocks of rows, whatever their height, put together are the whole pattern."""
     monkeypatch.setattr(attention, "BLOCK", block)
 
-    recorder = watched(loaded[name], name, patterns=True)
+    recorder = recorded(loaded[name], name, patterns=True)
 
-    length = SHAPES[name][2]
-    found = np.zeros((SHAPES[name][0], *truths[name].attentions[0].shape))
-    for part in recorder.blocks:
-        rows, keys = part.pattern.shape[2:]
-        whole = found[part.layer, :, :, part.first_row :, part.first_key :]
-        whole[:, :, :rows, :keys] += part.pattern.numpy()
-    assert len(recorder.blocks) == SHAPES[name][0] * -(-length // block)
-    np.testing.assert_allclose(found, np.stack(truths[name].attentions), atol=1e-5)
+    assert len(recorder.blocks) == SHAPES[name][0] * -(-SHAPES[name][2] // block)
+    np.testing.assert_allclose(
+        torch.stack(recorder.patterns()), np.stack(truths[name].attentions), atol=1e-5
+    )
 
 
 @ALL
@@ -89,7 +87,7 @@ def test_residual_stream(loaded, truths, monkeypatch, name, patterns):
     """The stream before every layer is the model's own, with blocks of rows and without."""
     monkeypatch.setattr(attention, "BLOCK", 11)
 
-    recorder = watched(loaded[name], name, patterns)
+    recorder = recorded(loaded[name], name, patterns)
 
     for found, expected in zip(recorder.residuals, truths[name].residuals, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-5)
@@ -99,19 +97,19 @@ def test_residual_stream(loaded, truths, monkeypatch, name, patterns):
 def test_attention_output(loaded, truths, monkeypatch, name):
     """The last layer's output too is the pattern times the values, with blocks and without."""
     monkeypatch.setattr(attention, "BLOCK", 11)
-    calls = watched(loaded[name], name).calls
+    calls = recorded(loaded[name], name).calls
 
     for call, pattern in zip(calls, truths[name].attentions, strict=True):
         values = call.v.repeat_interleave(call.q.shape[1] // call.v.shape[1], dim=1).numpy()
         expected = np.einsum("thni,thid->thnd", pattern, values)
-        for patterns in (False, True):
-            found = attention.attend(call, Recorder(patterns))
+        for see in (None, lambda _block: None):
+            found = attention.attend(call, see)
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-5)
 
 
 @ALL
 def test_logits(loaded, truths, name):
-    """Run to its end without a watcher, the model predicts what plain transformers predicts."""
+    """Run to its end without an observer, the model predicts what plain transformers predicts."""
     ids = builders.random_ids(TEXTS, SHAPES[name][2])
 
     with torch.inference_mode():
@@ -129,7 +127,7 @@ def test_identity_of_kernel_and_content(loaded, truths, name):
         loaded[name], builders.random_ids(TEXTS, length).numpy(), positions=positions, samples=TEXTS
     )
 
-    for layer, call in enumerate(watched(loaded[name], name).calls):
+    for layer, call in enumerate(recorded(loaded[name], name).calls):
         arrays = gathered.layer(layer)
         mean_keys = torch.from_numpy(arrays["mean_keys"])[None].expand_as(call.k)
         whole, position = scores(call), scores(call, mean_keys)
@@ -146,29 +144,29 @@ def test_identity_of_kernel_and_content(loaded, truths, name):
 
 
 def test_a_pass_ends_at_the_last_attention(loaded):
-    """No work follows the last layer's attention, and the watcher is gone afterwards."""
+    """No work follows the last layer's attention, and the observer is gone afterwards."""
     model, ran = loaded["gpt2"], []
     last = model.module.transformer.h[-1].mlp
     handle = last.register_forward_hook(lambda *_: ran.append("the last layer's MLP"))
 
-    recorder = watched(model, "gpt2")
+    recorder = recorded(model, "gpt2")
     handle.remove()
 
     assert [] == ran
     assert 3 == len(recorder.calls)
-    model.watch(builders.random_ids(1, 5), Recorder())
+    model.run(builders.random_ids(1, 5))
     assert 3 == len(recorder.calls)
 
 
-def test_a_watcher_that_fails_is_taken_off(loaded):
+def test_an_observer_that_fails_is_taken_off(loaded):
     """After an error inside a pass, the next pass of the same model is whole."""
 
     class Broken(Recorder):
-        def attention(self, call) -> bool:
+        def attention(self, call, batch) -> None:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        loaded["llama"].watch(builders.random_ids(1, 5), Broken())
+        loaded["llama"].run(builders.random_ids(1, 5), observers=[Broken()])
     with torch.inference_mode():
         loaded["llama"].module(builders.random_ids(1, 5), use_cache=False)
-    assert 3 == len(watched(loaded["llama"], "llama").calls)
+    assert 3 == len(recorded(loaded["llama"], "llama").calls)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import poskernel_core as pk
-from poskernel_core import passes
-from poskernel_core.config import ALL_GATHERED
-from poskernel_core.prepare import plan_for
+from poskernel_core.common.specs import ALL_GATHERED
+from poskernel_core.passes import streaming
+from poskernel_core.passes.plan import plan_for
 from tests import builders
 
 GATHER = ALL_GATHERED
@@ -24,7 +24,7 @@ import poskernel_core as pk
 windows = np.random.default_rng(0).integers(1, 293, (int(sys.argv[2]), 41))
 gathered = pk.run_pass(pk.load(sys.argv[1], device="cpu"), windows, batch=7)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps([gathered.header["windows"], peak]))
+print(json.dumps([gathered.header.windows, peak]))
 """
 
 
@@ -34,7 +34,7 @@ def test_sums_do_not_grow(model_dirs):
     shapes = []
     for count in (50, 500):
         ids = builders.random_ids(count, 23).numpy()
-        work = passes.Pass(model, plan_for(model.geometry, ids, (3, 11), 13, True), GATHER)
+        work = streaming.Pass(model, plan_for(model.geometry, ids, (3, 11), 13, True), GATHER)
         work.run(ids, range(5))
         shapes.append({name: array.shape for name, array in work.sums().items()})
 

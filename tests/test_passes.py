@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core import attention, passes
-from poskernel_core.errors import BadRequest
-from poskernel_core.prepare import plan_for
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.forward import attention
+from poskernel_core.passes import streaming
+from poskernel_core.passes.plan import plan_for
 from tests import builders, oracles
 from tests.truth import truth_of
 
@@ -107,6 +108,18 @@ def test_mean_residuals(loaded, truths, name):
     close(gathered(loaded[name]).arrays["mean_residuals"], expected, 2e-5)
 
 
+@pytest.mark.parametrize("start", [0, 1])
+def test_spread_of_the_stream(loaded, truths, start):
+    """The mean over windows of its squared distance to its own mean over positions."""
+    expected = []
+    for stream in truths["gpt2"].residuals:
+        rows = np.asarray(stream, dtype=float)[:, start:]
+        expected.append(np.square(rows - rows.mean(axis=1, keepdims=True)).sum() / WINDOWS)
+
+    found = gathered(loaded["gpt2"], start_token=bool(start)).arrays["centred_square"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("name", "scale", "windows"),
     [
@@ -120,15 +133,15 @@ def test_facts(loaded, name, scale, windows):
     """Scale and sliding window of every layer are told by the model as it runs."""
     header = gathered(loaded[name]).header
 
-    assert [pytest.approx(scale)] * 3 == header["scales"]
-    assert windows == header["sliding_windows"]
+    assert (pytest.approx(scale),) * 3 == header.scales
+    assert tuple(windows) == header.sliding_windows
 
 
 def test_a_window_that_hides_nothing_is_none(loaded):
     """A sliding window as wide as the context is no window."""
     header = pk.run_pass(loaded["mistral"], IDS[:, :7]).header
 
-    assert [None, None, None] == header["sliding_windows"]
+    assert (None, None, None) == header.sliding_windows
 
 
 @pytest.mark.parametrize("name", ["gpt_neo", "llama"])
@@ -144,9 +157,11 @@ def test_batch_size_does_not_matter(loaded, name, batch):
 def test_shards_do_not_matter(loaded, monkeypatch):
     """Cut into four shards, a pass gives what it gives in one."""
     expected = gathered(loaded["llama"]).arrays
-    monkeypatch.setitem(passes.TOKENS_PER_SHARD, "cpu", 2 * CONTEXT)
+    monkeypatch.setitem(streaming.TOKENS_PER_SHARD, "cpu", 2 * CONTEXT)
 
-    assert [range(0, 2), range(2, 4), range(4, 6), range(6, 7)] == passes.shards(WINDOWS, CONTEXT)
+    assert [range(0, 2), range(2, 4), range(4, 6), range(6, 7)] == streaming.shards(
+        WINDOWS, CONTEXT
+    )
     for key, found in gathered(loaded["llama"]).arrays.items():
         close(found, expected[key], 2e-6)
 
@@ -156,24 +171,24 @@ def test_sums_of_two_halves_add_up(loaded, name):
     """Two passes over disjoint windows merge by addition, and one goes on from another's sums."""
     model = loaded[name]
     plan = plan_for(model.geometry, IDS, POSITIONS, SAMPLES, True)
-    whole, left, right, resumed = (passes.Pass(model, plan, GATHER) for _ in range(4))
+    whole, left, right, resumed = (streaming.Pass(model, plan, GATHER) for _ in range(4))
     whole.run(IDS, range(WINDOWS))
     left.run(IDS, range(3))
     right.run(IDS, range(3, WINDOWS))
     resumed.restore(left.sums())
     resumed.run(IDS, range(3, WINDOWS))
 
-    expected = passes.finish(whole.sums(), GATHER, plan)
-    added = passes.finish(passes.add(left.sums(), right.sums()), GATHER, plan)
+    expected = streaming.finish(whole.sums(), GATHER, plan)
+    added = streaming.finish(streaming.add(left.sums(), right.sums()), GATHER, plan)
     for key, found in added.items():
         close(found, expected[key], 2e-6)
-        close(passes.finish(resumed.sums(), GATHER, plan)[key], expected[key], 2e-6)
+        close(streaming.finish(resumed.sums(), GATHER, plan)[key], expected[key], 2e-6)
 
 
 def test_sums_are_a_copy(loaded):
     """Sums taken from a pass do not change while it goes on."""
     plan = plan_for(loaded["gpt2"].geometry, IDS, POSITIONS, SAMPLES, True)
-    work = passes.Pass(loaded["gpt2"], plan, ("keys",))
+    work = streaming.Pass(loaded["gpt2"], plan, ("keys",))
     work.run(IDS, range(3))
     before = work.sums()["key_sum"]
     kept = before.copy()
@@ -209,8 +224,8 @@ def test_bfloat16_error_is_measured(model_dirs):
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     plan = plan_for(model.geometry, IDS, POSITIONS, SAMPLES, True)
 
-    assert 0.0 == passes.dtype_error(model, plan, IDS, "float32")
-    assert 1e-4 < passes.dtype_error(model, plan, IDS, "bfloat16") < 0.1
+    assert 0.0 == streaming.dtype_error(model, plan, IDS, "float32")
+    assert 1e-4 < streaming.dtype_error(model, plan, IDS, "bfloat16") < 0.1
 
 
 BAD_WINDOWS = {

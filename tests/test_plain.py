@@ -2,7 +2,7 @@
 
 import pytest
 
-from pages.parts.plain import plain
+from pages.shared.plain import plain
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core.analyses.position_vs_token import CONDITIONS, PositionVsToken
-from poskernel_core.experiments.parts import largest_offsets
-from poskernel_core.layouts import random_layout
+from poskernel_core.analyses.position_vs_token.run.parts import largest_offsets
+from poskernel_core.analyses.position_vs_token.run.zero import CASES, PLACES
+from poskernel_core.analyses.position_vs_token.spec import CONDITIONS, PositionVsToken
+from poskernel_core.data.layouts import random_layout
 from tests import builders, oracles, plain_gpt2
 from tests import oracles_random as oracle
 from tests.test_recency import drawn
@@ -217,3 +218,10 @@ def test_largest_offset_by_hand():
     profile = np.array([[0.1, 0.3, 0.2, 0.9, np.nan], [0.2, 0.1, 0.4, 0.0, np.nan]])
 
     assert [1, 2] == largest_offsets(profile).tolist()
+
+
+def test_cases_of_position_zero():
+    """Each is what its words say."""
+    for words, (start, first) in zip(CASES, PLACES, strict=True):
+        assert start == words.startswith("start token")
+        assert words.endswith(f"position {first}")

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poskernel_core.analyses import bands
-from poskernel_core.analyses import positions as maths
-from poskernel_core.config import BAND
-from poskernel_core.errors import BadRequest
+from poskernel_core.analyses.helix import formulas as maths
+from poskernel_core.analyses.previous_token import formulas as bands
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import BAND
 from tests import oracles_positions as op
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -192,11 +192,9 @@ def test_far_share_by_hand():
 @pytest.mark.parametrize(("leave_out", "start_token", "expected"), FIRST)
 def test_first_position(leave_out, start_token, expected):
     """A start token never counts, and more are left out where it is asked for."""
-    header = {"context": POS, "start_token": start_token}
-
-    assert expected == maths.first_position(header, leave_out)
+    assert expected == maths.first_position(POS, start_token, leave_out)
     with pytest.raises(BadRequest, match="fewer than 4 positions"):
-        maths.first_position({**header, "context": expected + 3}, leave_out)
+        maths.first_position(expected + 3, start_token, leave_out)
 
 
 @pytest.mark.parametrize("start", [0, 1])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core.analyses.bands import contrasts
-from poskernel_core.analyses.previous_token import PreviousToken, PreviousTokenParams
-from poskernel_core.config import BAND, CorpusSpec, ModelSpec, RunSpec
-from poskernel_core.made import doubled
+from poskernel_core.analyses.previous_token.formulas import contrasts
+from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
+from poskernel_core.common.specs import BAND, CorpusSpec, ModelSpec, RunSpec
+from poskernel_core.data.made import doubled
 from tests import builders, oracles
 from tests import oracles_positions as op
 from tests.truth import truth_of

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.previous_kinds import read_kind
-from poskernel_core.config import BAND
-from poskernel_core.made import doubled
+from poskernel_core.analyses.previous_token.kinds import read_kind
+from poskernel_core.common.specs import BAND
+from poskernel_core.data.made import doubled
 from tests import builders
 from tests.test_previous_token import ranked
 

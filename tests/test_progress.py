@@ -12,13 +12,14 @@ def follow_two() -> None:
     """A page on which two results are computed."""
     from types import SimpleNamespace
 
-    from pages.parts.jobs import follow
+    from pages.shared.jobs import follow
+    from poskernel_core.analyses import find
 
     for number, analysis in enumerate(("etc", "helix")):
         run = SimpleNamespace(model=SimpleNamespace(name="demo-gpt2"))
         job = SimpleNamespace(
             key=f"job{number}", done=1, total=4, note="Windows", ended=False, error=None,
-            request=SimpleNamespace(analysis=analysis, run=run), seconds_left=lambda: 3.0,
+            request=SimpleNamespace(question=find(analysis), run=run), seconds_left=lambda: 3.0,
         )  # fmt: skip
         follow(None, job)
 

@@ -8,9 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from poskernel_core.analyses.random_attention import RandomAttention
-from poskernel_core.experiments.random_rows import exponents, rank_correlations, slope_weights
-from poskernel_core.layouts import random_layout
+from poskernel_core.analyses.random_tokens.run.random_rows import (
+    exponents,
+    rank_correlations,
+    slope_weights,
+)
+from poskernel_core.analyses.random_tokens.spec import RandomAttention
+from poskernel_core.data.layouts import random_layout
 from tests import builders
 from tests import oracles_random as oracle
 from tests.builders import AVERAGED_WIDTH
@@ -24,7 +28,7 @@ POOL = builders.VOCABULARY - 1
 @pytest.fixture(autouse=True)
 def few_measured(monkeypatch):
     """Norms are measured on as many sequences as are run, which plain loops can follow."""
-    monkeypatch.setattr("poskernel_core.experiments.sampled.MEASURED", SAMPLES)
+    monkeypatch.setattr("poskernel_core.analyses.random_tokens.run.sampled.MEASURED", SAMPLES)
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +219,7 @@ def test_norms_of_averages(averages):
 @pytest.mark.parametrize("start", [True, False])
 def test_flattened_norms(averages, start, monkeypatch):
     """Scaled by norms measured on other sequences, they are flat, and their mean is the same."""
-    monkeypatch.setattr("poskernel_core.experiments.sampled.MEASURED", 500)
+    monkeypatch.setattr("poskernel_core.analyses.random_tokens.run.sampled.MEASURED", 500)
     subject = subject_of(averages, start=start)
 
     result = perform(RandomAttention, subject, samples=500, length=13, flatten=True)

@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core import models
-from poskernel_core.analyses.induction import InductionRecency, InductionScores, RecencyPatterns
-from poskernel_core.analyses.position_vs_token import PositionVsToken, PositionZero
-from poskernel_core.analyses.random_attention import RandomAttention
-from poskernel_core.engine import describe_run
-from poskernel_core.errors import BadRequest
+from poskernel_core.analyses.induction.spec import (
+    InductionRecency,
+    InductionScores,
+    RecencyPatterns,
+)
+from poskernel_core.analyses.position_vs_token.spec import PositionVsToken, PositionZero
+from poskernel_core.analyses.random_tokens.spec import RandomAttention
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.forward import loading
 from tests.test_switches import perform, subject_of
 
 SMALL = {
@@ -30,7 +34,7 @@ EXPERIMENTS = list(SMALL)
 @pytest.mark.parametrize("model", ["gpt2", "mistral"])
 def test_batches_and_seeds(model_dirs, monkeypatch, name, model):
     """Results do not depend on how samples are cut; equal seeds give equal bits, others do not."""
-    monkeypatch.setattr("poskernel_core.experiments.sampled.MEASURED", 17)
+    monkeypatch.setattr("poskernel_core.analyses.random_tokens.run.sampled.MEASURED", 17)
     experiment, params = SMALL[name]
     params = {**params, "samples": 13}
     path = model_dirs[model]
@@ -72,7 +76,7 @@ def test_memory_does_not_grow(model_dirs, monkeypatch, name):
     experiment, params = SMALL[name][0], {**SMALL[name][1]}
     params.pop("flatten", None)
     subject, lives, calls = subject_of(model_dirs["gpt2"], batch=2), [], []
-    run = models.LoadedModel.run
+    run = loading.LoadedModel.run
 
     def counted(self, *args, **kwargs):
         calls.append(len(args[0]))
@@ -82,7 +86,7 @@ def test_memory_does_not_grow(model_dirs, monkeypatch, name):
             raise Enough
         return run(self, *args, **kwargs)
 
-    monkeypatch.setattr(models.LoadedModel, "run", counted)
+    monkeypatch.setattr(loading.LoadedModel, "run", counted)
     with pytest.raises(Enough):
         perform(experiment, subject, samples=60, **params)
 
@@ -118,7 +122,7 @@ def test_refused(model_dirs, name, params, words):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_progress(model_dirs, name, monkeypatch):
     """It begins at none, grows by batches, and ends when all is done."""
-    monkeypatch.setattr("poskernel_core.experiments.sampled.MEASURED", 7)
+    monkeypatch.setattr("poskernel_core.analyses.random_tokens.run.sampled.MEASURED", 7)
     experiment, params = SMALL[name]
     seen, subject = [], subject_of(model_dirs["llama"], batch=3)
 

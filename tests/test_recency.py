@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core.analyses.induction import InductionRecency, RecencyPatterns
-from poskernel_core.analyses.position_vs_token import PositionZero
-from poskernel_core.layouts import ROLES, Source, pairs_layout, random_layout, sequences
+from poskernel_core.analyses.induction.spec import InductionRecency, RecencyPatterns
+from poskernel_core.analyses.position_vs_token.spec import PositionZero
+from poskernel_core.data.layouts import ROLES, TokenPool, pairs_layout, random_layout, sequences
 from tests import builders, oracles
 from tests import oracles_random as oracle
 from tests.test_switches import agree, perform, subject_of
@@ -38,14 +38,14 @@ CASES = {
 
 def drawn(layout, stream, samples=SAMPLES, seed=3):
     """The sequences that are drawn."""
-    source = Source(np.arange(1, builders.VOCABULARY), builders.START, seed)
+    source = TokenPool(np.arange(1, builders.VOCABULARY), builders.START, seed)
     return sequences(layout, source, stream, range(samples)).tolist()
 
 
 @pytest.fixture(autouse=True)
 def few_measured(monkeypatch):
     """Norms are measured on as many sequences as are run, which plain loops can follow."""
-    monkeypatch.setattr("poskernel_core.experiments.sampled.MEASURED", SAMPLES)
+    monkeypatch.setattr("poskernel_core.analyses.random_tokens.run.sampled.MEASURED", SAMPLES)
 
 
 def switched(path, start, params, switches, samples=SAMPLES):

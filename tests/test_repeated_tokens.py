@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core import attention, passes
-from poskernel_core.made import doubled
+from poskernel_core.data.made import doubled
+from poskernel_core.forward import attention
+from poskernel_core.passes import streaming
 from tests import builders, oracles
 from tests import oracles_positions as op
 from tests.test_previous_token import error
@@ -92,7 +93,7 @@ def test_batches_and_shards_do_not_matter(model_dirs, monkeypatch, name):
     whole = gather(model_dirs[name], ids, False, what)
 
     others = [gather(model_dirs[name], ids, False, what, batch) for batch in (1, 2)]
-    monkeypatch.setattr(passes, "TOKENS_PER_SHARD", {"cpu": 3 * CONTEXT})
+    monkeypatch.setattr(streaming, "TOKENS_PER_SHARD", {"cpu": 3 * CONTEXT})
     others.append(gather(model_dirs[name], ids, False, what))
 
     for other in others:

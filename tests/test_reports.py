@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.base import Result
-from poskernel_core.reports import MOST, summary
+from poskernel_core.cli.reports import MOST, summary
+from poskernel_core.common.result import Result
 
 RUN = {"model": "m", "windows": 5, "context": 7, "corpus": "sample", "dtype": "float32",
        "device": "cpu", "date": "2026-01-01"}  # fmt: skip
@@ -65,7 +65,7 @@ def test_many_numbers(count):
     values[3] = np.nan
     text = "\n".join(said({"x": values}))
 
-    ranged = f"{count} numbers, -2 to 5; all of them with --json or --npz, fewer with --cell"
+    ranged = f"{count} numbers, -2 to 5; all of them with --json or --npz, fewer with --head"
     assert (ranged in text) == (count > MOST)
     assert ("nan" in text) == (count == MOST)
 

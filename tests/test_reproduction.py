@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from poskernel_core import cli
-from poskernel_core.reproduction import compare, request_for
+from poskernel_core.cli import main as cli
+from poskernel_core.ledger.reproduce import compare, request_for
 from tests import builders
 from tests.test_ledger import TABLE, figure
 
@@ -70,11 +70,11 @@ def test_the_ledger_in_words(ledger):
 
 
 def test_figures_of_another_name(tmp_path, capsys):
-    """A name that nothing was published of is probably mistyped: one sentence, exit code 2."""
+    """A name that nothing was published for is probably mistyped: one sentence, exit code 2."""
     assert 2 == cli.main(["reproduce", "demo-gpt2", "--as", "gpt3"])
 
     said = capsys.readouterr()
-    assert "No figures were published of 'gpt3'; there are some of NeelNanda" in said.err
+    assert "No figures were published for 'gpt3'; there are some of NeelNanda" in said.err
     assert "" == said.out
 
 
@@ -83,7 +83,7 @@ def test_a_model_without_figures(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
 
     assert 0 == cli.main(["reproduce", "demo-gpt2"])
-    assert "No figures were published of 'demo-gpt2'" in capsys.readouterr().out
+    assert "No figures were published for 'demo-gpt2'" in capsys.readouterr().out
 
 
 def test_the_figure_decides_on_its_run():

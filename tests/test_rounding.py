@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.base import Result
-from poskernel_core.rounding import rounded, texts_of, value_text
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import rounded, texts_of, value_text
 
 
 @pytest.mark.parametrize(

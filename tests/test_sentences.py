@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMAND_LINE = {"cli.py", "options.py", "outputs.py", "reports.py"}
+COMMAND_LINE = ROOT / "poskernel_core" / "cli"
 FILES = sorted(
     file
     for folder in ("poskernel_core", "pages")
     for file in (ROOT / folder).rglob("*.py")
-    if file.name not in COMMAND_LINE
+    if COMMAND_LINE not in file.parents
 )
 OPTION = re.compile(r"(?<![\w-])--[a-z]")
 

@@ -12,7 +12,7 @@ import weakref
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from poskernel_core.errors import BadRequest
+from poskernel_core.common.errors import BadRequest
 from serving import memory
 from serving.headers import security_headers
 from tests.alone import run_alone

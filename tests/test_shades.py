@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from pages.parts.figures.palette import CATEGORICAL, DIVERGING, SCALE
-from pages.parts.shades import NOTHING, Shade, categories, diverging, linear, logarithmic
+from pages.shared.shades import NO_VALUE, Shade, categories, diverging, linear, logarithmic
+from poskernel_core.figures.palette import CATEGORICAL, DIVERGING, SCALE
 
 STEPS = 121
 NAMES = ("near", "far", "neither")
@@ -46,7 +46,7 @@ def test_linear_to_a_given_end_clips() -> None:
 @pytest.mark.parametrize("value", [0.0, np.nan])
 def test_linear_of_nothing(value: float) -> None:
     """All zero, or nothing known: neither divides by zero."""
-    expected = NOTHING if np.isnan(value) else SCALE[0]
+    expected = NO_VALUE if np.isnan(value) else SCALE[0]
     assert [expected] * 2 == colours(linear(np.full((1, 2), value)))
 
 
@@ -80,10 +80,10 @@ def test_the_log_scale_clips_and_leaves_out() -> None:
     Without a positive number there is a legend all the same.
     """
     values = np.array([[0.01, 0.0, 1000.0, -1.0, np.nan]])
-    shown = [SCALE[0], SCALE[0], SCALE[-1], NOTHING, NOTHING]
+    shown = [SCALE[0], SCALE[0], SCALE[-1], NO_VALUE, NO_VALUE]
     assert shown == colours(logarithmic(values, 1.0, 100.0))
     nothing = logarithmic(np.full((1, 2), np.nan))
-    assert ([NOTHING] * 2, STEPS) == (colours(nothing), len(nothing.legend))
+    assert ([NO_VALUE] * 2, STEPS) == (colours(nothing), len(nothing.legend))
     assert [SCALE[0]] == colours(logarithmic(np.array([[3.0]])))
 
 
@@ -91,9 +91,9 @@ def test_diverging_has_its_middle_at_zero() -> None:
     """Both sides reach equally far; the grey in the middle is that of 0."""
     shade = diverging(np.array([[-0.5, 0.0, 0.25, 0.5, np.nan]]))
     low, zero, _, high, missing = colours(shade)
-    ends = [DIVERGING[0].lower(), DIVERGING[len(DIVERGING) // 2], DIVERGING[-1].lower(), NOTHING]
+    ends = [DIVERGING[0].lower(), DIVERGING[len(DIVERGING) // 2], DIVERGING[-1].lower(), NO_VALUE]
     assert ends == [low, zero, high, missing]
-    assert {0: "-0.5", 60: "0", 120: "0.5"} == ticks(shade)
+    assert {0: "−0.5", 60: "0", 120: "0.5"} == ticks(shade)
     assert [zero] == colours(diverging(np.zeros((1, 1))))
     one_sided = diverging(np.array([[0.0, 0.5]]))
     assert [zero, high] == colours(one_sided)
@@ -102,7 +102,7 @@ def test_diverging_has_its_middle_at_zero() -> None:
 def test_categories_have_the_colours_of_their_names() -> None:
     """A code's colour is beside its name in the legend; a negative one has none."""
     shade = categories(np.array([[2.0, 0.0, -1.0, 1.0]]), NAMES)
-    assert [CATEGORICAL[2], CATEGORICAL[0], NOTHING, CATEGORICAL[1]] == colours(shade)
+    assert [CATEGORICAL[2], CATEGORICAL[0], NO_VALUE, CATEGORICAL[1]] == colours(shade)
     assert dict(zip(NAMES, CATEGORICAL, strict=False)) == {
         text: colour for colour, text in shade.legend if text
     }

@@ -8,14 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from poskernel_core import analyses, catalog, corpora, fragments
-from poskernel_core.analyses.kernels import classify
-from poskernel_core.compute import canonical, from_entry
-from poskernel_core.config import Request
-from poskernel_core.engine import Engine, describe_run
-from poskernel_core.shipped import ASKED, DIRECTORY, Shipped, pack, unpack
-from poskernel_core.statistics_store import StoredStatistics
-from poskernel_core.store import Store, encode
+from poskernel_core import analyses
+from poskernel_core.analyses.kernels.formulas import classify
+from poskernel_core.common.specs import Request
+from poskernel_core.data import corpora
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.provenance import from_entry
+from poskernel_core.engine.requests import canonical
+from poskernel_core.models import catalog, fragments
+from poskernel_core.storage.encoding import encode
+from poskernel_core.storage.shipped import ASKED_FILE, DIRECTORY, Shipped, pack, unpack
+from poskernel_core.storage.statistics import StoredStatistics
+from poskernel_core.storage.store import Store
 
 STALE = "what comes with the project is stale: run 'make shipped' and commit what it writes"
 MODELS = catalog.BUNDLED_MODELS
@@ -45,7 +49,7 @@ def archive(tmp_path):
     folder = tmp_path / "shipped"
     folder.mkdir()
     with zipfile.ZipFile(folder / "m.zip", "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr(ASKED, "{}")
+        file.writestr(ASKED_FILE, "{}")
         for key in ("one", "two"):
             file.writestr(key, encode(*pack(ENTRY, {})))
     return folder / "m.zip"
@@ -55,7 +59,7 @@ def archive(tmp_path):
 def beneath(archive, tmp_path, monkeypatch):
     """A store with that archive beneath it."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    monkeypatch.setattr("poskernel_core.shipped.DIRECTORY", archive.parent)
+    monkeypatch.setattr("poskernel_core.storage.shipped.DIRECTORY", archive.parent)
     return Store(tmp_path / "cache")
 
 
@@ -145,7 +149,7 @@ def test_no_archive(tmp_path):
 def asked(model):
     """The requests that an archive answers, by page."""
     with zipfile.ZipFile(DIRECTORY / f"{model}.zip") as file:
-        pages = json.loads(file.read(ASKED))
+        pages = json.loads(file.read(ASKED_FILE))
     return {
         page: [Request.model_validate(each) for each in requests]
         for page, requests in pages.items()
@@ -166,7 +170,7 @@ def test_not_stale(model):
     found = Shipped(DIRECTORY)
     pages = asked(model)
 
-    assert {"pages/heads/etc_heatmap.py", "pages/positions/helix.py"} <= set(pages), STALE
+    assert {"etc_heatmap", "helix"} <= set(pages), STALE
     for requests in pages.values():
         for request in requests:
             assert found.has(today(request).key), f"{request.analysis} of {model}: {STALE}"
@@ -182,10 +186,10 @@ def test_every_page_of_today(model, cold):
     finally:
         sys.path.pop(0)
 
-    def answer(request):
-        fragments.refuse(model, catalog.locate(model).config, analyses.find(request.analysis).uses)
-        found = cold.cached(request)
-        assert found is not None, f"{request.analysis} of {model}: {STALE}"
+    def answer(asked):
+        fragments.refuse(model, catalog.locate(model).config, asked.question.uses)
+        found = cold.cached(asked)
+        assert found is not None, f"{asked.question.name} of {model}: {STALE}"
         return found
 
     pages = dict(visit_all(model, answer))

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from poskernel_core import catalog, corpora
-from poskernel_core.errors import BadRequest
-from poskernel_core.statistics_store import StoredStatistics
-from poskernel_core.tokenizers import load_tokenizer
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.data import corpora
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.storage.statistics import StoredStatistics
 from tests import oracles
 from tests.test_engine import CONTEXT, WAIT, engine, place, request
 from tests.truth import truth_of
@@ -24,8 +25,8 @@ def ids_of(model_dirs, text):
 def means_of(engine, asked):
     """The mean keys and scales of a request's own run."""
     view = StoredStatistics.open(engine.store, asked.run)
-    layers = range(view.header["n_layers"])
-    return [view.layer(layer)["mean_keys"] for layer in layers], view.header["scales"]
+    layers = range(view.header.n_layers)
+    return [view.layer(layer)["mean_keys"] for layer in layers], view.header.scales
 
 
 @pytest.mark.parametrize("skip", [0, 4])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core.analyses.stages import Stages, StagesParams
-from poskernel_core.errors import BadRequest
+from poskernel_core.analyses.previous_token.stages import Stages, StagesParams
+from poskernel_core.common.errors import BadRequest
 from tests import builders, oracles
 from tests.truth import truth_of
 

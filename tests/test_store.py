@@ -5,9 +5,10 @@ import sqlite3
 from pathlib import Path
 
 import numpy as np
+import platformdirs
 import pytest
 
-from poskernel_core.store import Store, default_directory
+from poskernel_core.storage.store import Store, default_directory
 
 KEY = "0123456789abcdef-" + 64 * "a"
 LARGE = {"kernel": np.arange(2 * 3 * 11_003, dtype=np.float32).reshape(2, 3, 11_003)}
@@ -95,13 +96,17 @@ def test_keys_of_a_prefix(store):
     assert 3 == len(list(store.keys()))
 
 
-def test_directory_from_the_environment(monkeypatch, tmp_path):
-    """`POSKERNEL_CACHE` names the directory; without it, `cache` beside the package."""
+def test_default_directory(monkeypatch, tmp_path):
+    """`POSKERNEL_CACHE` names it; without that, `cache` in a checkout, else the user's cache."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
     assert tmp_path == default_directory()
 
     monkeypatch.delenv("POSKERNEL_CACHE")
     assert Path(__file__).resolve().parents[1] / "cache" == default_directory()
+
+    monkeypatch.setattr("poskernel_core.storage.store.CHECKOUT", ("no such file",))
+    assert platformdirs.user_cache_path() in default_directory().parents
+    assert "poskernel" in default_directory().parts
 
 
 def value_file(store):

@@ -7,8 +7,8 @@ import sqlite3
 import numpy as np
 import pytest
 
-from poskernel_core.errors import NoSpace, ReadOnlyStore, StoreFailed
-from poskernel_core.store import Store
+from poskernel_core.common.errors import NoSpace, ReadOnlyStore, StoreFailed
+from poskernel_core.storage.store import Store
 from tests.disks import fill, read_only, small_disk
 
 KEYS = [f"{number:016x}-{number:064x}" for number in range(23)]

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from poskernel_core import archive, cli
-from poskernel_core.archive import MANIFEST, import_archive
-from poskernel_core.config import SCHEMA
-from poskernel_core.errors import BadArchive, BadRequest
-from poskernel_core.store import Store
+from poskernel_core.cli import main as cli
+from poskernel_core.common.errors import BadArchive, BadRequest
+from poskernel_core.common.specs import SCHEMA
+from poskernel_core.storage import archive
+from poskernel_core.storage.archive import MANIFEST, import_archive
+from poskernel_core.storage.store import Store
 from tests.strangers import refused
 
 __all__ = ["refused"]

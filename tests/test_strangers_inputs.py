@@ -9,16 +9,20 @@ from pyarrow import parquet
 from streamlit.testing.v1 import AppTest
 
 import poskernel_core as pk
-from poskernel_core import catalog, cli, preflight
-from poskernel_core.analyses.base import Result
 from poskernel_core.api import build_request
-from poskernel_core.compute import canonical, to_entry
-from poskernel_core.config import CorpusSpec, parse_cell
-from poskernel_core.engine import Engine, describe_run
-from poskernel_core.errors import BadRequest
-from poskernel_core.moves import parse_layers
-from poskernel_core.store import Store
-from poskernel_core.terminal import printable
+from poskernel_core.cli import main as cli
+from poskernel_core.cli.terminal import printable
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.data.moves import parse_layers
+from poskernel_core.engine import preflight
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.provenance import to_entry
+from poskernel_core.engine.requests import canonical
+from poskernel_core.models import catalog
+from poskernel_core.storage.store import Store
 from tests import builders
 from tests.strangers import refused
 
@@ -44,8 +48,8 @@ INPUTS = {
     "corpus of an experiment": ((*SHOW, "--corpus", "random"), "belongs to the experiments"),
     "corpus of a pass": ((*SHOW, "--corpus", "repeated"), "belongs to the experiments"),
     "corpus on the hub": ((*SHOW, "--corpus", "openwebtext"), "cannot be reached"),
-    "cell in other digits": ((*SHOW, "--cell", "L\u0660H\u0661"), "A cell is written"),
-    "cell of 5,000 digits": ((*SHOW, "--cell", f"L{DIGITS}H0"), "A cell is written"),
+    "head in other digits": ((*SHOW, "--head", "L\u0660H\u0661"), "A head is written"),
+    "head of 5,000 digits": ((*SHOW, "--head", f"L{DIGITS}H0"), "A head is written"),
     "texts in other digits": ((*SHOW, "--texts", "\u0667"), "--texts"),
     "texts with a dash": ((*SHOW, "--texts", "1_0"), "--texts"),
     "texts of 5,000 digits": ((*SHOW, "--texts", DIGITS), "--texts"),

@@ -8,9 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import poskernel_core as pk
-from poskernel_core import catalog
-from poskernel_core.errors import ComputeFailed, UnsupportedModel
-from poskernel_core.tapping import Onlooker
+from poskernel_core.common.errors import ComputeFailed, UnsupportedModel
+from poskernel_core.models import catalog
 from tests.strangers import refused
 
 __all__ = ["refused"]
@@ -79,7 +78,7 @@ MODELS = {
     "index without files": ("gpt2", index({}), "weight_map"),
     "weight map is a list": ("gpt2", index({"weight_map": ["a"]}), "weight_map"),
     "weight map holds a number": ("gpt2", index({"weight_map": {"a": 1}}), "weight_map"),
-    "weight map leads out": ("gpt2", index({"weight_map": {"a": "../../etc/passwd"}}), "beside"),
+    "weight map leads out": ("gpt2", index({"weight_map": {"a": "../../etc/passwd"}}), "next to"),
     "long header": ("gpt2", header(2**60), "damaged"),
     "header beyond the file": ("gpt2", header(2**20), "damaged"),
     "header no JSON": ("gpt2", header(4, b"true"), "damaged"),
@@ -205,4 +204,4 @@ def test_weights_too_large_to_run(model_dirs, tmp_path, name):
     with pytest.raises(ComputeFailed, match="NaN or infinity"):
         model.run(tokens, keep=0)
     with pytest.raises(ComputeFailed, match="NaN or infinity"):
-        model.watch(tokens, Onlooker())
+        model.run(tokens, until=-1)

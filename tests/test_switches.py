@@ -1,4 +1,4 @@
-"""Parts of a model switched off, in every architecture; and how experiments are run here."""
+"""Ablations in every architecture; and how experiments are run here."""
 
 import functools
 
@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core import catalog, models
 from poskernel_core.analyses.base import Subject
-from poskernel_core.edits import Chain, Edit
-from poskernel_core.experiments import changes
-from poskernel_core.layouts import Source
+from poskernel_core.data.layouts import TokenPool
+from poskernel_core.forward import interventions, loading
+from poskernel_core.forward.edits import Chain, Edit
+from poskernel_core.models import catalog
 from tests import builders, plain_gpt2
 from tests import oracles_random as oracle
+from tests.truth import Recorder
 
 ROTARY = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")
 LENGTH = 11
@@ -21,12 +22,12 @@ LENGTH = 11
 @functools.cache
 def loaded(path):
     """A model, loaded once."""
-    return models.load(catalog.locate(str(path)), "cpu")
+    return loading.load(catalog.locate(str(path)), "cpu")
 
 
 def subject_of(path, seed=3, batch=None, start=True):
     """What an experiment on random tokens works on."""
-    source = Source(np.arange(1, builders.VOCABULARY), builders.START if start else None, seed)
+    source = TokenPool(np.arange(1, builders.VOCABULARY), builders.START if start else None, seed)
     windows = np.zeros((1, 1), dtype=np.int64)
     return Subject(
         loaded(path), windows, [], lambda ids: [f"t{i}" for i in ids], start, source, batch
@@ -49,17 +50,16 @@ def agree(result, name, samples, atol=5e-5):
 @pytest.mark.parametrize("name", builders.ARCHITECTURES)
 def test_kept_logits(model_dirs, name):
     """The last positions are unembedded as in a whole run; for 0, all layers run, and no more."""
-    model, ids, seen = loaded(model_dirs[name]), builders.random_ids(2, LENGTH, seed=3), []
-    whole = model.run(ids)
+    model, ids = loaded(model_dirs[name]), builders.random_ids(2, LENGTH, seed=3)
+    whole, recorder = model.run(ids), Recorder(patterns=True)
 
     for keep in (1, 3, LENGTH):
         found = model.run(ids, keep=keep)
         assert (2, keep, builders.VOCABULARY) == found.shape
         np.testing.assert_allclose(found, whole[:, -keep:], atol=1e-5)
-    assert 0 == model.run(ids, None, lambda layer, p: seen.append((layer, p)), keep=0).numel()
+    assert 0 == model.run(ids, observers=[recorder], keep=0).numel()
     truth = builders.hf_eager_attentions(model_dirs[name], ids)
-    assert list(range(len(truth))) == [layer for layer, _ in seen]
-    for (_, found), expected in zip(seen, truth, strict=True):
+    for found, expected in zip(recorder.patterns(), truth, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -67,7 +67,7 @@ def test_kept_logits(model_dirs, name):
 def test_positions_removed_from_rotary_models(model_dirs, name):
     """The run is that of plain transformers with every token at position 0."""
     ids = builders.random_ids(2, LENGTH, seed=5)
-    hf, seen = builders.hf_eager_model(model_dirs[name]), []
+    hf, recorder = builders.hf_eager_model(model_dirs[name]), Recorder(patterns=True)
     with torch.inference_mode():
         truth = hf(
             ids,
@@ -77,21 +77,25 @@ def test_positions_removed_from_rotary_models(model_dirs, name):
             use_cache=False,
         )
 
-    edit = changes.RemovedEmbeddings("positions")
-    found = loaded(model_dirs[name]).run(ids, edit, lambda _layer, p: seen.append(p))
+    edit = interventions.RemovedEmbeddings("positions")
+    found = loaded(model_dirs[name]).run(ids, edit, [recorder])
 
     np.testing.assert_allclose(found, truth.logits, atol=1e-4, rtol=1e-4)
-    np.testing.assert_allclose(torch.stack(seen), torch.stack(truth.attentions), atol=1e-5)
+    for found_pattern, expected in zip(recorder.patterns(), truth.attentions, strict=True):
+        np.testing.assert_allclose(found_pattern, expected, atol=1e-5)
     assert (found - loaded(model_dirs[name]).run(ids)).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("name", builders.ARCHITECTURES)
 def test_uniform_heads(model_dirs, name):
     """Chosen heads share their attention equally among the keys that they see; others do not."""
-    ids, clean, found = builders.random_ids(2, LENGTH, seed=7), [], []
-    model, edit = loaded(model_dirs[name]), changes.UniformHeads([(1, 2), (1, 4), (0, 3)])
-    model.run(ids, None, lambda _layer, p: clean.append(p), keep=0)
-    model.run(ids, edit, lambda _layer, p: found.append(p), keep=0)
+    ids, model = builders.random_ids(2, LENGTH, seed=7), loaded(model_dirs[name])
+    runs = []
+    for edit in (Edit(), interventions.UniformHeads([(1, 2), (1, 4), (0, 3)])):
+        recorder = Recorder(patterns=True)
+        model.run(ids, edit, [recorder], keep=0)
+        runs.append(recorder.patterns())
+    clean, found = runs
 
     for layer, head in ((0, 3), (1, 2), (1, 4)):
         visible = (clean[layer][:, head] > 0).float()
@@ -112,7 +116,7 @@ def test_scaled_heads(model_dirs):
 
     path = model_dirs["gpt2"]
     truth = plain_gpt2.run(path, ids[0].tolist(), plain_gpt2.Edits(head_output=output))
-    found = loaded(path).run(ids, changes.ScaledHeads(1, torch.from_numpy(factor)))
+    found = loaded(path).run(ids, interventions.ScaledHeads(1, torch.from_numpy(factor)))
 
     np.testing.assert_allclose(found[0], truth.logits, atol=1e-4, rtol=1e-4)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core.analyses.positions import STREAM
-from poskernel_core.analyses.tangent import Tangent, TangentParams
-from poskernel_core.config import BAND
-from poskernel_core.errors import BadRequest
-from poskernel_core.made import repeated_windows
+from poskernel_core.analyses.helix.formulas import STREAM_SUMS
+from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import BAND
+from poskernel_core.data.made import repeated_windows
 from tests import builders
 from tests import oracles_positions as op
 from tests.oracles import dot, mean
@@ -156,7 +156,7 @@ def test_random_models(passes, name, n, leave_out):
     first = max(leave_out, 1)
 
     for layer in range(3):
-        arrays, scale = passes[name].layer(layer), passes[name].header["scales"][layer]
+        arrays, scale = passes[name].layer(layer), passes[name].header.scales[layer]
         rows = arrays["mean_residuals"][first:].tolist()
         for head in (0, 2, 4):
             kv = head * len(arrays["mean_keys"]) // len(arrays["mean_queries"])
@@ -207,7 +207,7 @@ def test_helix_of_repeated_tokens(path, constructed):
 def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
     """In a random model the two curves differ."""
     windows = repeated_windows(293, context=CONTEXT, windows=TEXTS, avoid=0)
-    stream = gather(model_dirs["gpt2"], windows, False, STREAM)
+    stream = gather(model_dirs["gpt2"], windows, False, STREAM_SUMS)
     params = TangentParams(query=17, helix_from="repeated", tokens=TEXTS)
 
     values = (

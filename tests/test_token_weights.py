@@ -7,8 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.denominators import TokenWeights
-from poskernel_core.errors import BadRequest
+from poskernel_core.analyses.contextual_heads.denominators import TokenWeights
+from poskernel_core.common.errors import BadRequest
 from tests import builders, oracles
 from tests import oracles_contextual as oracle
 from tests.builders import VOCABULARY, contextual

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core import worker as worker_module
-from poskernel_core.config import CorpusSpec, ModelSpec, Request, RunSpec
-from poskernel_core.errors import Busy
-from poskernel_core.lanes import Lane
-from poskernel_core.store import Store
-from poskernel_core.worker import Worker
+from poskernel_core.common.errors import Busy
+from poskernel_core.common.specs import CorpusSpec, ModelSpec, Request, RunSpec
+from poskernel_core.engine import worker as worker_module
+from poskernel_core.engine.lanes import Lane
+from poskernel_core.engine.worker import Worker
+from poskernel_core.storage.store import Store
 
 
 def drained(lane):
@@ -118,6 +118,27 @@ def message(number, visitor=""):
 def said(events):
     """All events so far."""
     return [json.loads(line) for line in events.getvalue().splitlines()]
+
+
+def test_a_computation_heeds_that_it_was_cancelled(tmp_path, events, monkeypatch):
+    """It ends at its next report."""
+    ended = threading.Event()
+
+    def analyse(self, task):
+        report = self._reporter(task)
+        report(0, 9, "Reading")
+        self._cancel(task.key)
+        report(1, 9, "Reading")
+        return True
+
+    monkeypatch.setattr(Worker, "_analyse", analyse)
+    monkeypatch.setattr(
+        Worker, "_end", lambda self, task, ending: (self._say(task.key, ending), ended.set())
+    )
+    Worker(Store(tmp_path), events).serve([json.dumps(message(0))])
+
+    assert ended.wait(10)
+    assert ["running", "cancelled"] == [event["state"] for event in said(events)]
 
 
 class _Broken(io.StringIO):

@@ -5,12 +5,14 @@ import re
 
 import pytest
 
-from pages.parts.cards import Explanation
-from pages.parts.explained import displayed
-from pages.parts.measures import MEASURES
-from poskernel_core.methods import methods
+from pages.etc_heatmap.measures import MEASURES
+from pages.shared.cards import Explanation
+from poskernel_core.analyses.definitions import methods
 
-MODULES = ("words", "words_contextual", "words_experiments", "words_neurons", "words_positions")
+MODULES = (
+    "shared.words_kernels", "shared.words_positions", "shared.words_experiments",
+    "contextual.captions", "contextual_neurons.captions",
+)  # fmt: skip
 DISPLAY = re.compile(r"^\$\$\n(.+?)\n\$\$$", re.MULTILINE | re.DOTALL)
 
 
@@ -18,7 +20,7 @@ def explanations() -> dict[str, str]:
     """Every text that a page sets as Markdown with formulas, by where it comes from."""
     found = {}
     for name in MODULES:
-        for each, value in vars(importlib.import_module(f"pages.parts.{name}")).items():
+        for each, value in vars(importlib.import_module(f"pages.{name}")).items():
             if isinstance(value, Explanation):
                 found |= {f"{each}, reading": value.reading, f"{each}, formula": value.formula}
     for title, measure in MEASURES.items():
@@ -45,8 +47,3 @@ def test_formulas_can_be_set(name, text):
 def test_formulas_that_cannot_be_set_are_found(broken):
     """Those that a page would show in red, or as they are."""
     assert unset(broken)
-
-
-def test_a_displayed_formula_stands_alone():
-    """Also between two words."""
-    assert [] == unset(f"Before{displayed('a + b')}after")

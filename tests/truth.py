@@ -1,6 +1,6 @@
 """Ground truth of a tiny model: plain transformers, eager attention, and hooks on its projections.
 
-Nothing here goes through `poskernel_core`: rotary rotation and head splitting are done once more.
+No truth goes through `poskernel_core`: rotary rotation and head splitting are done once more.
 """
 
 import json
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from poskernel_core.forward.observers import Observer
 from tests.builders import hf_eager_model
 
 __all__ = ["Recorder", "Truth", "projections_of", "truth_of"]
@@ -79,30 +80,60 @@ def _heads(x: Tensor, width: int, theta: float | None) -> np.ndarray:
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
-class Recorder:
-    """A watcher that keeps all it sees; `patterns` says whether it asks for pattern blocks."""
+class Recorder(Observer):
+    """Keeps all that it is shown; `patterns` says whether it asks for pattern blocks."""
 
     def __init__(self, patterns: bool = False) -> None:
-        self.wants = patterns
+        self.wants_patterns = patterns
         self.calls, self.blocks = [], []
         self.residuals: list[Tensor] = []
+        self.inputs: list[Tensor] = []
+        self.outputs: list[Tensor] = []
+        self.embeddings: list[Tensor] = []
+        self.batches = []
 
-    def attention(self, call) -> bool:
-        """Keep what enters an attention."""
-        self.calls.append(call)
-        return self.wants
+    def positions(self, x: Tensor, batch) -> None:
+        """Keep the positional embeddings."""
+        self.embeddings.append(x.clone())
+        self.batches.append(batch)
 
-    def pattern(self, block) -> None:
-        """Keep a block of a pattern."""
-        self.blocks.append(block)
-
-    def positions(self, x: Tensor) -> None:
-        """Leave the positional embeddings alone."""
-
-    def normed(self, layer: int, x: Tensor) -> None:
-        """Leave the input of an attention alone."""
-
-    def residual(self, layer: int, x: Tensor) -> None:
+    def residual(self, layer: int, x: Tensor, batch) -> None:
         """Keep the residual stream before a layer, the layers in order."""
         assert len(self.residuals) == layer
         self.residuals.append(x.clone())
+        self.batches.append(batch)
+
+    def attention_input(self, layer: int, x: Tensor, batch) -> None:
+        """Keep the input of an attention, the layers in order."""
+        assert len(self.inputs) == layer
+        self.inputs.append(x.clone())
+        self.batches.append(batch)
+
+    def attention(self, call, batch) -> None:
+        """Keep what enters an attention."""
+        self.calls.append(call)
+        self.batches.append(batch)
+
+    def pattern(self, block, batch) -> None:
+        """Keep a block of a pattern."""
+        self.blocks.append(block)
+        self.batches.append(batch)
+
+    def heads(self, layer: int, z: Tensor, batch) -> None:
+        """Keep the heads' outputs, the layers in order."""
+        assert len(self.outputs) == layer
+        self.outputs.append(z.clone())
+        self.batches.append(batch)
+
+    def patterns(self) -> list[Tensor]:
+        """The patterns of all layers, `[text, head, query, key]`, put together of their blocks."""
+        length, found = self.calls[0].q.shape[2], []
+        for call in self.calls:
+            whole = torch.zeros(*call.q.shape[:3], length)
+            for block in self.blocks:
+                if block.layer == call.layer:
+                    rows, keys = block.pattern.shape[2:]
+                    part = whole[:, :, block.first_row :, block.first_key :]
+                    part[:, :, :rows, :keys] += block.pattern
+            found.append(whole)
+        return found

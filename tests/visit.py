@@ -1,39 +1,70 @@
 """What a visitor does on a page, for the tests in a browser."""
 
 import csv
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 from playwright.sync_api import TimeoutError as TooSlow
 
 PATIENCE = 60_000  # milliseconds; the machine may be busy with other work
-SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
+QUIET = """() => {
+  const all = name => [...document.querySelectorAll(`[data-testid=${name}]`)];
+  if (all("stApp")[0]?.dataset.testScriptState !== "notRunning") return false;
+  if (all("stProgress").length || all("stSkeleton").length) return false;
+  const part = place => place.shadowRoot?.querySelector("div > div > :not(style)");
+  if (!all("stBidiComponentIsolated").every(part)) return false;
+  if (!all("stPlotlyChart").every(chart => chart.querySelector(".main-svg"))) return false;
+  const { did, asked, began, drew } = window.visitor, now = performance.now();
+  return now - drew > 100 && (began > asked || now - asked > 1000)
+    && (asked > did || now - did > 400);
+}"""
+"""No run of the script is under way or still to come, and what it drew is there; see `watch.js`.
+
+Some widgets wait up to 200 ms for more of the same before they ask for a run.
+"""
+IS_DARK = """getComputedStyle(document.querySelector("[data-testid=stApp]")).backgroundColor
+  .match(/\\d+/g).slice(0, 3).reduce((sum, each) => sum + Number(each), 0) < 384"""
+PLACES = """() => [...document.querySelectorAll("[data-testid=stMain] *")].flatMap(node => {
+  const box = node.getBoundingClientRect();
+  return [box.x, box.y, box.width, box.height];
+}).reduce((sum, each) => 31 * sum % 1e9 + each, 0)"""
 QUERY, SKIP = "Query position n (tokens)", "Skip first keys (tokens)"
 
 expect.set_options(timeout=PATIENCE)
 
 
 def visit(page: Page, address: str) -> None:
-    """Open an address and wait until the page is drawn, without progress bars left."""
+    """Open an address and wait until the page is drawn."""
     page.set_default_timeout(PATIENCE)
     page.goto(address)
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     settle(page)
-    expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
 
 
 def settle(page: Page) -> None:
-    """Wait until the script has run and nothing is being computed."""
-    with suppress(TooSlow):  # a rerun that was asked for just now begins within that time
-        page.wait_for_selector(f":not({SETTLED})[data-testid=stApp]", timeout=300)
-    bars = page.get_by_role("progressbar", name="progress")
-    expect(bars).to_have_count(0)
-    page.wait_for_selector(SETTLED)
-    while bars.count():  # one that the page drew only now, or the next of several computations
-        expect(bars).to_have_count(0)
-        page.wait_for_selector(SETTLED)
+    """Wait until the script has run, nothing is being computed, and all of it is drawn."""
+    until(page, QUIET)
+
+
+def still(page: Page) -> None:
+    """Wait until nothing moves any more: figures fit themselves to their columns by and by."""
+    before = None
+    while before != (now := page.evaluate(PLACES)):
+        before = now
+        page.wait_for_timeout(300)
+
+
+def in_both_themes(page: Page) -> Iterator[str]:
+    """Yield ``light``, then ``dark`` once the page has followed the reader's machine."""
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        until(page, IS_DARK + f" === {str(theme == 'dark').lower()}")
+        settle(page)
+        yield theme
 
 
 def cell(page: Page, name: str) -> Locator:
@@ -59,16 +90,12 @@ def values(page: Page) -> dict[str, str | None]:
 
 
 def choose(page: Page, label: str, option: str) -> None:
-    """Choose in a select box; again if its list closed because the sidebar scrolled to the box."""
+    """Choose in a select box by mouse, on a page that is still."""
     box = page.get_by_role("combobox", name=label, exact=True)
+    settle(page)
     box.scroll_into_view_if_needed()
-    for patience in (3_000, 3_000, PATIENCE):
-        settle(page)
-        box.click()
-        with suppress(TooSlow):
-            page.get_by_role("option", name=option, exact=True).click(timeout=patience)
-            return
-    raise TooSlow(f"{label} offers no {option!r}")
+    box.click()
+    page.get_by_role("option", name=option, exact=True).click()
 
 
 def title_of(page: Page, card: str) -> Locator:
@@ -123,19 +150,36 @@ COLOUR = """([figure, name]) => {
 }"""
 
 
+def until(page: Page, script: str, arg: Any = None) -> Any:
+    """Wait until a function of the page gives anything true, and return that.
+
+    The pages' policy forbids to evaluate text, which playwright's own waiting does in the page.
+    """
+    end = time.monotonic() + PATIENCE / 1000
+    while not (found := page.evaluate(script, arg)):
+        if time.monotonic() > end:
+            raise TooSlow(f"in {PATIENCE} ms never true: {script}, given {arg!r}")
+        page.wait_for_timeout(20)
+    return found
+
+
+def hash_of(page: Page, figure: str) -> str:
+    """A number that tells what a figure shows from all else, once it is drawn."""
+    return until(page, HASH, figure)
+
+
 @contextmanager
 def redraws(page: Page, figure: str) -> Iterator[None]:
     """What is done within changes the data of a figure, sooner or later."""
-    before = page.wait_for_function(HASH, arg=figure).json_value()
+    before = hash_of(page, figure)
     yield
-    page.wait_for_function(f"([name, before]) => ![before, ''].includes(({HASH})(name))",
-                           arg=[figure, before])  # fmt: skip
+    until(page, f"([name, before]) => ![before, ''].includes(({HASH})(name))", [figure, before])
     settle(page)
 
 
 def traces(page: Page, figure: str) -> dict[str, int]:
     """The name of every trace of a figure, and the number of its points."""
-    page.wait_for_function(HASH, arg=figure)
+    hash_of(page, figure)
     return dict(page.evaluate(TRACES, figure))
 
 
@@ -170,17 +214,11 @@ def pick(page: Page, option: str) -> None:
 
 
 def flip(page: Page, name: str, on: bool) -> None:
-    """Turn a switch of the page, not of the sidebar, on or off, and wait for what follows.
-
-    Again if a run of the script that was under way put it back.
-    """
+    """Turn a switch of the page, not of the sidebar, on or off, and wait for what follows."""
     switch = page.get_by_test_id("stMain").get_by_role("switch", name=name)
-    for _ in range(3):
-        switch.set_checked(on, force=True)
-        settle(page)
-        if switch.is_checked() == on:
-            return
-    raise TooSlow(f"{name} stays as it is")
+    switch.set_checked(on, force=True)
+    settle(page)
+    expect(switch).to_be_checked(checked=on)
 
 
 def shown(page: Page, *names: str) -> dict[str, str]:
@@ -233,17 +271,12 @@ def complains(page: Page, sentence: str) -> None:
 
 
 def seek(page: Page, label: str, option: str) -> None:
-    """Choose in a select box by typing, again if its list closed because the page moved.
+    """Choose in a select box by typing.
 
     A long list holds only the options near the chosen one until something is typed.
     """
     box = page.get_by_role("combobox", name=label, exact=True)
-    found = page.get_by_role("option", name=option, exact=True)
-    for patience in (3_000, PATIENCE):
-        box.scroll_into_view_if_needed()
-        box.fill("")
-        box.fill(option)
-        with suppress(TooSlow):
-            found.click(timeout=patience)
-            return
-    raise TooSlow(f"{label} offers no {option!r}")
+    box.scroll_into_view_if_needed()
+    box.fill("")
+    box.fill(option)
+    page.get_by_role("option", name=option, exact=True).click()

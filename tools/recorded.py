@@ -5,52 +5,58 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
-from poskernel_core.analyses.base import Result
-from poskernel_core.compute import canonical
-from poskernel_core.config import Request
-from poskernel_core.job import Job
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import Request
+from poskernel_core.engine.job import Job
+from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST = 4 * 3600
 LEDGER = {"part": "Reproduction ledger", "compute": "true"}
 """What is chosen on the methods page, so that it asks for something."""
 
-Answer = Callable[[Request], Result | Job]
+Answer = Callable[[CanonicalRequest], Result | Job]
 
 
 class PageFailed(Exception):
     """A page showed an error."""
 
 
-def page_scripts() -> list[str]:
-    """The pages of the app, as paths from its root."""
-    found = sorted((ROOT / "pages").rglob("*.py"))
-    return [str(file.relative_to(ROOT)) for file in found if "parts" not in file.parts]
+def page_names() -> list[str]:
+    """The addresses of the app's pages: the names of their folders."""
+    return sorted(file.parent.name for file in (ROOT / "pages").glob("*/page.py"))
+
+
+def open_page(app: AppTest, name: str) -> AppTest:
+    """Run the app at the page of that address, which `switch_page` finds for files alone."""
+    app._page_hash = calc_hash(name)
+    return app.run()
 
 
 def visit_all(model: str, answer: Answer) -> Iterator[tuple[str, dict[str, Request]]]:
-    """Open every page of a model; yield its path, and by their keys the requests it made.
+    """Open every page of a model; yield its address, and by their keys the requests it made.
 
     `answer` is what a page gets for a request. An answer that takes its time holds the page up.
 
     Raises:
         PageFailed: a page showed an error.
     """
-    for script in page_scripts():
-        yield script, visit(model, script, answer)
+    for name in page_names():
+        yield name, visit(model, name, answer)
 
 
-def visit(model: str, script: str, answer: Answer) -> dict[str, Request]:
+def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
     """Open one page; return the requests that it made, by their keys."""
-    from pages.parts import results
+    from pages.shared import results
 
     asked: dict[str, Request] = {}
 
-    def ask(request: Request) -> Result | Job:
-        found = answer(request)
+    def ask(request: Asked) -> Result | Job:
         settled = canonical(request)
-        asked[settled.key] = settled
+        found = answer(settled)
+        asked[settled.key] = settled.wire
         return found
 
     kept, results.ask = results.ask, ask
@@ -59,15 +65,15 @@ def visit(model: str, script: str, answer: Answer) -> dict[str, Request]:
     try:
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=LONGEST)
         app.query_params["model"] = model
-        for name, value in LEDGER.items() if "methods" in script else ():
-            app.query_params[name] = value
+        for field, value in LEDGER.items() if name == "methods" else ():
+            app.query_params[field] = value
         app.run()
         asked.clear()  # the landing page came first
-        app.switch_page(script).run()
+        open_page(app, name)
     finally:
         results.ask = kept
         os.chdir(here)
     shown = [each.value for each in (*app.exception, *app.error)]
     if shown:
-        raise PageFailed(f"{script} of {model}: {shown[0]}")
+        raise PageFailed(f"{name} of {model}: {shown[0]}")
     return asked

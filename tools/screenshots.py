@@ -48,7 +48,7 @@ class Shot:
 
 
 SHOTS = (
-    Shot("etc-heatmap", "/?cell=L2H6", 1, "kernel"),
+    Shot("etc-heatmap", "/?cell=L2H6", 1, ""),
     Shot("positional-kernels", "/positional_kernels?cell=L2H6&log=offset", 10, "map"),
     Shot("previous-token", "/previous_token?model=demo-gpt2-smooth&cell=L2H6", 9, "scores"),
     Shot("helix", "/helix?model=demo-gpt2-smooth&hl=1", 4, "variance"),

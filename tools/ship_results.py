@@ -21,13 +21,15 @@ sys.path[:0] = [str(ROOT)]
 
 from recorded import visit_all  # noqa: E402
 
-from poskernel_core.analyses.base import Result  # noqa: E402
-from poskernel_core.catalog import BUNDLED_MODELS  # noqa: E402
-from poskernel_core.config import Request  # noqa: E402
-from poskernel_core.engine import Engine, describe_run  # noqa: E402
-from poskernel_core.shipped import ASKED, DIRECTORY, pack  # noqa: E402
-from poskernel_core.statistics_store import part_key  # noqa: E402
-from poskernel_core.store import Store, encode  # noqa: E402
+from poskernel_core.common.result import Result  # noqa: E402
+from poskernel_core.common.specs import Request  # noqa: E402
+from poskernel_core.engine.engine import Engine, describe_run  # noqa: E402
+from poskernel_core.engine.requests import CanonicalRequest  # noqa: E402
+from poskernel_core.models.catalog import BUNDLED_MODELS  # noqa: E402
+from poskernel_core.storage.encoding import encode  # noqa: E402
+from poskernel_core.storage.shipped import ASKED_FILE, DIRECTORY, pack  # noqa: E402
+from poskernel_core.storage.statistics import part_key  # noqa: E402
+from poskernel_core.storage.store import Store  # noqa: E402
 
 PICTURES = ("stages",)
 """Results that are large pictures of one text, without errors: rounded as statistics are."""
@@ -54,19 +56,19 @@ def main() -> None:
     try:
         for model in sys.argv[1:] or BUNDLED_MODELS:
             began = time.monotonic()
-            pages = dict(visit_all(model, lambda request: answer(engine, request)))
+            pages = dict(visit_all(model, lambda asked: answer(engine, asked)))
             size = write(store, model, pages)
             print(f"{model}: {size / 1e6:.1f} MB, {time.monotonic() - began:.0f} s", flush=True)
     finally:
         engine.close()
 
 
-def answer(engine: Engine, request: Request) -> Result:
+def answer(engine: Engine, asked: CanonicalRequest) -> Result:
     """Return a result, however long it takes."""
     began = time.monotonic()
-    found = engine.result(request)
+    found = engine.result(asked)
     assert found is not None  # no time limit was set
-    print(f"  {request.analysis}: {time.monotonic() - began:.1f} s", flush=True)
+    print(f"  {asked.question.name}: {time.monotonic() - began:.1f} s", flush=True)
     return found
 
 
@@ -82,7 +84,7 @@ def write(store: Store, model: str, pages: Pages) -> int:
     target = DIRECTORY / f"{model}.zip"
     partial = target.with_suffix(".partial")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        add(archive, ASKED, json.dumps(asked, indent=1).encode())
+        add(archive, ASKED_FILE, json.dumps(asked, indent=1).encode())
         for key in sorted(results | statistics):
             entry = store.get(key)
             assert entry is not None, key

@@ -1,32 +1,40 @@
-"""One analysis a file; :data:`ANALYSES` registers them by the name that ``show`` takes."""
+"""One topic per folder; :data:`ANALYSES` registers them by the name that ``show`` takes."""
 
 from __future__ import annotations
 
-from poskernel_core.analyses.additivity import Additivity
-from poskernel_core.analyses.averaging import Averaging
-from poskernel_core.analyses.bag_search import ExtendedEmbedding, WordNeurons
-from poskernel_core.analyses.base import Analysis, Experiment, Params, Question, Result
-from poskernel_core.analyses.contextual import ContextualHeads
-from poskernel_core.analyses.contextual_neurons import ContextualNeurons
-from poskernel_core.analyses.denominators import Denominators, TokenWeights
-from poskernel_core.analyses.etc import EtcHeatMap
-from poskernel_core.analyses.helix import Helix
-from poskernel_core.analyses.induction import InductionRecency, InductionScores, RecencyPatterns
-from poskernel_core.analyses.intervention import Intervention
-from poskernel_core.analyses.kernel import PositionalKernel
-from poskernel_core.analyses.kernel_distances import KernelDistances
-from poskernel_core.analyses.kernel_map import KernelMap
-from poskernel_core.analyses.neuron import Neuron, NeuronLatents, NeuronTrace
-from poskernel_core.analyses.norm_cause import NormCause
-from poskernel_core.analyses.position_vs_token import PositionVsToken, PositionZero
-from poskernel_core.analyses.previous_token import PreviousToken
-from poskernel_core.analyses.profile import DiagonalProfile
-from poskernel_core.analyses.random_attention import RandomAttention
-from poskernel_core.analyses.stages import Stages
-from poskernel_core.analyses.tangent import Tangent
-from poskernel_core.errors import UnknownAnalysis
+from typing import Any
 
-ANALYSES: dict[str, Question] = {
+from poskernel_core.analyses.additivity.spec import Additivity
+from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
+from poskernel_core.analyses.bag.neuron import Neuron, NeuronLatents, NeuronTrace
+from poskernel_core.analyses.bag.search import ExtendedEmbedding, WordNeurons
+from poskernel_core.analyses.base import Analysis, Experiment, Params, Question
+from poskernel_core.analyses.contextual_heads.denominators import Denominators, TokenWeights
+from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
+from poskernel_core.analyses.entropy.spec import AttentionEntropy
+from poskernel_core.analyses.helix.spec import Helix
+from poskernel_core.analyses.helix.tangent import Tangent
+from poskernel_core.analyses.induction.norm_cause import NormCause
+from poskernel_core.analyses.induction.spec import (
+    InductionRecency,
+    InductionScores,
+    RecencyPatterns,
+)
+from poskernel_core.analyses.interventions.averaging import Averaging
+from poskernel_core.analyses.interventions.spec import Intervention
+from poskernel_core.analyses.kernels.distances import KernelDistances
+from poskernel_core.analyses.kernels.etc import EtcHeatMap
+from poskernel_core.analyses.kernels.kernel import PositionalKernel
+from poskernel_core.analyses.kernels.kernel_map import KernelMap
+from poskernel_core.analyses.kernels.profile import DiagonalProfile
+from poskernel_core.analyses.position_vs_token.spec import PositionVsToken, PositionZero
+from poskernel_core.analyses.previous_token.spec import PreviousToken
+from poskernel_core.analyses.previous_token.stages import Stages
+from poskernel_core.analyses.random_tokens.spec import RandomAttention
+from poskernel_core.common.errors import UnknownAnalysis
+from poskernel_core.common.result import Result
+
+ANALYSES: dict[str, Question[Any]] = {
     analysis.name: analysis
     for analysis in (
         EtcHeatMap(),
@@ -34,6 +42,7 @@ ANALYSES: dict[str, Question] = {
         KernelMap(),
         KernelDistances(),
         DiagonalProfile(),
+        AttentionEntropy(),
         Helix(),
         Tangent(),
         PreviousToken(),
@@ -63,7 +72,7 @@ ANALYSES: dict[str, Question] = {
 __all__ = ["ANALYSES", "Analysis", "Experiment", "Params", "Question", "Result", "find"]
 
 
-def find(name: str) -> Question:
+def find(name: str) -> Question[Any]:
     """Return the analysis or experiment called ``name``.
 
     Raises:

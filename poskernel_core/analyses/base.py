@@ -4,32 +4,39 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from poskernel_core.config import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec
-from poskernel_core.errors import BadRequest
-from poskernel_core.fragments import Part
-from poskernel_core.layouts import Source
-from poskernel_core.shapes import Tokens
-from poskernel_core.views import StatisticsView
+from poskernel_core.common.axes import Tokens
+from poskernel_core.common.result import Result, Value
+from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec
+from poskernel_core.common.views import StatisticsView
+from poskernel_core.data.layouts import TokenPool
+from poskernel_core.models.fragments import Part
+from poskernel_core.models.geometry import Geometry
 
 __all__ = [
     "Analysis",
     "Experiment",
+    "HeadMeasure",
     "Params",
     "Progress",
     "Question",
-    "Result",
     "SkipParams",
+    "Statistics",
     "Subject",
 ]
 
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all); raises Cancelled when somebody cancelled."""
+
+
+Statistics = Mapping[str, StatisticsView]
+"""The statistics that an answer stands on, by role."""
 
 
 class Params(BaseModel):
@@ -41,153 +48,81 @@ class Params(BaseModel):
 class SkipParams(Params):
     """Parameters of everything that leaves out the first key positions."""
 
-    skip: int = Field(
-        DEFAULT_SKIP, ge=0, le=MAX_SKIP, description="first key positions left out, 0 to 32"
-    )
+    skip: int = Field(DEFAULT_SKIP, ge=0, le=MAX_SKIP, description="first key positions left out")
 
 
-@dataclass(frozen=True)
-class Result:
-    """Named arrays with units and errors, and where they come from.
-
-    Attributes:
-        analysis: the analysis' name.
-        params: its parameters.
-        values: arrays by name (names of the definitions, in snake case).
-        axes: for every value its axes, by the names of the axis legend.
-        units: for every value its unit.
-        errors: standard errors, of the same shape as the value of that name.
-        labels: for values that are codes, the text of each code.
-        coordinates: what the indices of an axis stand for, such as the query positions.
-        provenance: model, corpus, run, versions, device, date.
-        chosen: the coordinates at which it was selected, such as one head's layer and number.
-    """
-
-    analysis: str
-    params: dict[str, Any]
-    values: dict[str, np.ndarray] = field(repr=False)
-    axes: dict[str, tuple[str, ...]]
-    units: dict[str, str]
-    errors: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
-    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    coordinates: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
-    provenance: dict[str, Any] = field(default_factory=dict)
-    chosen: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, value in self.values.items():
-            if value.ndim != len(self.axes[name]) or name not in self.units:
-                raise ValueError(f"{name}: axes {self.axes[name]} for shape {value.shape}")
-            if name in self.errors and self.errors[name].shape != value.shape:
-                raise ValueError(f"{name}: error of shape {self.errors[name].shape}")
-
-    def select(self, **chosen: int) -> Result:
-        """Return the result at one coordinate of each named axis, such as ``query=400``.
-
-        Raises:
-            BadRequest: a coordinate that the result does not hold.
-        """
-        selected = self
-        for axis, coordinate in chosen.items():
-            selected = selected._select_one(axis, coordinate)
-        return selected
-
-    def _select_one(self, axis: str, coordinate: int) -> Result:
-        known = self.coordinates.get(axis)
-        place = coordinate
-        if known is not None:
-            if coordinate not in known:
-                raise BadRequest(f"No {axis} {coordinate}: expected one of {known.tolist()}.")
-            place = int(np.flatnonzero(known == coordinate)[0])
-        sizes = {
-            size
-            for name, array in self.values.items()
-            for each, size in zip(self.axes[name], array.shape, strict=True)
-            if each == axis
-        }
-        if not sizes:
-            raise BadRequest(f"{self.analysis!r} has no {axis} to choose: leave it out.")
-        if any(not 0 <= place < size for size in sizes):
-            raise BadRequest(f"No {axis} {coordinate}: expected 0 to {min(sizes) - 1}.")
-
-        def take(name: str, array: np.ndarray) -> np.ndarray:
-            where = self.axes[name].index(axis) if axis in self.axes[name] else None
-            return array if where is None else np.asarray(np.take(array, place, axis=where))
-
-        return replace(
-            self,
-            values={name: take(name, array) for name, array in self.values.items()},
-            errors={name: take(name, array) for name, array in self.errors.items()},
-            axes={name: tuple(a for a in axes if a != axis) for name, axes in self.axes.items()},
-            coordinates={name: c for name, c in self.coordinates.items() if name != axis},
-            chosen={**self.chosen, axis: int(coordinate)},
-        )
-
-    def only(self, *names: str) -> Result:
-        """Return the result with some of its values alone."""
-        used = {axis for name in names for axis in self.axes[name]}
-        return replace(
-            self,
-            values={name: self.values[name] for name in names},
-            axes={name: self.axes[name] for name in names},
-            units={name: self.units[name] for name in names},
-            errors={name: self.errors[name] for name in names if name in self.errors},
-            labels={name: self.labels[name] for name in names if name in self.labels},
-            coordinates={axis: c for axis, c in self.coordinates.items() if axis in used},
-        )
-
-    def text_of(self, name: str) -> Any:
-        """Return a value as nested lists, codes replaced by their text and NaN by None."""
-        array = self.values[name]
-        if name in self.labels:
-            words = np.array([*self.labels[name], None], dtype=object)
-            return words.take(array).tolist() if array.ndim else words[int(array)]
-        return plain(array)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the result as plain JSON values, the shape that ``show --json`` prints."""
-        return {
-            "analysis": self.analysis,
-            "run": {**self.provenance, "params": self.params},
-            "at": self.chosen,
-            "values": {name: self.text_of(name) for name in self.values},
-            "units": self.units,
-            "errors": {name: plain(array) for name, array in self.errors.items()},
-            "axes": {name: list(axes) for name, axes in self.axes.items()},
-            "coordinates": {name: plain(array) for name, array in self.coordinates.items()},
-        }
+P = TypeVar("P", bound=Params)
 
 
-def plain(array: np.ndarray) -> Any:
-    """Return an array as nested lists, with None for NaN (JSON has none)."""
-    if array.dtype.kind != "f":
-        return array.tolist()
-    objects = array.astype(object)
-    objects[np.isnan(array)] = None
-    return objects.tolist()
-
-
-class Question(ABC):
+class Question(ABC, Generic[P]):
     """What can be asked of a run: its parameters, and the passes that the answer stands on.
 
     Attributes:
-        name: what it is asked by.
+        name: what it is requested by.
         title: its heading.
         spoken: what it computes, as it reads after "Computing".
+        params: the class of its parameters.
+        values: what its answer holds; axes and units are those declared here.
         uses: what a part of a model may lack, and without which there is no answer.
+        measures: what the grid of all heads can be coloured by.
+        figure: the function that draws an answer, as ``module:function``; none: by its axes.
+        precomputed: whether ``precompute`` makes it: always, with ``--experiments``, or never.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     spoken: ClassVar[str]
-    params: ClassVar[type[Params]]
+    params: type[P]
+    values: ClassVar[tuple[Value, ...]]
     uses: ClassVar[tuple[Part, ...]] = ()
+    measures: ClassVar[tuple[HeadMeasure, ...]] = ()
+    figure: ClassVar[str] = ""
+    precomputed: ClassVar[Literal["always", "experiments", "never"]] = "never"
+
+    @classmethod
+    def result(
+        cls,
+        params: Params,
+        values: Mapping[str, np.ndarray],
+        errors: Mapping[str, np.ndarray] | None = None,
+        *,
+        labels: Mapping[str, tuple[str, ...]] | None = None,
+        coordinates: Mapping[str, np.ndarray] | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> Result:
+        """Return an answer: the values given, with the axes and units that are declared for them.
+
+        Raises:
+            ValueError: a value or an error that is not declared.
+        """
+        declared = {value.name: value for value in cls.values}
+        errors = dict(errors or {})
+        odd = (values.keys() - declared.keys()) | {
+            name for name in errors if name not in declared or not declared[name].has_error
+        }
+        if odd:
+            raise ValueError(f"{cls.name!r} does not declare {sorted(odd)}, or not with errors")
+        return Result(
+            analysis=cls.name,
+            params=params.model_dump(),
+            values=dict(values),
+            axes={name: declared[name].axes for name in values},
+            units={name: declared[name].unit for name in values},
+            errors=errors,
+            labels=dict(labels or {}),
+            coordinates=dict(coordinates or {}),
+            provenance=dict(provenance or {}),
+        )
 
     def default_query(self, context: int) -> int:
         """Return the query position shown first: the posts' 400, or the last of a short context."""
         return min(DEFAULT_QUERY, context - 1)
 
-    def settled(self, run: RunSpec, params: Any) -> RunSpec:
+    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+        """Return the parameters asked for first where the defaults do not fit a model."""
+        return {}
+
+    def settled(self, run: RunSpec, params: P) -> RunSpec:
         """Return the run as far as the answer depends on it, so that equal answers share a key.
 
         Raises:
@@ -196,7 +131,7 @@ class Question(ABC):
         return run
 
     @abstractmethod
-    def needs(self, run: RunSpec, params: Any) -> Mapping[str, RunSpec]:
+    def needs(self, run: RunSpec, params: P) -> Mapping[str, RunSpec]:
         """Return the passes whose statistics are needed, by role.
 
         Raises:
@@ -204,14 +139,38 @@ class Question(ABC):
         """
 
 
-class Analysis(Question):
+class Analysis(Question[P]):
     """A pure function from statistics to a result; role ``main`` is the settled run itself."""
 
     @abstractmethod
-    def compute(
-        self, statistics: Mapping[str, StatisticsView], params: Any, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: P, progress: Progress) -> Result:
         """Compute the result; provenance is added by whoever calls."""
+
+
+@dataclass(frozen=True)
+class HeadMeasure:
+    """One number, or one kind, of every head, which the grid of all heads can be coloured by.
+
+    Attributes:
+        title: what it is called in the list of measures.
+        value: the name of the value, ``[layer, head]`` at one query position.
+        unit: next to the legend; an arrow says which direction is better.
+        reading: one sentence on what dark and bright mean.
+        scale: how numbers become colours: ``linear`` from 0, ``unit`` from 0 to 1, ``log``,
+            ``diverging`` around 0, ``cosine`` (unit or diverging), ``labels`` for codes.
+        floor: on a log scale, what smaller numbers are drawn as.
+        most: the value whose largest number ends a log scale that begins at 1.
+        last: an axis of which the last entry is taken.
+    """
+
+    title: str
+    value: str
+    unit: str
+    reading: str = ""
+    scale: Literal["linear", "unit", "log", "diverging", "cosine", "labels"] = "linear"
+    floor: float | None = None
+    most: str = ""
+    last: str = ""
 
 
 @dataclass(frozen=True)
@@ -225,7 +184,7 @@ class Subject:
         decode: token ids -> the text of each.
         start_token: whether position 0 holds the start token.
         source: what random tokens are drawn from.
-        batch: sequences per forward pass; None: as many as fit well.
+        batch: sequences per forward pass; None: a suitable number.
         single_id, encode: a text -> its one token's id, its ids; None without a tokenizer.
     """
 
@@ -234,28 +193,35 @@ class Subject:
     words: list[str]
     decode: Callable[[list[int]], list[str]]
     start_token: bool
-    source: Source | None = None
+    source: TokenPool | None = None
     batch: int | None = None
     single_id: Callable[[str], int] | None = None
     encode: Callable[[str], list[int]] | None = None
 
 
-class Experiment(Question):
+class Experiment(Question[P]):
     """A question whose answer needs the model itself: it is run again, with changes.
 
     One that reads many windows is ``long``: it waits its turn with the passes, so that short ones
     are answered meanwhile. One that ``draws`` makes its sequences itself, from random tokens.
+
+    ``runs`` names the function that runs the model, as ``module:function``: it needs torch, so
+    nobody imports it before it is called.
     """
 
     long: ClassVar[bool] = False
     draws: ClassVar[bool] = False
 
-    @abstractmethod
+    runs: ClassVar[str]
+
     def perform(
-        self,
-        subject: Subject,
-        statistics: Mapping[str, StatisticsView],
-        params: Any,
-        progress: Progress,
+        self, subject: Subject, statistics: Statistics, params: P, progress: Progress
     ) -> Result:
-        """Run the model and return the result; provenance is added by whoever calls."""
+        """Run the model and return the result; provenance is added by whoever calls.
+
+        Raises:
+            BadRequest: the parameters do not fit the model or the text.
+        """
+        module, name = self.runs.split(":")
+        result: Result = getattr(import_module(module), name)(subject, statistics, params, progress)
+        return result

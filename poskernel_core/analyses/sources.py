@@ -9,9 +9,14 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import Params, SkipParams
-from poskernel_core.config import MAX_TEXT_CHARACTERS, SAMPLES_PER_POSITION, CorpusSpec, RunSpec
-from poskernel_core.errors import BadRequest
-from poskernel_core.views import StatisticsView
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import (
+    MAX_TEXT_CHARACTERS,
+    SAMPLES_PER_POSITION,
+    CorpusSpec,
+    RunSpec,
+)
+from poskernel_core.common.views import StatisticsView
 
 __all__ = [
     "SourceParams",
@@ -35,7 +40,7 @@ class TextParams(Params):
 
 
 class SourceParams(SkipParams, TextParams):
-    """Parameters that name the source of the queries ``q_n`` (definitions, section 1)."""
+    """Parameters that name the source of the queries ``q_n``."""
 
     source: Literal["mean", "text", "token"] = Field(
         "mean", description="queries: mean over sampled texts, one text's own, or one fixed token"
@@ -104,7 +109,7 @@ def text_run(run: RunSpec, params: TextParams, *, whole: bool = False) -> RunSpe
 def query_positions(statistics: Mapping[str, StatisticsView]) -> np.ndarray:
     """Return the positions at which the source has queries."""
     view = statistics.get("queries", statistics["main"])
-    return np.array(view.header["positions"], dtype=np.int64)
+    return np.array(view.header.positions, dtype=np.int64)
 
 
 def queries_at(statistics: Mapping[str, StatisticsView], layer: int, query: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from poskernel_core.statistics.base import Plan, Statistic, Sums
+from poskernel_core.statistics.entropy import AttentionEntropy
 from poskernel_core.statistics.keys import MeanKeys
 from poskernel_core.statistics.patterns import MeanPatterns
 from poskernel_core.statistics.queries import SampledQueries
@@ -21,6 +22,7 @@ STATISTICS: dict[str, type[Statistic]] = {
         RepeatedTokens,
         MeanNormed,
         PositionRows,
+        AttentionEntropy,
     )
 }
 

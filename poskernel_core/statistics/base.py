@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.attention import AttentionCall, PatternBlock
-from poskernel_core.geometry import Geometry
+from poskernel_core.forward.observers import Observer
+from poskernel_core.models.geometry import Geometry
 
 __all__ = ["Plan", "Statistic", "Sums"]
 
@@ -45,11 +45,13 @@ class Plan:
     start_token: bool
 
 
-class Statistic(ABC):
-    """Sums of one kind over the windows of a pass; subclasses fill :attr:`sums`."""
+class Statistic(Observer, ABC):
+    """Sums of one kind over the windows of a pass; subclasses fill :attr:`sums`.
+
+    The samples of a batch are the numbers of its windows.
+    """
 
     name: ClassVar[str]
-    wants_patterns: ClassVar[bool] = False
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
         self.plan = plan
@@ -59,24 +61,6 @@ class Statistic(ABC):
     @abstractmethod
     def allocate(self) -> dict[str, Tensor]:
         """Return the sums, all zero, each with the layer as its first axis."""
-
-    def batch(self, tokens: Tensor) -> None:
-        """See the tokens ``[text, pos]`` of the batch that comes next."""
-
-    def attention(self, call: AttentionCall, first_window: int) -> None:
-        """See what enters a layer's attention, for windows ``first_window ..``."""
-
-    def pattern(self, block: PatternBlock, first_window: int) -> None:
-        """See one block of a layer's pattern."""
-
-    def residual(self, layer: int, x: Tensor, first_window: int) -> None:
-        """See the residual stream ``[text, pos, model]`` before a layer."""
-
-    def positions(self, x: Tensor, first_window: int) -> None:
-        """See the learned positional embeddings ``[1 or text, pos, model]``."""
-
-    def normed(self, layer: int, x: Tensor, first_window: int) -> None:
-        """See the input ``[text, pos, model]`` of a layer's attention."""
 
     @staticmethod
     @abstractmethod

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-from poskernel_core.attention import AttentionCall
+from poskernel_core.forward.attention import AttentionCall
+from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums
 
 __all__ = ["MeanKeys"]
@@ -26,7 +27,7 @@ class MeanKeys(Statistic):
         shape = (geometry.n_kv_heads, self.plan.context, geometry.d_head)
         return {"key_sum": self.zeros(*shape)}
 
-    def attention(self, call: AttentionCall, first_window: int) -> None:
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Add the keys of a batch."""
         self.sums["key_sum"][call.layer] += call.k.float().sum(dim=0)
 

@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.attention import PatternBlock, diagonal_sums
+from poskernel_core.forward.attention import PatternBlock, diagonal_sums
+from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums
+from poskernel_core.statistics.per_text import add_texts, mean_of_texts
 
 __all__ = ["MeanPatterns"]
 
@@ -39,7 +41,7 @@ class MeanPatterns(Statistic):
         super().__init__(plan, device)
         self._diagonals = torch.zeros(0)
 
-    def pattern(self, block: PatternBlock, first_window: int) -> None:
+    def pattern(self, block: PatternBlock, batch: Batch) -> None:
         """Add a block's recorded rows and its diagonals; the last block closes the texts."""
         self._add_rows(block)
         sums = diagonal_sums(block, self.plan.context, without_key_0=self.plan.start_token)
@@ -60,16 +62,13 @@ class MeanPatterns(Statistic):
     def _close_texts(self, layer: int) -> None:
         total = self.sums["profile_sum"]
         means = self._diagonals.to(total.dtype) / _counts(self.plan).to(total)
-        total[layer] += means.sum(dim=0)
-        self.sums["profile_square"][layer] += means.square().sum(dim=0)
+        add_texts(self.sums, "profile", layer, means)
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
         """Divide by the number of windows; the error is that of a mean over independent texts."""
         count = plan.windows
-        mean = sums["profile_sum"] / count
-        variance = np.maximum(sums["profile_square"] / count - mean**2, 0)
-        error = np.sqrt(variance / max(count - 1, 1)) if count > 1 else np.full_like(mean, np.nan)
+        mean, error = mean_of_texts(sums, "profile", count)
         return {
             "mean_rows": (sums["row_sum"] / count).astype(np.float32),
             "profile": mean.astype(np.float32),

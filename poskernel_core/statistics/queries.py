@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-from poskernel_core.attention import AttentionCall
+from poskernel_core.forward.attention import AttentionCall
+from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums
 
 __all__ = ["SampledQueries"]
@@ -26,13 +27,14 @@ class SampledQueries(Statistic):
         shape = (len(plan.positions), geometry.n_heads, samples, geometry.d_head)
         return {"queries": self.zeros(*shape, wide=False)}
 
-    def attention(self, call: AttentionCall, first_window: int) -> None:
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Keep the queries of those windows that are among the first ``samples``."""
         slots = self.sums["queries"][call.layer]
-        count = min(slots.shape[2] - first_window, call.q.shape[0])
+        first = batch.samples.start
+        count = min(slots.shape[2] - first, call.q.shape[0])
         if count > 0:
             taken = call.q[:count, :, list(self.plan.positions)].float()
-            slots[:, :, first_window : first_window + count] = taken.permute(2, 1, 0, 3)
+            slots[:, :, first : first + count] = taken.permute(2, 1, 0, 3)
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:

@@ -6,8 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.attention import PatternBlock
+from poskernel_core.forward.attention import PatternBlock
+from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums
+from poskernel_core.statistics.per_text import add_texts, mean_of_texts
 
 __all__ = ["RepeatedTokens"]
 
@@ -27,7 +29,6 @@ class RepeatedTokens(Statistic):
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
         super().__init__(plan, device)
-        self._masks = torch.zeros(0)
         self._previous = torch.zeros(0)
 
     def allocate(self) -> dict[str, Tensor]:
@@ -39,16 +40,7 @@ class RepeatedTokens(Statistic):
             "repeat_texts": self.zeros(2),
         }
 
-    def batch(self, tokens: Tensor) -> None:
-        """Note where the tokens of a batch repeat their predecessor."""
-        first = 2 if self.plan.start_token else 1
-        same = torch.zeros_like(tokens, dtype=torch.bool)
-        same[:, first:] = tokens[:, first:] == tokens[:, first - 1 : -1]
-        other = ~same
-        other[:, :first] = False
-        self._masks = torch.stack([other, same], dim=-1).to(self.sums["repeat_sum"])
-
-    def pattern(self, block: PatternBlock, first_window: int) -> None:
+    def pattern(self, block: PatternBlock, batch: Batch) -> None:
         """Collect the diagonal below the main one; the last block closes the texts."""
         pattern = block.pattern
         diagonal = pattern.diagonal(block.first_row - 1 - block.first_key, dim1=-2, dim2=-1)
@@ -57,25 +49,33 @@ class RepeatedTokens(Statistic):
         last = block.first_row + pattern.shape[2]
         self._previous[..., last - diagonal.shape[-1] : last] = diagonal
         if last == self.plan.context:
-            self._close_texts(block.layer)
+            self._close_texts(block.layer, batch.tokens)
 
-    def _close_texts(self, layer: int) -> None:
-        count = self._masks.sum(dim=1)
-        sums = torch.einsum("thn,tnc->thc", self._previous.to(self._masks), self._masks)
+    def _close_texts(self, layer: int, tokens: Tensor) -> None:
+        masks = _masks(tokens, 2 if self.plan.start_token else 1).to(self.sums["repeat_sum"])
+        count = masks.sum(dim=1)
+        sums = torch.einsum("thn,tnc->thc", self._previous.to(masks), masks)
         means = sums / count.clamp(min=1)[:, None]
-        self.sums["repeat_sum"][layer] += means.sum(dim=0)
-        self.sums["repeat_square"][layer] += means.square().sum(dim=0)
+        add_texts(self.sums, "repeat", layer, means)
         self.sums["repeat_texts"][layer] += (count > 0).sum(dim=0)
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
         """Divide by the number of texts that have such positions."""
-        texts = sums["repeat_texts"][:, None, :]
-        count = np.maximum(texts, 1)
-        mean = sums["repeat_sum"] / count
-        variance = np.maximum(sums["repeat_square"] / count - mean**2, 0)
-        error = np.sqrt(variance / np.maximum(texts - 1, 1))
+        mean, error = mean_of_texts(sums, "repeat", sums["repeat_texts"][:, None, :])
         return {
-            "repeat_mass": np.where(texts > 0, mean, np.nan).astype(np.float32),
-            "repeat_mass_error": np.where(texts > 1, error, np.nan).astype(np.float32),
+            "repeat_mass": mean.astype(np.float32),
+            "repeat_mass_error": error.astype(np.float32),
         }
+
+
+def _masks(tokens: Tensor, first: int) -> Tensor:
+    """Return where tokens from position ``first`` on differ from their predecessor, or repeat it.
+
+    ``[text, pos, 2]``, the differing ones first.
+    """
+    same = torch.zeros_like(tokens, dtype=torch.bool)
+    same[:, first:] = tokens[:, first:] == tokens[:, first - 1 : -1]
+    other = ~same
+    other[:, :first] = False
+    return torch.stack([other, same], dim=-1)

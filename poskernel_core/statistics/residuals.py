@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums
 
 __all__ = ["MeanNormed", "MeanResiduals", "PositionRows"]
@@ -28,7 +28,7 @@ class MeanResiduals(Statistic):
             "centred_square_sum": self.zeros(),
         }
 
-    def residual(self, layer: int, x: Tensor, first_window: int) -> None:
+    def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
         """Add the residual stream of a batch."""
         x, total = x.float(), self.sums["centred_square_sum"]
         self.sums["residual_sum"][layer] += x.sum(dim=0)
@@ -54,7 +54,7 @@ class MeanNormed(Statistic):
         """Return ``normed_sum [layer, pos, model]``."""
         return {"normed_sum": self.zeros(self.plan.context, self.plan.geometry.d_model)}
 
-    def normed(self, layer: int, x: Tensor, first_window: int) -> None:
+    def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
         """Add the normed stream of a batch."""
         self.sums["normed_sum"][layer] += x.float().sum(dim=0)
 
@@ -72,22 +72,13 @@ class PositionRows(Statistic):
 
     name = "positions"
 
-    def __init__(self, plan: Plan, device: torch.device) -> None:
-        super().__init__(plan, device)
-        self._rows: Tensor | None = None
-
     def allocate(self) -> dict[str, Tensor]:
         """Return ``position_sum [1, pos, model]``."""
         return {"position_sum": self.zeros(self.plan.context, self.plan.geometry.d_model)[:1]}
 
-    def positions(self, x: Tensor, first_window: int) -> None:
-        """Note the rows; they are added once the number of texts is known."""
-        self._rows = x.float().mean(dim=0)
-
-    def residual(self, layer: int, x: Tensor, first_window: int) -> None:
+    def positions(self, x: Tensor, batch: Batch) -> None:
         """Add the rows of this batch once for every text."""
-        if layer == 0 and self._rows is not None:
-            self.sums["position_sum"][0] += self._rows * x.shape[0]
+        self.sums["position_sum"][0] += x.float().mean(dim=0) * len(batch.tokens)
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:

@@ -6,9 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.attention import AttentionCall, band_sums
-from poskernel_core.config import BAND
+from poskernel_core.common.specs import BAND
+from poskernel_core.forward.attention import AttentionCall, band_sums
+from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums
+from poskernel_core.statistics.per_text import add_texts, mean_of_texts
 
 __all__ = ["RawScores"]
 
@@ -47,7 +49,7 @@ class RawScores(Statistic):
             "query_sum": self.zeros(heads, self.plan.context, geometry.d_head),
         }
 
-    def attention(self, call: AttentionCall, first_window: int) -> None:
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Add the profile and the contrasts of every text of a batch, and the queries."""
         self.sums["query_sum"][call.layer] += call.q.float().sum(dim=0)
         if self.plan.start_token:
@@ -58,8 +60,7 @@ class RawScores(Statistic):
         means = band_sums(call, BAND).to(total.dtype) / _pairs(self.plan).to(total)
         contrasts = means @ torch.from_numpy(CONTRASTS.T).to(total)
         for name, values in (("score", means), ("contrast", contrasts)):
-            self.sums[f"{name}_sum"][call.layer] += values.sum(dim=0)
-            self.sums[f"{name}_square"][call.layer] += values.square().sum(dim=0)
+            add_texts(self.sums, name, call.layer, values)
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
@@ -69,9 +70,7 @@ class RawScores(Statistic):
         empty = (_lengths(plan) <= 0).numpy()
         lacking = {"score": empty, "contrast": np.full(2, empty[BAND - 1 : BAND + 3].any())}
         for name, target in (("score", "score_profile"), ("contrast", "score_contrast")):
-            mean = sums[f"{name}_sum"] / plan.windows
-            variance = np.maximum(sums[f"{name}_square"] / plan.windows - mean**2, 0)
-            error = np.sqrt(variance / (plan.windows - 1)) if plan.windows > 1 else np.nan * mean
+            mean, error = mean_of_texts(sums, name, plan.windows)
             found[target] = np.where(lacking[name], np.nan, mean).astype(np.float32)
             found[f"{target}_error"] = np.where(lacking[name], np.nan, error).astype(np.float32)
         return found

@@ -10,10 +10,11 @@ from torch import nn
 from transformers import GPTNeoConfig, GPTNeoForCausalLM, GPTNeoXConfig, OPTConfig
 
 import poskernel_core as pk
-from poskernel_core import catalog, models
 from poskernel_core.analyses.base import Subject
-from poskernel_core.layouts import Source
-from poskernel_core.tokenizers import load_tokenizer
+from poskernel_core.data.layouts import TokenPool
+from poskernel_core.forward import loading
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
 from tests.builders.constructed import _balanced_signs
 from tests.builders.made import START, VOCABULARY, build, gpt2_config, save
 from tests.builders.positions import blank_gpt2, undo_norm
@@ -196,14 +197,14 @@ def post_norm_opt(path: Path) -> Path:
 def study(path: Path, windows: np.ndarray, start: bool = True) -> tuple:
     """What an experiment works on, freshly loaded, and the mean keys of the same windows."""
     located = catalog.locate(str(path))
-    tokenizer, model = load_tokenizer(located), models.load(located, "cpu")
+    tokenizer, model = load_tokenizer(located), loading.load(located, "cpu")
     subject = Subject(
         model=model,
         windows=windows,
         words=[],
         decode=tokenizer.decode_each,
         start_token=start,
-        source=Source(np.arange(1, VOCABULARY), START, 3),
+        source=TokenPool(np.arange(1, VOCABULARY), START, 3),
         single_id=tokenizer.single_id,
         encode=tokenizer.encode,
     )

@@ -13,14 +13,18 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig
 
 import poskernel_core as pk
-from poskernel_core import Execution, Store, catalog, corpora, laboratory
+from poskernel_core import Execution, Store
 from poskernel_core.analyses.base import Subject
-from poskernel_core.compute import canonical, from_entry, gather_missing, needs
-from poskernel_core.config import CorpusSpec, Request
-from poskernel_core.engine import describe_run
-from poskernel_core.layouts import Source
-from poskernel_core.tokenizers import load_tokenizer
-from poskernel_core.workshop import Workshop
+from poskernel_core.common.specs import CorpusSpec, Request
+from poskernel_core.data import corpora
+from poskernel_core.data.layouts import TokenPool
+from poskernel_core.engine import execute
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.provenance import from_entry
+from poskernel_core.engine.requests import canonical
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.passes.workshop import Workshop
 from tests.builders.made import START, VOCABULARY, build, gpt2_config, rotary_sizes, save
 from tests.builders.positions import blank_gpt2, undo_norm
 from tests.builders.truth import random_ids
@@ -131,7 +135,7 @@ def grouped(path: Path) -> Path:
 def study(path, windows, start=True, batch=None):
     """What an experiment works on, and the mean keys of the same windows."""
     tokenizer, model = load_tokenizer(catalog.locate(str(path))), loaded(path)
-    source = Source(np.arange(1, VOCABULARY), START, 3)
+    source = TokenPool(np.arange(1, VOCABULARY), START, 3)
     subject = Subject(
         model=model,
         windows=windows,
@@ -159,7 +163,7 @@ def perform(experiment, subject, main, **params):
 
 
 def ask(folder, name, path, params, corpus="random", batch=None, **run):
-    """The result of a question that is asked of the laboratory, by way of the store."""
+    """The result of a question that is carried out by way of the store."""
     store, execution = Store(folder), Execution(device="cpu", batch=batch)
     made = corpus in ("random", "repeated")
     texts = {} if made else {"corpus": CorpusSpec(name=str(corpus))}
@@ -172,8 +176,8 @@ def ask(folder, name, path, params, corpus="random", batch=None, **run):
         """Nobody looks."""
 
     workshop = Workshop(store)
-    gather_missing(workshop, store, needs(request), execution, report)
-    laboratory.perform(workshop, request, execution, report)
+    execute.gather_missing(workshop, request, execution, report)
+    execute.perform(workshop, request, execution, report)
     return from_entry(store.get(request.key))
 
 

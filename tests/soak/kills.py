@@ -12,8 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 from poskernel_core import Store
-from poskernel_core.errors import ComputeFailed
-from poskernel_core.job import Job
+from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.engine.job import Job
 from tests.server import ROOT, environment
 from tests.soak.trial import (
     BOUND,

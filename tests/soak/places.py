@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from poskernel_core import Engine
-from poskernel_core.config import Request
-from poskernel_core.errors import PosKernelError
+from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.specs import Request
 from tests.server import ROOT, environment
 from tests.soak.trial import (
     BOUND,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bench.reader import Lost, Reader
 from bench.readers import memory_mb, percentile
-from poskernel_core.config import Request
-from poskernel_core.errors import PosKernelError
+from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.specs import Request
 from tests.server import Server, command_line, serve
 from tests.soak.trial import BOUND, Options, engine_at, etc, need
 
@@ -50,7 +50,7 @@ def ten_at_once(options: Options, folder: Path) -> str:
             for job in jobs:
                 ended = job.wait(2 * BOUND)
                 if not ended or job.error is not None:
-                    failed.append(f"{job.request.analysis}: {job.error or job.note}"[:160])
+                    failed.append(f"{job.request.question.name}: {job.error or job.note}"[:160])
     said = f"{10 * options.rounds - len(failed)} of {10 * options.rounds} answered"
     need(not failed, f"{said}; {'; '.join(failed[:3])}")
     return said

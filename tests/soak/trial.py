@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from poskernel_core import Engine, Execution, Store
-from poskernel_core.analyses.base import Result
-from poskernel_core.config import Request
-from poskernel_core.engine import describe_run
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import Request
+from poskernel_core.engine.engine import describe_run
 
 __all__ = [
     "BOUND", "MODEL", "Failed", "Options", "Skipped", "Trial", "arrays", "engine_at", "equality",
@@ -106,7 +106,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 def workers(store: Path) -> list[int]:
     """Return the numbers of the worker processes on a store (Linux)."""
-    found, wanted = [], [b"poskernel_core.worker", str(store.resolve()).encode()]
+    found, wanted = [], [b"poskernel_core.engine.worker", str(store.resolve()).encode()]
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes().split(b"\0")

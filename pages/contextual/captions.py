@@ -1,0 +1,73 @@
+"""The words of the page on contextual heads; formulas are those of the definitions."""
+
+from __future__ import annotations
+
+from pages.shared.explained import explained
+from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
+
+__all__ = [
+    "CONTEXTUAL",
+    "COPIES",
+    "DENOMINATORS",
+    "DISTANCES",
+    "DRIFT",
+    "PLANE",
+    "SHARES",
+    "SPREAD",
+    "WEIGHTS",
+]
+
+CONTEXTUAL = BEHAVIOURS.index("contextual")
+
+PLANE = explained(
+    "contextual-heads",
+    "One mark per head. To the right: the kernel covers many tokens. Further down: the softmax "
+    "denominator of the destination token is nearly the same in all texts. Heads in the tinted "
+    "corner average over the context with weights that hardly depend on it: what they write is a "
+    "bag of tokens. The groups are named for layer 0: in later layers *detokenization* says no "
+    "more than that the kernel is local.",
+)
+
+DENOMINATORS = explained(
+    "denominators",
+    "The softmax denominator of the destination token, put at each position of each text. Flat "
+    "lines that lie together: the head divides by the same number everywhere. Texts of another "
+    "kind (chapters, your own) lie apart if the head weights their tokens differently.",
+)
+
+SPREAD = explained(
+    "denominators",
+    "How much the denominators of the texts differ, relative to their mean. Dashed: what is "
+    "expected if the tokens of a text were drawn independently. Above it, texts differ as wholes.",
+)
+
+COPIES = explained(
+    "contextual-heads",
+    "Attention to an earlier copy of the current token, by how far back it stands, beside the "
+    "attention to another token in the same place. A duplicate-token head keeps the two apart; "
+    "some see near copies only.",
+)
+
+WEIGHTS = explained(
+    "token-weights",
+    "How much content adds to the score of each token. To the right of 0 tokens get more "
+    "attention than the mean, to the left less; 0.7 nats is a factor of two.",
+)
+
+DISTANCES = explained(
+    "kernel-distances",
+    "One cell per pair of heads. Dark: the same kernel; heads of one group (outlined) could "
+    "together hold features in superposition. Bright: they look at different tokens, and cannot.",
+)
+
+SHARES = explained(
+    "additivity",
+    "Where the variance of each head's keys comes from. If keys are the sum of a part of position "
+    "and a part of content, nothing is left over as rest.",
+)
+
+DRIFT = explained(
+    "additivity",
+    "The same passage, moved by that many tokens: does its content leave the same keys? 1: they do "
+    "not drift with position.",
+)

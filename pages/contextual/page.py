@@ -1,0 +1,102 @@
+"""Contextual heads: broad kernels whose softmax denominator hardly depends on the context."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import streamlit as st
+
+from pages.contextual import captions as words
+from pages.contextual.sections import (
+    draw_copies,
+    draw_denominators,
+    draw_evidence,
+    draw_layer,
+    draw_weights,
+    heads_table,
+)
+from pages.shared import results
+from pages.shared.cards import card
+from pages.shared.contents import contents_here
+from pages.shared.contextual_controls import choose_contexts, choose_thresholds, choose_token
+from pages.shared.place import Place
+from pages.shared.plain import plain
+from pages.shared.selection import Selection
+from poskernel_core.analyses.contextual_heads.behaviour import regrouped
+from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
+from poskernel_core.common.result import Result
+from poskernel_core.figures.contextual import plane_figure
+
+PLACE = Place("Heads", "Contextual heads", 3, topic="contextual")
+
+URL: Final = "query-params"
+
+
+def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) -> None:
+    """Draw all heads by kernel breadth and spread of the denominator, and as a table."""
+    count = int((heads.values["group"] == words.CONTEXTUAL).sum())
+    st.markdown(
+        f"**{count} of {heads.values['group'].size} heads are contextual** at n = "
+        f"{selection.query}: an effective token count (ETC) of {limits['broad']:.0f} tokens or "
+        f"more, a relative spread of {limits['steady']:g} or less, and neither local nor drawn to "
+        "copies."
+    )
+    figure = partial(
+        plane_figure, heads, selection.layer, selection.head, limits["broad"], limits["steady"]
+    )
+    card("plane", figure, heads, words.PLANE, "Breadth and steadiness of all heads")
+    heads_table(heads, selection.cell)
+
+
+def draw_head(
+    selection: Selection,
+    heads: Result,
+    token: str,
+    limits: dict[str, float],
+    contexts: int,
+) -> None:
+    """Draw the selected head: what puts it in its group, its denominators and its tokens."""
+    head = heads.select(layer=selection.layer, head=selection.head)
+    st.subheader(f"{selection.cell}: {head.text_of('group')}", anchor="head")
+    draw_evidence(head, limits)
+    draw_denominators(selection, token, contexts)
+    left, right = st.columns(2)
+    with left:
+        draw_copies(heads, selection)
+    with right:
+        draw_weights(selection, token)
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    contents_here()
+    st.markdown(
+        f"Which heads of **{plain(selection.run.model.name)}** average over many tokens, whatever "
+        "the text: their softmax denominator is nearly the same in every context."
+    )
+    longest = selection.run.context
+    if selection.query <= selection.skip:
+        st.info(
+            f"At n = {selection.query} with the first {selection.skip} keys skipped nothing is "
+            "left to average over: choose a later query position, or a smaller skip."
+        )
+    else:
+        one, two, three = st.columns([3, 4, 2], vertical_alignment="bottom")
+        token = choose_token(one)
+        contexts = choose_contexts(two, 64, selection.run.windows)
+        with three.popover("Thresholds", icon=":material/tune:", width="stretch"):
+            limits = choose_thresholds(longest)
+        found = results.fetch(
+            ContextualHeads,
+            selection.run,
+            ContextualParams(
+                query=selection.query, contexts=contexts, token=token, skip=selection.skip
+            ),
+        )
+        if found is not None:
+            heads = regrouped(found, **limits)
+            draw_plane(selection, heads, limits)
+            draw_head(selection, heads, token, limits, contexts)
+        draw_layer(selection)

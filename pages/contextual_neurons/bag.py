@@ -1,0 +1,131 @@
+"""The cards on the bag of tokens: how well it predicts, and what tokens leave in it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from pages.contextual_neurons import captions as words
+from pages.shared import results
+from pages.shared.cards import card, chart
+from pages.shared.contextual_controls import ListedChoice
+from pages.shared.selection import Selection
+from poskernel_core.analyses.bag.search import ExtendedEmbedding, ExtendedEmbeddingParams
+from poskernel_core.common.result import Result
+from poskernel_core.figures.bag import nearest_figure
+from poskernel_core.figures.layout import visible, without_title
+from poskernel_core.figures.neurons import bag_kernel_figure, quality_figure
+
+__all__ = ["draw_bag", "draw_embedding"]
+
+URL: Final = "query-params"
+JUDGED = {
+    "R², centred": "bag_centred_r2",
+    "R²": "bag_r2",
+    "cosine": "bag_cosine",
+}
+NORMS = ("before attention", "before the MLP")
+
+
+def draw_bag(found: Result) -> None:
+    """Draw which heads fill the bag, the norms' scales, and how well it predicts them."""
+    heads = found.provenance["heads"]
+    medians = ", ".join(f"{value:.2f}" for value in found.values["denominator"])
+    st.markdown(
+        f"**The bag is filled by {', '.join(heads)}** (median denominators {medians}).",
+        help="denominators of the destination token, median over the texts",
+    )
+    low, _, middle, _, high = (found.values["norm_scale"][:, i] for i in range(5))
+    st.markdown(
+        "Standard deviation that the norms divide by, over texts and positions: "
+        + "; ".join(
+            f"{name} {middle[i]:.3g} (from {low[i]:.3g} to {high[i]:.3g})"
+            for i, name in enumerate(NORMS)
+        )
+        + "."
+    )
+    left, right = st.columns([3, 2])
+    with left:
+        draw_quality(found)
+    with right:
+        card(
+            "bag-kernel",
+            partial(bag_kernel_figure, found),
+            found.only("kernel"),
+            words.KERNEL,
+            "How long tokens stay",
+        )
+
+
+def draw_quality(found: Result) -> None:
+    """Draw how well the bag predicts its heads, by position."""
+    shown = found.only(*JUDGED.values())
+
+    def draw() -> None:
+        judged = st.segmented_control(
+            "Judged by",
+            list(JUDGED),
+            key="judged",
+            bind=URL,
+            default="R², centred",
+            required=True,
+            help="centred: the mean over texts is subtracted from predictions and truth, so that a "
+            "constant offset does not count",
+        )
+        chart("quality", without_title(quality_figure(found, JUDGED[judged])))
+
+    figure = partial(quality_figure, found, JUDGED[st.session_state.get("judged", "R², centred")])
+    card("quality", figure, shown, words.QUALITY, "The bag against the heads' output", draw)
+
+
+def draw_embedding(selection: Selection, shared: ListedChoice) -> None:
+    """Draw the tokens whose extended embeddings are nearest to a token's."""
+    st.subheader("Extended embeddings", anchor="extended-embeddings")
+    word = st.text_input(
+        "Tokens near the token",
+        key="nearword",
+        bind=URL,
+        max_chars=64,
+        placeholder="exactly one token, such as ␣server with a leading space",
+        help="its extended embedding is compared with those of all tokens",
+    )
+    if not word:
+        st.caption("Type a token to see which others leave the same trace in the bag.")
+        return
+    found = results.fetch(
+        ExtendedEmbedding, selection.run, ExtendedEmbeddingParams(word=word, **shared)
+    )
+    if found is None:
+        return
+
+    def draw() -> None:
+        st.markdown(
+            f"Length {float(found.values['length']):.3g}, longer than "
+            f"{float(found.values['length_rank']):.1%} of the tokens'."
+        )
+        table = pd.DataFrame(
+            {
+                "token": [visible(each) for each in found.provenance["words"]],
+                "extended": found.values["cosine"],
+                "plain embedding": found.values["plain_cosine"],
+            }
+        )
+        number = st.column_config.NumberColumn(format="%.3f", help="cosine")
+        st.dataframe(
+            table,
+            hide_index=True,
+            key="near-table",
+            column_config={"extended": number, "plain embedding": number},
+        )
+
+    card(
+        "near",
+        partial(nearest_figure, found),
+        found,
+        words.EMBEDDING,
+        f"Tokens near {visible(word)}",
+        draw,
+    )

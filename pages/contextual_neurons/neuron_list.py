@@ -1,0 +1,151 @@
+"""All neurons of layer 0: as a plane, as a ranking, and by the words they fire for."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from pages.contextual_neurons import captions as words
+from pages.shared import results
+from pages.shared.cards import card, chart
+from pages.shared.contextual_controls import ListedChoice
+from pages.shared.selection import Selection
+from pages.shared.settle import settled
+from pages.shared.tables import choice_table
+from pages.shared.word_lists import joined
+from poskernel_core.analyses.bag.search import WordNeurons, WordNeuronsParams
+from poskernel_core.common.result import Result
+from poskernel_core.figures.bag import scores_figure
+from poskernel_core.figures.layout import without_title
+from poskernel_core.figures.neurons import neurons_figure
+
+__all__ = ["choose_neuron", "draw_neurons", "draw_search", "select_neuron"]
+
+URL: Final = "query-params"
+RANKS = {
+    "share of variance": "drive_share",
+    "drive": "drive",
+    "R²": "r2",
+    "R² of the bag": "r2_of_bag",
+    "sign agreement": "sign_agreement",
+}
+COLUMNS = {
+    "share": ("drive_share", "variance that the bag adds over that of the true pre-activation"),
+    "drive": ("drive", "standard deviation of what the bag adds, pre-activation"),
+    "R²": ("r2", "predicted against true pre-activation; 1 is best; mostly the exact direct path"),
+    "R² of bag": ("r2_of_bag", "the bag's part against what all other parts leave over; 1 is best"),
+    "sign": (
+        "sign_agreement",
+        "share of positions where both are on the same side of 0; 1 is best",
+    ),
+    "fires": ("fires", "share of positions with positive true pre-activation"),
+}
+
+
+def choose_neuron(found: Result) -> int:
+    """Draw the field for the neuron that is shown."""
+    last = len(found.values["drive"]) - 1
+    best = int(np.nanargmax(found.values["drive_share"]))
+    number = st.number_input(
+        "Neuron of layer 0",
+        0,
+        last,
+        key="neuron",
+        bind=URL,
+        help=f"0 to {last}; the one shown first is driven most; rows of the tables choose as well",
+        **settled("neuron", range(last + 1), best),
+    )
+    return int(number)
+
+
+def draw_neurons(found: Result, number: int) -> None:
+    """Draw all neurons by how strongly the bag drives them, one of them ringed."""
+    names = [name for name, _ in COLUMNS.values()]
+    shown = found.only(
+        *names,
+        "contribution_mean",
+        "contribution_std",
+        "top",
+        "top_contribution",
+        "bottom",
+        "bottom_contribution",
+    )
+
+    def draw() -> None:
+        ranked = st.selectbox("Neurons ranked by", list(RANKS), key="rank", bind=URL)
+        rank = RANKS[ranked or "share of variance"]
+        order = np.argsort(-np.nan_to_num(found.values[rank], nan=-np.inf), kind="stable")
+        _neuron_table(found, order, "neuron-table")
+        st.caption(f"{len(order)} neurons; a click shows one below.")
+        chart("neurons", without_title(neurons_figure(found, number, rank)))
+
+    card(
+        "neurons",
+        partial(neurons_figure, found, number, "drive_share"),
+        shown,
+        words.NEURONS,
+        "Neurons that the bag drives",
+        draw,
+    )
+
+
+def _neuron_table(
+    found: Result, order: np.ndarray, key: str, more: dict[str, np.ndarray] | None = None
+) -> None:
+    table = pd.DataFrame({"neuron": order, **(more or {})})
+    for label, (name, _) in COLUMNS.items():
+        table[label] = found.values[name][order]
+    for label, name in (("for", "top"), ("against", "bottom")):
+        table[label] = [_words(found, name, number) for number in order]
+    columns: dict[str, Any] = {
+        label: st.column_config.NumberColumn(format="%.3g", help=meaning)
+        for label, (_, meaning) in COLUMNS.items()
+    }
+    columns |= {name: st.column_config.NumberColumn(format="%.2f") for name in more or {}}
+    columns |= {
+        "for": st.column_config.TextColumn(width="medium", help="tokens that favour firing"),
+        "against": st.column_config.TextColumn(width="medium", help="tokens that prevent firing"),
+    }
+    choice_table(table, key, select_neuron, columns)
+
+
+def _words(found: Result, name: str, neuron: int) -> str:
+    named = found.provenance["token_words"]
+    return joined([named[str(token)] for token in found.values[name][neuron]])
+
+
+def select_neuron(neuron: int) -> None:
+    """Show another neuron; call it in a callback."""
+    st.session_state["neuron"] = int(neuron)
+
+
+def draw_search(selection: Selection, found: Result, shared: ListedChoice) -> None:
+    """Draw which neurons fire for words of the reader's."""
+    typed = st.text_input(
+        "Which neurons fire for these words?",
+        key="words",
+        bind=URL,
+        max_chars=500,
+        placeholder="such as: server database rows",
+    )
+    if not (typed or "").strip():
+        return
+    scores = results.fetch(WordNeurons, selection.run, WordNeuronsParams(words=typed, **shared))
+    if scores is None:
+        return
+    score = scores.values["score"]
+
+    def draw() -> None:
+        st.caption(f"Tokens searched: {joined(scores.provenance['words'], 40)}")
+        for name, title in (("for", "They fire"), ("against", "They are kept from firing")):
+            st.markdown(f"**{title}**")
+            order = scores.values[name]
+            _neuron_table(found, order, f"words-{name}", {"score (sd)": score[order]})
+
+    card(
+        "words", partial(scores_figure, scores), scores, words.WORDS, "Neurons of these words", draw
+    )

@@ -1,0 +1,132 @@
+"""Contextual neurons: the bag of tokens that layer 0's heads fill, and the neurons it drives."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+from pages.contextual_neurons.bag import draw_bag, draw_embedding
+from pages.contextual_neurons.neuron import draw_latents, draw_neuron, draw_trace
+from pages.contextual_neurons.neuron_list import choose_neuron, draw_neurons, draw_search
+from pages.shared import results
+from pages.shared.contents import contents_here
+from pages.shared.contextual_controls import (
+    BagChoice,
+    KernelChoice,
+    ListedChoice,
+    ScaleChoice,
+    choose_contexts,
+    choose_token,
+)
+from pages.shared.place import Place
+from pages.shared.plain import plain
+from pages.shared.selection import Selection
+from poskernel_core.analyses.bag.contextual_neurons import (
+    ContextualNeurons,
+    ContextualNeuronsParams,
+)
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+
+PLACE = Place("Experiments", "Contextual neurons", 8, idle=frozenset({"cell", "skip"}))
+
+URL: Final = "query-params"
+SCALES: Final[dict[str, ScaleChoice]] = {
+    "each token's own": "token",
+    "each position's": "position",
+    "one for all": "mean",
+}
+KERNELS: Final[dict[str, KernelChoice]] = {"each its own": "own", "their mean": "common"}
+
+
+def choose_bag(selection: Selection) -> tuple[BagChoice, int, KernelChoice]:
+    """Draw what the bag is made of; return it, the rarest token listed, which kernel predicts."""
+    heads = [cell_name(0, head) for head in range(selection.located.geometry.n_heads)]
+    one, two, three = st.columns([4, 2, 3], vertical_alignment="bottom")
+    chosen = one.multiselect(
+        "Contextual heads of layer 0",
+        heads,
+        key="bagheads",
+        bind=URL,
+        placeholder="those found to be contextual",
+        help="found with the usual thresholds, on the texts chosen here",
+    )
+    token = choose_token(two)
+    contexts = choose_contexts(three, 32, selection.run.windows)
+    left, right, last = st.columns([5, 4, 3], vertical_alignment="bottom")
+    scale = left.segmented_control(
+        "Scale of the norms",
+        list(SCALES),
+        key="scale",
+        bind=URL,
+        required=True,
+        default="each token's own",
+        help="the post takes one for all",
+    )
+    kernel = right.segmented_control(
+        "Kernel of the heads",
+        list(KERNELS),
+        key="bagkernel",
+        bind=URL,
+        required=True,
+        default="each its own",
+        help="the post takes one for all",
+    )
+    fewest = last.number_input(
+        "Rarest token listed",
+        0,
+        1_000_000,
+        5,
+        key="fewest",
+        bind=URL,
+        help="times that a token must occur in the texts; 0 lists the whole vocabulary",
+    )  # fmt: skip
+    bag: BagChoice = {"heads": ", ".join(chosen), "token": token, "contexts": contexts,
+                      "scale": SCALES[scale], "query": selection.query}  # fmt: skip
+    return bag, int(fewest), KERNELS[kernel]
+
+
+def draw_all(
+    selection: Selection,
+    found: Result,
+    bag: BagChoice,
+    shared: ListedChoice,
+    kernel: KernelChoice,
+) -> None:
+    """Draw all neurons, the bag, and one neuron: tokens, relatives, a text, sub-latents."""
+    number = choose_neuron(found)
+    draw_neurons(found, number)
+    draw_search(selection, found, shared)
+    draw_bag(found)
+    st.subheader(f"Neuron {number}", anchor="one-neuron")
+    draw_neuron(selection, found, number, shared)
+    draw_trace(selection, number, bag, kernel)
+    draw_latents(selection, number, shared)
+    draw_embedding(selection, shared)
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    contents_here()
+    st.markdown(
+        "How far is what the contextual heads of layer 0 of "
+        f"**{plain(selection.run.model.name)}** write a *bag of tokens*: a sum over the tokens "
+        "before, each with a fixed vector, its extended embedding? Neurons that read it "
+        "distinguish contexts."
+    )
+    if selection.located.geometry.architecture == "attn-only":
+        st.info(
+            "This model has attention only and no neurons: choose a model with MLPs, such as "
+            "demo-gpt2. Its contextual heads are on the page of that name.",
+            icon=":material/info:",
+        )
+    else:
+        bag, fewest, kernel = choose_bag(selection)
+        shared: ListedChoice = {**bag, "fewest": fewest}
+        found = results.fetch(
+            ContextualNeurons, selection.run, ContextualNeuronsParams(kernel=kernel, **shared)
+        )
+        if found is not None:
+            draw_all(selection, found, bag, shared, kernel)

@@ -1,0 +1,133 @@
+"""The landing page's grid: any measure as colour, the kinds of the kernels as marks and filter."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypedDict
+
+import numpy as np
+import streamlit as st
+
+from pages.etc_heatmap.measures import Measure
+from pages.shared.measure_grid import Extras, draw_heads, head_texts
+from pages.shared.selection import Selection, select_cell
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_text
+from poskernel_core.figures.palette import KIND_LOOKS
+from poskernel_core.models.known import known_heads
+
+__all__ = ["Order", "draw_grid", "kind_thresholds"]
+
+KNOWN = "★"
+
+
+class Order(StrEnum):
+    """Orders of the heads within each layer."""
+
+    NUMBER = "by number"
+    LARGEST = "largest first"
+    SMALLEST = "smallest first"
+
+
+class KindThresholds(TypedDict):
+    """From where on a kernel is of a kind, as parameters."""
+
+    local_tokens: int
+    local_share: float
+    uniform_share: float
+
+
+def kind_thresholds() -> KindThresholds:
+    """Draw the thresholds of the kinds and return them as parameters of the analysis."""
+    tokens = st.slider(
+        "Last tokens that count as local", 1, 64, 10, key="ltok", bind="query-params"
+    )
+    local = st.slider(
+        "Mass in them that makes a head local",
+        0.0,
+        1.0,
+        0.5,
+        0.05,
+        key="lshare",
+        bind="query-params",
+    )
+    uniform = st.slider(
+        "Effective token count over visible keys that makes a head uniform",
+        0.0,
+        1.0,
+        0.5,
+        0.05,
+        key="ushare",
+        bind="query-params",
+    )
+    return {"local_tokens": tokens, "local_share": local, "uniform_share": uniform}
+
+
+def draw_grid(
+    measure: Measure,
+    found: Result,
+    etc: Result,
+    selection: Selection,
+    shown: set[str],
+    order: Order,
+) -> None:
+    """Draw all heads by a measure; a click selects the head on every page.
+
+    ``found`` holds the measure, one number a head; ``etc`` the kinds at the query position.
+    """
+    kinds: list[list[str | None]] = etc.text_of("kind")
+    known = known_heads(selection.run.model.name)
+    values = measure.numbers(found)
+    extras = Extras(
+        marks=[
+            [_mark(kind, known.get(cell_name(i, j))) for j, kind in enumerate(row)]
+            for i, row in enumerate(kinds)
+        ],
+        dimmed=[[kind not in shown for kind in row] for row in kinds],
+        columns=_columns(values, order),
+        glyphs=[
+            *((kind.glyph, name) for name, kind in KIND_LOOKS.items()),
+            (KNOWN, "known function, named on hover"),
+        ],
+    )
+    own = head_texts(found, measure.value, measure.title) if found.analysis != "etc" else None
+    labels = [
+        [_label(etc, i, j, kind, known, own) for j, kind in enumerate(row)]
+        for i, row in enumerate(kinds)
+    ]
+    shade = measure.shade(found, values)
+    draw_heads(shade, labels, measure.unit, selection, "etc-grid", extras, select_cell)
+
+
+def _mark(kind: str | None, function: str | None) -> str:
+    return (KIND_LOOKS[kind].glyph if kind else "") + (KNOWN if function else "")
+
+
+def _label(
+    etc: Result,
+    layer: int,
+    head: int,
+    kind: str | None,
+    known: dict[str, str],
+    own: list[list[str]] | None,
+) -> str:
+    """Return what a cell says: the measure of another question first, then the kernel."""
+    cell = cell_name(layer, head)
+    first = f"{own[layer][head]}; " if own else f"{cell}: "
+    if kind is None:
+        return f"{first}no key is visible at this query position"
+    one = etc.select(layer=layer, head=head)
+    text = (
+        f"{first}ETC {value_text(one, 'etc')} tokens, {kind}, half of the mass within "
+        f"offset {value_text(one, 'half_mass_distance')}, TV distance to the attention observed "
+        f"{value_text(one, 'fidelity')}"
+    )
+    return text + (f"; {KNOWN} known function: {known[cell]}" if cell in known else "")
+
+
+def _columns(values: np.ndarray, order: Order) -> list[list[int]] | None:
+    if order is Order.NUMBER:
+        return None
+    signed = values if order is Order.SMALLEST else -values
+    return [[int(head) for head in np.argsort(row, kind="stable")] for row in signed]

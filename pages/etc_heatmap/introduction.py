@@ -1,0 +1,35 @@
+"""What a positional kernel is, for those new to it; folded away once read.
+
+Whether it is folded is kept in the reader's own browser.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+__all__ = ["introduce"]
+
+SENTENCES = (
+    "An attention head chooses where to look by two things at once: what the tokens say, and where "
+    "they stand.",
+    "Average a head's keys over many texts, so that only position is left, and what remains of its "
+    "attention is its <b>positional kernel</b>: how much it would look at each earlier token if "
+    "all content were alike.",
+    "Each cell below is one head of a model, dark where its kernel holds few tokens and yellow "
+    "where it holds many: click one to see its kernel, then try another model or measure.",
+)
+_HERE = Path(__file__).parent
+_COMPONENT = st.components.v2.component(
+    "introduction",
+    html=f"<details open><summary>New here? What a positional kernel is</summary>"
+    f"<p>{' '.join(SENTENCES)}</p></details>",
+    css=(_HERE / "introduction.css").read_text("utf-8"),
+    js=(_HERE / "introduction.js").read_text("utf-8"),
+)
+
+
+def introduce() -> None:
+    """Draw the introduction, open until the reader folds it."""
+    _COMPONENT(key="introduction")

@@ -1,0 +1,107 @@
+"""What the grid of all heads can be coloured by: every measure that an analysis declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pages.shared.cards import Explanation
+from pages.shared.explained import explained
+from pages.shared.selection import Selection
+from pages.shared.shades import Shade, categories, diverging, linear, logarithmic
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.base import HeadMeasure, Params, Question
+from poskernel_core.common.result import Result
+from poskernel_core.figures.palette import KIND_LOOKS
+
+__all__ = ["MEASURES", "Measure"]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number, or one kind, of every head: what is declared, and by which question."""
+
+    question: type[Question[Any]]
+    declared: HeadMeasure
+
+    @property
+    def title(self) -> str:
+        """What it is called in the list."""
+        return self.declared.title
+
+    @property
+    def value(self) -> str:
+        """The name of the value in the question's answer."""
+        return self.declared.value
+
+    @property
+    def unit(self) -> str:
+        """What stands next to the legend."""
+        return self.declared.unit
+
+    @property
+    def reading(self) -> str:
+        """One sentence on what dark and bright mean."""
+        return self.declared.reading
+
+    def params(self, selection: Selection) -> Params:
+        """Return what the question is asked with: what fits the model, and what is chosen."""
+        question = self.question()
+        fields = question.params.model_fields
+        chosen = {"query": selection.query, "skip": selection.skip}
+        given = question.fitting(selection.run, selection.located.geometry)
+        given |= {name: value for name, value in chosen.items() if name in fields}
+        asked: Params = question.params(**given)
+        return asked
+
+    def at(self, found: Result, selection: Selection) -> Result:
+        """Return a result with one number a head: at the chosen position, at the last entry."""
+        if "query" in found.axes[self.value]:
+            found = found.select(query=selection.query)
+        last = self.declared.last
+        return found.select(**{last: int(found.coordinates[last][-1])}) if last else found
+
+    def numbers(self, found: Result) -> np.ndarray:
+        """Return the value of every head, ``[layer, head]``."""
+        return found.values[self.value].astype(float)
+
+    def shade(self, found: Result, values: np.ndarray) -> Shade:
+        """Return the colours of numbers ``[layer, head]``, with their legend."""
+        match self.declared.scale:
+            case "labels":
+                labels = found.labels[self.value]
+                looks = [KIND_LOOKS[label].colour for label in labels if label in KIND_LOOKS]
+                return categories(values, labels, tuple(looks))
+            case "log":
+                most = self.declared.most
+                high = max(float(np.nanmax(found.values[most])), 2.0) if most else None
+                floor = self.declared.floor
+                if floor is None or most:
+                    return logarithmic(values, floor, high)
+                return logarithmic(np.fmax(values, floor))
+            case "diverging":
+                return diverging(values)
+            case "cosine" if np.nanmin(values) < 0:
+                return diverging(values)
+            case "unit" | "cosine":
+                return linear(values, 1.0)
+        return linear(values)
+
+    def words(self) -> Explanation:
+        """Return how to read the grid, and the formula from the definitions."""
+        return explained(
+            self.question.name,
+            f"One cell per head, layers downwards. {self.reading} Click a cell, or walk with the "
+            "arrow keys and press Enter, and that head is shown everywhere.",
+            self.value,
+        )
+
+
+MEASURES = {
+    declared.title: Measure(type(question), declared)
+    for question in ANALYSES.values()
+    for declared in question.measures
+}
+"""By title, in the order of the analyses; the first is the landing page's."""

@@ -1,0 +1,104 @@
+"""Landing page: a measure of every head, the effective token count first, and one head's kernel."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+from pages.etc_heatmap.head_grid import Order, draw_grid, kind_thresholds
+from pages.etc_heatmap.introduction import introduce
+from pages.etc_heatmap.measures import MEASURES, Measure
+from pages.shared import results, words_kernels
+from pages.shared.cards import card
+from pages.shared.head import heads_table, summary
+from pages.shared.links import offer
+from pages.shared.place import Place
+from pages.shared.plain import plain
+from pages.shared.selection import Selection
+from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
+from poskernel_core.analyses.kernels.formulas import KINDS
+from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.common.result import Result
+from poskernel_core.figures.exports import identity
+from poskernel_core.figures.of_kernels import head_curve
+
+PLACE = Place("Heads", "ETC heat map", 0)
+
+URL: Final = "query-params"
+ETC = next(iter(MEASURES))
+
+
+def draw_measure(
+    selection: Selection, measure: Measure, etc: Result, shown: set[str], order: Order
+) -> None:
+    """Draw the grid by a measure, once it is known."""
+    here = etc.select(query=selection.query)
+    found = etc
+    if measure.question is not EtcHeatMap:
+        asked = results.fetch(measure.question, selection.run, measure.params(selection))
+        if asked is None:
+            return
+        found = asked
+    found = measure.at(found, selection)
+    first, at = measure.title == ETC, identity(found).get("n")
+    card(
+        "etc",
+        None,
+        here if first else found.only(measure.value),
+        words_kernels.GRID if first else measure.words(),
+        f"{measure.title[0].upper()}{measure.title[1:]}" + (f" at n = {at}" if at else ""),
+        draw=lambda: draw_grid(measure, found, here, selection, shown, order),
+    )
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    st.markdown(
+        "The **effective token count** (ETC) says over how many tokens each head of "
+        f"**{plain(selection.run.model.name)}** spreads its attention by position alone, at query "
+        f"position {selection.query}. Other measures of all heads can be chosen."
+    )
+    introduce()
+    colour, show, sort, kinds = st.columns([6, 7, 5, 3], vertical_alignment="bottom")
+    offer("measure", f"offered are {', '.join(MEASURES)}")
+    chosen = colour.selectbox("Colour heads by", list(MEASURES), key="measure", bind=URL)
+    shown = show.pills(
+        "Show kinds", KINDS, default=KINDS, selection_mode="multi", key="kinds", bind=URL
+    )
+    order = Order(
+        sort.selectbox("Order of heads", list(Order), key="order", bind=URL) or Order.NUMBER
+    )
+    with kinds.popover("Kinds", icon=":material/tune:", width="stretch"):
+        thresholds = kind_thresholds()
+
+    etc = results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip, **thresholds))
+    if etc is not None:
+        left, right = st.columns([6, 5])
+        here = etc.select(query=selection.query)
+        local = here.select(layer=selection.layer, head=selection.head)
+        with right:  # first: it is what a click on a head waits for
+            kernel = results.fetch(
+                PositionalKernel,
+                selection.run,
+                KernelParams(skip=selection.skip, query=selection.query),
+            )
+            if kernel is not None:
+                curve = kernel.select(layer=selection.layer, head=selection.head)
+                card(
+                    "kernel",
+                    lambda: head_curve(
+                        curve, selection.query, log_x=local.text_of("kind") == "local"
+                    ),
+                    curve,
+                    words_kernels.CURVE,
+                    f"{selection.cell} at n = {selection.query}",
+                )
+        with left:
+            draw_measure(selection, MEASURES[chosen or ETC], etc, set(shown), order)
+            summary(local, meanings=False)
+            table = st.expander("All heads as a table", on_change="rerun", key="all-heads")
+            if table.open:
+                with table:
+                    heads_table(here, set(shown))

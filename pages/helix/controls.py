@@ -1,0 +1,104 @@
+"""The controls of the helix page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+
+import streamlit as st
+
+from pages.shared.selection import Selection
+from pages.shared.settle import settled, settled_span
+from poskernel_core.analyses.helix.formulas import GROUP_SIZES
+from poskernel_core.analyses.helix.spec import HelixParams
+from poskernel_core.common.result import Result
+from poskernel_core.figures.of_positions import OVERLAYS
+
+__all__ = ["View", "choose_prompts", "choose_view"]
+
+Prompts = Literal["repeated", "texts"]
+PROMPTS: Final[dict[str, Prompts]] = {
+    "one token repeated": "repeated",
+    "texts of the corpus": "texts",
+}
+URL: Final = "query-params"
+
+
+@dataclass(frozen=True)
+class View:
+    """What is drawn of the helix."""
+
+    layer: int
+    span: tuple[int, int]
+    group: int | None
+    overlay: str
+
+
+def choose_prompts(selection: Selection) -> HelixParams:
+    """Draw the choice of prompts and return the parameters of the analysis."""
+    left, right = st.columns([4, 1], vertical_alignment="bottom")
+    if selection.located.geometry.scheme != "learned":
+        left.info(
+            f"This model has {selection.located.geometry.scheme} positions: nothing is added to "
+            "the residual stream, and one token repeated looks alike at every position, so there "
+            "is no helix of the post's kind. Shown is the mean stream over real texts, in which "
+            "the causal mask leaves its own trace of position."
+        )
+        prompts: Prompts = "texts"
+    else:
+        chosen = left.segmented_control(
+            "Stream measured on",
+            list(PROMPTS),
+            default="one token repeated",
+            required=True,
+            key="prompts",
+            bind=URL,
+        )
+        prompts = PROMPTS[chosen]
+    with right.popover("Settings", icon=":material/tune:", width="stretch"):
+        return HelixParams(
+            prompts=prompts,
+            tokens=st.slider("Repeated tokens, one per prompt", 1, 200, 100, key="rtok", bind=URL),
+            leave_out=st.slider(
+                "Leave out the first positions",
+                0,
+                32,
+                0,
+                key="out",
+                bind=URL,
+                help="later layers mark the first positions with huge values",
+            ),
+            subspace=st.slider("k of the subspaces compared", 1, 10, 3, key="k", bind=URL),
+            far=st.slider(
+                "Far from 0: beyond this many times the rms",
+                0.5,
+                4.0,
+                1.0,
+                0.5,
+                key="far",
+                bind=URL,
+            ),
+        )
+
+
+def choose_view(helix: Result) -> View:
+    """Draw the choice of layer, positions, averages and overlay."""
+    layers = len(helix.values["far_share"])
+    positions = helix.coordinates["pos"]
+    first, last = int(positions[0]), int(positions[-1])
+    one, two, three, four = st.columns([2, 3, 2, 3], vertical_alignment="bottom")
+    layer = one.select_slider(
+        "Stream before layer",
+        range(layers),
+        key="hl",
+        bind=URL,
+        **settled("hl", range(layers), min(2, layers - 1)),
+    )
+    span = two.slider(
+        "Positions drawn", first, last, key="span", bind=URL, **settled_span("span", first, last)
+    )
+    groups = ["none", *(f"{size}" for size in GROUP_SIZES)]
+    group = three.selectbox("Averages in groups of", groups, key="avg", bind=URL)
+    overlay = four.selectbox("Drawn with it", list(OVERLAYS), key="beside", bind=URL)
+    chosen = None if group == "none" else int(group)
+    return View(layer, cast("tuple[int, int]", span), chosen, overlay)

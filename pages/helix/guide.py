@@ -1,0 +1,46 @@
+"""What there is to see on the helix page, and which models show it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.shared.selection import Selection, select_model
+from poskernel_core.common.result import Result
+from poskernel_core.models import catalog
+
+__all__ = ["say_what_to_see"]
+
+SMOOTH_SHARE = 0.85
+"""Share of the variance in three components from which positions are said to lie on a curve."""
+SHOWS = {
+    "gpt2-small-layer0": "GPT-2's own positions, a helix",
+    "demo-gpt2-smooth": "positions on a smooth curve",
+}
+
+
+def say_what_to_see(helix: Result, selection: Selection) -> None:
+    """Say whether this model's positions lie on a curve, and offer models whose positions do."""
+    if selection.located.geometry.scheme != "learned":
+        return
+    share = float(helix.values["explained_variance"][0, :3].sum())
+    curve = share >= SMOOTH_SHARE
+    st.markdown(
+        f"**What to see.** Three components hold {100 * share:.0f} % of the variance of this "
+        "model's positional embeddings; in GPT-2 small they hold 90 %. "
+        + (
+            "So the positions lie on a smooth curve: turn it, and follow it through the layers."
+            if curve
+            else "That is too little for a helix: this model's positions fill more directions."
+        )
+    )
+    offered = {entry.name for entry in catalog.entries()} - {selection.run.model.name}
+    buttons = st.container(horizontal=True)
+    for name, what in SHOWS.items():
+        if name in offered and not (curve and name == "demo-gpt2-smooth"):
+            buttons.button(
+                f"Show {name}: {what}",
+                icon=":material/gesture:",
+                key=f"show-{name}",
+                on_click=select_model,
+                args=(name,),
+            )

@@ -1,0 +1,117 @@
+"""The helix: extended positional embeddings at every layer."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from pages.helix.controls import choose_prompts, choose_view
+from pages.helix.guide import say_what_to_see
+from pages.shared import results
+from pages.shared import words_positions as words
+from pages.shared.cards import card, chart
+from pages.shared.contents import contents_here
+from pages.shared.place import Place
+from pages.shared.selection import Selection
+from poskernel_core.analyses.helix.spec import Helix
+from poskernel_core.common.result import Result
+from poskernel_core.figures import layer_lines, variance_bars
+from poskernel_core.figures.of_positions import (
+    OVERLAYS,
+    angles_figure,
+    first_name,
+    helix_figure,
+    morph_figure,
+)
+from poskernel_core.ledger.published import ANGLES_GPT2
+
+PLACE = Place("Positions", "Helix", 4, idle=frozenset({"cell", "query", "skip"}))
+
+FAR = "far_share"
+
+
+def draw_curve(helix: Result) -> None:
+    """Draw the chosen layer's positions, alone or with W_pos."""
+    view = choose_view(helix)
+    figure = partial(helix_figure, helix, view.layer, view.span, view.group, view.overlay)
+    shown = OVERLAYS[view.overlay][0]
+    names = ["projection", shown, "explained_variance"]
+    if view.group is not None:
+        names.append(f"group_{view.group}")
+    card("helix", figure, helix.only(*dict.fromkeys(names)), words.HELIX)
+
+
+def draw_layers(helix: Result) -> None:
+    """Draw the morph between layers, and what the components hold."""
+    left, right = st.columns([3, 2])
+    with left:
+        card("morph", partial(morph_figure, helix), helix.only("projection"), words.MORPH)
+    with right:
+        shares = helix.only("explained_variance")
+        figure = partial(
+            variance_bars, shares.values["explained_variance"], title="Explained variance"
+        )
+        card("variance", figure, shares, words.VARIANCE)
+
+
+def draw_angles(helix: Result) -> None:
+    """Draw the canonical angles between all layers, and the post's next to them."""
+    both = helix.only("angles_residual", "angles_position")
+
+    def draw() -> None:
+        for column, name in zip(st.columns(2), both.values, strict=True):
+            with column:
+                chart(name, angles_figure(helix, name))
+        st.dataframe(_angle_table(helix), hide_index=True, key="angle-table")
+
+    title = f"Canonical angles of the top-{helix.params['subspace']} subspaces"
+    card(
+        "angles", partial(angles_figure, helix, "angles_residual"), both, words.ANGLES, title, draw
+    )
+
+
+def _angle_table(helix: Result) -> pd.DataFrame:
+    """Return the angles between W_pos and layer 2 (or the last), ours and the post's."""
+    layer = min(2, len(helix.values[FAR]) - 1)
+    learned = helix.provenance["position_scheme"] == "learned"
+    readings = {
+        f"residual stream, {first_name(helix)} to layer {layer}": "angles_residual",
+        f"position space, {'W_pos' if learned else 'layer 0'} to layer {layer}": "angles_position",
+    }
+    rows = {reading: helix.values[name][0, layer] for reading, name in readings.items()}
+    texts = {name: ", ".join(f"{angle:.1f}°" for angle in row) for name, row in rows.items()}
+    texts["published for GPT-2 small, layer 2, k = 3"] = ", ".join(
+        f"{angle:.0f}°" for angle in ANGLES_GPT2
+    )
+    return pd.DataFrame({"angles": texts.keys(), "all k, ascending": texts.values()})
+
+
+def draw_shape(helix: Result) -> None:
+    """Draw the sparsity of the entries and the spread over prompts."""
+    both = helix.only(FAR, "token_spread")
+    spread = "the tokens repeated" if helix.params["prompts"] == "repeated" else "texts"
+    lines = {
+        f"far from 0 (beyond {helix.params['far']:g} × rms)": both.values[FAR],
+        f"spread over {spread}": both.values["token_spread"],
+    }
+    figure = partial(layer_lines, lines, y_title="share (0 to 1) or relative size")
+    card("shape", figure, both, words.SHAPE, "Sparsity and spread")
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    contents_here()
+    st.markdown(
+        "How the residual stream holds position: in GPT-2 small the positional embeddings draw a "
+        "helix."
+    )
+    helix = results.fetch(Helix, selection.run, choose_prompts(selection))
+    if helix is not None:
+        say_what_to_see(helix, selection)
+        draw_curve(helix)
+        draw_layers(helix)
+        draw_angles(helix)
+        draw_shape(helix)

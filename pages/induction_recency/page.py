@@ -1,0 +1,119 @@
+"""Induction recency: which of several candidates an induction head prefers, and why."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from pages.induction_recency.sections import draw_cause, draw_patterns, draw_random, draw_recency
+from pages.shared import results
+from pages.shared import words_experiments as words
+from pages.shared.cards import card
+from pages.shared.contents import contents_here
+from pages.shared.experiment_controls import (
+    Draws,
+    SwitchesChoice,
+    choose_draws,
+    choose_sequences,
+    choose_switches,
+    enough_context,
+)
+from pages.shared.head_choice import HeadChoice, choose_head
+from pages.shared.measure_grid import draw_measure_grid
+from pages.shared.place import RANDOM_TOKENS_IDLE, Place
+from pages.shared.selection import Selection
+from poskernel_core.analyses import find
+from poskernel_core.analyses.induction.spec import (
+    SAMPLES,
+    InductionRecency,
+    InductionScores,
+    InductionScoresParams,
+    RecencyParams,
+)
+from poskernel_core.analyses.random_tokens.params import RANDOM_TOKENS
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_text
+from poskernel_core.figures.of_experiments import induction_figure
+
+PLACE = Place("Experiments", "Induction recency", 6, topic="induction", idle=RANDOM_TOKENS_IDLE)
+
+MOST_LENGTH = 1000
+SHOWN = 5
+
+
+def draw_heads(selection: Selection, scores: Result) -> None:
+    """Draw the induction scores of all heads, and name the strongest."""
+    found = scores.only("induction")
+    flat = found.values["induction"]
+    order = sorted((-flat[i, j], i, j) for i in range(len(flat)) for j in range(flat.shape[1]))
+    ranked = ", ".join(
+        f"**{cell_name(i, j)}** {value_text(found.select(layer=i, head=j), 'induction')}"
+        for _, i, j in order[:SHOWN]
+    )
+    first, second = (value_text(scores.select(copy=copy), "loss") for copy in (1, 2))
+
+    def draw() -> None:
+        st.markdown(
+            f"Strongest: {ranked}. Loss of the first copy {first} nats, of the second {second}. "
+            f"(Over {scores.params['samples']} sequences of {scores.params['period']} tokens "
+            "twice, nothing switched off.)"
+        )
+        draw_measure_grid(found, "induction", "induction score", selection, "induction-grid")
+
+    card(
+        "induction",
+        partial(induction_figure, scores),
+        scores,
+        words.INDUCTION,
+        "Induction heads",
+        draw,
+    )
+
+
+def draw_experiment(
+    selection: Selection, draws: Draws, switches: SwitchesChoice, head: HeadChoice
+) -> None:
+    """Draw the experiment on sequences with several candidates."""
+    geometry = selection.located.geometry
+    st.subheader("Several candidates", anchor="candidates-of-a")
+    sequences = choose_sequences(selection, draws)
+    recency = results.fetch(
+        InductionRecency,
+        draws.run,
+        RecencyParams(samples=draws.samples, **sequences, **switches),
+    )
+    if recency is not None:
+        draw_recency(recency, head)
+        draw_patterns(draws, sequences, switches, recency.coordinates["second"].tolist(), head,
+                      geometry.n_layers)  # fmt: skip
+    st.subheader("Random tokens", anchor="random-tokens")
+    draw_random(draws, switches, head, min(MOST_LENGTH, geometry.n_ctx))
+    if st.toggle("Make layer 0's norms flat and compare", False, key="cause", bind="query-params"):
+        draw_cause(draws, sequences, switches, min(RANDOM_TOKENS, geometry.n_ctx), head)
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    geometry = selection.located.geometry
+    st.title(PLACE.title)
+    contents_here()
+    st.markdown(
+        "A token [A] stood twice before, followed by [B] and later by [C]: which one does an "
+        "induction head predict? Sequences are random tokens, so the corpus in the sidebar is "
+        "not used."
+    )
+    if enough_context(selection):
+        draws = choose_draws(selection, SAMPLES)
+        switches = choose_switches(selection)
+        params = find("induction-scores").fitting(draws.run, geometry)
+        scores = results.fetch(InductionScores, draws.run, InductionScoresParams(**params))
+        if scores is not None:
+            draw_heads(selection, scores)
+            draw_experiment(
+                selection,
+                draws,
+                switches,
+                choose_head(scores.values["induction"], selection, "induction head"),
+            )

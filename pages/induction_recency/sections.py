@@ -1,0 +1,181 @@
+"""The cards of the page on recency: rows, patterns, random tokens, norms, and the causal test."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from pages.induction_recency.sequences import draw_sequences
+from pages.shared import results
+from pages.shared import words_experiments as words
+from pages.shared.cards import card
+from pages.shared.experiment_controls import Draws, Sequences, SwitchesChoice, choose_number
+from pages.shared.head_choice import HeadChoice
+from pages.shared.settle import settled, settled_index
+from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
+from poskernel_core.analyses.induction.spec import RecencyPatterns, RecencyPatternsParams
+from poskernel_core.analyses.random_tokens.params import RANDOM_TOKENS
+from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAttentionParams
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_text
+from poskernel_core.figures.of_experiments import (
+    candidate_figure,
+    cause_figure,
+    intrinsic_figure,
+    last_rows_figure,
+    norm_figure,
+    probability_figure,
+    row_pattern_figure,
+    row_patterns_figure,
+)
+
+__all__ = ["draw_cause", "draw_patterns", "draw_random", "draw_recency"]
+
+URL: Final = "query-params"
+PRESETS = (7, RANDOM_TOKENS)
+SHORTEST = 7
+
+
+def draw_recency(recency: Result, head: HeadChoice) -> None:
+    """Draw the table of sequences, the probabilities, and the head's attention."""
+    table = recency.only("role", "probability")
+    card(
+        "sequences",
+        partial(probability_figure, recency),
+        table,
+        words.SEQUENCES,
+        "Sequences",
+        partial(draw_sequences, recency),
+    )
+    left, right = st.columns(2)
+    with left:
+        shown = recency.only("probability", "probability_other", "advantage", "probability_rise")
+        card("probability", partial(probability_figure, recency), shown, words.PROBABILITY)
+    one = recency.select(layer=head.layer, head=head.head)
+    with right:
+        shown = one.only("candidate_attention", "attention_advantage", "attention_rise")
+        figure = partial(candidate_figure, recency, head.layer, head.head)
+        card("candidates", figure, shown, words.CANDIDATES)
+    figure = partial(last_rows_figure, recency, head.layer, head.head)
+    card("rows", figure, one.only("last_row"), words.ROWS)
+
+
+def draw_patterns(draws: Draws, sequences: Sequences, switches: SwitchesChoice,
+                  seconds: list[int], head: HeadChoice, layers: int) -> None:  # fmt: skip
+    """Draw the attention of every head of a layer for the row that is chosen."""
+    left, right = st.columns(2)
+    second = (
+        left.select_slider(
+            "Row: second [A] at (tokens)",
+            seconds,
+            key="row",
+            bind=URL,
+            **settled("row", seconds, seconds[-1]),
+        )
+        if len(seconds) > 1
+        else seconds[0]
+    )
+    numbers = list(range(layers))
+    layer = right.selectbox("Layer", numbers, key="rowlayer", bind=URL,
+                            **settled_index("rowlayer", numbers, head.layer))  # fmt: skip
+    found = results.fetch(
+        RecencyPatterns,
+        draws.run,
+        RecencyPatternsParams(second=second, samples=draws.samples, **sequences, **switches),
+    )
+    if found is None:
+        return
+    shown = found.only("pattern").select(layer=layer)
+    figure = partial(row_patterns_figure, found, layer)
+    card("patterns", figure, shown, words.PATTERNS)
+    if layer == head.layer:
+        figure = partial(row_pattern_figure, found, layer, head.head)
+        card("pattern", figure, shown.select(head=head.head), words.PATTERNS)
+
+
+def draw_random(draws: Draws, switches: SwitchesChoice, head: HeadChoice, longest: int) -> None:
+    """Draw the head's attention to random tokens, and the norms of layer 0."""
+    left, middle, last, right = st.columns([3, 2, 2, 3], vertical_alignment="bottom")
+    presets = left.container(horizontal=True)
+    for length in PRESETS:
+        if length <= longest:
+            presets.button(
+                f"{length} tokens", on_click=_set_length, args=(length,), key=f"length-{length}"
+            )
+    lengths = range(SHORTEST, longest + 1)
+    length = choose_number(middle, "Random tokens", lengths, "rlength", PRESETS[-1])
+    start = choose_number(last, "Trend from key", range(min(9, length - 4)), "trendfrom", 2)
+    found = results.fetch(
+        RandomAttention,
+        draws.run,
+        RandomAttentionParams(length=length, samples=draws.samples, trend_from=start, **switches),
+    )
+    if found is None:
+        return
+    rows = range(start + 3, length)
+    query = right.select_slider(
+        "Row n (tokens)", rows, key="rquery", bind=URL, **settled("rquery", rows, length - 1)
+    )
+    one = found.select(layer=head.layer, head=head.head, query=query)
+    figure = partial(intrinsic_figure, found, head.layer, head.head, query)
+    shown = one.only("pattern", "slope", "rank_correlation", "p_value")
+    card("intrinsic", figure, shown, words.INTRINSIC)
+    shown = found.only("norm", "norm_exponent")
+    card("norms", partial(norm_figure, found), shown, words.NORMS)
+
+
+def _set_length(length: int) -> None:
+    st.session_state["rlength"] = length
+
+
+def draw_cause(draws: Draws, sequences: Sequences, switches: SwitchesChoice, length: int,
+               head: HeadChoice) -> None:  # fmt: skip
+    """Draw what is left of the recency where layer 0's norms are made flat."""
+    asked = NormCauseParams(
+        samples=draws.samples,
+        random_length=length,
+        **sequences,
+        silence=switches["silence"],
+        silence_what=switches["silence_what"],
+        without_positions=switches["without_positions"],
+    )
+    found = results.fetch(NormCause, draws.run, asked)
+    if found is None:
+        return
+    one = found.select(layer=head.layer, head=head.head)
+
+    def draw() -> None:
+        st.dataframe(_cause_table(one), key="cause-table", hide_index=True)
+
+    card(
+        "cause",
+        partial(cause_figure, one),
+        one,
+        words.CAUSE,
+        f"Are layer 0's norms the cause? {head.cell}",
+        draw,
+    )
+
+
+MEANINGS = {
+    "probability": "probability of the last candidate",
+    "probability_advantage": "… minus that of the first",
+    "probability_rise": "… in the last row minus in the first",
+    "attention": "attention to all candidates",
+    "attention_advantage": "to the last candidate minus to the first",
+    "attention_rise": "to the last candidate, last row minus first",
+    "slope": "slope on random tokens (per token)",
+}
+
+
+def _cause_table(one: Result) -> pd.DataFrame:
+    rows = []
+    for name, meaning in MEANINGS.items():
+        clean, flat = (value_text(one.only(name).select(norms=i), name) for i in (0, 1))
+        change = value_text(one, f"{name}_change")
+        row = {"": meaning, "norms as they are": clean, "norms flat": flat, "change": change}
+        rows.append(row)
+    return pd.DataFrame(rows)

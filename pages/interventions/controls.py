@@ -1,0 +1,279 @@
+"""The controls of the interventions page: presets, the prompt, and what is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import streamlit as st
+
+from pages.interventions.move_controls import (
+    CHANGED_STAGES,
+    SCOPES,
+    ChangeChoice,
+    all_cells,
+    choose_move,
+    choose_stage,
+    keep_fitting,
+    offer_words,
+)
+from pages.interventions.prompt_words import fitting
+from pages.shared.links import offer
+from pages.shared.selection import Selection, select_cell
+from pages.shared.settle import settled, settled_index, settled_list, settled_text
+from poskernel_core.analyses.interventions.presets import Preset, presets_for
+from poskernel_core.analyses.interventions.spec import Change, InterventionParams
+
+__all__ = ["choose_intervention", "missing"]
+
+URL: Final = "query-params"
+CHANGES: Final[dict[str, Change]] = {
+    "average positions": "average",
+    "blind to predecessor": "blind",
+    "move attention": "move",
+    "switch heads off": "silence",
+    "remove embeddings": "remove",
+}
+REMOVED: Final[dict[str, Literal["positions", "tokens"]]] = {
+    "positional embeddings": "positions",
+    "token embeddings": "tokens",
+}
+MOST_CHARACTERS = 20_000
+
+
+def choose_intervention(selection: Selection) -> tuple[str | None, ChangeChoice]:
+    """Draw all controls; return the prompt, None while it is empty, and the parameters."""
+    first, about = _choose_preset(selection)
+    prompt = _choose_prompt(first)
+    params = _choose_change(selection, first, prompt or "")
+    about()
+    return prompt, params
+
+
+def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
+    """Draw the presets of the model; choosing one writes its values to all controls.
+
+    Returns the model's first preset, and what says below the choice whether the one chosen still
+    stands: call it when all controls are drawn.
+    """
+    presets = presets_for(selection.run.model.name)
+    names = [preset.name for preset in presets]
+    left, right = st.columns([3, 2], vertical_alignment="bottom")
+    index = settled_index("preset", names, names[0])
+    name = left.selectbox(
+        "Preset",
+        names,
+        key="preset",
+        bind=URL,
+        on_change=_apply,
+        args=(presets, selection.cell),
+        **index,
+    )
+    chosen = presets[names.index(name)]
+    if chosen.cell and chosen.cell != selection.cell:
+        right.button(
+            f"Look at {chosen.cell}, the preset's head",
+            icon=":material/visibility:",
+            on_click=select_cell,
+            args=(chosen.cell,),
+            key="look",
+        )
+    values, place = _values(chosen, selection.cell), st.empty()
+
+    def about() -> None:
+        stands = all(st.session_state.get(key, values[key]) == values[key] for key in values)
+        changed = "Changed since: choose another preset and this one again to restore it."
+        place.caption(chosen.about if stands else changed)
+
+    return presets[0], about
+
+
+def _apply(presets: tuple[Preset, ...], cell: str) -> None:
+    """Write a preset's values to the widgets, in a callback, before they are drawn."""
+    chosen = next(each for each in presets if each.name == st.session_state["preset"])
+    for key, value in _values(chosen, cell).items():
+        st.session_state[key] = value
+    if chosen.cell:
+        select_cell(chosen.cell)
+
+
+def _values(preset: Preset, cell: str) -> dict[str, Any]:
+    """Return what each widget of the page holds for a preset; ``cell`` is the selected head."""
+    params = InterventionParams(**preset.params)
+    head = preset.cell or cell
+    layer = "in W_pos" if params.layer is None else _before(params.layer)
+    return {
+        "prompt": preset.prompt,
+        "change": _word(CHANGES, params.change),
+        "group": params.group,
+        "keep": params.keep,
+        "place": layer,
+        "every": params.every,
+        "layers": params.layers,
+        "stage": _word(CHANGED_STAGES, params.stage),
+        "edited": params.edited or head,
+        "moves": _parts(params.moves),
+        "strength": params.strength,
+        "scale": params.scale,
+        "scope": _word(SCOPES, params.scope),
+        "silenced": _parts(params.heads) or [head],
+        "removed": _word(REMOVED, params.embeddings),
+    }
+
+
+def _word(words: Mapping[str, str], code: str) -> str:
+    return next(word for word, each in words.items() if each == code)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _before(layer: int) -> str:
+    return f"in the stream before layer {layer}"
+
+
+def _choose_prompt(first: Preset) -> str | None:
+    """Draw the prompt; return it, or None while it is empty."""
+    prompt = st.text_area(
+        "Prompt",
+        key="prompt",
+        bind=URL,
+        max_chars=MOST_CHARACTERS,
+        height=140,
+        on_change=keep_fitting,
+        help="what comes after it is predicted; it may be as long as the context",
+        **settled_text("prompt", first.prompt),
+    )
+    if prompt.strip():
+        return prompt
+    st.info("Type a prompt: a few words or more. What comes after it is predicted.")
+    return None
+
+
+def _choose_change(selection: Selection, first: Preset, prompt: str) -> ChangeChoice:
+    """Draw the kind of change and its settings; return them as parameters.
+
+    The parameters of a move, or of heads switched off, may name none yet: see :func:`missing`.
+    """
+    defaults = _values(first, selection.cell)
+    defaults["moves"] = fitting(defaults["moves"], prompt)
+    words = list(CHANGES)
+    offer("change", words)
+    chosen = st.segmented_control(
+        "Change", words, key="change", bind=URL, required=True, default=defaults["change"]
+    )
+    draw: dict[Change, Callable[[Selection, dict[str, Any]], ChangeChoice]] = {
+        "average": _average,
+        "blind": _blind,
+        "move": choose_move,
+        "silence": _silence,
+        "remove": _remove,
+    }
+    code = CHANGES[chosen]
+    params = draw[code](selection, defaults)
+    if code == "move":
+        offer_words(prompt)
+    return params
+
+
+def missing(params: ChangeChoice) -> str:
+    """Return what the reader has to choose before the change can be made, or nothing."""
+    if params["change"] == "move" and not params["moves"]:
+        return (
+            "Choose whose attention is moved: a word of the prompt, and the word that it looks at "
+            "instead. Then press Add."
+        )
+    if params["change"] == "silence" and not params["heads"]:
+        return "Choose one or more heads to switch off."
+    return ""
+
+
+def _average(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
+    left, right, last = st.columns([2, 2, 1], vertical_alignment="bottom")
+    layers = range(selection.located.geometry.n_layers)
+    places = ["in W_pos", *map(_before, layers)]
+    place = left.selectbox(
+        "Averaged",
+        places,
+        key="place",
+        bind=URL,
+        **settled_index("place", places, defaults["place"]),
+    )
+    group = right.slider(
+        "Positions per group",
+        1,
+        100,
+        key="group",
+        bind=URL,
+        **settled("group", range(1, 101), defaults["group"]),
+    )
+    keep = last.number_input(
+        "Spare the first positions",
+        0,
+        32,
+        key="keep",
+        bind=URL,
+        value=defaults["keep"],
+        help="later layers mark the first positions with huge vectors, which would be spread",
+    )
+    return {
+        "change": "average",
+        "group": group,
+        "keep": keep,
+        "layer": None if place == places[0] else places.index(place) - 1,
+    }
+
+
+def _blind(_selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
+    one, two, three = st.columns(3, vertical_alignment="bottom")
+    every = one.slider(
+        "Every k-th position, k =",
+        1,
+        20,
+        key="every",
+        bind=URL,
+        **settled("every", range(1, 21), defaults["every"]),
+    )
+    return {
+        "change": "blind",
+        "every": every,
+        "layers": _text(
+            two, "In layers", "layers", defaults, "such as 0-3 or 0,2; empty: the first four"
+        ),
+        "stage": choose_stage(three, defaults),
+    }
+
+
+def _silence(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
+    cells = all_cells(selection)
+    heads = st.multiselect(
+        "Heads switched off",
+        cells,
+        key="silenced",
+        bind=URL,
+        placeholder="choose one or more",
+        **settled_list("silenced", cells, defaults["silenced"]),
+    )  # fmt: skip
+    return {"change": "silence", "heads": ", ".join(heads)}
+
+
+def _remove(_selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
+    which = st.segmented_control(
+        "Removed",
+        list(REMOVED),
+        key="removed",
+        bind=URL,
+        required=True,
+        default=defaults["removed"],
+    )  # fmt: skip
+    return {"change": "remove", "embeddings": REMOVED[which]}
+
+
+def _text(place: Any, label: str, key: str, defaults: dict[str, Any], hint: str) -> str:
+    value = settled_text(key, defaults[key])
+    return str(
+        place.text_input(
+            label, key=key, bind=URL, help=hint, max_chars=1000, placeholder=hint, **value
+        )
+    )

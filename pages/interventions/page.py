@@ -1,0 +1,132 @@
+"""Interventions: one prompt, clean and with one change."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from pages.interventions.averaging import draw_averaging
+from pages.interventions.controls import choose_intervention, missing
+from pages.interventions.mass_grid import draw_mass_grid
+from pages.shared import results
+from pages.shared import words_positions as words
+from pages.shared.cards import card, chart
+from pages.shared.contents import contents_here
+from pages.shared.place import Place
+from pages.shared.selection import Selection
+from pages.shared.zoom import choose_zoom
+from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_text
+from poskernel_core.figures.of_positions import (
+    PATTERNS,
+    bars_figure,
+    kl_figure,
+    losses_figure,
+    mass_figure,
+    pattern_figure,
+)
+
+PLACE = Place("Positions", "Interventions", 5, idle=frozenset({"query", "skip"}))
+
+SHOWN_WHOLE = 64
+
+
+def draw_numbers(found: Result) -> None:
+    """Draw the effects of the change as numbers."""
+    numbers = {
+        "Loss, clean": ("mean_clean_loss", "nats per token of the prompt; lower is better"),
+        "Loss, changed": ("mean_changed_loss", "nats per token of the prompt; lower is better"),
+        "Loss change": (
+            "loss_change",
+            "with its standard error over positions; above 0 the change did harm",
+        ),
+        "KL, last": (
+            "last_kl",
+            "nats, next-token distribution, clean to changed; 0: nothing moved",
+        ),
+        "KL, mean": ("mean_kl", "nats, over all positions of the prompt; 0: nothing moved"),
+    }
+    columns = st.columns(len(numbers))
+    for column, (label, (name, meaning)) in zip(columns, numbers.items(), strict=True):
+        value, _, error = value_text(found, name).partition(" ± ")
+        column.metric(
+            label,
+            value,
+            help=meaning,
+            border=True,
+            delta=f"± {error}" if error else None,
+            delta_arrow="off",
+            delta_color="off",
+            height="stretch",
+        )
+
+
+def draw_patterns(selection: Selection, found: Result) -> None:
+    """Draw the selected head's attention, clean, changed, and their difference."""
+    if not np.nan_to_num(found.values["difference"]).any():
+        st.info(
+            f"{selection.cell} attends as before: the change is made after it, or does not reach "
+            "it. Choose the head that is changed, or one of a later layer."
+        )
+    windows: dict[str, tuple[int, int] | None] = {"whole": None}
+    if (length := len(found.values["clean"])) > SHOWN_WHOLE and (zoom := choose_zoom(length)):
+        windows["window"] = zoom
+    for name, window in windows.items():
+
+        def draw(name: str = name, window: tuple[int, int] | None = window) -> None:
+            for column, each in zip(st.columns(3), PATTERNS, strict=True):
+                with column:
+                    chart(f"{name}-{each}", pattern_figure(found, each, window))
+
+        title = f"{selection.cell} on the prompt" if window is None else "The window"
+        figure = partial(pattern_figure, found, "difference", window)
+        card(f"patterns-{name}", figure, found.only(*PATTERNS), words.PATTERNS, title, draw)
+
+
+def draw_effects(selection: Selection, found: Result) -> None:
+    """Draw the next token's probabilities, and every head's attention to the previous token."""
+    left, right = st.columns(2)
+    with left:
+        bars = found.only("clean_probability", "changed_probability")
+        card("next", partial(bars_figure, found), bars, words.BARS, "The next token")
+    with right:
+        masses = found.only("previous_mass_change", "clean_previous_mass", "changed_previous_mass")
+        grid = partial(draw_mass_grid, masses, selection)
+        card(
+            "masses",
+            partial(mass_figure, masses),
+            masses,
+            words.MASSES,
+            "Attention to the previous token",
+            grid,
+        )
+
+    def draw() -> None:
+        chart("losses", losses_figure(found))
+        chart("kl", kl_figure(found))
+
+    losses = found.only("clean_loss", "changed_loss", "kl")
+    card("loss", partial(losses_figure, found), losses, words.LOSS, "Along the prompt", draw)
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    contents_here()
+    st.markdown("Change one thing on the way through the model, and see what it did.")
+    prompt, params = choose_intervention(selection)
+    wanted = missing(params)
+    if wanted:
+        st.info(wanted, icon=":material/touch_app:")
+    elif prompt is not None:
+        asked = InterventionParams(cell=selection.cell, text=prompt, **params)
+        found = results.fetch(Intervention, selection.run, asked)
+        if found is not None:
+            draw_numbers(found)
+            draw_effects(selection, found)
+            draw_patterns(selection, found)
+    if params["change"] == "average":
+        draw_averaging(selection, params["layer"], params["keep"])

@@ -1,0 +1,38 @@
+"""The words of a prompt, and which moves of attention fit it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.data.moves import parse_moves
+
+__all__ = ["fitting", "words_of"]
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+_PIECE = re.compile(r"\s*(?:\w+|[^\w\s])")
+
+
+def words_of(prompt: str) -> list[str]:
+    """Return the words of a prompt that a move can name, in the order in which they first stand.
+
+    Numbers are left out, since a move reads them as positions, and so are its own two signs.
+    """
+    found = dict.fromkeys(_WORD.findall(prompt))
+    return [word for word in found if not word.isdigit() and word not in ",>"]
+
+
+def fitting(moves: Sequence[str], prompt: str) -> list[str]:
+    """Return the moves that a prompt has the words for.
+
+    A position fits if the prompt has as many words: its tokens are as many or more.
+    """
+    return [move for move in moves if _fits(move, _PIECE.findall(prompt))]
+
+
+def _fits(move: str, pieces: list[str]) -> bool:
+    try:
+        return bool(parse_moves(move, pieces))
+    except BadRequest:
+        return False

@@ -1,0 +1,46 @@
+"""Every definition, as the docstrings of the code state it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.shared.explained import sections
+from poskernel_core.analyses.definitions import Method, methods
+
+__all__ = ["draw_definitions"]
+
+ALL = "all"
+
+
+def draw_definitions() -> None:
+    """Draw the definitions, one fold each; a link opens one of them."""
+    found = methods()
+    names = [ALL, *(method.name for method in found)]
+    chosen = st.selectbox("Definition", names, key="method", bind="query-params")
+    for heading, runs in (
+        ("Read from the statistics of a pass", False),
+        ("Run the model again", True),
+    ):
+        shown = [m for m in found if m.runs_model == runs and chosen in (ALL, m.name)]
+        if shown:
+            st.subheader(heading)
+        for method in shown:
+            with st.expander(
+                f"**{method.title}** (`{method.name}`): {method.summary}", expanded=chosen != ALL
+            ):
+                _draw(method)
+
+
+def _draw(method: Method) -> None:
+    if method.about:
+        st.markdown(method.about)
+    values = "\n".join(f"- {value}" for value in method.values)
+    st.markdown(f"**Values**\n\n{values}")
+    for section in sections(method):
+        st.markdown(section)
+    if method.params:
+        st.markdown("**Parameters**")
+        columns = ("parameter", "default", "bounds", "meaning")
+        rows = [dict(zip(columns, each, strict=True)) for each in method.params]
+        st.dataframe(rows, hide_index=True, key=f"params-{method.name}")
+    st.code(f"python -m poskernel_core show {method.name} MODEL", language="bash")

@@ -1,0 +1,173 @@
+"""The reproduction ledger: published figures next to those that this machine computed."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import streamlit as st
+
+from pages.shared import results
+from pages.shared.jobs import follow
+from pages.shared.plain import plain
+from pages.shared.selection import Selection
+from pages.shared.settle import settled_index
+from poskernel_core.common.errors import Cancelled, PosKernelError
+from poskernel_core.common.result import Result
+from poskernel_core.ledger.compare import Checked, brief, check, not_computed
+from poskernel_core.ledger.published import Published, figures_of, flat, known_models
+from poskernel_core.ledger.reproduce import published_name, request_for
+
+__all__ = ["draw_ledger"]
+
+MARKS = {"agrees": "✓ agrees", "differs": "✗ differs", "not computed": "– not computed"}
+NOT_YET = "not computed yet"
+
+
+def draw_ledger(selection: Selection) -> None:
+    """Draw the published figures of a model, and ours once they are asked for."""
+    model = selection.run.model.name
+    known = known_models()
+    own = published_name(model)
+    names = [model, *(name for name in known if name != model)]
+    chosen = st.selectbox(
+        "Figures published for",
+        names,
+        key="published",
+        bind="query-params",
+        help="choose another name where the selected model is a copy of it",
+        **settled_index("published", names, own),
+    )
+    figures = figures_of(chosen)
+    if not figures:
+        st.info(
+            f"No figures were published for {plain(chosen)}: the posts measured "
+            f"{', '.join(map(plain, known))}. Select one of these in the sidebar, or compare this "
+            "model with one of them by choosing its name above."
+        )
+        return
+    if own == chosen != model:
+        st.info(
+            f"{plain(model)} is a part of {plain(own)}: figures that need the rest of it are not "
+            "computed, and their lines say so.",
+            icon=":material/info:",
+        )
+    elif chosen != model:
+        st.warning(
+            f"Computed on {plain(model)}, published for {plain(chosen)}: expect agreement only "
+            "where the one is a copy of the other.",
+            icon=":material/warning:",
+        )
+    compute = st.toggle(
+        f"Compute all {len(figures)} figures on this machine",
+        False,
+        key="compute",
+        bind="query-params",
+        help="nothing is pre-filled: every value of ours is computed here",
+    )
+    lines = _computed(figures, selection) if compute else {}
+    _draw_table(figures, lines)
+    _draw_details(figures, lines)
+
+
+def _computed(figures: tuple[Published, ...], selection: Selection) -> dict[str, Checked]:
+    """Return the lines there are; draw the progress of the first that is under way."""
+    run = selection.run
+    fields = {
+        "revision": run.model.revision,
+        "corpus": run.corpus,
+        "windows": run.windows,
+        "context": run.context,
+        "start_token": run.start_token,
+        "dtype": run.dtype,
+    }
+    lines: dict[str, Checked] = {}
+    for figure in figures:
+        try:
+            found = results.ask(request_for(figure, run.model.name, **fields))
+        except PosKernelError as error:
+            lines[figure.id] = not_computed(figure, error)
+            continue
+        if isinstance(found, Result):
+            lines[figure.id] = check(figure, found)
+        elif found.error is not None and not isinstance(found.error, Cancelled):
+            lines[figure.id] = not_computed(figure, found.error)
+        else:
+            st.progress(len(lines) / len(figures), f"{len(lines)} of {len(figures)} figures")
+            follow(results.engine(), found)
+            break
+    return lines
+
+
+def _draw_table(figures: tuple[Published, ...], lines: dict[str, Checked]) -> None:
+    rows = []
+    for figure in figures:
+        line = lines.get(figure.id)
+        rows.append(
+            {
+                "verdict": NOT_YET if line is None else MARKS[line.verdict],
+                "published figure": figure.figure,
+                "published": brief(figure.published),
+                "ours": "" if line is None or line.ours is None else brief(line.ours, line.errors),
+                "within": f"{line.within} of {line.points}" if line and line.points else "",
+                "largest difference": None if line is None else line.worst,
+                "tolerance": _tolerance(figure),
+                "source": figure.source,
+                "why not": "" if line is None else line.why,
+            }
+        )
+    numbers = {"largest difference": st.column_config.NumberColumn(format="%.3g")}
+    st.dataframe(
+        pd.DataFrame(rows),
+        hide_index=True,
+        key="ledger-table",
+        column_config=numbers,
+        height=38 + 35 * min(len(rows), 15),
+    )
+    if lines:
+        text = json.dumps([line.as_json() for line in lines.values()], indent=1)
+        st.download_button(
+            "Download the ledger (JSON)",
+            text,
+            "ledger.json",
+            icon=":material/download:",
+            mime="application/json",
+        )
+
+
+def _tolerance(figure: Published) -> str:
+    parts = []
+    if figure.absolute:
+        parts.append(f"{figure.absolute:g}")
+    if figure.relative:
+        parts.append(f"{figure.relative:.0%}")
+    return " + ".join(parts) or "exact"
+
+
+def _draw_details(figures: tuple[Published, ...], lines: dict[str, Checked]) -> None:
+    """Draw every number of one figure: published, ours, and its error."""
+    names = [figure.id for figure in figures]
+    chosen = st.selectbox(
+        "Numbers of",
+        names,
+        key="ledgerid",
+        bind="query-params",
+        **settled_index("ledgerid", names, names[0]),
+    )
+    figure = next(each for each in figures if each.id == chosen)
+    line = lines.get(chosen)
+    command = f"question `{figure.question}`, run {figure.run}, parameters {figure.params}"
+    st.caption(f"{figure.figure}. {plain(figure.note)} Computed by {command}.")
+    if line is not None and line.why:
+        st.info(plain(line.why))
+    st.dataframe(_numbers(figure, line), key="ledger-numbers")
+
+
+def _numbers(figure: Published, line: Checked | None) -> pd.DataFrame:
+    columns = {"published": figure.published}
+    if line is not None and line.ours is not None:
+        ours, errors = flat(line.ours), flat(line.errors)
+        rounded = [brief(each, error) for each, error in zip(ours, errors, strict=True)]
+        columns |= {"ours": line.ours if line.errors is None else rounded}
+    table = pd.DataFrame({name: pd.Series(flat(each)) for name, each in columns.items()})
+    return table.set_axis(list(figure.cells), axis="index") if figure.cells else table

@@ -1,0 +1,41 @@
+"""Methods: every definition, and the reproduction ledger."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.methods.definitions import draw_definitions
+from pages.methods.ledger import draw_ledger
+from pages.shared.place import Place
+from pages.shared.selection import Selection
+
+PLACE = Place("About", "Methods", 9, idle=frozenset({"cell", "query", "skip"}))
+
+TABS = ("Definitions", "Reproduction ledger")
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    part = st.segmented_control(
+        "Part",
+        TABS,
+        key="part",
+        bind="query-params",
+        default=TABS[0],
+        required=True,
+        label_visibility="collapsed",
+    )
+    if part == TABS[0]:
+        st.markdown(
+            "What every number means, read from the docstrings of the code that computes it. "
+            "Shapes are given in brackets; `n` is the query position, `i` the key position."
+        )
+        draw_definitions()
+    else:
+        st.markdown(
+            "Figures as the posts published them, next to the same figures computed on this "
+            "machine. A figure agrees if each of its numbers lies within the tolerance and two of "
+            "our standard errors of what was published."
+        )
+        draw_ledger(selection)

@@ -1,0 +1,117 @@
+"""Position against token: what a head does with one of the two taken away."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import streamlit as st
+
+from pages.position_vs_token.sections import draw_first, draw_look_back
+from pages.shared import results
+from pages.shared import words_experiments as words
+from pages.shared.cards import card, chart
+from pages.shared.contents import contents_here
+from pages.shared.experiment_controls import Draws, choose_draws, choose_number, enough_context
+from pages.shared.head_choice import HeadChoice, choose_head
+from pages.shared.place import RANDOM_TOKENS_IDLE, Place
+from pages.shared.selection import Selection
+from pages.shared.settle import settled
+from poskernel_core.analyses.position_vs_token.spec import (
+    CONDITIONS,
+    PositionVsToken,
+    PositionVsTokenParams,
+    PositionZero,
+    PositionZeroParams,
+)
+from poskernel_core.common.result import Result
+from poskernel_core.figures.layout import set_height
+from poskernel_core.figures.of_experiments import (
+    condition_map_figure,
+    pattern_conditions_figure,
+    score_conditions_figure,
+)
+
+PLACE = Place("Experiments", "Position against token", 7, idle=RANDOM_TOKENS_IDLE)
+
+URL: Final = "query-params"
+MOST_LENGTH = 256
+MAP_HEIGHT = 340  # height in pixels of a map that fills a third of the page
+
+
+def draw_head(parts: Result, head: HeadChoice, query: int) -> None:
+    """Draw the head's scores and patterns in the three runs."""
+    one = parts.select(layer=head.layer, head=head.head)
+    row = one.select(query=query)
+    left, right = st.columns(2)
+    with left:
+        figure = partial(score_conditions_figure, parts, head.layer, head.head, query)
+        card("scores", figure, row.only("score"), words.SCORES)
+    with right:
+        figure = partial(pattern_conditions_figure, parts, head.layer, head.head, query)
+        card("attention", figure, row.only("pattern"), words.CONDITIONS)
+    maps = partial(condition_map_figure, parts, head.layer, head.head)
+
+    def draw() -> None:
+        for number, column in enumerate(st.columns(len(CONDITIONS))):
+            with column:
+                chart(f"map-{number}", set_height(maps(number), MAP_HEIGHT))
+
+    card(
+        "maps",
+        partial(maps, 0),
+        one.only("pattern"),
+        words.MAPS,
+        f"Mean patterns of {head.cell}",
+        draw,
+    )
+
+
+def draw_page(selection: Selection, draws: Draws) -> None:
+    """Draw everything that follows from the chosen sequences."""
+    geometry = selection.located.geometry
+    left, right = st.columns(2)
+    lengths = range(5, min(MOST_LENGTH, geometry.n_ctx) + 1)
+    length = choose_number(left, "Length (tokens)", lengths, "plength", 24)
+    rows = range(2, length)
+    query = right.select_slider(
+        "Row n (tokens)",
+        rows,
+        key="pquery",
+        bind=URL,
+        **settled("pquery", rows, min(8, rows[-1])),
+    )  # fmt: skip
+    parts = results.fetch(
+        PositionVsToken,
+        draws.run,
+        PositionVsTokenParams(length=length, samples=draws.samples),
+    )
+    if parts is None:
+        return
+    head = choose_head(parts.values["profile"][0, ..., 1], selection, "previous-token head")
+    draw_head(parts, head, query)
+    draw_look_back(parts, head, selection.cell)
+    st.subheader("The exception of position 0", anchor="position-0")
+    zero = results.fetch(PositionZero, draws.run, PositionZeroParams(samples=draws.samples))
+    if zero is not None:
+        draw_first(zero, parts, head)
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    geometry = selection.located.geometry
+    st.title(PLACE.title)
+    contents_here()
+    st.markdown(
+        "Random sequences with both embeddings, with positions only, and with tokens only: which "
+        "of the two makes a head attend as it does?"
+    )
+    if geometry.scheme == "rotary":
+        st.info(
+            "This model rotates positions in and has no positional embeddings: *position only* "
+            "means content replaced by its mean (the start token keeps its own, as it is always "
+            "the same), *token only* means no rotation.",
+            icon=":material/info:",
+        )
+    if enough_context(selection):
+        draw_page(selection, choose_draws(selection, 500))

@@ -1,0 +1,55 @@
+"""The additivity test: are keys the sum of a part of position and a part of content?"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from pages.contextual import captions as words
+from pages.shared import results
+from pages.shared.cards import card
+from pages.shared.selection import Selection
+from poskernel_core.analyses import find
+from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
+from poskernel_core.common.rounding import value_text
+from poskernel_core.figures.additivity import drift_figure, shares_figure
+
+__all__ = ["draw_additivity"]
+
+
+def draw_additivity(selection: Selection) -> None:
+    """Draw where the keys' variance comes from, and the drift of content with position."""
+    st.subheader("Is the split additive?", anchor="additivity")
+    params = find("additivity").fitting(selection.run, selection.located.geometry)
+    found = results.fetch(Additivity, selection.run, AdditivityParams(**params))
+    if found is None:
+        return
+    head = found.select(layer=selection.layer, head=selection.head)
+    last = head.select(shift=int(found.coordinates["shift"][-1]))
+    st.markdown(
+        f"Of the variance of the keys of **{selection.cell}** position explains "
+        f"{value_text(head, 'position_share')}, content {value_text(head, 'content_share')}, and "
+        f"neither alone {value_text(head, 'rest_share')}. Moved by "
+        f"{int(found.coordinates['shift'][-1])} tokens, the same content keeps its direction with "
+        f"a cosine of {value_text(last, 'content_cosine')}. "
+        f"({found.provenance['passages']} passages at {len(found.coordinates['shift'])} places.)"
+    )
+    left, right = st.columns(2)
+    with left:
+        shares = found.only("position_share", "content_share", "rest_share")
+        card(
+            "shares",
+            partial(shares_figure, found, selection.layer),
+            shares.select(layer=selection.layer),
+            words.SHARES,
+            f"Position and content, layer {selection.layer}",
+        )
+    with right:
+        card(
+            "drift",
+            partial(drift_figure, found, selection.layer, selection.head),
+            head.only("content_cosine"),
+            words.DRIFT,
+            f"Drift of content of {selection.cell}",
+        )

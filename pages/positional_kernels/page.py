@@ -1,0 +1,130 @@
+"""One head's positional kernel: curve, map, folded square, and the layer around it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
+
+from pages.positional_kernels.additivity import draw_additivity
+from pages.positional_kernels.side_by_side import coloured, draw_three
+from pages.shared import results, words_kernels
+from pages.shared.cards import card
+from pages.shared.contents import contents_here
+from pages.shared.head import summary
+from pages.shared.place import Place
+from pages.shared.selection import Selection
+from pages.shared.source import SourceChoice, choose_source
+from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
+from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.figures import folded_square, kernel_map, small_multiples
+from poskernel_core.figures.of_kernels import head_curve
+
+PLACE = Place("Heads", "Positional kernels", 1)
+
+LOCAL = "offset of local heads"
+
+
+def draw_curve(selection: Selection, kernel: Result, etc: Result | None, sampled: bool) -> None:
+    """Draw the selected head's numbers, and its kernel over the offset.
+
+    ``etc`` holds the head's kind; its numbers are the kernel's where many texts are ``sampled``.
+    """
+    head = kernel.select(layer=selection.layer, head=selection.head)
+    st.subheader(f"{selection.cell} at query position {selection.query}", anchor="head")
+    axes = st.pills(
+        "Logarithmic axes",
+        [LOCAL, "offset", "attention"],
+        selection_mode="multi",
+        key="log",
+        bind="query-params",
+        default=[LOCAL],
+    )
+    local = LOCAL in axes and etc is not None and etc.text_of("kind") == "local"
+    figure = partial(
+        head_curve,
+        head,
+        selection.query,
+        log_x=local or "offset" in axes,
+        log_y="attention" in axes,
+    )
+    card("curve", figure, head, words_kernels.CURVE, "Kernel over the offset")
+    summary(etc if etc is not None and sampled else head, meanings=True)
+
+
+def draw_squares(selection: Selection, kernel: Result) -> None:
+    """Draw kernel and observed attention of the one row, each folded to a square."""
+    head = kernel.select(layer=selection.layer, head=selection.head)
+
+    def squares(found: dict[str, np.ndarray]) -> list[go.Figure]:
+        rows = {name: row[: selection.query + 1].copy() for name, row in found.items()}
+        for row in rows.values():
+            row[: selection.skip] = np.nan
+        return [
+            folded_square(row, title=name, colours=colours) for name, row, colours in coloured(rows)
+        ]
+
+    title = f"{selection.cell} at n = {selection.query}, folded to a square"
+    draw_three("square", title, head, words_kernels.SQUARE, squares)
+
+
+def draw_maps(selection: Selection, source: SourceChoice) -> None:
+    """Draw key position against query position: the kernel, and the attention observed."""
+    asked = KernelMapParams(skip=selection.skip, cell=selection.cell, **source)
+    found = results.fetch(KernelMap, selection.run, asked)
+    if found is not None:
+        queries = found.coordinates["query"].astype(np.int64)
+        seen = np.isfinite(found.values["kernel"]).any(axis=1)
+        width = int(queries[-1]) + 1
+
+        def maps(values: dict[str, np.ndarray]) -> list[go.Figure]:
+            shown = {name: each[seen][:, :width] for name, each in values.items()}
+            return [
+                kernel_map(each, queries[seen], title=name, colours=colours)
+                for name, each, colours in coloured(shown)
+            ]
+
+        draw_three(
+            "map", f"{selection.cell} from every query position", found, words_kernels.MAP, maps
+        )
+
+
+def draw_layer(selection: Selection, kernel: Result) -> None:
+    """Draw the kernels of the selected layer's heads on common axes."""
+    layer = kernel.select(layer=selection.layer)
+    rows = layer.values["kernel"][:, selection.skip : selection.query + 1][:, ::-1]
+    labels = [cell_name(selection.layer, head) for head in range(len(rows))]
+    figure = partial(
+        small_multiples, np.ascontiguousarray(rows), labels, selection.head, log_y=True
+    )
+    card("layer", figure, layer, words_kernels.MULTIPLES, f"All heads of layer {selection.layer}")
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    contents_here()
+    source = choose_source(selection.run)
+    if source is not None:
+        asked = KernelParams(skip=selection.skip, query=selection.query, **source)
+        kernel = results.fetch(PositionalKernel, selection.run, asked)
+        sampled = source["source"] == "mean"
+        if kernel is not None:
+            etc = results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip))
+            here = {"query": selection.query, "layer": selection.layer, "head": selection.head}
+            draw_curve(selection, kernel, etc.select(**here) if etc is not None else None, sampled)
+            if source["source"] == "token":
+                st.info(
+                    "A fixed token is placed at one query position, so there is no map over all of "
+                    "them: choose another source of queries to see it."
+                )
+            else:
+                draw_maps(selection, source)
+            draw_squares(selection, kernel)
+            draw_layer(selection, kernel)
+            draw_additivity(selection)

@@ -1,0 +1,51 @@
+"""Kernel, observed attention and their difference, side by side in one card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
+
+from pages.shared.cards import Explanation, card, chart
+from poskernel_core.common.result import Result
+from poskernel_core.figures.layout import set_height
+from poskernel_core.figures.maps import Colours, difference_colours, probability_colours
+
+__all__ = ["coloured", "draw_three"]
+
+PANELS = ("kernel", "observed", "difference")
+MAP_HEIGHT = 400  # height in pixels of a map that fills a third of the page
+Make = Callable[[dict[str, np.ndarray]], list[go.Figure]]
+
+
+def draw_three(kind: str, title: str, result: Result, words: Explanation, make: Make) -> None:
+    """Draw kernel, observed attention and their difference side by side, in one card."""
+    kernel, observed = result.values["kernel"], result.values.get("observed")
+    found = {"Kernel": kernel}
+    if observed is not None:
+        found |= {"Observed attention": observed, "Kernel − observed": kernel - observed}
+
+    def figures() -> list[go.Figure]:
+        return make(found)
+
+    def draw() -> None:
+        for number, (column, figure) in enumerate(
+            zip(st.columns(len(found)), figures(), strict=True)
+        ):
+            with column:
+                chart(f"{kind}-{PANELS[number]}", set_height(figure, MAP_HEIGHT))
+
+    shown = result.only(*(name for name in PANELS if name in result.values))
+    card(kind, figures, shown, words, title, draw)
+
+
+def coloured(found: dict[str, np.ndarray]) -> list[tuple[str, np.ndarray, Colours]]:
+    """Give the probabilities one scale, and their difference one on both sides of 0."""
+    probabilities = [*found.values()][:2]
+    scale = probability_colours(*probabilities)
+    return [
+        (name, each, scale if place < 2 else difference_colours(each, *probabilities))
+        for place, (name, each) in enumerate(found.items())
+    ]

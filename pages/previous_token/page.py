@@ -1,0 +1,97 @@
+"""Previous-token heads: the ranking of all heads, and how the selected one does it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from pages.previous_token.ranking import published_table, ranked_table
+from pages.previous_token.score_pictures import draw_stages, draw_tangent
+from pages.shared import results
+from pages.shared import words_positions as words
+from pages.shared.cards import card
+from pages.shared.contents import contents_here
+from pages.shared.place import Place
+from pages.shared.selection import Selection
+from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_text
+from poskernel_core.figures.of_positions import profile_figure, scores_figure, table_figure
+
+PLACE = Place("Heads", "Previous-token heads", 2, idle=frozenset({"skip"}))
+
+MOST_OFFSETS = 32
+REACHES = (4, 8, 16, 32)
+
+
+def draw_ranking(selection: Selection, ranked: Result) -> None:
+    """Draw the table of all heads, and the post's ranking next to it."""
+    share = float(ranked.values["share_previous"])
+    count = round(share * ranked.values["ratio"].size)
+    st.markdown(
+        f"**{count} of {ranked.values['ratio'].size} heads ({share:.0%})** have the previous token "
+        "as their largest diagonal."
+    )
+    card(
+        "ranking",
+        partial(table_figure, ranked),
+        ranked,
+        words.TABLE,
+        "Heads by their diagonals",
+        draw=lambda: ranked_table(ranked, selection.cell),
+    )
+    published_table(selection.run.model.name)
+
+
+def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
+    """Draw the selected head's diagonals: attention, and raw scores."""
+    head = ranked.select(layer=selection.layer, head=selection.head)
+    st.subheader(f"{selection.cell}: {head.text_of('kind')}", anchor="head")
+    st.markdown(
+        f"Largest diagonal: offset {int(head.values['largest_offset'])} "
+        f"({value_text(head, 'largest_mass')} of the attention); second: offset "
+        f"{int(head.values['second_offset'])} ({value_text(head, 'second_mass')}). "
+        f"**Repeated tokens:** where a token repeats the one before it, the previous token gets "
+        f"{value_text(head, 'repeated_mass')}, elsewhere {value_text(head, 'unrepeated_mass')}."
+    )
+    left, right = st.columns(2)
+    with left:
+        profile = head.only("profile")
+        card(
+            "profile",
+            partial(profile_figure, profile, most=MOST_OFFSETS),
+            profile,
+            words.PROFILE,
+            "Mean attention by offset",
+        )
+    with right:
+        scores = head.only(
+            "score_profile",
+            "position_profile",
+            "content_profile",
+            "self_contrast",
+            "previous_contrast",
+        )
+        card(
+            "scores",
+            partial(scores_figure, scores, "", reach),
+            scores,
+            words.SCORES,
+            "Mean raw score by offset",
+        )
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    contents_here()
+    ranked = results.fetch(PreviousToken, selection.run, PreviousTokenParams())
+    if ranked is not None:
+        draw_ranking(selection, ranked)
+        reach = st.select_slider(
+            "Offsets shown on either side (tokens)", REACHES, 8, key="reach", bind="query-params"
+        )
+        draw_head(selection, ranked, reach)
+        draw_tangent(selection, reach)
+        draw_stages(selection)

@@ -1,0 +1,108 @@
+"""The table of all heads by their diagonals, and the post's ranking."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from pages.shared.selection import select_cell
+from pages.shared.settle import settled
+from pages.shared.tables import choice_table, rounded_table
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.ledger.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
+
+__all__ = ["published_table", "ranked_table"]
+
+KEY = "ranking-table"
+COLUMNS = {
+    "ratio": "second / largest",
+    "largest_offset": "largest at k",
+    "previous_mass": "P(1)",
+    "self_contrast": "contrast at 0 (nats)",
+    "previous_contrast": "contrast at 1 (nats)",
+    "position_advantage": "by position (nats)",
+    "content_advantage": "by content (nats)",
+    "unrepeated_mass": "token differs",
+    "repeated_mass": "token repeats",
+}
+HELP = {
+    "second / largest": "second-largest diagonal of the mean attention over the largest",
+    "largest at k": "offset of the largest diagonal, tokens",
+    "P(1)": "mean attention to the previous token",
+    "contrast at 0 (nats)": "raw score of the own token, against its neighbours",
+    "contrast at 1 (nats)": "raw score of the previous token, against its neighbours",
+    "by position (nats)": "what position adds to the previous token's score over the own token's",
+    "by content (nats)": "what content adds to the previous token's score over the own token's",
+    "token differs": "attention to the previous token where the token differs from it",
+    "token repeats": "attention to the previous token where the token repeats it",
+}
+
+
+def ranked_table(ranked: Result, selected: str) -> None:
+    """Draw every head as a row, cleanest first; a click on a row selects the head everywhere."""
+    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    last = ranked.values["profile"].shape[-1] - 1
+    back = left.number_input(
+        "Look back k (tokens)",
+        0,
+        last,
+        key="back",
+        bind="query-params",
+        help="shows P(k) of every head as a column",
+        **settled("back", range(last + 1), 1),
+    )
+    only = right.toggle(
+        f"Only heads whose largest diagonal is k = {back}",
+        False,
+        key="onlyback",
+        bind="query-params",
+    )
+    table = _table(ranked, back, only)
+    if table.empty:
+        st.info(f"No head of this model has its largest diagonal at k = {back}.")
+        return
+    numbers = {
+        name: st.column_config.NumberColumn(help=HELP.get(name)) for name in table.columns[3:]
+    }
+    named = {label: name for name, label in COLUMNS.items() if name != "largest_offset"}
+    if back != 1:
+        numbers[f"P({back})"] = st.column_config.NumberColumn(format="%.3f")
+    choice_table(rounded_table(table, ranked, named), KEY, select_cell, numbers)
+    order = "second / largest, previous-token heads first" if back == 1 else f"P({back})"
+    st.caption(f"{len(table)} heads, sorted by {order}; scroll for more. Selected: {selected}.")
+
+
+def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:
+    kinds, diagonals = (np.array(ranked.text_of(name)) for name in ("kind", "diagonal"))
+    places = list(np.ndindex(*kinds.shape))
+    columns: dict[str, object] = {
+        "head": [cell_name(*place) for place in places],
+        "kind": kinds.ravel(),
+        "diagonal": diagonals.ravel(),
+    }
+    named = f"P({back})"
+    for name, label in COLUMNS.items():
+        columns[label] = ranked.values[name].ravel()
+        if name == "largest_offset":
+            columns[named] = ranked.values["profile"][..., back].ravel()
+    table = pd.DataFrame(columns)
+    if only:
+        table = table[table["largest at k"] == back]
+    if back == 1:
+        first = (table["largest at k"] != 1).to_numpy()
+        order = np.lexsort((table["second / largest"].to_numpy(), first))
+        return table.iloc[order].reset_index(drop=True)
+    return table.sort_values(named, ascending=False, ignore_index=True)
+
+
+def published_table(model: str) -> None:
+    """Draw the post's ranking of GPT-2 small, as published."""
+    with st.expander("Published for GPT-2 small", expanded=model == "gpt2"):
+        previous, heads = PREVIOUS_TOKEN_HEADS_GPT2
+        st.markdown(
+            f"The post counts {previous} of {heads} heads whose largest diagonal is the previous "
+            "token, on texts of its own choice. Its ranking by second / largest:"
+        )
+        st.dataframe(pd.DataFrame([PREVIOUS_TOKEN_GPT2]), hide_index=True, key="published-ranking")

@@ -1,0 +1,95 @@
+"""How one head's scores come about: what it reads of the helix, and the stages of its attention."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final, Literal
+
+import streamlit as st
+
+from pages.shared import results
+from pages.shared import words_positions as words
+from pages.shared.cards import card, chart
+from pages.shared.selection import Selection
+from pages.shared.source import choose_text
+from pages.shared.zoom import choose_zoom
+from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
+from poskernel_core.analyses.previous_token.stages import Stages, StagesParams
+from poskernel_core.common.rounding import value_text
+from poskernel_core.figures.of_positions import STAGE_TITLES, stage_figure, tangents_figure
+
+__all__ = ["draw_stages", "draw_tangent"]
+
+HELICES: Final[dict[str, Literal["texts", "repeated"]]] = {
+    "texts of the corpus": "texts",
+    "one token repeated": "repeated",
+}
+
+
+def draw_tangent(selection: Selection, reach: int) -> None:
+    """Draw how the selected head reads the helix around the query position."""
+    if selection.located.geometry.scheme != "learned":
+        st.info(
+            f"This model has {selection.located.geometry.scheme} positions: they enter queries and "
+            "keys, not the stream, so there is no helix whose tangent a head could read."
+        )
+        return
+    chosen = st.segmented_control(
+        "Helix of",
+        list(HELICES),
+        default="texts of the corpus",
+        required=True,
+        key="helixof",
+        bind="query-params",
+    )
+    query = max(2, min(selection.query, selection.run.context - 2))
+    found = results.fetch(
+        Tangent, selection.run, TangentParams(query=query, helix_from=HELICES[chosen])
+    )
+    if found is not None:
+        head = found.select(layer=selection.layer, head=selection.head)
+        shares = ", ".join(
+            f"{label} {value_text(head, name)}"
+            for label, name in (
+                ("tangent", "tangent_share"),
+                ("radius", "radial_share"),
+                ("third direction", "third_share"),
+            )
+        )
+        title = f"Reading the helix around n = {query}"
+        card("tangent", partial(tangents_figure, head, "", reach), head, words.TANGENT, title)
+        st.caption(
+            f"Shares of the reading direction: {shares}. The helix of {chosen} explains "
+            f"the score with R² {value_text(head, 'helix_fit')} (1 is best)."
+        )
+
+
+def draw_stages(selection: Selection) -> None:
+    """Draw the three stages of the head's attention on one text, whole and in a window."""
+    st.subheader(f"Three stages of {selection.cell} on a text", anchor="stages")
+    text = choose_text()
+    if text is None:
+        return
+    found = results.fetch(Stages, selection.run, StagesParams(cell=selection.cell, **text))
+    if found is None:
+        return
+    zoom = choose_zoom(len(found.values["score"]))
+    for whole in (True, False) if zoom is not None else (True,):
+        name = "whole" if whole else "window"
+
+        def draw(whole: bool = whole, name: str = name) -> None:
+            for column, stage in zip(st.columns(3), STAGE_TITLES, strict=True):
+                with column:
+                    chart(f"{name}-{stage}", stage_figure(found, stage, zoom, whole=whole))
+
+        title = (
+            "The whole text" if whole or zoom is None else f"Positions {zoom[0]} to {zoom[1] - 1}"
+        )
+        card(
+            f"stages-{name}",
+            partial(stage_figure, found, "pattern", zoom, whole=whole),
+            found,
+            words.STAGES,
+            title,
+            draw,
+        )

@@ -1,0 +1,229 @@
+"""What surrounds every figure: title, how to read it, formula, downloads, provenance, link."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from pages.shared.contents import mention
+from pages.shared.plain import plain
+from poskernel_core.common.result import Result
+from poskernel_core.figures.exports import (
+    bibtex,
+    chart_config,
+    citation,
+    file_stem,
+    to_csv,
+    to_html,
+    to_json,
+    to_npz,
+)
+from poskernel_core.figures.grid_picture import grid_picture
+from poskernel_core.figures.layout import broken, without_title
+from poskernel_core.figures.pictures import Picture
+
+__all__ = ["Explanation", "card", "chart", "dark", "keep_grid", "provenance_line"]
+
+Make: TypeAlias = "Callable[[], go.Figure | Sequence[go.Figure]] | None"
+"""Makes what a card shows; None where the card draws a grid of heads, which is kept unchanged."""
+TAG = re.compile(r"<[^>]*>")
+
+
+class Explanation:
+    """The words for a figure: how to read it, and its formula and source."""
+
+    def __init__(self, reading: str, formula: str) -> None:
+        self.reading = reading
+        self.formula = formula
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """The card that is being drawn: what it shows, its title, and a grid of heads in it."""
+
+    result: Result
+    title: str
+    grids: list[dict[str, Any]] = field(default_factory=list)
+
+
+_OPEN: ContextVar[_Shown | None] = ContextVar("open card", default=None)
+
+
+def card(
+    name: str,
+    figure: Make,
+    result: Result,
+    words: Explanation,
+    title: str = "",
+    draw: Callable[[], None] | None = None,
+) -> None:
+    """Draw one figure with everything around it.
+
+    ``name`` is unique on the page and names the files. Without a title the card has the figure's.
+    ``draw`` draws what is not one Plotly figure; ``figure`` is then made for the download only.
+    """
+    with st.container(border=True, key=f"card-{name}"):
+        head = st.container(
+            horizontal=True, vertical_alignment="center", gap=None, key=f"head-{name}"
+        )
+        made = None if draw is not None else _made(figure)[0]
+        title = title or _title_of(made) or name
+        shown = _Shown(result, title)
+        token = _OPEN.set(shown)
+        try:
+            if draw is not None:
+                draw()
+            elif made is not None:
+                image = st.session_state.get(f"image-{name}", "svg")
+                chart(name, without_title(made), image)
+        finally:
+            _OPEN.reset(token)
+    mention(name, title)
+    with head:
+        st.subheader(plain(title), anchor=name)
+    with head.container(horizontal=True, gap=None, width="content"):
+        _tools(name, figure, shown, words, camera=made is not None)
+
+
+def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera: bool) -> None:
+    """Draw the small buttons of a card's head."""
+    result = shown.result
+    with _tool("How to read this", "help"):
+        st.markdown(words.reading)
+    with _tool("Formula", "function"):
+        st.markdown(words.formula)
+    with _tool("Download", "download"):
+        _downloads(name, figure, shown)
+        if camera:
+            _image_format(name)
+    with _tool("Provenance", "receipt_long"):
+        st.markdown(provenance_line(result))
+        st.json(result.as_json()["run"], expanded=False)
+    with _tool("Link", "link"):
+        st.caption("This page as it is now, at this figure:")
+        st.code(_address(name), language=None, wrap_lines=True)
+    with _tool("Cite", "format_quote"):
+        st.code(citation(result, shown.title), language=None, wrap_lines=True)
+        st.code(bibtex(result, shown.title), language="latex", wrap_lines=True)
+
+
+def _tool(label: str, icon: str) -> Any:
+    """Return the inside of a small button; its label is for screen readers and on hover."""
+    return st.popover(
+        label, icon=f":material/{icon}:", type="tertiary", width="content", help=label
+    )
+
+
+def chart(name: str, figure: go.Figure, image: str = "svg") -> None:
+    """Draw one Plotly figure in the page's colours; its camera saves a file of that name."""
+    shown = _OPEN.get()
+    file = name if shown is None else file_stem(shown.result, name)
+    st.plotly_chart(_legible(figure), key=f"figure-{name}", config=chart_config(file, image))
+
+
+def keep_grid(data: dict[str, Any]) -> None:
+    """Offer a grid of heads that was just drawn for download, as part of the card around it."""
+    shown = _OPEN.get()
+    if shown is not None:
+        shown.grids.append(data)
+
+
+def dark() -> bool:
+    """Tell whether the reader's page is dark."""
+    return bool(st.context.theme.type == "dark")
+
+
+def _made(figure: Make) -> list[go.Figure]:
+    made = figure() if figure is not None else []
+    return [made] if isinstance(made, go.Figure) else list(made)
+
+
+def _title_of(figure: go.Figure | None) -> str:
+    """Return a figure's own title as plain text."""
+    text = figure.layout.title.text if figure is not None else ""
+    return html.unescape(TAG.sub(" ", text or "")).strip()
+
+
+def _legible(figure: go.Figure) -> go.Figure:
+    """Give axis titles, ticks and legend a colour that reads on the page's theme, in place."""
+    ink = {"color": "#c9d3da" if dark() else "#3b4650"}
+    layout: dict[str, Any] = {"legend": {"font": ink}}
+    for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
+        title = axis.title.text or ""
+        text = broken(title) if axis.plotly_name.startswith("x") else title
+        layout[axis.plotly_name] = {"title": {"text": text, "font": ink}, "tickfont": ink}
+    figure.update_layout(layout)
+    bar = {"tickfont": ink, "title": {"font": ink}}
+    figure.update_traces({"colorbar": bar}, selector={"type": "heatmap"})
+    return figure
+
+
+def provenance_line(result: Result) -> str:
+    """Return where a result comes from, in words."""
+    run = result.provenance
+    skip = result.params.get("skip")
+    revision = run["revision"] or "main"
+    error = run["dtype_error"]
+    precision = run["dtype"] + (f" (relative error {error:.1e})" if error else "")
+    return (
+        f"**{plain(run['model'])}**, revision {plain(revision)}, "
+        f"fingerprint `{run['model_fingerprint'][:12]}`. Corpus **{plain(run['corpus'])}**: "
+        f"{run['windows']} windows of {run['context']} tokens, "
+        f"start token {'first' if run['start_token'] else 'absent'}, seed {run['seed']}. "
+        + ("" if skip is None else f"First {skip} keys skipped. ")
+        + f"{precision} on {run['device']}, {run['date']}."
+    )
+
+
+def _address(name: str) -> str:
+    """Return the address of the page as it is now, at one card of it."""
+    query = urlencode(st.query_params.to_dict())
+    return f"{st.context.url}{'?' if query else ''}{query}#{name}"
+
+
+def _downloads(name: str, figure: Make, shown: _Shown) -> None:
+    result, night = shown.result, dark()
+    stem = file_stem(result, name)
+
+    def picture() -> Picture:
+        return grid_picture(shown.grids[0], f"{stem}: {shown.title}", dark=night)
+
+    def page() -> str:
+        figures = [picture().svg()] if shown.grids else _made(figure)
+        return to_html(figures, result, name, title=shown.title, dark=night and bool(shown.grids))
+
+    kinds: list[tuple[str, str, Callable[[], str | bytes]]] = [
+        ("CSV", "csv", lambda: to_csv(result)),
+        ("NPZ", "npz", lambda: to_npz(result)),
+        ("JSON", "json", lambda: to_json(result)),
+        ("HTML (stand-alone figure)", "html", page),
+    ]
+    if shown.grids:
+        kinds += [("SVG", "svg", lambda: picture().svg()), ("PNG", "png", lambda: picture().png())]
+    for label, suffix, make in kinds:
+        st.download_button(
+            label,
+            make,
+            f"{stem}.{suffix}",
+            on_click="ignore",
+            key=f"{suffix}-{name}",
+            width="stretch",
+        )
+
+
+def _image_format(name: str) -> None:
+    st.segmented_control(
+        "The camera above the figure saves",
+        ["svg", "png"],
+        default="svg",
+        required=True,
+        key=f"image-{name}",
+    )

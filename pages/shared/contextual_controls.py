@@ -1,0 +1,142 @@
+"""The controls of the pages on contextual heads and neurons."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypedDict
+
+import streamlit as st
+
+from pages.shared.settle import settled
+from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
+from poskernel_core.data import texts
+
+__all__ = [
+    "BagChoice",
+    "KernelChoice",
+    "ListedChoice",
+    "ScaleChoice",
+    "Texts",
+    "choose_contexts",
+    "choose_texts",
+    "choose_thresholds",
+    "choose_token",
+]
+
+URL: Final = "query-params"
+CONTEXT_COUNTS = (8, 16, 32, 64, 128, 256)
+DEFAULT_THRESHOLDS = {name: field.default for name, field in Thresholds.model_fields.items()}
+MAX_TYPED = 8000
+KernelChoice = Literal["own", "common"]
+ScaleChoice = Literal["token", "position", "mean"]
+
+
+class Texts(TypedDict):
+    """Chapters and texts of one's own, as parameters."""
+
+    items: str
+    own: str
+
+
+class BagChoice(TypedDict):
+    """What the bag of tokens is made of, as parameters."""
+
+    heads: str
+    token: str
+    contexts: int
+    scale: ScaleChoice
+    query: int
+
+
+class ListedChoice(BagChoice):
+    """The same, and which tokens of the vocabulary are listed."""
+
+    fewest: int
+
+
+def choose_token(place: Any) -> str:
+    """Draw the field for the destination token."""
+    token = place.text_input(
+        "Destination token",
+        " the",
+        key="token",
+        bind=URL,
+        max_chars=64,
+        help="exactly one token of the model, leading space included; it replaces what stands at "
+        "position n of every text",
+    )
+    return token or " the"
+
+
+def choose_contexts(place: Any, default: int, most: int) -> int:
+    """Draw the number of texts."""
+    offered = [count for count in CONTEXT_COUNTS if count <= most] or [most]
+    return place.select_slider(
+        "Texts",
+        offered,
+        key="contexts",
+        bind=URL,
+        help="texts of the corpus into which the token is put",
+        **settled("contexts", offered, min(default, offered[-1])),
+    )
+
+
+def choose_thresholds(longest: int) -> dict[str, float]:
+    """Draw the thresholds of the behaviour groups."""
+    broad = st.slider(
+        "Effective token count from which a kernel is broad",
+        1,
+        longest,
+        key="broad",
+        bind=URL,
+        **settled("broad", range(1, longest + 1), min(int(DEFAULT_THRESHOLDS["broad"]), longest)),
+    )
+    steady = st.slider(
+        "Largest spread of a steady denominator",
+        0.0,
+        2.0,
+        DEFAULT_THRESHOLDS["steady"],
+        0.01,
+        key="steady",
+        bind=URL,
+    )
+    local = st.slider(
+        "Mass in the last 10 tokens that makes detokenization",
+        0.0,
+        1.0,
+        DEFAULT_THRESHOLDS["local"],
+        0.05,
+        key="dlocal",
+        bind=URL,
+    )
+    copies = st.slider(
+        "Attention to copies that makes a duplicate-token head",
+        0.0,
+        1.0,
+        DEFAULT_THRESHOLDS["copies"],
+        0.05,
+        key="copies",
+        bind=URL,
+    )
+    return {"broad": float(broad), "steady": steady, "local": local, "copies": copies}
+
+
+def choose_texts() -> Texts:
+    """Draw the choice of chapters and of one's own texts, as parameters."""
+    left, right = st.columns(2)
+    items = left.multiselect(
+        "Chapters drawn alongside",
+        texts.items("bible"),
+        key="chapters",
+        bind=URL,
+        placeholder="choose one or more",
+        max_selections=6,
+    )
+    own = right.text_area(
+        "Texts of your own",
+        key="owntexts",
+        bind=URL,
+        max_chars=MAX_TYPED,
+        height=80,
+        placeholder="Several: put a line of three dashes between them.",
+    )
+    return {"items": "; ".join(items), "own": own or ""}

@@ -1,0 +1,17 @@
+"""What every page says of a model that is a part of another one."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.shared.plain import plain
+from poskernel_core.models import catalog
+
+__all__ = ["draw_note"]
+
+
+def draw_note(model: str) -> None:
+    """Say what is not real in a model; nothing of a whole one."""
+    note = catalog.note_of(model)
+    if note:
+        st.caption(f":material/info: {plain(note)}")

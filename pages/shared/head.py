@@ -1,0 +1,78 @@
+"""The numbers of heads with their standard errors: one head's, and the table of all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from pages.shared.tables import rounded_table
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_text
+from poskernel_core.figures.palette import KIND_LOOKS
+
+__all__ = ["heads_table", "summary"]
+
+SUMMARY_ROWS = {
+    "etc": ("Effective token count (ETC)", "tokens", "over how many the kernel spreads"),
+    "half_mass_distance": ("Half of the mass within offset", "", "in tokens; the smallest such"),
+    "local_mass": ("Mass in the last {last} tokens", "", "the share that decides «local»"),
+    "consistency": (
+        "Consistency over queries ↓",
+        "",
+        "mean TV distance between kernels of different queries; 0: they agree",
+    ),
+    "equivariance": (
+        "Translation equivariance ↓",
+        "",
+        "mean TV distance to the kernels of other positions, aligned; 0: the same everywhere",
+    ),
+    "fidelity": (
+        "Fidelity ↓",
+        "",
+        "TV distance of the kernel to the mean attention observed; 0: position explains it",
+    ),
+}
+"""Label, unit and meaning of every number; total variation lies from 0 to 1, ↓: lower is better."""
+
+LAST = 10
+"""Last tokens that count as local, where nobody has said otherwise."""
+
+
+def summary(head: Result, *, meanings: bool) -> None:
+    """Draw a head's numbers (a result selected down to one number each) as a small table."""
+    lines = []
+    if "kind" in head.values:
+        lines.append(f"| Kind | {_kind_text(head.text_of('kind'))} |" + " |" * meanings)
+    for name, (label, unit, meaning) in SUMMARY_ROWS.items():
+        if name in head.values:
+            last = f" :small[{meaning}] |" if meanings else ""
+            named = _label(label, head)
+            lines.append(f"| {named} | {value_text(head, name)} {unit} |{last}")
+    lines.insert(1, "|:--|:--|" + ":--|" * meanings)
+    st.markdown("\n".join(lines))
+
+
+def _label(label: str, result: Result) -> str:
+    """Return a label with the number of last tokens that the result was computed with."""
+    return label.format(last=result.params.get("local_tokens", LAST))
+
+
+def _kind_text(kind: str | None) -> str:
+    return f"{KIND_LOOKS[kind].glyph} **{kind}**" if kind else "no key is visible"
+
+
+def heads_table(etc: Result, shown: set[str]) -> None:
+    """Draw every head of the shown kinds as a table that sorts by a click on a column."""
+    kinds = np.array(etc.text_of("kind"), dtype=object)
+    places = [(i, j) for i, j in np.ndindex(*kinds.shape) if kinds[i, j] in shown]
+    table = pd.DataFrame({"head": [cell_name(i, j) for i, j in places]})
+    table["kind"] = [kinds[place] for place in places]
+    columns = {}
+    for name, (label, unit, _) in SUMMARY_ROWS.items():
+        named = _label(label, etc)
+        columns[f"{named} ({unit})" if unit else named] = name
+    for column, name in columns.items():
+        table[column] = [etc.values[name][place] for place in places]
+    st.dataframe(rounded_table(table, etc, columns), hide_index=True, key="heads-table")

@@ -1,0 +1,86 @@
+"""The clickable grid of all heads, coloured by a measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import streamlit as st
+
+from pages.shared.cards import keep_grid
+from pages.shared.grid import grid_data, head_grid
+from pages.shared.selection import Selection, select_cell
+from pages.shared.shades import Shade, linear
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_text
+
+__all__ = ["Extras", "draw_heads", "draw_measure_grid", "head_texts"]
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a grid shows besides colours; lists are indexed ``[layer][head]``.
+
+    Attributes:
+        marks: a small glyph in the cell; ``glyphs`` explains them.
+        dimmed: cells that are filtered out.
+        columns: the order of each layer's heads.
+    """
+
+    marks: list[list[str]] | None = None
+    dimmed: list[list[bool]] | None = None
+    columns: list[list[int]] | None = None
+    glyphs: list[tuple[str, str]] = field(default_factory=list)
+
+
+def draw_heads(
+    shade: Shade,
+    labels: list[list[str]],
+    unit: str,
+    selection: Selection,
+    key: str,
+    extras: Extras | None = None,
+    pick: Callable[[str], None] = select_cell,
+) -> None:
+    """Draw all heads; a click selects the head on every page (``pick`` gets its name)."""
+    extras = extras or Extras()
+
+    def selected() -> None:
+        cell = st.session_state[key].cell
+        if cell:
+            pick(cell)
+
+    data = grid_data(
+        shade.colours,
+        labels,
+        extras.marks or [["" for _ in row] for row in labels],
+        extras.dimmed or [[False for _ in row] for row in labels],
+        extras.columns,
+    )
+    data |= {"selected": selection.cell, "legend": shade.legend, "legendTitle": unit}
+    data["glyphs"] = extras.glyphs
+    keep_grid(data)
+    head_grid(data, key=key, on_select=selected)
+
+
+def draw_measure_grid(
+    measured: Result, name: str, meaning: str, selection: Selection, key: str
+) -> None:
+    """Draw ``measured.values[name] [layer, head]`` from 0 to its largest."""
+    values = np.nan_to_num(measured.values[name])
+    draw_heads(linear(values), head_texts(measured, name, meaning), meaning, selection, key)
+
+
+def head_texts(measured: Result, name: str, meaning: str) -> list[list[str]]:
+    """Return for every head its name, the meaning, and the value with its error or its label."""
+    words = measured.text_of(name) if name in measured.labels else None
+    shape = measured.values[name].shape
+    one = measured.only(name)
+
+    def text(i: int, j: int) -> str:
+        value = words[i][j] if words else value_text(one.select(layer=i, head=j), name)
+        return f"{cell_name(i, j)}: {meaning} {value}"
+
+    return [[text(i, j) for j in range(shape[1])] for i in range(shape[0])]

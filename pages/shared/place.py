@@ -1,0 +1,32 @@
+"""Where a page stands in the navigation, and which settings of the sidebar it uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["RANDOM_TOKENS_IDLE", "Place"]
+
+RANDOM_TOKENS_IDLE: Final = frozenset({"run", "query", "skip"})
+"""Settings that change nothing where sequences are random tokens."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A page's place: declared on it as ``PLACE``, next to ``page(selection)`` which draws it.
+
+    Its address is the name of its folder.
+
+    Attributes:
+        section: the heading of the navigation that it stands under.
+        title: its name there, and its heading.
+        order: its rank among all pages; sections come in the order of their first pages.
+        topic: the topic whose instructive head it opens on; empty: the model's own.
+        idle: settings of the sidebar that change nothing on it; ``run`` is all of a run.
+    """
+
+    section: str
+    title: str
+    order: int
+    topic: str = ""
+    idle: frozenset[str] = frozenset()

@@ -1,0 +1,248 @@
+"""What the reader has chosen: widgets bound to the URL, and one frozen :class:`Selection`.
+
+Every widget's key is the name of its URL parameter, so that a link restores the page exactly.
+Values that no longer fit (another model's cell, a position beyond the context) are moved to the
+nearest that does, before the widget is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import typing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import streamlit as st
+
+from pages.shared import results
+from pages.shared.fragment import draw_note
+from pages.shared.links import offer
+from pages.shared.place import Place
+from pages.shared.settle import settled, settled_index
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import cell_name, parse_cell
+from poskernel_core.common.specs import (
+    DEFAULT_QUERY,
+    DEFAULT_SKIP,
+    DEFAULT_TEXTS,
+    MAX_SKIP,
+    CorpusSpec,
+    Dtype,
+    RunSpec,
+    default_positions,
+)
+from poskernel_core.data import texts
+from poskernel_core.engine.engine import DEFAULT_CONTEXT, describe_run
+from poskernel_core.models import catalog
+from poskernel_core.models.catalog import Located
+from poskernel_core.models.known import telling_head
+
+__all__ = ["Selection", "choose", "select_cell", "select_model"]
+
+URL: Final = "query-params"
+NO_PART: Final = "not used on this page"
+CORPUS_HELP: Final = (
+    "**sample**: 225 passages, 1.2 million characters, of public-domain text that the demo models "
+    "were not trained on: books of Project Gutenberg, the King James Bible, speeches of United "
+    "States presidents, plays of Shakespeare. **bible**: 16 chapters of the King James Bible. "
+    "**openwebtext** and **wikitext** come from the hub: web pages, and articles of Wikipedia."
+)
+CONTEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
+WINDOW_COUNTS = (50, 100, 200, 500, 1000, 2000)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Everything that pages share: the run, the head, the query position, the skip."""
+
+    located: Located
+    run: RunSpec
+    layer: int
+    head: int
+    query: int
+    skip: int
+
+    @property
+    def cell(self) -> str:
+        """Name of the selected head, such as ``L0H3``."""
+        return cell_name(self.layer, self.head)
+
+
+def choose(place: Place) -> Selection:
+    """Draw the sidebar and return what is chosen; a page opens on an instructive head.
+
+    Raises:
+        PageStopped: the model or corpus is not available.
+    """
+    with st.sidebar:
+        located = _choose_model()
+        idle = place.idle
+        run = _choose_run(located, idle)
+        layer, head = _choose_cell(located, place.topic, idle)
+        positions = default_positions(run.context)
+        query = st.select_slider(
+            "Query position n (tokens)",
+            positions,
+            key="query",
+            bind=URL,
+            **_helped("query", idle, "the position that attends; kernels are shown for this one"),
+            **settled("query", positions, min(DEFAULT_QUERY, run.context - 1)),
+        )
+        skip = st.slider(
+            "Skip first keys (tokens)",
+            0,
+            MAX_SKIP,
+            key="skip",
+            bind=URL,
+            **_helped(
+                "skip",
+                idle,
+                "heads park attention on the first tokens; kernels leave these keys out",
+            ),
+            **settled("skip", range(MAX_SKIP + 1), DEFAULT_SKIP),
+        )
+    return Selection(located, run, layer, head, query, skip)
+
+
+def select_cell(cell: str) -> None:
+    """Select a head from elsewhere than its widget (a grid, a table); call it in a callback."""
+    st.session_state["cell"] = cell
+
+
+def select_model(name: str) -> None:
+    """Choose another model from elsewhere than its widget; call it in a callback."""
+    st.session_state["model"] = name
+
+
+def _helped(name: str, idle: frozenset[str], words: str) -> dict[str, Any]:
+    """Return the help of a widget, and whether it can be used on this page."""
+    return {"help": NO_PART, "disabled": True} if name in idle else {"help": words}
+
+
+def _choose_cell(located: Located, topic: str, idle: frozenset[str]) -> tuple[int, int]:
+    geometry = located.geometry
+    layers, heads = range(geometry.n_layers), range(geometry.n_heads)
+    cells = [cell_name(layer, head) for layer in layers for head in heads]
+    telling = telling_head(located.spec.name, topic)
+    default = telling if telling in cells else cells[0]
+    index = settled_index("cell", cells, default)
+    offer("cell", f"this model has {cells[0]} to {cells[-1]}")
+    cell = st.selectbox(
+        "Head",
+        cells,
+        key="cell",
+        bind=URL,
+        **index,
+        **_helped("cell", idle, "layer and head; type to search"),
+    )
+    return parse_cell(cell, geometry.n_layers, geometry.n_heads)
+
+
+def _choose_model() -> Located:
+    names = [entry.name for entry in catalog.entries()]
+    about = {entry.name: entry for entry in catalog.entries()}
+    free = catalog.may_type_any_model()
+    asked = st.session_state.get("model") or st.query_params.get("model") or names[0]
+    unknown = asked not in names and not free
+    name = st.selectbox(  # what a link asks for stays in the list, so that the address does as well
+        "Model",
+        [*names, asked] if unknown else names,
+        key="model",
+        bind=URL,
+        accept_new_options=free,
+        help="type any hub name or directory" if free else "chosen by the host of this page",
+    )
+    if name is None or (name not in names and not free):
+        results.stop(
+            f"The link asks for model {name!r}, which is not offered here. Offered are "
+            f"{', '.join(names)}: choose one in the sidebar. The host of this page adds models "
+            "with POSKERNEL_MODELS, or allows all with POSKERNEL_ALLOW_ANY_MODEL=1."
+        )
+    revision = None
+    if not catalog.is_local(name):
+        typed = st.text_input(
+            "Revision",
+            key="revision",
+            bind=URL,
+            max_chars=64,
+            placeholder="main",
+            help="hub revision or training checkpoint",
+        )
+        revision = typed.strip() or None
+        if revision and not free and re.fullmatch("[0-9a-f]{7,40}", revision):
+            results.stop("Expected a branch or tag as revision, got a commit: leave it empty.")
+    try:
+        located = results.located(name, revision)
+    except BadRequest as error:
+        results.stop(str(error))
+    entry = about.get(name)
+    geometry = located.geometry
+    good_for = f" Good for: {entry.good_for}." if entry and entry.good_for else ""
+    st.caption(
+        f"{_count(geometry.n_layers, 'layer')} × {_count(geometry.n_heads, 'head')}, "
+        f"{geometry.scheme} positions, "
+        f"context {geometry.n_ctx}.{good_for}"
+    )
+    draw_note(name)
+    return located
+
+
+def _count(number: int, of: str) -> str:
+    return f"{number} {of}" + ("" if number == 1 else "s")
+
+
+def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
+    longest = located.geometry.n_ctx
+    contexts = sorted({length for length in CONTEXT_LENGTHS if length < longest} | {longest})
+    default = max(length for length in contexts if length <= max(DEFAULT_CONTEXT, contexts[0]))
+    offered = [*texts.BUNDLED, *texts.HUB, *_host_corpora()]
+    offer("corpus", offered)
+    corpus = st.selectbox(
+        "Corpus", offered, key="corpus", bind=URL, **_helped("run", idle, CORPUS_HELP)
+    )
+    unused = "run" in idle
+    why = NO_PART if unused else None
+    with st.expander("Run"):
+        context = st.selectbox(
+            "Context T (tokens)",
+            contexts,
+            key="context",
+            bind=URL,
+            disabled=unused,
+            help=why,
+            **settled_index("context", contexts, default),
+        )
+        windows = st.select_slider(
+            "Windows of text, at most",
+            WINDOW_COUNTS,
+            key="texts",
+            bind=URL,
+            disabled=unused,
+            help=why,
+            **settled("texts", WINDOW_COUNTS, DEFAULT_TEXTS),
+        )
+        start = st.toggle(
+            "Start token first", True, key="start", bind=URL, disabled=unused, help=why
+        )
+        offer("dtype", typing.get_args(Dtype))
+        dtype = st.selectbox(
+            "Precision", typing.get_args(Dtype), key="dtype", bind=URL, disabled=unused, help=why
+        )
+    try:
+        return describe_run(
+            located.spec.name,
+            revision=located.spec.revision,
+            corpus=CorpusSpec(name=corpus),
+            context=context,
+            windows=windows,
+            start_token=start,
+            dtype=dtype,
+        )
+    except BadRequest as error:
+        results.stop(str(error))
+
+
+def _host_corpora() -> list[str]:
+    """Return the files that the host offers as corpora (``POSKERNEL_CORPORA``)."""
+    return [name for name in os.environ.get("POSKERNEL_CORPORA", "").split(",") if name.strip()]

@@ -1,0 +1,44 @@
+"""Lists of tokens with a number each, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from poskernel_core.figures.layout import visible
+
+__all__ = ["joined", "word_lists"]
+
+ROWS_SHOWN = 8
+NUMBER = 70
+"""Width in pixels of the numbers, which stay in sight on a phone."""
+
+
+def word_lists(
+    listed: dict[str, Sequence[tuple[str, float]]], titles: tuple[str, str], unit: str, key: str
+) -> None:
+    """Draw the tokens at both ends (``up``, ``down``), with their numbers."""
+    for place, (name, title) in zip(
+        st.columns(2), zip(("up", "down"), titles, strict=True), strict=True
+    ):
+        table = pd.DataFrame(
+            {
+                title: [visible(word) for word, _ in listed[name]],
+                unit: [value for _, value in listed[name]],
+            }
+        )
+        columns = {unit: st.column_config.NumberColumn(format="%.3g", width=NUMBER)}
+        place.dataframe(
+            table,
+            hide_index=True,
+            column_config=columns,
+            key=f"{key}-{name}",
+            height=38 + 35 * min(ROWS_SHOWN, max(1, len(table))),
+        )
+
+
+def joined(words: Sequence[str], most: int = 8) -> str:
+    """Return some tokens in one line, spaces and line breaks visible."""
+    return "  ".join(visible(word) for word in words[:most])

@@ -1,0 +1,146 @@
+"""The words of the pages on random tokens; formulas are those of the definitions."""
+
+from __future__ import annotations
+
+from pages.shared.explained import explained
+
+__all__ = [
+    "CANDIDATES",
+    "CAUSE",
+    "CONDITIONS",
+    "FIRST",
+    "INDUCTION",
+    "INTRINSIC",
+    "LOOK_BACK",
+    "MAPS",
+    "NORMS",
+    "PATTERNS",
+    "PROBABILITY",
+    "ROWS",
+    "SCORES",
+    "SEQUENCES",
+]
+
+INDUCTION = explained(
+    "induction-scores",
+    "One cell per head: its mean attention, in a random sequence that is repeated once, from each "
+    "token to the token after its earlier copy. Bright heads do induction; a lower loss of the "
+    "second copy shows that the circuit works as a whole. Click a cell to select that head "
+    "everywhere.",
+    "induction",
+    "loss",
+)
+
+SEQUENCES = explained(
+    "induction-recency",
+    "One row of the experiment is one line; the last pair moves from left to right, everything "
+    "else stays. What follows the last [A] is predicted.",
+    "role",
+)
+
+PROBABILITY = explained(
+    "induction-recency",
+    "How likely the model finds each candidate after the last [A], against where the last pair "
+    "stands; bars are one standard error, dotted is the mean of the random tokens. Candidates that "
+    "rise to the right are preferred because they are recent.",
+    "probability",
+    "probability_other",
+)
+
+CANDIDATES = explained(
+    "induction-recency",
+    "The head's attention from the last [A] to each candidate. If attention to the moving "
+    "candidate rises with its position, recency is in the head's own attention.",
+    "candidate_attention",
+)
+
+ROWS = explained(
+    "induction-recency",
+    "Each line is the last row of the head's attention pattern, for one position of the last pair. "
+    "Letters mark the candidates: a bright cell under each letter is induction.",
+    "last_row",
+)
+
+PATTERNS = explained(
+    "recency-patterns",
+    "The mean attention of every head of one layer on one row of the table of sequences: queries "
+    "downwards, keys to the right. An induction head's last row is bright at the candidates; a "
+    "previous-token head is bright along the first diagonal.",
+    "pattern",
+)
+
+INTRINSIC = explained(
+    "random-attention",
+    "The head's mean attention on random tokens, where nothing calls for attention: what is left "
+    "is what it does by position. Slope above zero: recent tokens get more. The trend leaves out "
+    "the first keys and the query itself.",
+    "pattern",
+    "slope",
+    "rank_correlation",
+    "p_value",
+)
+
+NORMS = explained(
+    "random-attention",
+    "How long the output of each head of layer 0 is, against the number of tokens it sees. A head "
+    "that averages many different value vectors writes ever shorter ones: the dotted line falls as "
+    "one over the square root. A head that sees few tokens stays flat. A click on a name in the "
+    "legend shows or hides its head.",
+    "norm",
+    "norm_exponent",
+)
+
+CAUSE = explained(
+    "norm-cause",
+    "The post names the falling norms as the cause of recency. Here layer 0's are made flat and "
+    "everything is measured again. If the norms made the head prefer recent tokens, its preference "
+    "for the last candidate falls when they are flat; if it grows, something else makes the "
+    "preference, and the norms worked against it. Attention to all candidates shows whether the "
+    "head still does induction; where it does not, the rest says nothing.",
+    "probability_advantage",
+    "probability_rise",
+    "attention",
+    "attention_advantage",
+    "attention_rise",
+    "slope",
+)
+
+SCORES = explained(
+    "position-vs-token",
+    "The head's mean scores from one query position, with both embeddings, with positions only, "
+    "and with tokens only. Averaged over random tokens, token scores are flat but for the start "
+    "token: what peaks is position.",
+    "score",
+)
+
+CONDITIONS = explained(
+    "position-vs-token",
+    "The softmax of the scores, averaged: how much attention each key gets. Position alone is "
+    "often sharper than the final attention, because tokens smooth it.",
+    "pattern",
+)
+
+MAPS = explained(
+    "position-vs-token",
+    "The head's mean pattern in each of the three runs, for all queries. A diagonal that is there "
+    "with positions only is positional; check whether it begins at query 1.",
+    "pattern",
+)
+
+LOOK_BACK = explained(
+    "position-vs-token",
+    "One row per head: how far back it looks, with both embeddings and by position alone, and how "
+    "much attention lies there. *1 to 0* is the attention from position 1 to position 0, to be "
+    "compared with P(1). Click a row to select the head everywhere.",
+    "profile",
+    "largest_offset",
+    "first_mass",
+)
+
+FIRST = explained(
+    "position-zero",
+    "The last [A]'s attention when the first [A] stands after the start token, at position 0, or "
+    "after a random token; keys are moved so that [B] is key 2 in all three. If induction fails at "
+    "position 0 only, the exception is due to the position, not to the missing start token.",
+    "last_row",
+)

@@ -1,0 +1,61 @@
+"""The words for the figures of kernels; formulas are those of the definitions."""
+
+from __future__ import annotations
+
+from pages.shared.explained import explained
+
+__all__ = ["CURVE", "GRID", "MAP", "MULTIPLES", "SQUARE"]
+
+GRID = explained(
+    "etc",
+    "One cell per head, layers downwards. Dark blue: the head looks at few tokens (local: most of "
+    "its kernel lies in the last 10, unless changed under «Kinds»). Magenta: its attention decays "
+    "slowly. Yellow: it treats all positions nearly alike (uniform). Click a cell, or walk with "
+    "the arrow keys and press Enter, and that head is shown everywhere. The mark in a cell repeats "
+    "its kind; ★ is a head whose function is known.",
+    "etc",
+    "kind",
+)
+
+CURVE = explained(
+    "kernel",
+    "How much of its attention the head gives to the token $n - i$ places back, by position alone. "
+    "The solid line is the mean over queries, the band holds 10 to 90 % of them. The dashed line "
+    "is the attention actually observed, content included: where the two agree (low *fidelity* "
+    "distance), position explains what the head does on average.",
+    "kernel",
+    "observed",
+    "consistency",
+    "fidelity",
+)
+
+MAP = explained(
+    "kernel-map",
+    "Each row is one query position, each column a key position; brightness is the share of "
+    "attention (log scale, at least a factor of ten). A local head draws a thin diagonal, a "
+    "uniform head a filled triangle. If a diagonal band keeps its shape downwards, the head is "
+    "translation equivariant. Left the kernel (position alone), in the middle the attention "
+    "observed, in the same colours; right their difference: orange where position promises more "
+    "than is observed, blue where content adds attention. Its scale reaches at least a tenth of "
+    "the largest share, so that small differences stay grey.",
+    "kernel",
+    "observed",
+)
+
+SQUARE = explained(
+    "kernel",
+    "One row of the map, folded like lines of text: the first key is at the top left, the query "
+    "itself at the bottom right. It is the view of the first post, where 400 positions make a "
+    "20 × 20 square; skipped keys are left blank. Colours are those of the map: at least a factor "
+    "of ten, so that a nearly flat row looks flat; right the kernel minus the attention observed.",
+    "kernel",
+    "observed",
+)
+
+MULTIPLES = explained(
+    "kernel",
+    "The kernels of all heads of the selected layer at the same query position, on the same axes. "
+    "Heads with very different kernels can hardly be in superposition with each other; heads with "
+    "similar ones are candidates.",
+    "kernel",
+)

@@ -1,0 +1,154 @@
+"""The same passages at several positions: sums of squares of keys, and the drift of content."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
+from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.common.attention import repeat_kv
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.jackknife import jackknife
+from poskernel_core.common.result import Result
+from poskernel_core.forward.attention import AttentionCall
+from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.statistics.moments import GROUPS
+
+__all__ = ["additivity", "cosines", "shares", "shift_places"]
+
+NOTHING = 1e-9
+"""Share of the sum of squares below which a difference is rounding."""
+
+NAMES = ("position_share", "content_share", "rest_share")
+
+
+class _Keys(Observer):
+    """Adds up keys and their inner products, by group of passages.
+
+    A batch is one passage, at every shift.
+
+    ``mean [group, kv, pos, shift, d]`` and ``gram [group, kv, shift, shift]`` are sums.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.mean: dict[int, Tensor] = {}
+        self.gram: dict[int, Tensor] = {}
+        self._first = first
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        shifts, group = len(batch.tokens), batch.samples.start % GROUPS
+        keys = call.k[:, :, self._first :].cpu().double()  # [shift, kv, pos, d] of one passage
+        keys = keys.permute(1, 2, 0, 3)
+        if call.layer not in self.mean:
+            self.mean[call.layer] = torch.zeros(GROUPS, *keys.shape, dtype=torch.float64)
+            sizes = (GROUPS, keys.shape[0], shifts, shifts)
+            self.gram[call.layer] = torch.zeros(sizes, dtype=torch.float64)
+        self.mean[call.layer][group] += keys
+        self.gram[call.layer][group] += torch.einsum("hjsd,hjrd->hsr", keys, keys)
+
+
+def shift_places(context: int, first: int, length: int, shifts: int) -> np.ndarray:
+    """Return where the passage begins, evenly spaced from behind the start token on."""
+    step = (context - first - length) // (shifts - 1)
+    return first + step * np.arange(shifts)
+
+
+def additivity(
+    subject: Subject, statistics: Statistics, params: AdditivityParams, progress: Progress
+) -> Result:
+    """Run every passage at every place; see :class:`~poskernel_core.analyses.Additivity`.
+
+    Raises:
+        BadRequest: a text shorter than the passages.
+    """
+    first, length = int(subject.start_token), params.passage_length
+    texts, context = subject.windows[:, : first + length], subject.windows.shape[1]
+    if texts.shape[1] < first + length or len(texts) < 2:
+        raise BadRequest(f"Expected two texts of {length} tokens or more: choose more text.")
+    places = shift_places(context, first, length, params.shifts)
+    positions = np.concatenate(
+        [np.zeros((params.shifts, first), int), places[:, None] + np.arange(length)], axis=1
+    )
+    keys = _Keys(first)
+    for number, text in enumerate(texts):
+        progress(number, len(texts))
+        tokens = torch.from_numpy(np.tile(text, (params.shifts, 1)))
+        subject.model.run(
+            tokens,
+            observers=[keys],
+            samples=range(number, number + 1),
+            positions=torch.from_numpy(positions),
+            until=-1,
+        )
+    count = np.bincount(np.arange(len(texts)) % GROUPS, minlength=GROUPS).astype(np.float64)
+    return _result(subject, params, keys, count, places - places[0])
+
+
+def _result(
+    subject: Subject,
+    params: AdditivityParams,
+    keys: _Keys,
+    count: np.ndarray,
+    shifts: np.ndarray,
+) -> Result:
+    """Return the shares of every head; ``count [group]`` is the number of passages."""
+    geometry = subject.model.geometry
+    values: dict[str, list[np.ndarray]] = {}
+    errors: dict[str, list[np.ndarray]] = {}
+    there = np.flatnonzero(count)
+    for layer in range(geometry.n_layers):
+        mean, gram = keys.mean[layer].numpy(), keys.gram[layer].numpy()
+        whole = _numbers(mean.sum(0), gram.sum(0), count.sum())
+        out = [
+            _numbers(mean.sum(0) - mean[g], gram.sum(0) - gram[g], count.sum() - count[g])
+            for g in there
+        ]
+        for name, array in whole.items():
+            spread = jackknife(np.stack([each[name] for each in out]))
+            values.setdefault(name, []).append(repeat_kv(array, geometry.n_heads))
+            errors.setdefault(name, []).append(repeat_kv(spread, geometry.n_heads))
+    return Additivity.result(
+        params,
+        {name: np.stack(rows) for name, rows in values.items()},
+        {name: np.stack(rows) for name, rows in errors.items()},
+        coordinates={"shift": shifts},
+        provenance={"passages": int(count.sum())},
+    )
+
+
+def _numbers(mean: np.ndarray, gram: np.ndarray, count: float) -> dict[str, np.ndarray]:
+    """Return all values of a layer from sums over so many passages, ``[kv, ...]``."""
+    found = dict(zip(NAMES, shares(mean, gram, count), strict=True))
+    return found | {"content_cosine": cosines(mean, gram, count)}
+
+
+def shares(
+    mean: np.ndarray, gram: np.ndarray, count: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the shares of position, content and the rest in the variance, ``[kv]`` each.
+
+    ``mean [kv, pos, shift, d]`` is the sum of keys over passages, ``gram [kv, shift, shift]`` that
+    of their inner products (over passages, tokens and dimensions).
+    """
+    shifts = gram.shape[-1]
+    grand = (mean.mean(axis=2) ** 2).sum(axis=(1, 2)) * shifts / count
+    squares = np.trace(gram, axis1=1, axis2=2)
+    total = squares - grand
+    total = np.where(total > NOTHING * squares, total, np.nan)  # constant keys have no variance
+    position = (mean**2).sum(axis=(1, 2, 3)) / count - grand
+    content = gram.sum(axis=(1, 2)) / shifts - grand
+    return position / total, content / total, 1 - (position + content) / total
+
+
+def cosines(mean: np.ndarray, gram: np.ndarray, count: float) -> np.ndarray:
+    """Return the cosine between contents so many shifts apart, ``[kv, shift]``; 1 for none."""
+    centred = gram - np.einsum("hjsd,hjrd->hsr", mean, mean) / count
+    squares = np.einsum("hss->hs", centred)
+    there = squares > NOTHING * np.einsum("hss->hs", gram)  # else content has no direction
+    size = np.sqrt(np.where(there, squares, np.nan))
+    cosine = centred / (size[:, :, None] * size[:, None, :])
+    shifts = gram.shape[-1]
+    diagonals = [np.diagonal(cosine, k, axis1=1, axis2=2).mean(axis=-1) for k in range(shifts)]
+    return np.stack(diagonals, axis=-1)

@@ -1,0 +1,141 @@
+"""Additivity: how much of the keys' variance position, content, and neither alone explain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from poskernel_core.analyses.base import Experiment, HeadMeasure, Params
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import each
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.models.geometry import Geometry
+
+__all__ = ["Additivity", "AdditivityParams"]
+
+MOST_KEYS = 1024
+
+
+class AdditivityParams(Params):
+    """Parameters of the additivity test."""
+
+    passages: int = Field(64, ge=3, le=10_000, description="passages of text")
+    passage_length: int = Field(16, ge=1, le=256, description="tokens of a passage")
+    shifts: int = Field(8, ge=2, le=64, description="positions at which each passage is placed")
+
+
+class Additivity(Experiment[AdditivityParams]):
+    r"""How far keys are the sum of position and content: the same passages at several positions.
+
+    Formula: let $k_{t,j,s}$ be the key of token $j$ of passage $t$ at shift $s$. For each $j$ the
+    sum of squares around the mean splits exactly into that of the means over passages (position),
+    that of the means over shifts (content), and the rest (what neither explains alone), as in a
+    two-way analysis of variance. Content at one place is
+    $c_{t,j,s} = k_{t,j,s} - \mathbb{E}_t[k_{t,j,s}]$; the cosine is of all $c$ at two places.
+
+    Choices: a passage is shifted by telling the model other positions, so that nothing else
+    changes: the beginning of a text follows the start token, which stays at position 0. Shifts are
+    evenly spaced over the context. Keys are those that enter the product; rotary models rotate them
+    with position, so that little is additive in them.
+
+    Limits: the model was not trained on positions with a gap. With few passages, chance adds to the
+    share of position: about the content's share over their number. Errors are jackknives over ten
+    groups of passages.
+
+    Source: what "Positional kernels of attention heads" assumes and leaves open; the test is ours.
+    """
+
+    name = "additivity"
+    title = "Additivity of position and content"
+    spoken = "how far keys are a sum of position and content"
+    params = AdditivityParams
+    values = (
+        *each(
+            "position_share content_share rest_share",
+            "layer head",
+            "share of variance",
+            "shares of the keys' variance; they add up to 1",
+            has_error=True,
+        ),
+        *each(
+            "content_cosine",
+            "layer head shift",
+            "cosine",
+            "cosine between a passage's content at one place and at another that "
+            "lies ``shift`` tokens away; 1 where content does not drift",
+            has_error=True,
+        ),
+    )
+    measures = (
+        HeadMeasure(
+            "position in the keys",
+            "position_share",
+            "share of the keys' variance",
+            "Bright: keys differ mostly by position.",
+            "unit",
+        ),
+        HeadMeasure(
+            "content in the keys",
+            "content_share",
+            "share of the keys' variance",
+            "Bright: keys differ mostly by content.",
+            "unit",
+        ),
+        HeadMeasure(
+            "keys beyond the sum",
+            "rest_share",
+            "share of the keys' variance",
+            "Dark: keys are the sum of a part of position and a part of content.",
+        ),
+        HeadMeasure(
+            "drift of content",
+            "content_cosine",
+            "cosine at the largest shift ↑",
+            "Bright: the same passage leaves the same keys wherever it stands.",
+            "cosine",
+            last="shift",
+        ),
+    )
+    figure = "poskernel_core.figures.of_contextual:additivity_figure"
+    long = True
+    runs = "poskernel_core.analyses.additivity.run:additivity"
+
+    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+        """Return what fits the context: shorter passages, fewer places if need be."""
+        room = run.context - int(run.start_token)
+        length = min(16, max(1, room // 2))
+        return {"passage_length": length, "shifts": max(2, min(8, room - length + 1))}
+
+    def settled(self, run: RunSpec, params: AdditivityParams) -> RunSpec:
+        """Return the run over the passages.
+
+        Raises:
+            BadRequest: the passages and their shifts do not fit the context.
+        """
+        first = int(run.start_token)
+        if first + params.passage_length + params.shifts - 1 > run.context:
+            raise BadRequest(
+                f"Passages of {params.passage_length} tokens at {params.shifts} places need a "
+                f"context of {first + params.passage_length + params.shifts - 1} tokens or more, "
+                f"got {run.context}: ask for fewer."
+            )
+        if params.passage_length * params.shifts > MOST_KEYS:
+            raise BadRequest(
+                f"{params.passage_length} tokens at {params.shifts} places are too many keys to "
+                f"keep: ask for {MOST_KEYS} or fewer in all."
+            )
+        return run.model_copy(
+            update={
+                "dtype": "float32",
+                "positions": (0,),
+                "destination": None,
+                "doubling": None,
+                "windows": params.passages,
+            }
+        )
+
+    def needs(self, run: RunSpec, params: AdditivityParams) -> Mapping[str, RunSpec]:
+        """Return nothing: the passages are run on their own."""
+        return {}

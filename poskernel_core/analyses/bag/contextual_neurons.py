@@ -1,0 +1,150 @@
+"""Contextual neurons: those of layer 0 that the bag of tokens drives."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from poskernel_core.analyses.bag.params import BagExperiment, ListedParams
+from poskernel_core.common.result import each
+
+__all__ = ["ContextualNeurons", "ContextualNeuronsParams"]
+
+
+class ContextualNeuronsParams(ListedParams):
+    """Parameters of the ranking of neurons."""
+
+    kernel: Literal["own", "common"] = Field(
+        "own", description="heads average with their own kernels, or all with their mean kernel"
+    )
+    listed: int = Field(10, ge=1, le=100, description="tokens listed at either end")
+    places: int = Field(32, ge=2, le=256, description="positions at which the bag is judged")
+
+
+class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
+    r"""Layer 0's bag of tokens, how well it predicts, and the neurons that it drives.
+
+    Formula: $e(t) = \sum_{h \in C} \frac{w_h(t)}{\bar Z_h}\, \mathrm{norm}(E[t])\, W_V^h W_O^h$
+    with content weights $w_h(t)$ for the destination token and the median denominator $\bar Z_h$
+    over texts. The heads' joint output at $n$ is close to $\sum_i K(n,i)\, e(t_i)$; token $t$ adds
+    $e(t)$ through the second norm to the input weights of a neuron. $R^2$ is one minus the squared
+    error over the variance about the mean; for the joint output that mean is over texts at each
+    position, and in the centred one predictions are centred as well. The neuron's prediction
+    replaces contextual heads by the bag, lets other heads attend to the current token alone, and
+    takes direct and positional paths exactly.
+
+    Choices: norms are linear. The first norm's scale is each token's own (mean over four
+    positions), because it is a function of the token and may vary much among tokens; with ``scale``
+    mean it is one for all, as in the post. What a start token writes is exact. Kernels are those of
+    the destination token, with nothing skipped. Content weights are means over four positions that
+    share the kernel's mass equally. Denominators are those at the query position. Gated MLPs
+    (Llama, Qwen, Mistral): the pre-activation is the gate's. Contextual heads, where none are
+    named, are found in layer 0 as ``contextual-heads`` finds them, on the texts used here.
+
+    Limits: the heads' outputs share a large constant, so that a cosine near 1 says little; the
+    centred $R^2$ shows what the bag knows of the text. Layer 0 only; the current token is not the
+    destination token whose kernel is used, which is the main error. Special tokens are left out of
+    the vocabulary, and those rarer in the run's texts than ``fewest``, as embeddings that were
+    hardly trained have wild contributions. Errors are jackknives over ten groups of texts.
+
+    Source: "Contextual attention heads in the first layer of GPT-2"; scales by token, shares and
+    rankings are ours.
+    """
+
+    name = "contextual-neurons"
+    title = "Contextual neurons"
+    spoken = "what contextual heads write to neurons"
+    params = ContextualNeuronsParams
+    values = (
+        *each(
+            "drive",
+            "neuron",
+            "pre-activation",
+            "standard deviation, over texts and positions, of what the bag adds "
+            "to the neuron's pre-activation",
+            has_error=True,
+        ),
+        *each(
+            "drive_share",
+            "neuron",
+            "share of variance",
+            "its variance over that of the true pre-activation",
+            has_error=True,
+        ),
+        *each(
+            "r2",
+            "neuron",
+            "share of variance",
+            "predicted against true pre-activation, mostly the exact direct path; 1 is best",
+            has_error=True,
+        ),
+        *each(
+            "sign_agreement",
+            "neuron",
+            "share of positions",
+            "predicted against true pre-activation, mostly the exact direct path; 1 is best",
+            has_error=True,
+        ),
+        *each(
+            "r2_of_bag",
+            "neuron",
+            "share of variance",
+            "the bag's part against what all other parts leave over; 1 is best",
+            has_error=True,
+        ),
+        *each(
+            "fires",
+            "neuron",
+            "share of positions",
+            "share of positions with positive true pre-activation",
+            has_error=True,
+        ),
+        *each(
+            "top bottom",
+            "neuron rank",
+            "token",
+            "tokens with the largest and the smallest contribution",
+        ),
+        *each(
+            "top_contribution bottom_contribution",
+            "neuron rank",
+            "pre-activation",
+            "their contributions",
+        ),
+        *each(
+            "contribution_mean contribution_std",
+            "neuron",
+            "pre-activation",
+            "mean and standard deviation of the contributions over the vocabulary",
+        ),
+        *each(
+            "bag_r2 bag_centred_r2",
+            "variant query",
+            "share of variance",
+            "the heads' joint output, predicted against true; 1 is best",
+            has_error=True,
+        ),
+        *each(
+            "bag_cosine",
+            "variant query",
+            "cosine",
+            "the heads' joint output, predicted against true; 1 is best",
+            has_error=True,
+        ),
+        *each(
+            "kernel", "key", "share of attention", "the heads' mean kernel at the query position"
+        ),
+        *each("denominator", "chosen", "weight", "median denominator of each contextual head"),
+        *each(
+            "norm_scale",
+            "norm percentile",
+            "standard deviation",
+            "true scales of the two norms on the texts, the standard deviations "
+            "that they divide by",
+        ),
+    )
+    figure = "poskernel_core.figures.of_contextual:contextual_neurons_figure"
+    precomputed = "experiments"
+    long = True
+    runs = "poskernel_core.analyses.bag.run.neurons:contextual_neurons"

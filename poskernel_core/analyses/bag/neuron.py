@@ -1,0 +1,204 @@
+"""One neuron of layer 0 and the bag: its tokens, its relatives, its course along a text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from poskernel_core.analyses.bag.params import BagExperiment, BagParams, ListedParams
+from poskernel_core.common.result import each
+from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
+
+__all__ = ["Neuron", "NeuronLatents", "NeuronTrace"]
+
+NEURON = "number of the neuron in layer 0"
+
+
+class NeuronParams(ListedParams):
+    """Parameters of one neuron's contributions."""
+
+    neuron: int = Field(0, ge=0, description=NEURON)
+    listed: int = Field(40, ge=1, le=1000, description="tokens listed at either end")
+
+
+class Neuron(BagExperiment[NeuronParams]):
+    r"""The contributions of all tokens to one neuron, and the neurons that are like it.
+
+    Formula: with extended embeddings $e(t)$ and $u_j$ the neuron's input weights through the
+    second norm of mean scale, $g_j(t) = e(t) \cdot u_j$. Over tokens,
+    $\mathrm{Cov}(g_i, g_j) = u_i^\top\, \mathrm{Cov}(e)\, u_j$, so that all correlations need
+    one matrix as wide as the stream.
+
+    Choices: all tokens count the same. Two neurons with correlation near 1 and opposite outputs
+    cancel, as the post suspects of GPT-2's 300 and 704.
+
+    Limits: as for contextual neurons; what a neuron reads besides the bag is ignored.
+
+    Source: "Contextual attention heads in the first layer of GPT-2"; related neurons are ours.
+    """
+
+    name = "neuron"
+    title = "A neuron's tokens"
+    spoken = "the neuron's tokens"
+    params = NeuronParams
+    values = (
+        *each(
+            "contribution",
+            "token",
+            "pre-activation",
+            "what one token in the bag adds to the neuron's pre-activation",
+        ),
+        *each(
+            "related",
+            "neuron",
+            "correlation",
+            "correlation, over tokens, of every neuron's contributions with this "
+            "one's: 1 for a neuron that reads the same contexts, -1 for the "
+            "opposite",
+        ),
+        *each(
+            "output_cosine",
+            "neuron",
+            "cosine",
+            "cosine between the output weights: what they write",
+        ),
+    )
+    figure = "poskernel_core.figures.neurons:contributions_figure"
+    runs = "poskernel_core.analyses.bag.run.neuron:neuron"
+
+
+class NeuronTraceParams(BagParams):
+    """Parameters of a neuron's course along a text."""
+
+    neuron: int = Field(0, ge=0, description=NEURON)
+    text: str = Field("", max_length=MAX_TEXT_CHARACTERS, description="a text, as typed")
+    item: str = Field("", max_length=200, description="a named text, such as 'Genesis 24'")
+    window: int = Field(
+        0, ge=0, le=1_000_000, description="where neither is given: this window of the corpus"
+    )
+    kernel: Literal["own", "common"] = Field(
+        "own", description="heads average with their own kernels, or all with their mean kernel"
+    )
+
+
+class NeuronTrace(BagExperiment[NeuronTraceParams]):
+    r"""Predicted and true pre-activation of one neuron along one text.
+
+    Formula: $\hat a_j(n) = \mathrm{norm}_2\big(x_n + \sum_i K(n,i)\, e(t_i) + p_n + o_n\big) \cdot
+    w_j + b_j$ with the stream $x_n$, what contextual heads write by position $p_n$, and the other
+    heads on the current token alone $o_n$; each part goes through the norm's linear map, so that
+    the parts add up to the prediction.
+
+    Choices: the text is the reader's own, a chapter, or a window of the corpus, cut to the context.
+
+    Limits: one text; its $R^2$ is about the mean over its own positions.
+
+    Source: "Evaluating the approximation of contextual neurons" in "Contextual attention heads in
+    the first layer of GPT-2".
+    """
+
+    name = "neuron-trace"
+    title = "A neuron along a text"
+    spoken = "the neuron along a text"
+    params = NeuronTraceParams
+    values = (
+        *each("true predicted", "pos", "pre-activation", "pre-activations"),
+        *each(
+            "bag position others direct",
+            "pos",
+            "pre-activation",
+            "the parts of the prediction: contextual heads by tokens, contextual "
+            "heads by position, other heads, current token and biases",
+        ),
+        *each(
+            "contribution",
+            "pos",
+            "pre-activation",
+            "what the token at each position adds wherever the bag holds it fully",
+        ),
+        *each(
+            "r2",
+            "",
+            "share of variance",
+            "how well the prediction does over the text, start token left out; 1 is best",
+        ),
+        *each(
+            "correlation",
+            "",
+            "correlation",
+            "how well the prediction does over the text, start token left out; 1 is best",
+        ),
+        *each(
+            "sign_agreement",
+            "",
+            "share of positions",
+            "how well the prediction does over the text, start token left out; 1 is best",
+        ),
+        *each(
+            "r2_of_bag",
+            "",
+            "share of variance",
+            "the bag's part against what the other parts leave over; 1 is best",
+        ),
+    )
+    figure = "poskernel_core.figures.of_contextual:neuron_trace_figure"
+    runs = "poskernel_core.analyses.bag.run.trace:neuron_trace"
+
+
+class NeuronLatentsParams(ListedParams):
+    """Parameters of the decomposition of a neuron's contributions."""
+
+    neuron: int = Field(0, ge=0, description=NEURON)
+    components: int = Field(24, ge=2, le=64, description="independent components to look for")
+    shown: int = Field(6, ge=1, le=64, description="sub-latents listed, largest share first")
+    listed: int = Field(12, ge=1, le=200, description="tokens listed at either end")
+
+
+class NeuronLatents(BagExperiment[NeuronLatentsParams]):
+    r"""A neuron's contributions as a sum of sub-latents that are shared by all neurons.
+
+    Formula: independent component analysis of the extended embeddings finds directions whose
+    values $s_m(t)$ are uncorrelated, of unit variance, and as far from normal as can be:
+    $e(t) - \bar e \approx \sum_m a_m s_m(t)$. Hence $g(t) - \bar g = \sum_m (u \cdot a_m)\,
+    s_m(t) + \text{rest}$ with shares $(u \cdot a_m)^2 / \mathrm{Var}(g)$.
+
+    Choices: FastICA of scikit-learn on the first principal components, seeded by the run's seed;
+    sub-latents are the vocabulary's, so that several neurons may share one.
+
+    Limits: components depend on their number, and on the seed where several are alike; a latent
+    is a group of tokens that vary together, not yet a meaning.
+
+    Source: the further work of "Contextual attention heads in the first layer of GPT-2" asks for a
+    decomposition; this one is ours.
+    """
+
+    name = "neuron-latents"
+    title = "A neuron's sub-latents"
+    spoken = "the neuron's sub-latents"
+    params = NeuronLatentsParams
+    values = (
+        *each(
+            "share",
+            "latent",
+            "share of variance",
+            "share of the contributions' variance over tokens; with ``rest`` they "
+            "add up to 1 when all are listed",
+        ),
+        *each("rest", "", "share of variance", "share that the components leave out"),
+        *each(
+            "weight",
+            "latent",
+            "pre-activation",
+            "what a token of one standard deviation adds; positive by choice of sign",
+        ),
+        *each(
+            "top bottom",
+            "latent rank",
+            "token",
+            "tokens with the largest and the smallest value of the latent",
+        ),
+        *each("top_value bottom_value", "latent rank", "standard deviations", "their values"),
+    )
+    figure = "poskernel_core.figures.bag:latents_figure"
+    runs = "poskernel_core.analyses.bag.run.latents:neuron_latents"

@@ -1,0 +1,63 @@
+"""What the questions about the bag of tokens share: which heads, which destination token."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeVar
+
+from pydantic import Field
+
+from poskernel_core.analyses.base import Experiment, Params
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import RunSpec
+
+__all__ = ["BagExperiment", "BagParams", "ListedParams"]
+
+
+class BagParams(Params):
+    """Parameters of the bag of tokens."""
+
+    heads: str = Field(
+        "",
+        max_length=4000,
+        description="contextual heads of layer 0, such as 'L0H0, L0H2' (default: those found)",
+    )
+    token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
+    query: int = Field(ge=1, description="position of the destination token")
+    contexts: int = Field(32, ge=2, le=10_000, description="texts for denominators and norm scales")
+    scale: Literal["token", "position", "mean"] = Field(
+        "token",
+        description="the norms' scales: each token's own, each position's mean, or one for all",
+    )
+
+
+class ListedParams(BagParams):
+    """Parameters of everything that goes over the vocabulary."""
+
+    fewest: int = Field(
+        5, ge=0, le=1_000_000, description="times that a token must occur in the run's texts"
+    )
+
+
+B = TypeVar("B", bound=BagParams)
+
+
+class BagExperiment(Experiment[B]):
+    """A question about the bag of tokens; it stands on the run's mean keys."""
+
+    uses = ("token embeddings", "neurons")
+
+    def settled(self, run: RunSpec, params: B) -> RunSpec:
+        """Return the run in single precision.
+
+        Raises:
+            BadRequest: the position is outside the context.
+        """
+        if params.query >= run.context:
+            raise BadRequest(
+                f"Expected a position from 1 to {run.context - 1}, got {params.query}."
+            )
+        return run.model_copy(update={"dtype": "float32"})
+
+    def needs(self, run: RunSpec, params: B) -> dict[str, RunSpec]:
+        """Return the run, for its mean keys."""
+        return {"main": run}

@@ -1,0 +1,99 @@
+"""Searching the bag: tokens like a token, and neurons that fire for words."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from poskernel_core.analyses.bag.params import BagExperiment, ListedParams
+from poskernel_core.common.result import each
+
+__all__ = ["ExtendedEmbedding", "WordNeurons"]
+
+
+class ExtendedEmbeddingParams(ListedParams):
+    """Parameters of the search for tokens."""
+
+    word: str = Field(min_length=1, max_length=64, description="exactly one token of the model")
+    listed: int = Field(20, ge=1, le=1000, description="nearest tokens listed")
+
+
+class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
+    r"""The tokens whose extended embeddings are nearest to one token's.
+
+    Formula: $\cos(e(t) - \bar e,\ e(t') - \bar e)$ with the mean $\bar e$ over tokens.
+
+    Choices: the mean is taken out because all extended embeddings share it.
+
+    Limits: nearness says that two tokens leave the same trace in the bag, and nothing about their
+    order.
+
+    Source: "Contextual attention heads in the first layer of GPT-2".
+    """
+
+    name = "extended-embedding"
+    title = "Extended embeddings"
+    spoken = "the extended embeddings of tokens"
+    params = ExtendedEmbeddingParams
+    values = (
+        *each(
+            "nearest", "rank", "token", "ids of the tokens whose extended embeddings are nearest"
+        ),
+        *each("cosine", "rank", "cosine", "cosine of their extended embeddings with the token's"),
+        *each("plain_cosine", "rank", "cosine", "the same of the token embeddings themselves"),
+        *each("length", "", "norm", "norm of the token's extended embedding"),
+        *each(
+            "length_rank",
+            "",
+            "share of tokens",
+            "share of tokens whose extended embedding is shorter",
+        ),
+    )
+    figure = "poskernel_core.figures.bag:nearest_figure"
+    runs = "poskernel_core.analyses.bag.run.search:extended_embedding"
+
+
+class WordNeuronsParams(ListedParams):
+    """Parameters of the search for neurons."""
+
+    words: str = Field(
+        min_length=1, max_length=2000, description="words, such as 'SELECT rows table'"
+    )
+    listed: int = Field(20, ge=1, le=500, description="neurons listed at either end")
+
+
+class WordNeurons(BagExperiment[WordNeuronsParams]):
+    r"""Which neurons fire for some words, and which are kept from firing.
+
+    Formula: $\frac1W \sum_w (g_j(w) - \bar g_j) / \mathrm{sd}(g_j)$ with contributions $g_j$ of
+    all tokens to neuron $j$: how far the words stand out among the vocabulary.
+
+    Choices: every word is searched with a leading space, as it stands in running text, and all its
+    tokens count; tokens in the words need not be frequent.
+
+    Limits: neurons that the bag hardly drives have scores as well: see their drive.
+
+    Source: ours; the contributions are those of "Contextual attention heads in the first layer of
+    GPT-2".
+    """
+
+    name = "word-neurons"
+    title = "Neurons of words"
+    spoken = "the neurons that fire for words"
+    params = WordNeuronsParams
+    values = (
+        *each(
+            "score",
+            "neuron",
+            "standard deviations",
+            "mean over the words' tokens of the standardised contribution",
+        ),
+        *each(
+            "word_score",
+            "word neuron",
+            "standard deviations",
+            "the standardised contribution of each token",
+        ),
+        *each("for against", "rank", "neuron", "neurons with the largest and the smallest score"),
+    )
+    figure = "poskernel_core.figures.bag:scores_figure"
+    runs = "poskernel_core.analyses.bag.run.search:word_neurons"

@@ -1,0 +1,1 @@
+"""Contextual heads: spread of denominators, behaviour groups, content weights."""

@@ -1,0 +1,57 @@
+"""Behaviour groups of heads, from what was measured of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Params
+from poskernel_core.common.result import Result
+
+__all__ = ["BEHAVIOURS", "Thresholds", "behaviour", "regrouped"]
+
+BEHAVIOURS = ("duplicate token", "detokenization", "contextual", "other")
+"""In the order in which they are asked for: the first that fits is the head's."""
+
+
+class Thresholds(Params):
+    """What makes a head belong to a group."""
+
+    copies: float = Field(
+        0.3, ge=0, le=1, description="attention to a copy that makes a duplicate-token head"
+    )
+    local: float = Field(
+        0.5, ge=0, le=1, description="mass in the last 10 tokens that makes detokenization"
+    )
+    broad: float = Field(
+        30, ge=1, le=1_000_000, description="ETC from which a kernel is broad, tokens"
+    )
+    steady: float = Field(
+        0.25, ge=0, le=100, description="relative spread of the denominator that is still low"
+    )
+
+
+def behaviour(values: dict[str, np.ndarray], limits: Thresholds) -> np.ndarray:
+    """Return the group of every head as an index into :data:`BEHAVIOURS`.
+
+    ``values`` are those of contextual heads. Larger attention to near or to far copies counts.
+    """
+    copies = np.fmax(values["near"], values["far"])
+    tests = [
+        copies >= limits.copies,
+        values["local_mass"] >= limits.local,
+        (values["etc"] >= limits.broad) & (values["spread"] <= limits.steady),
+    ]
+    return np.select(tests, range(len(tests)), default=len(tests))
+
+
+def regrouped(heads: Result, **limits: Any) -> Result:
+    """Return the result of contextual heads with its groups by other thresholds.
+
+    ``limits`` are fields of :class:`Thresholds`.
+    """
+    group = behaviour(heads.values, Thresholds(**limits))
+    return replace(heads, values={**heads.values, "group": group}, params=heads.params | limits)

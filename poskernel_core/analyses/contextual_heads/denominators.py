@@ -1,0 +1,175 @@
+"""One head's softmax denominator along positions, and which tokens it weights up and down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from poskernel_core.analyses.base import Experiment, SkipParams
+from poskernel_core.analyses.contextual_heads.spec import check_query
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import each
+from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, RunSpec
+
+__all__ = ["Denominators", "DenominatorsParams", "TokenWeights", "TokenWeightsParams"]
+
+
+class CellParams(SkipParams):
+    """Parameters that name a head and the destination token."""
+
+    cell: str = Field("L0H0", description="the head, such as L0H3")
+    token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
+
+
+class DenominatorsParams(CellParams):
+    """Parameters of the denominator along positions."""
+
+    places: int = Field(16, ge=2, le=256, description="positions, evenly spaced")
+    contexts: int = Field(16, ge=2, le=1000, description="texts that the token is put into")
+    own: str = Field(
+        "",
+        max_length=MAX_TEXT_CHARACTERS,
+        description="texts of your own, divided by lines of three dashes",
+    )
+    items: str = Field(
+        "", max_length=1000, description="named texts, such as 'Genesis 24; Exodus 12'"
+    )
+
+
+class Denominators(Experiment[DenominatorsParams]):
+    r"""One head's denominator of a fixed token against position, for several texts.
+
+    Formula: $Z_n = \sum_j K(n,j)\, e^{c(n,j)}$;
+    $\mathrm{Var}[Z_n] = \mathrm{Var}[w] / \mathrm{ETC}(n)$ for independent content.
+
+    Choices: as for contextual heads; positions are evenly spaced, the last of the context among
+    them. Texts of your own are drawn alongside and do not enter mean and spread.
+
+    Limits: one token at a time; 16 texts determine a spread to within about a fifth.
+
+    Source: "Contextual attention heads in the first layer of GPT-2".
+    """
+
+    name = "denominators"
+    title = "Denominators along positions"
+    spoken = "softmax denominators along positions"
+    params = DenominatorsParams
+    values = (
+        *each(
+            "denominator",
+            "text query",
+            "weight",
+            "$Z_n$ with the token put at position $n$ of each text",
+        ),
+        *each(
+            "own_denominator",
+            "own_text query",
+            "weight",
+            "the same in texts of your own and in named chapters",
+        ),
+        *each("mean", "query", "weight", "mean of the denominator over texts", has_error=True),
+        *each(
+            "spread",
+            "query",
+            "relative to the mean",
+            "its standard deviation over texts, relative to the mean",
+            has_error=True,
+        ),
+        *each(
+            "predicted_spread",
+            "query",
+            "relative to the mean",
+            "what the independent model expects of it",
+        ),
+        *each("etc", "query", "tokens", "effective token count (ETC) of the token's mean kernel"),
+    )
+    figure = "poskernel_core.figures.contextual:denominators_figure"
+    precomputed = "experiments"
+    long = True
+    runs = "poskernel_core.analyses.contextual_heads.run.denominators:denominators"
+
+    def settled(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
+        """Return the run in single precision.
+
+        Raises:
+            BadRequest: the context ends with the skipped keys.
+        """
+        if run.context < params.skip + 3:
+            raise BadRequest(
+                f"Expected a context of {params.skip + 3} tokens or more with {params.skip} "
+                f"skipped keys, got {run.context}: ask for a longer one, or skip fewer."
+            )
+        return run.model_copy(update={"dtype": "float32"})
+
+    def needs(self, run: RunSpec, params: DenominatorsParams) -> Mapping[str, RunSpec]:
+        """Return the run, for its mean keys."""
+        return {"main": run}
+
+
+class TokenWeightsParams(CellParams):
+    """Parameters of the weights of tokens."""
+
+    query: int = Field(ge=1, description="position of the destination token")
+    fewest: int = Field(
+        3, ge=0, le=1_000_000, description="times that a token must occur in the texts"
+    )
+    listed: int = Field(40, ge=1, le=1000, description="tokens listed at either end")
+    contexts: int = Field(128, ge=2, le=10_000, description="texts that are read (later layers)")
+
+
+class TokenWeights(Experiment[TokenWeightsParams]):
+    r"""Which tokens a head weights up and down, for a fixed destination token.
+
+    Formula: $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$, mean over keys $i$ that hold the
+    token.
+
+    Choices: in layer 0, whose keys depend on token and position alone, every token is placed at
+    four positions that share the mass of the head's kernel equally; the error is over them. In
+    later layers, where context matters, scores are means over the places where the token stands in
+    the texts. Tokens rarer in the texts than ``fewest`` are left out, special ones always.
+
+    Limits: a mean over contexts hides that a later head may weight a token by its context.
+
+    Source: "Contextual attention heads in the first layer of GPT-2" (keywords and stop words).
+    """
+
+    name = "token-weights"
+    uses = ("token embeddings",)
+    title = "Content weights of tokens"
+    spoken = "how the head weights tokens"
+    params = TokenWeightsParams
+    values = (
+        *each(
+            "log_weight",
+            "token",
+            "nats",
+            "mean content score of each token; its exponential is the factor by "
+            "which content changes the token's attention",
+            has_error=True,
+        ),
+        *each(
+            "count",
+            "token",
+            "places",
+            "how often the token was seen: in layer 0 in all texts of the run, in "
+            "later layers in those that were read",
+        ),
+    )
+    figure = "poskernel_core.figures.contextual:weights_figure"
+    precomputed = "experiments"
+    long = True
+    runs = "poskernel_core.analyses.contextual_heads.run.token_weights:token_weights"
+
+    def settled(self, run: RunSpec, params: TokenWeightsParams) -> RunSpec:
+        """Return the run in single precision.
+
+        Raises:
+            BadRequest: the position is outside the context, or nothing visible is left.
+        """
+        check_query(run, params.query, params.skip)
+        return run.model_copy(update={"dtype": "float32"})
+
+    def needs(self, run: RunSpec, params: TokenWeightsParams) -> Mapping[str, RunSpec]:
+        """Return the run, for its mean keys."""
+        return {"main": run}

@@ -1,0 +1,88 @@
+"""Content scores of tokens in layer 0, whose keys depend on token and position alone.
+
+Every token is run by itself at a few positions, so that no text is needed.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from poskernel_core.analyses.base import Subject
+from poskernel_core.common.attention import repeat_kv
+from poskernel_core.common.views import StatisticsView
+from poskernel_core.forward.attention import AttentionCall, hidden_keys
+from poskernel_core.forward.observers import Batch, Observer
+
+__all__ = [
+    "ROWS",
+    "content_scores",
+    "destination_kernels",
+    "destination_queries",
+    "quantiles",
+]
+
+QUANTILES = (0.125, 0.375, 0.625, 0.875)
+ROWS = 4096
+"""Tokens run at a time."""
+
+
+class _QueriesAndKeys(Observer):
+    """Keeps the scaled queries and the keys of layer 0, in float64."""
+
+    def __init__(self) -> None:
+        self.queries = self.keys = torch.zeros(0)
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        if call.layer == 0:
+            self.queries = call.q.cpu().double() * call.scale
+            self.keys = call.k.cpu().double()
+
+
+def destination_queries(subject: Subject, token: int) -> Float[Tensor, "head query d"]:
+    """Return the scaled queries of the destination token at every position."""
+    tokens = torch.full((1, subject.windows.shape[1]), token)
+    tokens[:, : int(subject.start_token)] = int(subject.windows[0, 0])
+    seen = _QueriesAndKeys()
+    subject.model.run(tokens, observers=[seen], until=0)
+    return seen.queries[0]
+
+
+def destination_kernels(
+    queries: Float[Tensor, "head query d"], main: StatisticsView
+) -> Float[Tensor, "head query key"]:
+    """Return the kernels ``K(n,i)`` of scaled queries in layer 0, nothing skipped."""
+    mean = _mean_keys(main, len(queries))[:, : queries.shape[1]]
+    hidden = hidden_keys(queries.shape[1], main.header.sliding_windows[0], mean.device)
+    scores = queries @ mean.transpose(1, 2)
+    return torch.softmax(scores.masked_fill(hidden, -torch.inf), dim=-1)
+
+
+def quantiles(kernels: Float[Tensor, "head key"], start: int) -> list[int]:
+    """Return a few key positions, each standing for an equal share of the heads' mean kernel."""
+    mass = torch.cumsum(kernels.mean(dim=0)[start:], dim=0)
+    shares = torch.tensor(QUANTILES, dtype=mass.dtype) * mass[-1]
+    return (torch.searchsorted(mass, shares).clamp(max=len(mass) - 1) + start).tolist()
+
+
+def content_scores(
+    subject: Subject, main: StatisticsView, query: Float[Tensor, "head d"], places: list[int]
+) -> Float[Tensor, "place head vocab"]:
+    """Return the content score ``c`` of every token at some key positions, for scaled queries."""
+    geometry, mean = subject.model.geometry, _mean_keys(main, len(query))
+    found = torch.zeros(len(places), geometry.n_heads, geometry.n_vocab, dtype=torch.float64)
+    for row, place in zip(found, places, strict=True):
+        for ids in torch.arange(geometry.n_vocab).split(ROWS):
+            seen, tokens = _QueriesAndKeys(), ids[:, None]
+            at = torch.full_like(tokens, place)
+            subject.model.run(tokens, observers=[seen], positions=at, until=0)
+            keys = repeat_kv(seen.keys[:, :, 0], len(query), 1)
+            row[:, ids] = torch.einsum("hd,thd->ht", query, keys - mean[:, place])
+    return found
+
+
+def _mean_keys(main: StatisticsView, heads: int) -> Float[Tensor, "head key d"]:
+    mean = torch.tensor(main.layer(0)["mean_keys"], dtype=torch.float64)
+    repeated: Tensor = repeat_kv(mean, heads)
+    return repeated

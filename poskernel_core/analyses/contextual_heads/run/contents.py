@@ -1,0 +1,163 @@
+"""Content weights and softmax denominators of a fixed destination token in many contexts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import Subject
+from poskernel_core.common.attention import first_visible, repeat_kv
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.common.views import StatisticsView
+from poskernel_core.data import texts
+from poskernel_core.forward.attention import AttentionCall
+from poskernel_core.forward.observers import Batch, Observer
+
+__all__ = [
+    "LastQuery",
+    "chapter",
+    "destination_windows",
+    "last_rows",
+    "own_texts",
+    "token_counts",
+    "token_id",
+    "token_ids",
+]
+
+CHAPTERS = "bible"
+"""The bundled corpus whose texts have names."""
+
+MOST_BATCH = 32
+KEYS = 2**12
+
+
+@dataclass(frozen=True)
+class LastQuery:
+    """One layer's last query in a batch of texts, in float64.
+
+    Attributes:
+        layer: number of the layer.
+        first: first key that counts: ``skip``, or the beginning of a sliding window.
+        kernel: ``K(n, .)`` over the keys from ``first`` on, ``[text, head, key]``; sums to 1.
+        log_weight: content scores ``c(n, .)``, whose exponentials are the content weights.
+    """
+
+    layer: int
+    first: int
+    kernel: Tensor
+    log_weight: Tensor
+
+    @property
+    def denominator(self) -> Tensor:
+        """``Z_n = sum_j K(n,j) exp(c(n,j))``, ``[text, head]``."""
+        return torch.logsumexp(self.kernel.log() + self.log_weight, dim=-1).exp()
+
+
+def token_counts(subject: Subject) -> np.ndarray:
+    """Return how often each token occurs in the run's texts, ``[vocab]``."""
+    return np.bincount(subject.windows.ravel(), minlength=subject.model.geometry.n_vocab)
+
+
+def token_id(subject: Subject, text: str) -> int:
+    """Return the id of a text that is one token.
+
+    Raises:
+        BadRequest: it is none, or the model has no tokenizer.
+    """
+    if subject.single_id is None:
+        raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
+    return subject.single_id(text)
+
+
+def own_texts(subject: Subject, typed: str, items: str) -> dict[str, np.ndarray]:
+    """Return token ids ``[pos]`` of the reader's texts by title, no longer than the windows.
+
+    ``typed`` are texts divided by lines of dashes, ``items`` names of chapters divided by
+    semicolons. The start token, where there is one, stands in front of each.
+
+    Raises:
+        BadRequest: no such chapter, or the model has no tokenizer.
+    """
+    found = {text.strip(): text for text in re.split(r"(?m)^-{3,}\s*$", typed) if text.strip()}
+    for item in filter(None, map(str.strip, items.split(";"))):
+        found[item] = chapter(item)
+    return {title: token_ids(subject, text) for title, text in found.items()}
+
+
+def chapter(item: str) -> str:
+    """Return the text of a named chapter.
+
+    Raises:
+        BadRequest: there is none of that name.
+    """
+    known = texts.items(CHAPTERS)
+    if item not in known:
+        raise BadRequest(f"No chapter {item!r}: expected some of {', '.join(known)}.")
+    return next(texts.documents(CorpusSpec(name=CHAPTERS, item=item)))
+
+
+def token_ids(subject: Subject, text: str) -> np.ndarray:
+    """Return the token ids ``[pos]`` of a text, start token first, cut to the windows' length.
+
+    Raises:
+        BadRequest: the model has no tokenizer.
+    """
+    if subject.encode is None:
+        raise BadRequest("A text needs a tokenizer, and the model has none.")
+    first, length = subject.windows[0, : int(subject.start_token)], subject.windows.shape[1]
+    return np.concatenate([first, subject.encode(text)])[:length].astype(np.int64)
+
+
+def destination_windows(windows: np.ndarray, query: int, token: int) -> np.ndarray:
+    """Return the windows up to position ``query``, which holds the destination token."""
+    cut = windows[:, : query + 1].copy()
+    cut[:, query] = token
+    return cut
+
+
+def last_rows(
+    subject: Subject,
+    main: StatisticsView,
+    windows: np.ndarray,
+    skip: int,
+    layers: Collection[int] | None = None,
+) -> Iterator[tuple[range, list[LastQuery]]]:
+    """Yield the numbers of some texts at a time, and the row of their last query in every layer.
+
+    ``main`` holds the mean keys of the model's pass; ``layers`` are those wanted (default: all).
+    """
+    size = subject.batch or max(1, min(MOST_BATCH, KEYS // windows.shape[1]))
+    for first in range(0, len(windows), size):
+        some = range(first, min(first + size, len(windows)))
+        seen = _LastQuery(main, skip, layers)
+        tokens = torch.from_numpy(np.ascontiguousarray(windows[some.start : some.stop]))
+        last = -1 if layers is None else max(layers)
+        subject.model.run(tokens, observers=[seen], samples=some, until=last)
+        yield some, seen.rows
+
+
+class _LastQuery(Observer):
+    """Splits the last query's scores into position and content."""
+
+    def __init__(self, main: StatisticsView, skip: int, layers: Collection[int] | None) -> None:
+        self.rows: list[LastQuery] = []
+        self._main, self._skip, self._layers = main, skip, layers
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        if self._layers is not None and call.layer not in self._layers:
+            return
+        heads, length = call.q.shape[1:3]
+        first = first_visible(length - 1, self._skip, call.window)
+        mean = torch.tensor(self._main.layer(call.layer)["mean_keys"][:, first:length])
+        query = call.q[:, :, -1].cpu().double() * call.scale
+        keys = repeat_kv(call.k[:, :, first:].cpu().double(), heads, 1)
+        score = (keys @ query[..., None])[..., 0]
+        position = torch.einsum("thd,hkd->thk", query, repeat_kv(mean.double(), heads))
+        kernel = torch.softmax(position, dim=-1)
+        self.rows.append(LastQuery(call.layer, first, kernel, score - position))

@@ -1,0 +1,125 @@
+"""Attention to an earlier copy of the current token, by how far back it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import Subject
+from poskernel_core.common.attention import repeat_kv
+from poskernel_core.forward.attention import AttentionCall, hidden_keys
+from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.statistics.moments import Moments
+
+__all__ = ["copy_distances", "copy_sequences", "duplicates"]
+
+STREAM = 2_000_000
+STEP = 3
+NEAR = 10
+BATCH = 8
+
+
+def copy_distances(query: int, start: int) -> np.ndarray:
+    """Return the distances 2, 4, 8, ... of copies that fit before ``query``.
+
+    The copies are seen from every third position back from ``query``, so that no copy stands where
+    another is looked from: no power of two is a multiple of three.
+    """
+    count = 0
+    while STEP * count + 2 ** (count + 1) <= query - start:
+        count += 1
+    return 2 ** np.arange(1, count + 1)
+
+
+def copy_sequences(
+    subject: Subject, query: int, distances: np.ndarray, samples: range
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return random tokens ``[text, pos]`` with copies, and the same ones without.
+
+    The token at ``query - 3 k`` also stands ``distances[k]`` before; nowhere else.
+    """
+    assert subject.source is not None
+    pool, start = subject.source.pool, int(subject.start_token)
+    later = query - STEP * np.arange(len(distances))
+    found = []
+    for sample in samples:
+        generator = np.random.default_rng([subject.source.seed, STREAM, sample])
+        order = generator.permutation(len(pool))
+        looking, rest = order[: len(later)], order[len(later) :]
+        row = pool[generator.choice(rest, query + 1)]
+        row[later] = pool[looking]
+        if start:
+            row[0] = subject.source.start
+        found.append(row)
+    without = np.array(found, dtype=np.int64)
+    copies = without.copy()
+    copies[:, later - distances] = without[:, later]
+    return copies, without
+
+
+def duplicates(
+    subject: Subject,
+    query: int,
+    samples: int,
+    count: Callable[[int], None],
+    last: int | None = None,
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return means and standard errors over samples.
+
+    ``copy_attention``, ``baseline [layer, head, distance]``, and the mean difference of the two at
+    distances up to 10 (``near``) and beyond (``far``), ``[layer, head]``. Layers behind ``last``
+    are not run.
+    """
+    distances = copy_distances(query, int(subject.start_token))
+    near = torch.from_numpy(distances <= NEAR)
+    means = {name: Moments() for name in ("copy_attention", "baseline", "near", "far")}
+    for first in range(0, samples, BATCH):
+        some = range(first, min(first + BATCH, samples))
+        rows = [
+            _copy_attention(subject, query, distances, tokens, some, last)
+            for tokens in copy_sequences(subject, query, distances, some)
+        ]
+        more = rows[0] - rows[1]
+        far = more[..., ~near].mean(dim=-1)
+        for mean, found in zip(
+            means.values(), (*rows, more[..., near].mean(dim=-1), far), strict=True
+        ):
+            mean.add(found)
+        count(len(some))
+    return {name: (each.mean, each.error) for name, each in means.items()}
+
+
+def _copy_attention(
+    subject: Subject,
+    query: int,
+    distances: np.ndarray,
+    tokens: np.ndarray,
+    some: range,
+    last: int | None,
+) -> Tensor:
+    """Return the attention to the places of the copies, ``[text, layer, head, distance]``."""
+    seen = _Places(query, distances)
+    until = -1 if last is None else last
+    subject.model.run(torch.from_numpy(tokens), observers=[seen], samples=some, until=until)
+    return torch.stack(seen.layers, dim=1)
+
+
+class _Places(Observer):
+    """A few queries' attention to the place of one key each, of every layer run so far."""
+
+    def __init__(self, query: int, distances: np.ndarray) -> None:
+        self.layers: list[Tensor] = []
+        self._queries = torch.from_numpy(query - STEP * np.arange(len(distances)))
+        self._keys = self._queries - torch.from_numpy(distances)
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        heads, length = call.q.shape[1:3]
+        keys = repeat_kv(call.k.cpu().double(), heads, 1)
+        queries = call.q[:, :, self._queries].cpu().double() * call.scale
+        hidden = hidden_keys(length, call.window, keys.device)[self._queries]
+        scores = (queries @ keys.transpose(-1, -2)).masked_fill(hidden, -torch.inf)
+        places = torch.arange(len(self._keys))
+        self.layers.append(torch.softmax(scores, dim=-1)[:, :, places, self._keys])

@@ -1,0 +1,168 @@
+"""Contextual heads: broad kernels whose softmax denominator hardly depends on the context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from poskernel_core.analyses.base import Experiment, HeadMeasure, SkipParams
+from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import each
+from poskernel_core.common.specs import RunSpec
+
+__all__ = ["ContextualHeads", "ContextualParams", "DestinationParams", "check_query"]
+
+
+class DestinationParams(SkipParams):
+    """Parameters that fix the destination token and where it stands."""
+
+    token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
+    query: int = Field(ge=1, description="position of the destination token")
+
+
+class ContextualParams(DestinationParams, Thresholds):
+    """Parameters of the search for contextual heads."""
+
+    contexts: int = Field(64, ge=2, le=10_000, description="texts that the token is put into")
+    samples: int = Field(
+        32, ge=2, le=10_000, description="random sequences with copies of their last tokens"
+    )
+
+
+class ContextualHeads(Experiment[ContextualParams]):
+    r"""The softmax denominator of a fixed token in many contexts, for every head.
+
+    The token replaces what stands at position $n$ of each text.
+
+    Formula: $Z_n = \sum_j K(n,j)\, w(n,j)$ with content weights $w(n,i) = e^{c(n,i)}$,
+    $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$. If content is independent within a context,
+    $\mathrm{Var}[Z_n] = \mathrm{Var}[w] \sum_i K(n,i)^2 = \mathrm{Var}[w] / \mathrm{ETC}(n)$.
+
+    Choices: the first ``skip`` keys are left out of kernel and denominator. Moments of weights give
+    every key the same weight. The ETC in the prediction is that of each text's own kernel, which in
+    layer 0 is the same for all. Copies stand 2, 4, 8, ... tokens back in sequences of random tokens
+    as long as the texts. A head is a duplicate-token head if ``near`` or ``far`` reaches 0.3; else
+    detokenization if half of its mass is in the last 10 tokens; else contextual if its ETC is 30
+    tokens or more and its spread 0.25 or less; all four can be changed.
+
+    Limits: exponentials have heavy tails: where a few keys carry the denominator, its spread over
+    64 texts is itself uncertain. The error of the spread is a jackknife over texts. The groups are
+    those of layer 0; in later layers a head with a local kernel need not join words together.
+
+    Source: "Contextual attention heads in the first layer of GPT-2" and "Positional kernels of
+    attention heads"; thresholds and the measure of duplicate attention are ours.
+    """
+
+    name = "contextual-heads"
+    title = "Contextual heads"
+    spoken = "which heads are contextual"
+    params = ContextualParams
+    values = (
+        *each(
+            "etc", "layer head", "tokens", "effective token count (ETC) of the token's mean kernel"
+        ),
+        *each("local_mass", "layer head", "share of mass", "its mass in the last 10 tokens"),
+        *each("denominator", "layer head", "weight", "mean of $Z_n$ over texts", has_error=True),
+        *each(
+            "spread",
+            "layer head",
+            "relative to the mean",
+            "standard deviation of $Z_n$ over texts, relative to its mean",
+            has_error=True,
+        ),
+        *each(
+            "predicted_spread",
+            "layer head",
+            "relative to the mean",
+            "what the independent model expects of it",
+        ),
+        *each(
+            "weight_mean",
+            "layer head",
+            "weight",
+            "mean and variance of the content weights over texts and keys",
+        ),
+        *each(
+            "weight_variance",
+            "layer head",
+            "weight squared",
+            "mean and variance of the content weights over texts and keys",
+        ),
+        *each(
+            "copy_attention baseline",
+            "layer head distance",
+            "share of attention",
+            "attention to an earlier copy of the current token at that distance "
+            "back, and to another token in the same place",
+            has_error=True,
+        ),
+        *each(
+            "near far",
+            "layer head",
+            "share of attention",
+            "mean difference of the two up to 10 tokens back, and beyond",
+            has_error=True,
+        ),
+        *each(
+            "group",
+            "layer head",
+            "group",
+            "behaviour group: duplicate token, detokenization, contextual, other",
+        ),
+        *each("visible", "layer head", "tokens", "number of keys that count"),
+    )
+    measures = (
+        HeadMeasure(
+            "spread of the denominator",
+            "spread",
+            "relative to the mean ↓ (log scale)",
+            "Dark: the softmax denominator hardly depends on the context.",
+            "log",
+        ),
+        HeadMeasure(
+            "behaviour group",
+            "group",
+            "group",
+            "By kernel, spread of the denominator and attention to copies.",
+            "labels",
+        ),
+        HeadMeasure(
+            "attention to far copies",
+            "far",
+            "share of attention",
+            "Bright: the head attends to earlier copies of the current token.",
+            "diverging",
+        ),
+    )
+    figure = "poskernel_core.figures.of_contextual:contextual_heads_figure"
+    precomputed = "experiments"
+    long = True
+    runs = "poskernel_core.analyses.contextual_heads.run.contextual:contextual_heads"
+
+    def settled(self, run: RunSpec, params: ContextualParams) -> RunSpec:
+        """Return the run in single precision.
+
+        Raises:
+            BadRequest: the position is outside the context, or nothing visible is left.
+        """
+        check_query(run, params.query, params.skip)
+        return run.model_copy(update={"dtype": "float32"})
+
+    def needs(self, run: RunSpec, params: ContextualParams) -> Mapping[str, RunSpec]:
+        """Return the run, for its mean keys."""
+        return {"main": run}
+
+
+def check_query(run: RunSpec, query: int, skip: int) -> None:
+    """Refuse a position outside the context, or one that sees no key but its own.
+
+    Raises:
+        BadRequest: it is.
+    """
+    if not skip < query < run.context:
+        raise BadRequest(
+            f"Expected a position from {skip + 1} (after the skipped keys) to "
+            f"{run.context - 1}, got {query}."
+        )

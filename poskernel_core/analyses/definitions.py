@@ -1,0 +1,152 @@
+"""The definitions of everything that can be asked for, read from the code that computes it.
+
+The docstring of every analysis and experiment has a first line and four parts, each a paragraph
+that begins with its name: Formula, Choices, Limits, Source. What it returns is declared next to it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from poskernel_core.analyses import ANALYSES, find
+from poskernel_core.analyses.base import Experiment, Question
+from poskernel_core.common.result import Value
+
+__all__ = ["SECTIONS", "Method", "as_markdown", "limits_of", "method_of", "methods", "values_of"]
+
+SECTIONS = ("Formula", "Choices", "Limits", "Source")
+_ROLE = re.compile(r":[a-z]+:`~?(?:[\w.]*\.)?(\w+)`")
+
+
+@dataclass(frozen=True)
+class Method:
+    """What one question computes, in Markdown with formulas between dollar signs.
+
+    Attributes:
+        name: what ``show`` takes; ``title``: what it is called.
+        summary: one sentence; ``about``: further paragraphs.
+        values: what the result holds, with axes and unit, one entry for each meaning.
+        formula, choices, limits, source: the parts of the docstring.
+        params: name, default, bounds and meaning of each parameter.
+        runs_model: whether the model is run again (an experiment), or statistics are read.
+    """
+
+    name: str
+    title: str
+    summary: str
+    about: str
+    values: tuple[str, ...]
+    formula: str
+    choices: str
+    limits: str
+    source: str
+    params: tuple[tuple[str, str, str, str], ...]
+    runs_model: bool
+
+
+def methods() -> list[Method]:
+    """Return the definitions of all analyses and experiments, in their order."""
+    return [_method(question) for question in ANALYSES.values()]
+
+
+def method_of(name: str) -> Method:
+    """Return the definition of one analysis or experiment.
+
+    Raises:
+        UnknownAnalysis: none has that name.
+    """
+    return _method(find(name))
+
+
+def values_of(question: str, *names: str) -> list[str]:
+    """Return axes, unit and meaning of some values of an analysis, one entry for each meaning.
+
+    Raises:
+        UnknownAnalysis: none has that name.
+        KeyError: the analysis returns no such value.
+    """
+    declared = {value.name: value for value in find(question).values}
+    return list(_described([declared[name] for name in names]))
+
+
+def as_markdown(text: str) -> str:
+    """Return reStructuredText as Markdown: code marks, and names instead of references."""
+    return _ROLE.sub(r"`\1`", text).replace("``", "`")
+
+
+def limits_of(field: FieldInfo) -> str:
+    """Return a parameter's bounds, such as ``0 to 32``; nothing where it has none."""
+    names = ("ge", "gt", "le", "min_length", "max_length")
+    found = {n: getattr(each, n) for each in field.metadata for n in names if hasattr(each, n)}
+    letters = "max_length" in found
+    least, most = found.get("min_length", found.get("ge")), found.get("le", found.get("max_length"))
+    if "gt" in found:
+        return f"above {found['gt']:,}" + ("" if most is None else f", up to {most:,}")
+    if most is None:
+        return "" if least is None else f"at least {least:,}"
+    unit = " characters" if letters else ""
+    return f"up to {most:,}{unit}" if least is None else f"{least:,} to {most:,}{unit}"
+
+
+def _method(question: Question[Any]) -> Method:
+    summary, *rest = _paragraphs(inspect.getdoc(type(question)) or "")
+    parts = {name.lower(): _part(rest, name) for name in SECTIONS}
+    about = [p for p in rest if not _names_part(p)]
+    return Method(
+        name=question.name,
+        title=question.title,
+        summary=summary,
+        about="\n\n".join(about),
+        values=tuple(_described(question.values)),
+        params=_params(question),
+        runs_model=isinstance(question, Experiment),
+        **parts,
+    )
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [as_markdown(p.strip()) for p in text.split("\n\n") if p.strip()]
+
+
+def _names_part(paragraph: str) -> bool:
+    return any(paragraph.startswith(f"{name}:") for name in SECTIONS)
+
+
+def _part(paragraphs: list[str], name: str) -> str:
+    """Return a part as one line of Markdown, or nothing where it is missing."""
+    found = (p for p in paragraphs if p.startswith(f"{name}:"))
+    return _joined(next(found, "").removeprefix(f"{name}:"))
+
+
+def _described(values: Iterable[Value]) -> Iterator[str]:
+    """Yield what an answer holds: values that share axes, unit and meaning as one entry."""
+    for (axes, unit, meaning), rows in groupby(
+        values, key=lambda value: (value.axes, value.unit, value.meaning)
+    ):
+        names = ", ".join(f"`{value.name}`" for value in rows)
+        shape = f" `[{', '.join(axes)}]`" if axes else ""
+        yield f"{names}{shape}, {unit}: {as_markdown(meaning)}"
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _params(question: Question[Any]) -> tuple[tuple[str, str, str, str], ...]:
+    fields = question.params.model_fields.items()
+    return tuple(
+        (
+            name,
+            "" if field.is_required() else str(field.default),
+            limits_of(field),
+            field.description or "",
+        )
+        for name, field in fields
+    )

@@ -1,0 +1,72 @@
+"""Attention entropy: over how many keys a head's attention is spread in the texts themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams, Statistics
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.common.views import stacked
+
+__all__ = ["AttentionEntropy", "EntropyParams"]
+
+
+class EntropyParams(SkipParams):
+    """Parameters of the attention entropy."""
+
+
+class AttentionEntropy(Analysis[EntropyParams]):
+    r"""The entropy of every head's attention at every recorded position.
+
+    Formula: $H(n) = \mathbb{E}_\text{text}\!\left[-\sum_{i \ge \text{skip}} \hat A(n,i) \ln
+    \hat A(n,i)\right]$ with $\hat A(n,i) = A(n,i) / \sum_{j \ge \text{skip}} A(n,j)$.
+
+    Choices: each text's row is renormalised and its entropy taken before the mean over texts; the
+    entropy of the mean row would be larger. The first ``skip`` keys are left out, as for kernels.
+
+    Limits: a head that looks at one key, another in every text, has entropy 0 and a broad kernel:
+    entropy says how sharp attention is, not whether position makes it so. Errors are over texts.
+
+    Source: "Positional kernels of attention heads" speaks of broad and of sharp heads by their
+    kernels; the entropy of the observed attention beside them is ours.
+    """
+
+    name = "entropy"
+    title = "Attention entropy"
+    spoken = "the attention entropy"
+    params = EntropyParams
+    values = (
+        *each(
+            "entropy",
+            "layer head query",
+            "nats",
+            "mean over texts; NaN where no key is left",
+            has_error=True,
+        ),
+    )
+    measures = (
+        HeadMeasure(
+            "attention entropy",
+            "entropy",
+            "nats",
+            "Dark: in each text the head looks at few keys; bright: at many.",
+        ),
+    )
+
+    def needs(self, run: RunSpec, params: EntropyParams) -> Mapping[str, RunSpec]:
+        """Return a small pass of its own over the same windows."""
+        return {"main": run.model_copy(update={"gather": ("entropy",)})}
+
+    def compute(self, statistics: Statistics, params: EntropyParams, progress: Progress) -> Result:
+        """Take the entropies with the asked number of first keys left out."""
+        view = statistics["main"]
+        progress(1, 1)
+        return self.result(
+            params,
+            {"entropy": stacked(view, "entropy")[..., params.skip]},
+            {"entropy": stacked(view, "entropy_error")[..., params.skip]},
+            coordinates={"query": np.array(view.header.positions)},
+        )

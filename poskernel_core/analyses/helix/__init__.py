@@ -1,0 +1,1 @@
+"""The helix of positions, and how a head reads it."""

@@ -1,0 +1,140 @@
+"""The mathematics of extended positional embeddings, in NumPy.
+
+Positions are samples (rows), residual dimensions are variables (columns).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float
+from pydantic import Field
+
+from poskernel_core.analyses.base import Params
+from poskernel_core.common.axes import Components, PositionRows
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import CorpusSpec, Gather, RunSpec, default_positions
+from poskernel_core.data.made import REPEATED
+
+__all__ = [
+    "GROUP_SIZES",
+    "STREAM_SUMS",
+    "StreamParams",
+    "canonical_angles",
+    "centred",
+    "far_share",
+    "first_position",
+    "group_means",
+    "left_directions",
+    "principal",
+    "repeated_run",
+]
+
+GROUP_SIZES = (5, 10, 20, 50, 100)
+"""Group sizes of the post, in positions."""
+
+STREAM_SUMS: tuple[Gather, ...] = ("residuals", "normed", "positions")
+"""What a pass gathers for the helix alone."""
+
+
+class StreamParams(Params):
+    """Parameters that say on which prompts the extended positional embeddings are measured."""
+
+    tokens: int = Field(100, ge=1, le=1000, description="number of repeated tokens, one per text")
+    leave_out: int = Field(
+        0, ge=0, le=32, description="first positions left out of the principal components"
+    )
+
+
+def repeated_run(run: RunSpec, tokens: int) -> RunSpec:
+    """Return the pass over prompts of one repeated token each, without a start token."""
+    return RunSpec(
+        model=run.model,
+        corpus=CorpusSpec(name=REPEATED),
+        context=run.context,
+        windows=tokens,
+        start_token=False,
+        dtype=run.dtype,
+        seed=run.seed,
+        positions=default_positions(run.context),
+        gather=STREAM_SUMS,
+    )
+
+
+def first_position(context: int, start_token: bool, leave_out: int) -> int:
+    """Return the first position that counts: never a start token's, which is like no other.
+
+    Raises:
+        BadRequest: fewer than four positions would be left.
+    """
+    first = max(leave_out, int(start_token))
+    if context - first < 4:
+        raise BadRequest(
+            f"A context of {context} tokens leaves fewer than 4 positions: choose a "
+            "longer one, or leave out fewer."
+        )
+    return first
+
+
+def centred(rows: PositionRows) -> PositionRows:
+    """Return the rows minus their mean over positions, in float64."""
+    wide = np.asarray(rows, dtype=np.float64)
+    return wide - wide.mean(axis=0)
+
+
+def principal(rows: PositionRows, count: int) -> tuple[Components, np.ndarray]:
+    """Return the first principal components of centred rows, and their shares of the variance.
+
+    Returns:
+        components: unit vectors ``[component, model]``, the largest variance first; as many as
+            asked for, zero where the rows have fewer dimensions.
+        shares: explained variance ``[component]``, 0 to 1 (all 0 where nothing varies).
+    """
+    count_here = min(count, *rows.shape)
+    size = rows.shape[1]
+    values, vectors = scipy.linalg.eigh(
+        rows.T @ rows, subset_by_index=[size - min(count_here, size), size - 1]
+    )
+    total = float(np.square(rows).sum())
+    components, shares = np.zeros((count, size)), np.zeros(count)
+    components[: len(values)] = vectors.T[::-1]
+    if total > 0:
+        shares[: len(values)] = np.maximum(values[::-1], 0) / total
+    return components, shares
+
+
+def left_directions(rows: PositionRows, count: int) -> Float[np.ndarray, "pos component"]:
+    """Return the first left singular vectors, directions in position space, ``[pos, component]``.
+
+    The rows are taken as they are, not centred: the author's code does so.
+    """
+    wide = np.asarray(rows, dtype=np.float64)
+    _, vectors = scipy.linalg.eigh(wide.T @ wide, subset_by_index=_last(wide.shape[1], count))
+    images = wide @ vectors[:, ::-1]
+    return np.linalg.qr(images)[0]
+
+
+def _last(size: int, count: int) -> list[int]:
+    return [size - min(count, size), size - 1]
+
+
+def canonical_angles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the canonical angles between the spans of two sets of columns, in degrees, ascending.
+
+    ``a [dimension, k]`` and ``b [dimension, k]``; the angles are the ``arccos`` of the singular
+    values of ``A^T B`` for orthonormal bases of both.
+    """
+    return np.degrees(scipy.linalg.subspace_angles(a, b))[::-1]
+
+
+def far_share(rows: PositionRows, far: float) -> float:
+    """Return the share of entries that lie further from 0 than ``far`` times their rms."""
+    rms = float(np.sqrt(np.square(rows).mean()))
+    return float((np.abs(rows) > far * rms).mean())
+
+
+def group_means(rows: np.ndarray, size: int) -> np.ndarray:
+    """Return the means of consecutive groups of rows; the last group may be smaller."""
+    starts = np.arange(0, len(rows), size)
+    counts = np.diff([*starts, len(rows)])
+    return np.add.reduceat(rows, starts, axis=0) / counts[:, None]

@@ -1,0 +1,254 @@
+"""The helix: extended positional embeddings at every layer, on their principal components."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Analysis, Progress
+from poskernel_core.analyses.helix import formulas as math
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import RunSpec, default_positions
+from poskernel_core.common.views import StatisticsView
+from poskernel_core.models.geometry import Geometry
+
+__all__ = ["Helix", "HelixParams"]
+
+SHOWN = 3
+"""Components that are drawn."""
+LISTED = 10
+"""Components whose explained variance is listed."""
+
+
+class HelixParams(math.StreamParams):
+    """Parameters of the helix."""
+
+    prompts: Literal["repeated", "texts"] = Field(
+        "repeated", description="prompts of one repeated token each, or the texts of the corpus"
+    )
+    subspace: int = Field(3, ge=1, le=10, description="k of the top-k subspaces compared")
+    far: float = Field(
+        1.0,
+        gt=0,
+        le=10,
+        allow_inf_nan=False,
+        description="entries beyond this many times the rms count as far from 0",
+    )
+
+
+class Helix(Analysis[HelixParams]):
+    r"""``X^l``: the mean residual stream before layer ``l`` on prompts of one repeated token.
+
+    Its mean over positions is subtracted; at ``l = 0`` it is ``W_pos`` minus its mean.
+
+    Formula: $X^l_n = \mathbb{E}_\text{token}[x^l_n] - \mathbb{E}_{\text{token},\,n}[x^l_n]$ with
+    $x^l$ the stream before layer $l$; canonical angles are $\arccos$ of the singular values of
+    $U^\top V$.
+
+    Choices: 100 repeated tokens, without a start token. Taken over the texts of a corpus instead
+    (``prompts``), it is the mean stream that heads meet in real text, at layer 0 the mean token
+    embeddings included; the start token's position is left out. The post's prose compares
+    subspaces of the residual stream, its code left singular vectors: both are computed, labelled.
+    The post gives no threshold for "far from 0"; the root mean square is ours. Signs of components
+    agree with the layer before.
+
+    Limits: rotary models add nothing to the stream, so one repeated token looks alike everywhere;
+    only the version over texts remains.
+
+    Source: "The positional embedding matrix and previous-token heads".
+    """
+
+    name = "helix"
+    title = "Helix of extended positional embeddings"
+    spoken = "the helix of positions"
+    params = HelixParams
+    values = (
+        *each(
+            "projection",
+            "layer pos component",
+            "residual stream units",
+            "$X^l$ on its own first three principal components",
+        ),
+        *each(
+            "on_embedding",
+            "layer pos component",
+            "residual stream units",
+            "$X^l$ on the components of $W_{pos}$",
+        ),
+        *each(
+            "joint",
+            "layer pos component",
+            "residual stream units",
+            "$X^l$ on the components of both stacked",
+        ),
+        *each(
+            "embedding_on_layer embedding_joint",
+            "layer pos component",
+            "residual stream units",
+            "$W_{pos}$ on the components of $X^l$, and of both",
+        ),
+        *each(
+            "group_5",
+            "layer group_5 component",
+            "residual stream units",
+            "means of groups of that many positions of ``projection``",
+        ),
+        *each(
+            "group_10",
+            "layer group_10 component",
+            "residual stream units",
+            "means of groups of that many positions of ``projection``",
+        ),
+        *each(
+            "group_20",
+            "layer group_20 component",
+            "residual stream units",
+            "means of groups of that many positions of ``projection``",
+        ),
+        *each(
+            "group_50",
+            "layer group_50 component",
+            "residual stream units",
+            "means of groups of that many positions of ``projection``",
+        ),
+        *each(
+            "group_100",
+            "layer group_100 component",
+            "residual stream units",
+            "means of groups of that many positions of ``projection``",
+        ),
+        *each(
+            "explained_variance",
+            "layer variance_component",
+            "share of variance",
+            "shares of the variance of $X^l$",
+        ),
+        *each(
+            "angles_residual",
+            "layer layer_2 angle",
+            "degrees",
+            "canonical angles between the top-k subspaces of the residual stream "
+            "(right singular vectors of $X^l$)",
+        ),
+        *each(
+            "angles_position",
+            "layer layer_2 angle",
+            "degrees",
+            "canonical angles between the top-k directions in position space "
+            "(left singular vectors) of the uncentred $W_{pos}$ (layer 0) and "
+            "each later layer's normed input",
+        ),
+        *each(
+            "far_share",
+            "layer",
+            "share of entries",
+            "share of entries further from 0 than ``far`` times their root mean square",
+        ),
+        *each(
+            "token_spread",
+            "layer",
+            "relative to the mean over tokens",
+            "root mean square distance between one prompt's $X^l$ and the mean "
+            "over prompts, relative to the size of the mean (Frobenius norms, all "
+            "positions but a start token's); over repeated tokens it says how "
+            "little the choice of token matters, over texts it is mostly their "
+            "content",
+        ),
+    )
+    figure = "poskernel_core.figures.of_positions:morph_figure"
+    precomputed = "always"
+
+    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+        """Return texts as prompts where positions are no part of the stream."""
+        return {} if geometry.scheme == "learned" else {"prompts": "texts"}
+
+    def settled(self, run: RunSpec, params: HelixParams) -> RunSpec:
+        """Return the pass over repeated tokens, where the corpus does not matter; or over texts."""
+        if params.prompts == "texts":
+            positions = default_positions(run.context)
+            return run.model_copy(update={"gather": math.STREAM_SUMS, "positions": positions})
+        return math.repeated_run(run, params.tokens)
+
+    def needs(self, run: RunSpec, params: HelixParams) -> Mapping[str, RunSpec]:
+        """Return that pass."""
+        return {"main": run}
+
+    def compute(
+        self, statistics: Mapping[str, StatisticsView], params: HelixParams, progress: Progress
+    ) -> Result:
+        """Project, and compare the layers."""
+        view = statistics["main"]
+        layers = view.header.n_layers
+        start = math.first_position(view.header.context, view.header.start_token, params.leave_out)
+        first = math.centred(view.layer(0)["mean_residuals"][start:])
+        own: list[dict[str, np.ndarray]] = []
+        axes: list[tuple[np.ndarray, np.ndarray]] = []
+        for layer in range(layers):
+            found = _layer(view.layer(layer), first, own, params, int(view.header.start_token))
+            axes.append((found.pop("axes"), _position_axes(view, layer, params.subspace, start)))
+            own.append(found)
+            progress(layer + 1, layers)
+        values = {name: np.stack([each[name] for each in own]) for name in own[0] if name != "own"}
+        for place, name in enumerate(("angles_residual", "angles_position")):
+            values[name] = _angles([each[place] for each in axes])
+        return _result(values, params, np.arange(start, view.header.context))
+
+
+def _layer(
+    arrays: dict[str, np.ndarray],
+    first: np.ndarray,
+    earlier: list[dict[str, np.ndarray]],
+    params: HelixParams,
+    start: int,
+) -> dict[str, np.ndarray]:
+    """Return the values of one layer, its top-k components as columns, and its ``own`` axes."""
+    rows = math.centred(arrays["mean_residuals"][-len(first) :])
+    components, shares = math.principal(rows, max(LISTED, params.subspace))
+    before = earlier[-1]["projection"] if earlier else None
+    own = _signed(components[:SHOWN], rows, before)
+    embedding = earlier[0]["own"] if earlier else own
+    both = _signed(math.principal(np.vstack([first, rows]), SHOWN)[0], rows, rows @ own.T)
+    size = float(np.square(math.centred(arrays["mean_residuals"][start:])).sum())
+    spread = max(float(arrays["centred_square"]) - size, 0.0)
+    projection = rows @ own.T
+    found = {
+        "projection": projection,
+        "on_embedding": rows @ embedding.T,
+        "joint": rows @ both.T,
+        "embedding_on_layer": first @ own.T,
+        "embedding_joint": first @ both.T,
+        "explained_variance": shares[:LISTED],
+        "far_share": np.array(math.far_share(rows, params.far)),
+        "token_spread": np.array(np.sqrt(spread / size) if size > 0 else np.nan),
+        "axes": components[: params.subspace].T,
+        "own": own,
+    }
+    groups = {f"group_{g}": math.group_means(projection, g) for g in math.GROUP_SIZES}
+    return found | groups
+
+
+def _signed(components: np.ndarray, rows: np.ndarray, before: np.ndarray | None) -> np.ndarray:
+    """Return components whose signs make the projected rows agree with earlier ones."""
+    projected = rows @ components.T
+    target = np.sign(np.arange(len(rows)) - len(rows) / 2)[:, None] if before is None else before
+    signs = np.where((projected * target).sum(axis=0) < 0, -1.0, 1.0)
+    return components * signs[:, None]
+
+
+def _position_axes(view: StatisticsView, layer: int, count: int, start: int) -> np.ndarray:
+    arrays = view.layer(layer)
+    learned = layer == 0 and view.header.scheme == "learned"
+    rows = arrays["position_rows"] if learned else arrays["mean_normed"]
+    return math.left_directions(rows[start:], count)
+
+
+def _angles(axes: list[np.ndarray]) -> np.ndarray:
+    return np.array([[math.canonical_angles(a, b) for b in axes] for a in axes])
+
+
+def _result(values: dict[str, np.ndarray], params: HelixParams, positions: np.ndarray) -> Result:
+    places = {f"group_{size}": positions[::size] for size in math.GROUP_SIZES}
+    return Helix.result(params, values, coordinates={"pos": positions} | places)

@@ -1,0 +1,192 @@
+"""How a head reads the helix: along its tangent, or along its radius."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Analysis, Progress
+from poskernel_core.analyses.helix import formulas as math
+from poskernel_core.common.attention import repeat_kv
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import BAND, RunSpec, default_positions
+from poskernel_core.common.views import StatisticsView
+
+__all__ = ["Tangent", "TangentParams"]
+
+SCORE_PARTS = (
+    "position_score",
+    "tangent_part",
+    "radial_part",
+    "third_part",
+    "rest",
+    "observed_score",
+)
+SHARES = ("tangent_share", "radial_share", "third_share", "helix_fit")
+
+
+class TangentParams(math.StreamParams):
+    """Parameters of the tangent picture."""
+
+    query: int = Field(ge=1, description="query position n")
+    helix_from: Literal["texts", "repeated"] = Field(
+        "texts", description="the helix: mean stream of the texts, or of one token repeated"
+    )
+
+
+class Tangent(Analysis[TangentParams]):
+    r"""Position-only scores around a query, split along the helix that the layer's stream draws.
+
+    Formula: with $y_i$ the position's point on the first three components of $X^l$, the head's
+    reading direction $u$ is the least-squares solution of $a(n,i) = c + u \cdot y_i$ over all $i$.
+    It is split along the radius $y_n / |y_n|$, the tangent $y_{n+1} - y_{n-1}$ made orthogonal to
+    it, and the third direction.
+
+    Choices: $X^l$ is the mean stream of the texts, which the heads meet; the post's helix is that
+    of repeated tokens (``prompts``).
+
+    Limits: where ``helix_fit`` is low, the head reads more of the positions than three components
+    hold. No standard errors.
+
+    Source: the tangent picture of "The positional embedding matrix and previous-token heads".
+    """
+
+    name = "tangent"
+    title = "Tangent and radial reading of the helix"
+    spoken = "what heads read of the helix"
+    params = TangentParams
+    values = (
+        *each(
+            "position_score",
+            "layer head band",
+            "score (nats)",
+            "$a(n,n-k)$ by mean query and mean keys, at offsets -32 to 32, its "
+            "mean over the band subtracted",
+        ),
+        *each(
+            "tangent_part radial_part third_part",
+            "layer head band",
+            "score (nats)",
+            "its parts along the helix",
+        ),
+        *each(
+            "rest",
+            "layer head band",
+            "score (nats)",
+            "what the helix does not explain: the four parts add up to the score",
+        ),
+        *each(
+            "observed_score",
+            "layer head band",
+            "score (nats)",
+            "mean raw score of real text at that offset, over all $n$, content included",
+        ),
+        *each("tangent_share radial_share third_share", "layer head", "share", "shares of $|u|^2$"),
+        *each("helix_fit", "layer head", "share", "$R^2$ of the fit; 1 is best"),
+    )
+    figure = "poskernel_core.figures.of_positions:tangent_reading_figure"
+    precomputed = "always"
+
+    def default_query(self, context: int) -> int:
+        """Return the usual position, or the last that has a neighbour on both sides."""
+        return min(super().default_query(context), context - 2)
+
+    def settled(self, run: RunSpec, params: TangentParams) -> RunSpec:
+        """Return the run; mean queries are there at every position, recorded or not."""
+        return run.model_copy(update={"positions": default_positions(run.context)})
+
+    def needs(self, run: RunSpec, params: TangentParams) -> Mapping[str, RunSpec]:
+        """Return the run, and where it is asked for the pass over repeated tokens."""
+        first = math.first_position(run.context, run.start_token, params.leave_out)
+        if not first < params.query < run.context - 1:
+            raise BadRequest(
+                f"The tangent needs a position on both sides: choose a query position of "
+                f"{first + 1} to {run.context - 2}, not {params.query}."
+            )
+        if params.helix_from == "texts":
+            return {"main": run}
+        return {"main": run, "repeated": math.repeated_run(run, params.tokens)}
+
+    def compute(
+        self, statistics: Mapping[str, StatisticsView], params: TangentParams, progress: Progress
+    ) -> Result:
+        """Split the scores of every head."""
+        main = statistics["main"]
+        layers = main.header.n_layers
+        helix = statistics.get("repeated", main)
+        rows = []
+        for layer in range(layers):
+            residuals = helix.layer(layer)["mean_residuals"]
+            rows.append(_layer(residuals, main, layer, params))
+            progress(layer + 1, layers)
+        values = {name: np.stack([row[name] for row in rows]) for name in (*SCORE_PARTS, *SHARES)}
+        return self.result(params, values, coordinates={"band": np.arange(-BAND, BAND + 1)})
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The helix of one layer around one position.
+
+    ``points [pos, 3]`` from position ``first`` on, and three orthonormal directions ``axes``:
+    radius, tangent, and the third.
+    """
+
+    points: np.ndarray
+    axes: np.ndarray
+    first: int
+
+
+def _frame(residuals: np.ndarray, first: int, query: int) -> _Frame:
+    rows = math.centred(residuals[first:])
+    points = rows @ math.principal(rows, 3)[0].T
+    here = query - first
+    radius = points[here]
+    tangent = points[here + 1] - points[here - 1]
+    axes = np.linalg.qr(np.stack([radius, tangent, np.cross(radius, tangent)], axis=1))[0]
+    return _Frame(points, axes.T, first)
+
+
+def _layer(
+    residuals: np.ndarray, main: StatisticsView, layer: int, params: TangentParams
+) -> dict[str, np.ndarray]:
+    first = math.first_position(main.header.context, main.header.start_token, params.leave_out)
+    frame = _frame(residuals, first, params.query)
+    arrays = main.layer(layer)
+    queries = arrays["mean_queries"][:, params.query].astype(np.float64)
+    keys = repeat_kv(arrays["mean_keys"], len(queries))
+    scores = main.header.scales[layer] * np.einsum("hd,hid->hi", queries, keys[:, first:])
+    heads = [_split(row, frame, params.query) for row in scores]
+    found = {name: np.stack([head[name] for head in heads]) for name in heads[0]}
+    return found | {"observed_score": _without_mean(arrays["score_profile"])}
+
+
+def _split(scores: np.ndarray, frame: _Frame, query: int) -> dict[str, np.ndarray]:
+    """Return the parts of one head's scores ``[pos]`` in the band, and the shares."""
+    design = np.column_stack([frame.points, np.ones(len(scores))])
+    fitted = np.linalg.lstsq(design, scores, rcond=None)[0]
+    direction = frame.axes @ fitted[:3]
+    parts = direction[:, None] * (frame.axes @ frame.points.T)
+    rest = scores - design @ fitted
+    size, total = float(direction @ direction), float(np.square(scores - scores.mean()).sum())
+    shares = np.square(direction) / size if size > 0 else np.full(3, np.nan)
+    curves = dict(zip(SCORE_PARTS[:5], (scores, parts[1], parts[0], parts[2], rest), strict=True))
+    found = {name: _band(row, query - frame.first) for name, row in curves.items()}
+    fit = 1 - float(np.square(rest).sum()) / total if total > 0 else np.nan
+    numbers = zip(SHARES, (shares[1], shares[0], shares[2], fit), strict=True)
+    return found | {name: np.array(value) for name, value in numbers}
+
+
+def _band(row: np.ndarray, query: int) -> np.ndarray:
+    """Return a row over keys at the offsets ``n - i`` of the band; NaN beyond the context."""
+    keys = query - np.arange(-BAND, BAND + 1)
+    inside = (keys >= 0) & (keys < len(row))
+    return _without_mean(np.where(inside, row[np.clip(keys, 0, len(row) - 1)], np.nan))
+
+
+def _without_mean(values: np.ndarray) -> np.ndarray:
+    return values - np.nanmean(values, axis=-1, keepdims=True)

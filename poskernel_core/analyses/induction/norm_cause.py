@@ -1,0 +1,131 @@
+"""Whether the falling norms of layer 0 cause the recency of induction: with and without them."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from poskernel_core.analyses.induction.spec import PairsParams
+from poskernel_core.analyses.random_tokens.params import Sampled, random_run
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import each
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.data.layouts import second_positions
+
+__all__ = ["NormCause", "NormCauseParams"]
+
+
+class NormCauseParams(PairsParams):
+    """Parameters of the causal test."""
+
+    random_length: int = Field(48, ge=6, le=512, description="random tokens of the slope")
+    trend_from: int = Field(2, ge=0, le=64, description="first key that trends are fitted to")
+
+
+class NormCause(Sampled[NormCauseParams]):
+    r"""Recency with layer 0's norms as they are, and with those norms made flat.
+
+    The two runs have the same sequences, along the axis ``norms`` (as they are, flat); ``change``
+    values are flat minus as they are.
+
+    Formula: the output $z_n$ of each head of layer 0 becomes $z_n\, \bar r / r_n$ with
+    $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ over random sequences and $\bar r$ its mean over positions.
+
+    Choices: those of the recency of induction and of attention to random tokens. Rows are averaged
+    with equal weight.
+
+    Limits: the scaling does more than make norms flat. It also magnifies at late positions what all
+    sequences have in common, it rescales the query's own position, and it touches layer 0 alone,
+    while deeper induction heads read later layers too. A rise that vanishes because induction
+    itself broke says nothing: look at ``attention``. Errors of changes take the two runs as
+    independent; they share their sequences, so that the errors are if anything too large.
+
+    Source: the test that "Recency bias in an induction head" leaves open; it is ours.
+    """
+
+    name = "norm-cause"
+    uses = ("later layers",)
+    title = "Norms as they are, and flat"
+    spoken = "what flat norms leave of the recency"
+    params = NormCauseParams
+    values = (
+        *each(
+            "probability",
+            "norms",
+            "probability",
+            "of the last candidate, mean over rows",
+            has_error=True,
+        ),
+        *each(
+            "probability_advantage",
+            "norms",
+            "probability",
+            "last candidate minus first, mean over rows",
+            has_error=True,
+        ),
+        *each(
+            "probability_rise",
+            "norms",
+            "probability",
+            "last candidate in the last row minus in the first",
+            has_error=True,
+        ),
+        *each(
+            "attention",
+            "norms layer head",
+            "share of attention",
+            "of the last ``[A]`` to all candidates together, mean over rows: "
+            "whether the head still does induction",
+            has_error=True,
+        ),
+        *each(
+            "attention_advantage attention_rise",
+            "norms layer head",
+            "share of attention",
+            "as for the probability",
+            has_error=True,
+        ),
+        *each(
+            "slope",
+            "norms layer head",
+            "share of attention per token",
+            "of the last row on random tokens",
+            has_error=True,
+        ),
+        *each(
+            "probability_change probability_advantage_change probability_rise_change",
+            "",
+            "probability",
+            "with flat norms minus with true ones",
+            has_error=True,
+        ),
+        *each(
+            "attention_change attention_advantage_change attention_rise_change",
+            "layer head",
+            "share of attention",
+            "with flat norms minus with true ones",
+            has_error=True,
+        ),
+        *each(
+            "slope_change",
+            "layer head",
+            "share of attention per token",
+            "with flat norms minus with true ones",
+            has_error=True,
+        ),
+    )
+    figure = "poskernel_core.figures.of_experiments:norm_cause_figure"
+    runs = "poskernel_core.analyses.induction.run.norm_cause:norm_cause"
+
+    def settled(self, run: RunSpec, params: NormCauseParams) -> RunSpec:
+        """Return the run of the random sequences.
+
+        Raises:
+            BadRequest: the pairs have no room for two rows.
+        """
+        rows = second_positions(params.length, params.first, params.candidates, run.start_token)
+        if len(rows) < 2:
+            raise BadRequest(
+                "A rise needs two rows or more: ask for longer sequences, or fewer candidates."
+            )
+        longest = max(params.length, params.random_length)
+        return random_run(run, longest, params.samples)

@@ -1,0 +1,1 @@
+"""What runs the model for the questions of `induction`. torch."""

@@ -1,0 +1,288 @@
+"""Induction: which heads do it, and which of several candidates they prefer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from poskernel_core.analyses.base import HeadMeasure
+from poskernel_core.analyses.random_tokens.params import (
+    Ablations,
+    NormAblations,
+    Sampled,
+    SampleParams,
+    random_run,
+)
+from poskernel_core.common.result import each
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.data.layouts import MOST_CANDIDATES, pairs_layout, second_positions
+from poskernel_core.models.geometry import Geometry
+
+__all__ = [
+    "InductionRecency",
+    "InductionScores",
+    "InductionScoresParams",
+    "PairsParams",
+    "RecencyParams",
+    "RecencyPatterns",
+    "RecencyPatternsParams",
+]
+
+SAMPLES = 2000
+"""Random sequences that the recency of induction is averaged over."""
+
+
+class InductionScoresParams(SampleParams):
+    """Parameters of the search for induction heads."""
+
+    samples: int = Field(100, ge=2, le=1_000_000, description="random sequences averaged over")
+    period: int = Field(24, ge=2, le=2048, description="random tokens, twice in each sequence")
+
+
+class InductionScores(Sampled[InductionScoresParams]):
+    r"""Every head's attention in a random sequence repeated once.
+
+    Formula: with $T$ random tokens twice, from position $s$ on (1 after a start token, else 0),
+    $\text{induction} = \mathbb{E}\, A(s+T+j,\; s+j+1)$ over $0 \le j < T$.
+
+    Choices: tokens of one sequence all differ, so that each has one earlier copy.
+
+    Limits: random tokens show the circuit, not how much text uses it. Errors are over sequences.
+
+    Source: "Recency bias in an induction head", which takes L1H6 of attn-only-2l from its pattern;
+    the score is that of Olsson et al., "In-context learning and induction heads".
+    """
+
+    name = "induction-scores"
+    uses = ("later layers",)
+    title = "Induction heads"
+    spoken = "induction scores"
+    params = InductionScoresParams
+    values = (
+        *each(
+            "induction",
+            "layer head",
+            "share of attention",
+            "mean attention from each token of the second copy to the token after "
+            "its earlier copy: the induction score",
+            has_error=True,
+        ),
+        *each(
+            "previous_mass",
+            "layer head",
+            "share of attention",
+            "mean attention to the token before",
+            has_error=True,
+        ),
+        *each(
+            "duplicate",
+            "layer head",
+            "share of attention",
+            "mean attention to the earlier copy itself",
+            has_error=True,
+        ),
+        *each(
+            "loss",
+            "copy",
+            "nats",
+            "mean loss of the tokens of the first and of the second copy",
+            has_error=True,
+        ),
+    )
+    measures = (
+        HeadMeasure(
+            "induction score",
+            "induction",
+            "share of attention",
+            "Bright: the head attends to what followed the current token's earlier copy.",
+        ),
+    )
+    figure = "poskernel_core.figures.of_experiments:induction_scores_figure"
+    precomputed = "experiments"
+    runs = "poskernel_core.analyses.induction.run.copies:induction_scores"
+
+    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+        """Return a length that the context holds."""
+        return {"period": min(24, (geometry.n_ctx - 1) // 2)}
+
+    def settled(self, run: RunSpec, params: InductionScoresParams) -> RunSpec:
+        """Return the run of the random sequences."""
+        return random_run(run, 2 * params.period + run.start_token, params.samples)
+
+
+class PairsParams(Ablations):
+    """Parameters of sequences with several candidates."""
+
+    samples: int = Field(SAMPLES, ge=2, le=1_000_000, description="random sequences for each row")
+    length: int = Field(13, ge=5, le=512, description="tokens per sequence")
+    first: int = Field(2, ge=0, le=500, description="position of the first [A]")
+    candidates: int = Field(
+        2, ge=1, le=MOST_CANDIDATES, description="tokens that follow an [A]: [B], [C], ..."
+    )
+
+
+class RecencyParams(PairsParams, NormAblations):
+    """Parameters of the recency of induction."""
+
+
+class InductionRecency(Sampled[RecencyParams]):
+    r"""Which of several candidates a model predicts: ``[A][B] ... [A][C] ... [A]``.
+
+    The last pair moves from row to row; the others stay at the beginning, one after another.
+
+    Formula: $P(t) = \mathbb{E}\,\mathrm{softmax}(\text{logits of the last position})_t$ over random
+    sequences.
+
+    Choices: tokens of one sequence all differ. Rows have sequences of their own, so that their
+    errors are independent. One row has no rise (NaN), one candidate no advantage (0). Flattening
+    multiplies the output $z_n$ of each head of layer 0 by $\bar r / r_n$ with
+    $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ measured on 500 random sequences of the same length under the
+    same other ablations, and $\bar r$ the mean of $r_n$; a start token's own output is left as it
+    is. The error of the measured norms is not in ours.
+
+    Limits: induction on random tokens is weaker than on text, so probabilities are small.
+
+    Source: "Recency bias in an induction head", figures 1 to 3; more than two candidates and the
+    causal test by flattening are ours.
+    """
+
+    name = "induction-recency"
+    uses = ("later layers",)
+    title = "Recency of induction"
+    spoken = "the recency of induction"
+    params = RecencyParams
+    values = (
+        *each(
+            "probability",
+            "second pair",
+            "probability",
+            "of each candidate after the last ``[A]``, against the position of "
+            "the last pair's ``[A]``",
+            has_error=True,
+        ),
+        *each(
+            "probability_other",
+            "second",
+            "probability",
+            "mean over the random tokens",
+            has_error=True,
+        ),
+        *each(
+            "advantage",
+            "second",
+            "probability",
+            "probability of the last candidate minus that of the first, paired",
+            has_error=True,
+        ),
+        *each(
+            "probability_rise",
+            "",
+            "probability",
+            "probability of the last candidate in the last row minus in the first",
+            has_error=True,
+        ),
+        *each(
+            "last_row",
+            "second layer head key",
+            "share of attention",
+            "attention of the last ``[A]``",
+            has_error=True,
+        ),
+        *each(
+            "candidate_attention",
+            "second layer head pair",
+            "share of attention",
+            "its attention to each candidate",
+            has_error=True,
+        ),
+        *each(
+            "attention_advantage",
+            "second layer head",
+            "share of attention",
+            "its attention to the last candidate minus that to the first",
+            has_error=True,
+        ),
+        *each(
+            "attention_rise",
+            "layer head",
+            "share of attention",
+            "attention to the last candidate in the last row minus in the first: "
+            "above zero where the head prefers recent tokens",
+            has_error=True,
+        ),
+        *each("role", "second pos", "role", "what stands where"),
+        *each(
+            "norm",
+            "head_of_layer_0 pos",
+            "length of z",
+            "only where norms are flattened: layer 0's norms before that",
+        ),
+    )
+    figure = "poskernel_core.figures.of_experiments:recency_figure"
+    precomputed = "experiments"
+    runs = "poskernel_core.analyses.induction.run.recency:induction_recency"
+
+    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+        """Return a length that the context holds."""
+        return {"length": min(13, geometry.n_ctx)}
+
+    def settled(self, run: RunSpec, params: RecencyParams) -> RunSpec:
+        """Return the run of the random sequences.
+
+        Raises:
+            BadRequest: the pairs have no room.
+        """
+        second_positions(params.length, params.first, params.candidates, run.start_token)
+        return random_run(run, params.length, params.samples)
+
+
+class RecencyPatternsParams(RecencyParams):
+    """Parameters of one row."""
+
+    second: int = Field(10, ge=0, le=510, description="position of the last pair's [A]")
+
+
+class RecencyPatterns(Sampled[RecencyPatternsParams]):
+    r"""The attention of every head in one row of the table of sequences.
+
+    Formula: $\bar A(n,i) = \mathbb{E}\, A(n,i)$.
+
+    Choices: those of the recency of induction; the sequences are the same as there.
+
+    Limits: a mean over sequences hides whether a head attends so in each of them.
+
+    Source: "Recency bias in an induction head", figure 2.
+    """
+
+    name = "recency-patterns"
+    uses = ("later layers",)
+    title = "Attention in one row"
+    spoken = "the attention in one row"
+    params = RecencyPatternsParams
+    values = (
+        *each(
+            "pattern",
+            "layer head query key",
+            "share of attention",
+            "mean attention over random sequences",
+            has_error=True,
+        ),
+        *each("role", "pos", "role", "what stands where"),
+    )
+    figure = "poskernel_core.figures.of_experiments:patterns_figure"
+    precomputed = "experiments"
+    runs = "poskernel_core.analyses.induction.run.recency:recency_patterns"
+
+    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+        """Return a length that the context holds."""
+        return {"length": min(13, geometry.n_ctx), "second": min(10, geometry.n_ctx - 3)}
+
+    def settled(self, run: RunSpec, params: RecencyPatternsParams) -> RunSpec:
+        """Return the run of the random sequences.
+
+        Raises:
+            BadRequest: the pairs have no room.
+        """
+        pairs_layout(params.length, params.first, params.second, params.candidates, run.start_token)
+        return random_run(run, params.length, params.samples)

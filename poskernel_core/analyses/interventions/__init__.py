@@ -1,0 +1,1 @@
+"""A prompt, clean and changed; positions averaged in groups."""

@@ -1,0 +1,203 @@
+"""Interventions worth trying first: those of the post, and similar ones for the demo models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Preset", "presets_for"]
+
+_STRINGS = (
+    "hello",
+    " gorapopefm",
+    " seven lamps",
+    "q8d2kfw",
+    " copper kettle",
+    "tamborilo",
+    " river and road",
+    "zz-41-zz",
+    " quiet morning",
+    "plimsoll",
+    " green ladder",
+    "1pdjpm3efe4",
+)
+_LIST = "blue fire water house king garden; blue fire"
+_LONG_LIST = (
+    "blue fire water house king garden river; blue fire water house king garden river; blue fire"
+)
+_TOY_LIST = "day house king land people man; day house"
+
+
+_ABOUT = {
+    "average": "Neighbouring positions share one embedding: the previous-token head, which goes by "
+    "position in this model, can no longer distinguish them.",
+    "blind": "The predecessor is cut out of every head's attention in these layers.",
+    "silence": "Without it the induction heads find nothing to copy.",
+    "remove": "Only the causal mask is left to distinguish positions.",
+}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One intervention, ready to run.
+
+    Attributes:
+        name: what it shows, in a few words.
+        about: what to expect, in one or two sentences.
+        prompt: the text.
+        cell: the head to look at.
+        params: parameters of the intervention that differ from the defaults.
+    """
+
+    name: str
+    about: str
+    prompt: str
+    cell: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+def _repeat_after_me(last: str, begun: str) -> str:
+    """Return the post's prompt: strings to be repeated, and a last one of which some is given."""
+    asked = "Please repeat the following string exactly: "
+    shown = [f'Request: {asked}"{text}"\nReply: "{text}"' for text in _STRINGS]
+    return "\n".join([*shown, f'Request: {asked}"{last}"\nReply: "{begun}'])
+
+
+_GPT2 = (
+    Preset(
+        "Apple, orange: positions averaged by 10",
+        "The post: the model goes on repeating the right fruit, 99 % sure, although ten "
+        "neighbouring positions share one embedding.",
+        _repeat_after_me(" apple orange", ""),
+        "L4H11",
+        {"change": "average", "group": 10},
+    ),
+    Preset(
+        "The stream before layer 2 averaged by 10",
+        "The post: tremendous damage to the early previous-token heads such as L2H2.",
+        _repeat_after_me(" apple orange", ""),
+        "L2H2",
+        {"change": "average", "group": 10, "layer": 2, "keep": 1},
+    ),
+    Preset(
+        "The stream before layer 4 averaged by 10",
+        "The post: minimal damage to L4H11, which aggregates what earlier heads found.",
+        _repeat_after_me(" apple orange", ""),
+        "L4H11",
+        {"change": "average", "group": 10, "layer": 4, "keep": 1},
+    ),
+    Preset(
+        "Every fifth position blind to its predecessor",
+        "The post: L4H11 loses the previous token at those positions, although W_pos is intact.",
+        _repeat_after_me(" apple orange", ""),
+        "L4H11",
+        {"change": "blind", "every": 5, "layers": "0-3", "stage": "pattern"},
+    ),
+    Preset(
+        "Ninja turtle pirate: L4H11's attention moved",
+        "The post: turtle falls from 99 % to 26 %, and pirate rises to 65 %, with the output "
+        "doubled.",
+        _repeat_after_me(" ninja turtle pirate", " ninja"),
+        "L4H11",
+        {
+            "change": "move",
+            "edited": "L4H11",
+            "moves": 'pirate>ninja, turtle>"',
+            "stage": "scores",
+            "scale": 2.0,
+            "scope": "layer",
+        },
+    ),
+)
+
+
+def _demo(
+    prompt: str, cell: str, layers: str, moves: str, about: dict[str, str]
+) -> tuple[Preset, ...]:
+    """Return the presets of a demo model around its previous-token head."""
+    changes: dict[str, dict[str, Any]] = {
+        "The previous-token head's attention moved": {
+            "change": "move",
+            "edited": cell,
+            "moves": moves,
+        },
+        "Positions averaged by 10": {"change": "average", "group": 10},
+        "Every fifth position blind to its predecessor": {
+            "change": "blind",
+            "every": 5,
+            "layers": layers,
+            "stage": "pattern",
+        },
+        "The previous-token head switched off": {"change": "silence", "heads": cell},
+        "Positional embeddings removed": {"change": "remove", "embeddings": "positions"},
+    }
+    texts = _ABOUT | about
+    return tuple(
+        Preset(name, texts[params["change"]], prompt, cell, params)
+        for name, params in changes.items()
+    )
+
+
+_BY_MODEL = {
+    "gpt2": _GPT2,
+    "demo-gpt2": _demo(
+        _LIST,
+        "L2H6",
+        "0-2",
+        "king>fire, water>blue",
+        {
+            "move": "The list repeats, and the model copies: after fire comes water. With L2H6's "
+            "attention at king and at water moved, fire seems to have been followed by king."
+        },
+    ),
+    "demo-gpt2-smooth": _demo(
+        _LONG_LIST,
+        "L2H6",
+        "0-1",
+        "king>fire, water>blue",
+        {
+            "move": "The list repeats, and the model copies: after fire comes water. With L2H6's "
+            "attention at king and at water moved, fire seems to have been followed by king.",
+            "average": "Hardly anything changes, as the post found in GPT-2: order is read off the "
+            "causal mask, and the head shuns its own token.",
+            "remove": "Even without any positional embedding the list goes on: the causal mask is "
+            "enough.",
+        },
+    ),
+    "demo-attn-2l": _demo(
+        _TOY_LIST,
+        "L0H0",
+        "0",
+        "land>house, king>day",
+        {
+            "move": "The list repeats, and the model copies: after house comes king. With L0H0's "
+            "attention at land and at king moved, house seems to have been followed by land."
+        },
+    ),
+}
+
+
+def _any_model() -> tuple[Preset, ...]:
+    """Return presets that name no head: the selected one is looked at."""
+    prompt = _repeat_after_me(" apple orange", "")
+    return (
+        Preset(
+            "Every fifth position blind to its predecessor",
+            "Which heads lose the previous token, and does the prompt still repeat?",
+            prompt,
+            "",
+            {"change": "blind", "every": 5, "layers": "0", "stage": "pattern"},
+        ),
+        Preset(
+            "Token embeddings removed",
+            "Only position is left: every head shows what it does by position alone.",
+            prompt,
+            "",
+            {"change": "remove", "embeddings": "tokens"},
+        ),
+    )
+
+
+def presets_for(model: str) -> tuple[Preset, ...]:
+    """Return the presets of a model; for one that has none of its own, those that fit any."""
+    return _BY_MODEL.get(model) or _any_model()

@@ -1,0 +1,162 @@
+"""One prompt, clean and changed: from parameters to an edit, and from two runs to a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from poskernel_core.analyses.base import Progress, Subject
+from poskernel_core.analyses.interventions.spec import (
+    AveragingPlace,
+    Intervention,
+    InterventionParams,
+)
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result
+from poskernel_core.common.views import StatisticsView
+from poskernel_core.data.moves import parse_cells, parse_layers, parse_moves
+from poskernel_core.forward import interventions
+from poskernel_core.forward.edits import Edit
+from poskernel_core.forward.readout import (
+    Measured,
+    kl_divergence,
+    log_probabilities,
+    measure,
+)
+
+__all__ = ["averaging_edit", "build_edit", "intervene"]
+
+CANDIDATES = 6
+FIRST_LAYERS = 4
+
+
+def intervene(
+    subject: Subject,
+    statistics: Mapping[str, StatisticsView],
+    params: InterventionParams,
+    progress: Progress,
+) -> Result:
+    """Run the prompt clean and changed; see :class:`~poskernel_core.analyses.Intervention`.
+
+    Raises:
+        BadRequest: a head, layer, row or key that is not there.
+    """
+    geometry = subject.model.geometry
+    cell = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
+    edit = build_edit(subject, statistics, params)
+    if subject.windows.shape[1] < 2 + subject.start_token:
+        raise BadRequest("Expected a prompt of two tokens or more, got fewer: type a few words.")
+    runs = []
+    for done, each in enumerate((Edit(), edit)):
+        progress(done, 2)
+        found = measure(
+            subject.model, subject.windows, each, start_token=subject.start_token, cell=cell
+        )
+        runs.append(found)
+    progress(2, 2)
+    return Intervention.result(params, **_compared(subject, *runs))
+
+
+def build_edit(
+    subject: Subject, statistics: Mapping[str, StatisticsView], params: InterventionParams
+) -> Edit:
+    """Return the edit that the parameters describe, for this model and prompt.
+
+    Raises:
+        BadRequest: a head, layer, row or key that is not there, or positions that are not learned.
+    """
+    geometry = subject.model.geometry
+    sizes = geometry.n_layers, geometry.n_heads
+    match params.change:
+        case "average":
+            return averaging_edit(subject, statistics, params, params.group)
+        case "blind":
+            first_four = f"0-{min(FIRST_LAYERS, geometry.n_layers) - 1}"
+            layers = parse_layers(params.layers.strip() or first_four, geometry.n_layers)
+            return interventions.PredecessorKnockout(params.every, layers, params.stage)
+        case "move":
+            layer, head = parse_cell(params.edited or params.cell, *sizes)
+            moves = parse_moves(params.moves, subject.words)
+            return interventions.MovedAttention(
+                layer, head, moves, params.stage, params.strength, params.scale, params.scope
+            )
+        case "silence":
+            return interventions.AblatedHeads(parse_cells(params.heads, *sizes))
+        case "remove":
+            return interventions.RemovedEmbeddings(params.embeddings)
+
+
+def averaging_edit(
+    subject: Subject,
+    statistics: Mapping[str, StatisticsView],
+    place: AveragingPlace,
+    group: int,
+) -> Edit:
+    """Return the edit that averages positions, in ``W_pos`` or in the stream before a layer.
+
+    Raises:
+        BadRequest: positions that are not learned, or no such layer.
+    """
+    need_learned(subject)
+    layer = place.layer
+    if layer is None:
+        return interventions.AveragedPositions(group, subject.model.position_matrix(), place.keep)
+    n_layers = subject.model.geometry.n_layers
+    if layer >= n_layers:
+        raise BadRequest(f"Expected a layer from 0 to {n_layers - 1}, got {layer}.")
+    rows = torch.from_numpy(statistics["repeated"].layer(layer)["mean_residuals"].copy())
+    return interventions.AveragedStream(layer, group, rows.to(subject.model.device), place.keep)
+
+
+def need_learned(subject: Subject) -> None:
+    """Refuse a model without positional embeddings.
+
+    Raises:
+        BadRequest: the model's positions are rotary.
+    """
+    geometry = subject.model.geometry
+    if geometry.scheme != "learned":
+        raise BadRequest(
+            f"{subject.model.located.spec.name!r} has {geometry.scheme} positions, so there are no "
+            "positional embeddings to average: choose another change, or a model with "
+            "learned positions."
+        )
+
+
+def _compared(subject: Subject, clean: Measured, changed: Measured) -> dict[str, Any]:
+    """Return values, errors, coordinates and candidates of two runs of one prompt."""
+    values = {"kl": kl_divergence(clean.logits, changed.logits)}
+    for name, run in (("clean", clean), ("changed", changed)):
+        values[name] = run.pattern
+        values[f"{name}_loss"] = run.loss
+        values[f"mean_{name}_loss"] = np.array(run.loss[1:].mean())
+        values[f"{name}_previous_mass"] = run.previous_mass
+    last = [log_probabilities(run.logits, slice(-1, None))[0].numpy() for run in (clean, changed)]
+    chosen = _candidates(*last)
+    rise = (changed.loss - clean.loss)[1:]
+    error = float(rise.std(ddof=1) / np.sqrt(len(rise))) if len(rise) > 1 else np.nan
+    values |= {
+        "difference": changed.pattern - clean.pattern,
+        "clean_probability": np.exp(last[0][chosen]),
+        "changed_probability": np.exp(last[1][chosen]),
+        "loss_change": np.array(rise.mean()),
+        "last_kl": np.array(values["kl"][-1]),
+        "mean_kl": np.array(values["kl"].mean()),
+        "previous_mass_change": changed.previous_mass - clean.previous_mass,
+    }
+    return {
+        "values": {value.name: values[value.name] for value in Intervention.values},
+        "errors": {"loss_change": np.array(error)},
+        "coordinates": {"candidate": chosen},
+        "provenance": {"candidates": subject.decode(chosen.tolist())},
+    }
+
+
+def _candidates(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
+    """Return the likeliest next tokens of both runs, the likeliest of the clean one first."""
+    both = np.union1d(*(np.argsort(-row, kind="stable")[:CANDIDATES] for row in (clean, changed)))
+    return both[np.argsort(-clean[both], kind="stable")]

@@ -1,0 +1,162 @@
+"""Interventions: the same prompt, clean and with one change, and what the change does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from poskernel_core.analyses.base import Experiment, Params
+from poskernel_core.analyses.helix import formulas as math
+from poskernel_core.analyses.sources import TextParams, text_run
+from poskernel_core.common.result import each
+from poskernel_core.common.specs import RunSpec
+
+__all__ = [
+    "ALIKE",
+    "AveragingPlace",
+    "Intervention",
+    "InterventionParams",
+    "averaged_stream",
+    "single_run",
+]
+
+REPEATED_TOKENS = 100
+Change = Literal["average", "blind", "move", "silence", "remove"]
+ALIKE = {"dtype": "float32", "positions": (0,), "destination": None, "doubling": None}
+"""Fields of a run that an experiment does not depend on."""
+
+
+class AveragingPlace(Params):
+    """Parameters that say where positions are averaged."""
+
+    layer: int | None = Field(
+        None, ge=0, description="average: in the stream before this layer (default: in W_pos)"
+    )
+    keep: int = Field(
+        0, ge=0, le=1000, description="average: first positions left as they are (huge vectors)"
+    )
+
+
+class InterventionParams(TextParams, AveragingPlace):
+    """Parameters of an intervention; those of other changes than the chosen one do nothing."""
+
+    cell: str = Field("L0H0", description="the head whose pattern is shown, such as L0H3")
+    change: Change = Field(
+        "average",
+        description="average positions, blind to predecessors (attention knockout), move "
+        "attention, silence (ablate) heads, or remove embeddings",
+    )
+    group: int = Field(10, ge=1, le=1_000_000, description="average: positions per group")
+    every: int = Field(5, ge=1, le=1_000_000, description="blind: spacing of the blinded positions")
+    layers: str = Field(
+        "", max_length=200, description="blind: layers, such as 0-3 (default: the first four)"
+    )
+    stage: Literal["scores", "pattern"] = Field(
+        "pattern", description="blind, move: before (scores) or after (pattern) the softmax"
+    )
+    edited: str | None = Field(
+        None, description="move: the head that is changed (default: the one shown)"
+    )
+    moves: str = Field(
+        "", max_length=2000, description="move: row>key pairs, such as '36>34, pirate>ninja'"
+    )
+    strength: float = Field(
+        10.0, ge=0, le=1000, description="move: nats above the row's largest score"
+    )
+    scale: float = Field(1.0, ge=-100, le=100, description="move: factor of the output")
+    scope: Literal["head", "layer"] = Field("head", description="move: whose output is scaled")
+    heads: str = Field("", max_length=4000, description="silence: heads, such as 'L0H3, L1H4'")
+    embeddings: Literal["tokens", "positions"] = Field(
+        "positions", description="remove: token or positional embeddings"
+    )
+
+
+def single_run(run: RunSpec, params: TextParams) -> RunSpec:
+    """Return the run of one prompt, as far as an experiment depends on it."""
+    one = text_run(run, params, whole=True)
+    return one.model_copy(update=ALIKE | {"seed": 0})
+
+
+def averaged_stream(run: RunSpec) -> Mapping[str, RunSpec]:
+    """Return the pass that measures the extended positional embeddings of every layer."""
+    return {"repeated": math.repeated_run(run, REPEATED_TOKENS)}
+
+
+class Intervention(Experiment[InterventionParams]):
+    r"""One prompt, run clean and run with one change.
+
+    Everything after the change is recomputed.
+
+    Formula: $\text{loss} = -\log p(t_n \mid t_{<n})$; $\mathrm{KL}(p_\text{clean} \,\|\,
+    p_\text{changed}) = \sum_t p_\text{clean}(t) \log (p_\text{clean}(t) / p_\text{changed}(t))$,
+    in nats.
+
+    Choices: averaging replaces positions by the mean of their group, in ``W_pos`` or, by
+    subtracting $X^l_n$ and adding the group's mean, in the stream before a layer. Blinding is
+    attention knockout: it sets attention to the predecessor to zero after the softmax, as the post
+    does (what is cut is not redistributed), or the score to minus infinity before it (the rest of
+    the row takes its share). Moving gives a row's attention to chosen keys: in equal parts after
+    the softmax, or by raising their scores above the row's largest before it. The post moves
+    attention before the softmax and doubles the whole layer's output, its prose says the head's:
+    both are offered. Silencing ablates heads: their output is zero. Removed embeddings are zeros;
+    rotary models are rotated as at position 0.
+
+    Limits: one prompt. The error of ``loss_change`` takes positions as independent; KL and masses
+    have none.
+
+    Source: "The positional embedding matrix and previous-token heads"; removing embeddings follows
+    "The previous token head and the look-back-two head".
+    """
+
+    name = "intervention"
+    uses = ("predictions",)
+    title = "Intervention"
+    spoken = "the effects of the change"
+    params = InterventionParams
+    values = (
+        *each(
+            "clean changed difference",
+            "query key",
+            "share of attention",
+            "the chosen head's attention in the two runs, and changed minus clean",
+        ),
+        *each(
+            "clean_probability changed_probability",
+            "candidate",
+            "probability",
+            "of the next token after the prompt, for the six likeliest of each "
+            "run; coordinates are token ids",
+        ),
+        *each("clean_loss changed_loss", "pos", "nats", r"$-\log p$ of each token of the prompt"),
+        *each("mean_clean_loss mean_changed_loss", "", "nats", "their means over the prompt"),
+        *each(
+            "loss_change",
+            "",
+            "nats",
+            "changed minus clean, mean over the prompt; its error is over positions",
+            has_error=True,
+        ),
+        *each("kl", "pos", "nats", "divergence of the next-token distribution, clean to changed"),
+        *each(
+            "last_kl mean_kl", "", "nats", "the same after the prompt, and its mean over the prompt"
+        ),
+        *each(
+            "clean_previous_mass changed_previous_mass previous_mass_change",
+            "layer head",
+            "share of attention",
+            "mean attention to the predecessor in the two runs, and changed minus clean",
+        ),
+    )
+    figure = "poskernel_core.figures.of_positions:bars_figure"
+    runs = "poskernel_core.analyses.interventions.run.intervene:intervene"
+
+    def settled(self, run: RunSpec, params: InterventionParams) -> RunSpec:
+        """Return the run of the prompt."""
+        return single_run(run, params)
+
+    def needs(self, run: RunSpec, params: InterventionParams) -> Mapping[str, RunSpec]:
+        """Return the pass over repeated tokens where the stream is averaged."""
+        averages = params.change == "average" and params.layer is not None
+        return averaged_stream(run) if averages else {}

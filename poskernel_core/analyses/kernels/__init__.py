@@ -1,0 +1,1 @@
+"""Positional kernels: of every head, of one, as a map, and their distances."""

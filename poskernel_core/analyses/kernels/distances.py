@@ -1,0 +1,147 @@
+"""Which heads of a layer have the same kernel: pairwise distances and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float, Int
+from pydantic import Field
+
+from poskernel_core.analyses.base import Analysis, Progress, SkipParams
+from poskernel_core.analyses.kernels import formulas as math
+from poskernel_core.analyses.sources import queries_at
+from poskernel_core.common.attention import first_visible
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.jackknife import jackknife
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+from poskernel_core.common.views import StatisticsView
+
+__all__ = ["KernelDistances", "KernelDistancesParams", "linked"]
+
+
+class KernelDistancesParams(SkipParams):
+    """Parameters of the distances between heads."""
+
+    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
+    alike: float = Field(0.1, ge=0, le=1, description="largest distance between heads of one group")
+    apart: float = Field(0.5, ge=0, le=1, description="distance from which a pair is ruled out")
+
+
+class KernelDistances(Analysis[KernelDistancesParams]):
+    r"""Distances between the positional kernels of a layer's heads.
+
+    Formula: $\mathrm{TV}(K,K') = \tfrac12 \sum_i |K_i - K'_i|$, from 0 (equal) to 1 (no key in
+    common).
+
+    Choices: groups by complete linkage, so that all pairs of a group are within ``alike`` (0.1); a
+    pair is ruled out from a distance of ``apart`` (0.5). Kernels are means over sampled queries at
+    one position.
+
+    Limits: a feature that is spread over several heads needs equal kernels, but equal kernels do
+    not prove one. Errors are jackknives over queries.
+
+    Source: "Positional kernels of attention heads" (attention superposition).
+    """
+
+    name = "kernel-distances"
+    title = "Distances between kernels"
+    spoken = "distances between kernels"
+    params = KernelDistancesParams
+    values = (
+        *each(
+            "distance",
+            "layer head other",
+            "TV distance, 0 to 1",
+            "total variation between the mean kernels of two heads",
+            has_error=True,
+        ),
+        *each(
+            "group",
+            "layer head",
+            "number",
+            "number of the head's group, from 0 on by first member; heads of one "
+            "group are candidates for superposition",
+        ),
+        *each(
+            "ruled_out",
+            "layer head",
+            "heads",
+            "number of heads whose kernel is too far away for that",
+        ),
+    )
+    figure = "poskernel_core.figures.of_contextual:kernel_distances_figure"
+    precomputed = "always"
+
+    def needs(self, run: RunSpec, params: KernelDistancesParams) -> Mapping[str, RunSpec]:
+        """Return the run itself.
+
+        Raises:
+            BadRequest: the position is outside the context, or sees no key.
+        """
+        if not params.skip <= params.query < run.context:
+            raise BadRequest(
+                f"Expected a query position from {params.skip} (the skipped keys) to "
+                f"{run.context - 1}, got {params.query}."
+            )
+        return {"main": run}
+
+    def compute(
+        self,
+        statistics: Mapping[str, StatisticsView],
+        params: KernelDistancesParams,
+        progress: Progress,
+    ) -> Result:
+        """Compare every head with every other of its layer."""
+        layers = range(statistics["main"].header.n_layers)
+        found = []
+        for layer in layers:
+            found.append(_layer(statistics, layer, params))
+            progress(layer + 1, len(layers))
+        distance, error = (np.stack([each[i] for each in found]) for i in (0, 1))
+        others = ~np.eye(distance.shape[-1], dtype=bool)
+        return self.result(
+            params,
+            {
+                "distance": distance,
+                "group": np.stack([linked(each, params.alike) for each in distance]),
+                "ruled_out": (others & (distance >= params.apart)).sum(axis=-1),
+            },
+            {"distance": error},
+        )
+
+
+def _layer(
+    statistics: Mapping[str, StatisticsView], layer: int, params: KernelDistancesParams
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return distances between the heads of a layer and their errors, ``[head, other]``."""
+    view, n = statistics["main"], params.query
+    window = view.header.sliding_windows[layer]
+    low = first_visible(n, params.skip, window)
+    keys = view.layer(layer)["mean_keys"][:, low : n + 1]
+    kernels = math.kernel_rows(queries_at(statistics, layer, n), keys, view.header.scales[layer])
+    distance = _pairwise(kernels.mean(axis=1))
+    if kernels.shape[1] < 2:
+        return distance, np.full_like(distance, np.nan)
+    out = np.moveaxis(math.leave_one_out(kernels), 1, 0)
+    return distance, jackknife(np.stack([_pairwise(each) for each in out], axis=-1), axis=-1)
+
+
+def _pairwise(kernels: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head other"]:
+    return np.stack(
+        [math.total_variation(kernels, np.broadcast_to(one, kernels.shape)) for one in kernels]
+    )
+
+
+def linked(distance: Float[np.ndarray, "head other"], alike: float) -> Int[np.ndarray, " head"]:
+    """Return the group of every head: all pairs of a group are within ``alike`` of each other."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    if len(distance) < 2:
+        return np.zeros(len(distance), dtype=np.int64)
+    tree = linkage(squareform(distance, checks=False), method="complete")
+    found = fcluster(tree, alike, criterion="distance")
+    _, first, group = np.unique(found, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[group]

@@ -1,0 +1,275 @@
+"""ETC heat map: effective token count, kind and trust of every head's positional kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams
+from poskernel_core.analyses.kernels import formulas as math
+from poskernel_core.common.attention import first_visible
+from poskernel_core.common.jackknife import jackknife
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.common.views import StatisticsView
+
+__all__ = ["EtcHeatMap", "EtcParams", "summarise_row"]
+
+
+class EtcParams(SkipParams):
+    """Parameters of the ETC heat map."""
+
+    local_tokens: int = Field(
+        math.LOCAL_TOKENS, ge=1, le=256, description="last tokens that count as local"
+    )
+    local_share: float = Field(0.5, ge=0, le=1, description="mass in them that makes a head local")
+    uniform_share: float = Field(
+        0.5, ge=0, le=1, description="ETC over visible keys that makes a head uniform"
+    )
+
+
+class EtcHeatMap(Analysis[EtcParams]):
+    r"""Effective token count (ETC) and other summaries of every head's mean kernel over queries.
+
+    Formula: $\mathrm{ETC}(n) = 1 / \sum_i K(n,i)^2$ of the positional kernel $K(n,i) =
+    \mathrm{softmax}_i\; \text{scale}\; q_n \cdot m_i$ over the visible $i \ge \text{skip}$, with
+    mean keys $m_i = \mathbb{E}_\text{text}[k_i]$; $\mathrm{TV}(K,K') = \tfrac12 \sum_i |K_i -
+    K'_i|$.
+
+    Choices: the first ``skip`` keys are left out, because heads park attention there. ``local`` if
+    at least half of the mass lies in the last 10 tokens; else ``uniform`` if ETC is at least half
+    of the visible keys; else ``slow decay``. The mean key is taken per head and after rotation, so
+    that one definition serves learned and rotary positions; the first version of the post speaks
+    of the mean stream through the key matrix, which is the same for learned positions.
+
+    Limits: a kernel says what position does on average; where ``fidelity`` is poor, content
+    decides. Errors are jackknives over queries (``etc``, ``log_etc``, ``local_mass``,
+    ``fidelity``), over groups of queries (``consistency``), and the spread over the other positions
+    (``equivariance``); that the mean keys come from finitely many texts is not included.
+
+    Source: "Positional kernels of attention heads"; consistency, equivariance and fidelity are
+    ours.
+    """
+
+    name = "etc"
+    title = "ETC heat map"
+    spoken = "the effective token count"
+    params = EtcParams
+    values = (
+        *each(
+            "etc",
+            "layer head query",
+            "tokens",
+            "effective token count (ETC) of the kernel, from 1 to the number of ``visible`` keys",
+            has_error=True,
+        ),
+        *each("log_etc", "layer head query", "ln tokens", "its natural logarithm", has_error=True),
+        *each(
+            "half_mass_distance",
+            "layer head query",
+            "tokens",
+            "smallest offset within which half of the kernel's mass lies",
+        ),
+        *each(
+            "local_mass",
+            "layer head query",
+            "share of mass",
+            "mass of the kernel in the last ``local_tokens`` tokens",
+            has_error=True,
+        ),
+        *each("kind", "layer head query", "kind", "local, slow decay or uniform"),
+        *each(
+            "consistency",
+            "layer head query",
+            "TV distance, 0 to 1",
+            "mean total variation (TV) between kernels of different queries at "
+            "the same position; lower is better",
+            has_error=True,
+        ),
+        *each(
+            "equivariance",
+            "layer head query",
+            "TV distance, 0 to 1",
+            "mean TV to the kernels of the other positions, aligned by offset and "
+            "renormalised on their common support; lower is better",
+            has_error=True,
+        ),
+        *each(
+            "fidelity",
+            "layer head query",
+            "TV distance, 0 to 1",
+            "TV to the mean observed attention, ``skip`` applied to both; lower is better",
+            has_error=True,
+        ),
+        *each(
+            "visible", "layer head query", "tokens", "number of keys that the kernel is spread over"
+        ),
+    )
+    measures = (
+        HeadMeasure(
+            "effective token count",
+            "etc",
+            "effective tokens (log scale)",
+            scale="log",
+            floor=1.0,
+            most="visible",
+        ),
+        HeadMeasure(
+            "kind of kernel",
+            "kind",
+            "kind",
+            "Local heads have most of their kernel in the last tokens (10 unless changed "
+            "under «Kinds»), slow decay spreads it over many, uniform over all alike.",
+            "labels",
+        ),
+        HeadMeasure(
+            "half-mass distance",
+            "half_mass_distance",
+            "tokens (log scale)",
+            "Dark: half of the kernel's mass lies within a few tokens.",
+            "log",
+            0.5,
+        ),
+        HeadMeasure(
+            "consistency over queries",
+            "consistency",
+            "TV distance ↓ (0: alike)",
+            "Dark: kernels of different queries at one position agree.",
+            "unit",
+        ),
+        HeadMeasure(
+            "translation equivariance",
+            "equivariance",
+            "TV distance ↓ (0: alike)",
+            "Dark: the kernel is the same, seen from every position.",
+            "unit",
+        ),
+        HeadMeasure(
+            "fidelity",
+            "fidelity",
+            "TV distance ↓ (0: alike)",
+            "Dark: the kernel is what the head does on average; bright: content decides.",
+            "unit",
+        ),
+    )
+    figure = "poskernel_core.figures.of_kernels:etc_figure"
+    precomputed = "always"
+
+    def needs(self, run: RunSpec, params: EtcParams) -> Mapping[str, RunSpec]:
+        """Return the run itself."""
+        return {"main": run}
+
+    def compute(
+        self, statistics: Mapping[str, StatisticsView], params: EtcParams, progress: Progress
+    ) -> Result:
+        """Summarise every head at every recorded position."""
+        view = statistics["main"]
+        positions = np.array(view.header.positions, dtype=np.int64)
+        layers = range(view.header.n_layers)
+        rows = []
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            work = [pool.submit(_layer, view, layer, positions, params) for layer in layers]
+            try:
+                for done, future in enumerate(work, start=1):
+                    rows.append(future.result())
+                    progress(done, len(layers))
+            finally:
+                pool.shutdown(cancel_futures=True)
+        stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        return _result(stacked, positions, params)
+
+
+def _result(stacked: dict[str, np.ndarray], positions: np.ndarray, params: EtcParams) -> Result:
+    errors = {
+        name.removesuffix("_error"): array
+        for name, array in stacked.items()
+        if name.endswith("_error")
+    }
+    values = {name: array for name, array in stacked.items() if not name.endswith("_error")}
+    values["log_etc"] = np.log(values["etc"])
+    errors["log_etc"] = errors["etc"] / values["etc"]
+    values["kind"] = math.classify(
+        values["local_mass"],
+        values["etc"],
+        values["visible"],
+        params.local_share,
+        params.uniform_share,
+    )
+    return EtcHeatMap.result(
+        params, values, errors, labels={"kind": math.KINDS}, coordinates={"query": positions}
+    )
+
+
+def _layer(
+    view: StatisticsView, layer: int, positions: np.ndarray, params: EtcParams
+) -> dict[str, np.ndarray]:
+    """Return the summaries of one layer, ``[head, query]`` each."""
+    arrays, header = view.layer(layer), view.header
+    scale, window = header.scales[layer], header.sliding_windows[layer]
+    heads, context = arrays["queries"].shape[1], header.context
+    means = np.zeros((heads, len(positions), context))
+    rows: list[dict[str, np.ndarray]] = []
+    for place, n in enumerate(positions):
+        low = first_visible(int(n), params.skip, window)
+        if low > n:
+            rows.append(_nothing(heads))
+            continue
+        kernels = math.kernel_rows(
+            arrays["queries"][place], arrays["mean_keys"][:, low : n + 1], scale
+        )
+        means[:, place, low : n + 1] = kernels.mean(axis=1)
+        rows.append(
+            summarise_row(kernels, arrays["mean_rows"][:, place, low : n + 1], params.local_tokens)
+        )
+    found = {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
+    return found | _equivariance(means, positions, params.skip)
+
+
+def summarise_row(
+    kernels: np.ndarray, observed: np.ndarray | None, local_tokens: int
+) -> dict[str, np.ndarray]:
+    """Summarise the kernels ``[head, sample, key]`` of one query position over its visible keys.
+
+    ``observed [head, key]`` is the mean attention to the same keys, or None where there is none.
+    """
+    mean = kernels.mean(axis=1)
+    heads, samples = kernels.shape[:2]
+    row = {
+        "etc": math.effective_tokens(mean),
+        "half_mass_distance": math.half_mass_distance(mean).astype(np.float64),
+        "local_mass": mean[:, -local_tokens:].sum(axis=-1),
+        "visible": np.full(heads, float(mean.shape[-1])),
+        "consistency": math.consistency(kernels),
+        "consistency_error": math.consistency_error(kernels),
+    }
+    out = math.leave_one_out(kernels) if samples > 1 else np.full_like(kernels, np.nan)
+    row["etc_error"] = jackknife(math.effective_tokens(out), axis=-1)
+    row["local_mass_error"] = jackknife(out[..., -local_tokens:].sum(axis=-1), axis=-1)
+    if observed is not None:
+        share = observed / np.maximum(observed.sum(axis=-1, keepdims=True), 1e-300)
+        row["fidelity"] = math.total_variation(mean, share)
+        gaps = math.total_variation(out, np.broadcast_to(share[:, None], out.shape))
+        row["fidelity_error"] = jackknife(gaps, axis=-1)
+    return row
+
+
+def _nothing(heads: int) -> dict[str, np.ndarray]:
+    names = ("etc", "half_mass_distance", "local_mass", "consistency", "fidelity")
+    errors = ("etc_error", "local_mass_error", "consistency_error", "fidelity_error")
+    empty = {name: np.full(heads, np.nan) for name in names + errors}
+    return empty | {"visible": np.zeros(heads)}
+
+
+def _equivariance(means: np.ndarray, positions: np.ndarray, skip: int) -> dict[str, np.ndarray]:
+    """Return the mean aligned distance of each position's kernel to those of the others."""
+    gaps = math.aligned_distance(math.by_offset(means, positions), positions, skip)
+    gaps[:, np.arange(len(positions)), np.arange(len(positions))] = np.nan
+    count = np.isfinite(gaps).sum(axis=-1)
+    total = np.nansum(gaps, axis=-1)
+    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    spread = np.nansum(np.square(gaps - mean[..., None]), axis=-1)
+    error = np.sqrt(spread / np.maximum(count - 1, 1) / np.maximum(count, 1))
+    return {"equivariance": mean, "equivariance_error": np.where(count > 1, error, np.nan)}

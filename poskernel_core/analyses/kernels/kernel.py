@@ -1,0 +1,208 @@
+"""Positional kernels of all heads at one query position, with the observed attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Analysis, Progress
+from poskernel_core.analyses.kernels import formulas as math
+from poskernel_core.analyses.kernels.etc import summarise_row
+from poskernel_core.analyses.sources import (
+    SourceParams,
+    attended_by_text,
+    queries_at,
+    source_runs,
+)
+from poskernel_core.common.attention import first_visible
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+from poskernel_core.common.views import StatisticsView
+
+__all__ = ["KernelParams", "PositionalKernel", "kv_head", "observed_row"]
+
+PERCENTILES = (10, 90)
+CURVES = ("kernel", "kernel_low", "kernel_high", "observed")
+
+
+class KernelParams(SourceParams):
+    """Parameters of the kernels at one query position."""
+
+    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
+
+
+class PositionalKernel(Analysis[KernelParams]):
+    r"""The positional kernel ``K(n, .)`` of every head at one query position.
+
+    Formula: $s(n,i) = a(n,i) + c(n,i)$ with $a(n,i) = \text{scale}\; q_n \cdot m_i$ (position) and
+    $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$ (content), with mean keys $m_i =
+    \mathbb{E}_\text{text}[k_i]$; $K(n,i) = \mathrm{softmax}_i\, a(n,i)$ over the visible $i \ge
+    \text{skip}$. With skip 0, attention is exactly $A(n,i) = K(n,i)\, e^{c(n,i)} / \sum_j K(n,j)\,
+    e^{c(n,j)}$. $\mathrm{TV}(K,K') = \tfrac12 \sum_i |K_i - K'_i|$.
+
+    Choices: queries are those of many texts (their mean kernel), of one text, or of one fixed
+    token at position $n$; the posts take a chapter of the Bible, or " the".
+
+    Limits: errors are over queries only. Queries of one text share its content.
+
+    Source: "Positional kernels of attention heads"; "Contextual attention heads in the first layer
+    of GPT-2" draws one row as a square.
+    """
+
+    name = "kernel"
+    title = "Positional kernels"
+    spoken = "positional kernels"
+    params = KernelParams
+    values = (
+        *each(
+            "kernel",
+            "layer head key",
+            "share of attention",
+            "mean over the source's queries; keys that are not visible hold 0",
+            has_error=True,
+        ),
+        *each(
+            "kernel_low kernel_high",
+            "layer head key",
+            "share of attention",
+            "its 10th and 90th percentile over the queries",
+        ),
+        *each(
+            "observed",
+            "layer head key",
+            "share of attention",
+            "attention seen at ``n`` (mean over all texts; of the one text where "
+            "that is the source), ``skip`` applied and renormalised",
+        ),
+        *each(
+            "etc",
+            "layer head",
+            "tokens",
+            "effective token count (ETC) of the kernel",
+            has_error=True,
+        ),
+        *each(
+            "half_mass_distance",
+            "layer head",
+            "tokens",
+            "smallest offset within which half of the kernel's mass lies",
+        ),
+        *each(
+            "local_mass",
+            "layer head",
+            "share of mass",
+            "mass of the kernel in the last 10 tokens",
+            has_error=True,
+        ),
+        *each(
+            "consistency",
+            "layer head",
+            "TV distance, 0 to 1",
+            "mean TV between kernels of different queries; lower is better",
+            has_error=True,
+        ),
+        *each(
+            "fidelity",
+            "layer head",
+            "TV distance, 0 to 1",
+            "TV to the observed attention; lower is better",
+            has_error=True,
+        ),
+        *each("visible", "layer head", "tokens", "number of keys that the kernel is spread over"),
+    )
+    figure = "poskernel_core.figures.of_kernels:kernel_figure"
+    precomputed = "always"
+
+    def needs(self, run: RunSpec, params: KernelParams) -> Mapping[str, RunSpec]:
+        """Return the run, and the small run of the source's queries."""
+        if params.query >= run.context:
+            raise BadRequest(
+                f"Query position {params.query} is outside the context: choose 0 to "
+                f"{run.context - 1}."
+            )
+        return source_runs(run, params, params.query)
+
+    def compute(
+        self, statistics: Mapping[str, StatisticsView], params: KernelParams, progress: Progress
+    ) -> Result:
+        """Compute the kernels of all layers."""
+        header = statistics["main"].header
+        rows = []
+        for layer in range(header.n_layers):
+            rows.append(_layer(statistics, layer, params))
+            progress(layer + 1, header.n_layers)
+        values = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        errors = {n: values.pop(f"{n}_error") for n in list(values) if f"{n}_error" in values}
+        return _result(params, values, errors)
+
+
+def _result(
+    params: KernelParams, values: dict[str, np.ndarray], errors: dict[str, np.ndarray]
+) -> Result:
+    {n: ("layer", "head") + (("key",) if n in CURVES else ()) for n in values}
+    return PositionalKernel.result(params, values, errors)
+
+
+def _layer(
+    statistics: Mapping[str, StatisticsView], layer: int, params: KernelParams
+) -> dict[str, np.ndarray]:
+    view, n = statistics["main"], params.query
+    header, arrays = view.header, view.layer(layer)
+    scale, window = header.scales[layer], header.sliding_windows[layer]
+    low = first_visible(n, params.skip, window)
+    if low > n:
+        raise BadRequest(
+            f"Query position {n} sees no key when the first {params.skip} are left out: choose a "
+            "later query or a smaller skip."
+        )
+    queries = queries_at(statistics, layer, n)
+    kernels = math.kernel_rows(queries, arrays["mean_keys"][:, low : n + 1], scale)
+    observed = observed_row(statistics, layer, n, low)
+    lows, highs = np.percentile(kernels, PERCENTILES, axis=1)
+    samples = kernels.shape[1]
+    error = kernels.std(axis=1, ddof=1) / np.sqrt(samples) if samples > 1 else lows * np.nan
+    curves = {
+        "kernel": kernels.mean(axis=1),
+        "kernel_error": error,
+        "kernel_low": lows,
+        "kernel_high": highs,
+    }
+    if observed is not None:
+        curves["observed"] = observed
+    padding = ((0, 0), (low, header.context - n - 1))
+    padded = {name: np.pad(curve, padding) for name, curve in curves.items()}
+    return padded | summarise_row(kernels, observed, math.LOCAL_TOKENS)
+
+
+def observed_row(
+    statistics: Mapping[str, StatisticsView],
+    layer: int,
+    n: int,
+    low: int,
+    head: int | None = None,
+) -> np.ndarray | None:
+    """Return the observed attention from ``n`` to the keys ``low .. n``, renormalised.
+
+    ``[head, key]`` for all heads or the one given; None where the run did not record ``n``.
+    """
+    view = statistics["main"]
+    heads = slice(None) if head is None else slice(head, head + 1)
+    keys = attended_by_text(statistics, layer)
+    if keys is not None:
+        scale, queries = view.header.scales[layer], queries_at(statistics, layer, n)[heads]
+        shared = keys if head is None else keys[kv_head(view, head)]
+        return math.kernel_rows(queries, shared[:, low : n + 1], scale)[:, 0]
+    places = np.flatnonzero(np.array(view.header.positions) == n)
+    if len(places) == 0:
+        return None
+    row = view.layer(layer)["mean_rows"][heads, places[0], low : n + 1].astype(np.float64)
+    return row / np.maximum(row.sum(axis=-1, keepdims=True), 1e-300)
+
+
+def kv_head(view: StatisticsView, head: int) -> slice:
+    """Return the key head that a query head reads, as a slice of length 1."""
+    first = head * view.header.n_kv_heads // view.header.n_heads
+    return slice(first, first + 1)

@@ -1,0 +1,107 @@
+"""The kernel of one head as a map: key position against query position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Analysis, Progress
+from poskernel_core.analyses.kernels import formulas as math
+from poskernel_core.analyses.kernels.kernel import kv_head, observed_row
+from poskernel_core.analyses.sources import (
+    SourceParams,
+    queries_at,
+    query_positions,
+    source_runs,
+)
+from poskernel_core.common.attention import first_visible
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.common.views import StatisticsView
+
+__all__ = ["KernelMap", "KernelMapParams"]
+
+
+class KernelMapParams(SourceParams):
+    """Parameters of one head's map."""
+
+    cell: str = Field("L0H0", description="the head, such as L0H3")
+
+
+class KernelMap(Analysis[KernelMapParams]):
+    r"""The kernel and the observed attention of one head at all query positions.
+
+    Formula: that of the positional kernel, at every recorded $n$.
+
+    Choices: the queries are those of the recorded positions (mean over sampled texts), or, for one
+    text, of every position of the text. What is not visible holds NaN.
+
+    Limits: between recorded positions nothing is interpolated; rows are drawn equally high.
+
+    Source: "Positional kernels of attention heads".
+    """
+
+    name = "kernel-map"
+    title = "Kernel of one head over all query positions"
+    spoken = "the head's kernel at all query positions"
+    params = KernelMapParams
+    values = (
+        *each(
+            "kernel",
+            "query key",
+            "share of attention",
+            "the positional kernel, one row for each query position; NaN where a "
+            "key is not visible",
+        ),
+        *each(
+            "observed",
+            "query key",
+            "share of attention",
+            "the attention seen, ``skip`` applied and renormalised",
+        ),
+    )
+    figure = "poskernel_core.figures.of_kernels:kernel_map_figure"
+
+    def needs(self, run: RunSpec, params: KernelMapParams) -> Mapping[str, RunSpec]:
+        """Return the run, and the small run of a text's own queries."""
+        if params.source == "token":
+            raise BadRequest(
+                "A fixed token's queries are taken at one query position: use 'kernel', or "
+                "source 'mean' or 'text' for a map."
+            )
+        return source_runs(run, params, None)
+
+    def compute(
+        self, statistics: Mapping[str, StatisticsView], params: KernelMapParams, progress: Progress
+    ) -> Result:
+        """Compute one row per query position."""
+        header = statistics["main"].header
+        layer, head = parse_cell(params.cell, header.n_layers, header.n_heads)
+        positions = query_positions(statistics)
+        shape = (len(positions), header.context)
+        maps = {"kernel": np.full(shape, np.nan), "observed": np.full(shape, np.nan)}
+        for place, n in enumerate(positions.tolist()):
+            low = first_visible(n, params.skip, header.sliding_windows[layer])
+            if low <= n:
+                maps["kernel"][place, low : n + 1] = _row(statistics, layer, head, n, low)
+                seen = observed_row(statistics, layer, n, low, head)
+                maps["observed"][place, low : n + 1] = np.nan if seen is None else seen[0]
+            progress(place + 1, len(positions))
+        return self.result(
+            params,
+            {name: values.astype(np.float32) for name, values in maps.items()},
+            coordinates={"query": positions},
+        )
+
+
+def _row(
+    statistics: Mapping[str, StatisticsView], layer: int, head: int, n: int, low: int
+) -> np.ndarray:
+    view = statistics["main"]
+    keys = view.layer(layer)["mean_keys"][kv_head(view, head), low : n + 1]
+    queries = queries_at(statistics, layer, n)[head : head + 1]
+    return math.kernel_rows(queries, keys, view.header.scales[layer])[0].mean(axis=0)

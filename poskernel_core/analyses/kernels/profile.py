@@ -1,0 +1,58 @@
+"""Diagonal profile of the mean observed attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from poskernel_core.analyses.base import Analysis, Params, Progress
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.common.views import StatisticsView, stacked
+
+__all__ = ["DiagonalProfile"]
+
+
+class DiagonalProfile(Analysis[Params]):
+    r"""Mean attention by offset, for every head.
+
+    Formula: $P(k) = \mathbb{E}_{\text{text},\,n}\, A(n, n-k)$.
+
+    Choices: the start token's row and column are left out, as in the author's code.
+
+    Limits: large offsets are means over few pairs, most of them with the first keys. Errors are
+    over texts.
+
+    Source: "The positional embedding matrix and previous-token heads".
+    """
+
+    name = "profile"
+    title = "Diagonal profile of the mean attention"
+    spoken = "the mean attention by offset"
+    params = Params
+    values = (
+        *each(
+            "profile",
+            "layer head offset",
+            "share of attention",
+            "$P(k)$, the mean attention to the token $k$ places back",
+            has_error=True,
+        ),
+    )
+    figure = "poskernel_core.figures.of_kernels:diagonal_figure"
+    precomputed = "always"
+
+    def needs(self, run: RunSpec, params: Params) -> Mapping[str, RunSpec]:
+        """Return the run itself."""
+        return {"main": run}
+
+    def compute(
+        self, statistics: Mapping[str, StatisticsView], params: Params, progress: Progress
+    ) -> Result:
+        """Read the profile from the statistics."""
+        view = statistics["main"]
+        progress(1, 1)
+        return self.result(
+            params,
+            {"profile": stacked(view, "profile")},
+            {"profile": stacked(view, "profile_error")},
+        )

@@ -1,0 +1,1 @@
+"""What a head does with position or token alone."""

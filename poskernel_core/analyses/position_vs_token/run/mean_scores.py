@@ -1,0 +1,86 @@
+"""Position without content where positions are rotated in: scores of mean queries and mean keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import Subject
+from poskernel_core.common.attention import repeat_kv
+from poskernel_core.common.jackknife import jackknife
+from poskernel_core.forward.attention import AttentionCall, hidden_keys
+from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.statistics.moments import Groups
+
+__all__ = ["MEANS", "mean_scores", "patterns_and_parts"]
+
+MEANS = ("score", "pattern", "profile", "first_mass")
+
+
+def patterns_and_parts(pattern: Tensor) -> dict[str, Tensor]:
+    """Return what is taken from patterns ``[..., query, key]``, by name.
+
+    ``profile [..., offset]`` is the mean of each diagonal, position 0 left out as query and key;
+    ``first_mass`` is the attention from position 1 to position 0.
+    """
+    length = pattern.shape[-1]
+    diagonals = [pattern.diagonal(-k, dim1=-2, dim2=-1)[..., 1:].mean(-1) for k in range(length)]
+    return {
+        "pattern": pattern,
+        "profile": torch.stack(diagonals, dim=-1),
+        "first_mass": pattern[..., 1, 0],
+    }
+
+
+def mean_scores(
+    subject: Subject, batches: Iterator[tuple[range, Tensor]], count: Callable[[int], None]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return scores of mean queries and keys, their softmax and its parts, ``[layer, head, ...]``.
+
+    Each is a pair of value and jackknife standard error over ten groups of sequences.
+    """
+    means = _MeanQueriesAndKeys()
+    for some, tokens in batches:
+        subject.model.run(tokens, observers=[means], samples=some, until=-1)
+        count(len(some))
+    layers = [means.layer(layer) for layer in range(subject.model.geometry.n_layers)]
+    return {
+        name: (
+            np.stack([value[name] for value, _ in layers]),
+            np.stack([jackknife(replicates[name]) for _, replicates in layers]),
+        )
+        for name in MEANS
+    }
+
+
+class _MeanQueriesAndKeys(Observer):
+    """Adds up queries and keys by group of samples."""
+
+    def __init__(self) -> None:
+        self._queries: dict[int, Groups] = {}
+        self._keys: dict[int, Groups] = {}
+        self._calls: dict[int, tuple[float, int | None]] = {}
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        self._calls[call.layer] = (call.scale, call.window)
+        self._queries.setdefault(call.layer, Groups()).add(call.q, batch.samples)
+        self._keys.setdefault(call.layer, Groups()).add(call.k, batch.samples)
+
+    def layer(self, layer: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return a layer's numbers ``[head, ...]``, and their replicates ``[group, head, ...]``."""
+        queries, keys = self._queries[layer], self._keys[layer]
+        whole = self._numbers(layer, queries.mean[None], keys.mean[None])
+        replicates = self._numbers(layer, queries.without_each(), keys.without_each())
+        return {name: array[0] for name, array in whole.items()}, replicates
+
+    def _numbers(self, layer: int, q: np.ndarray, k: np.ndarray) -> dict[str, np.ndarray]:
+        scale, window = self._calls[layer]
+        keys = repeat_kv(torch.from_numpy(k), q.shape[1], 1)
+        scores = scale * torch.from_numpy(q) @ keys.transpose(-1, -2)
+        hidden = hidden_keys(q.shape[2], window, scores.device)
+        pattern = torch.softmax(scores.masked_fill(hidden, -torch.inf), dim=-1)
+        parts = {"score": scores.masked_fill(hidden, torch.nan), **patterns_and_parts(pattern)}
+        return {name: part.numpy() for name, part in parts.items()}

@@ -1,0 +1,194 @@
+"""Position against token: a head's scores and patterns with one of the two taken away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from poskernel_core.analyses.random_tokens.params import Sampled, SampleParams, random_run
+from poskernel_core.common.result import each
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.models.geometry import Geometry
+
+__all__ = [
+    "CONDITIONS",
+    "PositionVsToken",
+    "PositionVsTokenParams",
+    "PositionZero",
+    "PositionZeroParams",
+]
+
+CONDITIONS = ("both", "position only", "token only")
+"""The three runs, in the order of the axis ``condition``."""
+
+
+class PositionVsTokenParams(SampleParams):
+    """Parameters of the three runs."""
+
+    length: int = Field(24, ge=3, le=4096, description="tokens per sequence")
+
+
+class PositionVsToken(Sampled[PositionVsTokenParams]):
+    r"""Mean scores and patterns of random sequences in three runs.
+
+    Runs are "both", "position only" (all token embeddings zero, the start token's as well) and
+    "token only" (all positional embeddings zero), along the axis ``condition``. Everything is
+    computed anew in each, norms included: a lone ``W_pos`` is rescaled by them, which is why its
+    scores are large.
+
+    Formula: $\bar s(n,i) = \mathbb{E}\, s(n,i)$ and $\bar A(n,i) = \mathbb{E}\, A(n,i)$ over random
+    sequences; $P(k) = \mathbb{E}_n \bar A(n, n-k)$ over $n - k \ge 1$.
+
+    Choices: tokens of one sequence all differ, special tokens are never drawn. For rotary models
+    nothing can be zeroed: "position only" means content replaced by its mean, that is scores
+    $\text{scale}\; \bar q_n \cdot \bar k_i$ of mean queries and mean keys and their softmax, in
+    the stream of real runs (a start token keeps its content, as it is the same in all sequences);
+    "token only" rotates every query and key as at position 0.
+
+    Limits: position-only embeddings without tokens are inputs that no model was trained on. Errors
+    are over sequences; position only is the same for all of them (error 0), for rotary models the
+    error is a jackknife over ten groups of sequences.
+
+    Source: "The previous token head and the look-back-two head", figures 1 to 4 and 6 to 8.
+    """
+
+    name = "position-vs-token"
+    title = "Position against token"
+    spoken = "attention with positions only and with tokens only"
+    params = PositionVsTokenParams
+    values = (
+        *each(
+            "pattern",
+            "condition layer head query key",
+            "share of attention",
+            "mean attention",
+            has_error=True,
+        ),
+        *each(
+            "score",
+            "condition layer head query key",
+            "score (nats)",
+            "mean score; NaN for keys that are not visible",
+            has_error=True,
+        ),
+        *each(
+            "profile",
+            "condition layer head offset",
+            "share of attention",
+            "mean of $A(n,n-k)$ over $n$, position 0 left out as query and as "
+            "key; NaN for the largest offset, which has no pair left",
+            has_error=True,
+        ),
+        *each(
+            "largest_offset",
+            "condition layer head",
+            "tokens",
+            "the $k$ with the largest $P(k)$ up to half of the length, and that "
+            "$P(k)$: a head that looks $k$ back",
+        ),
+        *each(
+            "largest_mass",
+            "condition layer head",
+            "share of attention",
+            "the $k$ with the largest $P(k)$ up to half of the length, and that "
+            "$P(k)$: a head that looks $k$ back",
+            has_error=True,
+        ),
+        *each(
+            "first_mass",
+            "condition layer head",
+            "share of attention",
+            "attention from position 1 to position 0, to be held against $P(1)$: "
+            "the exception of position 0",
+            has_error=True,
+        ),
+    )
+    figure = "poskernel_core.figures.of_experiments:conditions_figure"
+    precomputed = "experiments"
+    runs = "poskernel_core.analyses.position_vs_token.run.parts:position_vs_token"
+
+    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+        """Return a length that the context holds."""
+        return {"length": min(24, geometry.n_ctx)}
+
+    def settled(self, run: RunSpec, params: PositionVsTokenParams) -> RunSpec:
+        """Return the run of the random sequences."""
+        return random_run(run, params.length, params.samples)
+
+
+class PositionZeroParams(SampleParams):
+    """Parameters of the test of position 0."""
+
+    length: int = Field(
+        11, ge=6, le=4096, description="tokens per sequence, the start token included"
+    )
+
+
+class PositionZero(Sampled[PositionZeroParams]):
+    r"""Induction with the first ``[A]`` at position 0 and at position 1.
+
+    Three cases along the axis ``case``: start token, then ``[A][B] ... [A]``; the same without the
+    start token, so that ``[A]`` stands at position 0; a random token in place of the start token.
+    The post has the first two; the third separates the missing start token from position 0.
+
+    Formula: $P([B])$ from the softmax of the last position's logits, mean over sequences.
+
+    Choices: tokens of one sequence all differ. A model without a start token has no first case
+    (NaN).
+
+    Limits: a model trained with a start token was never shown the second and third case.
+
+    Source: "The previous token head and the look-back-two head", figure 5.
+    """
+
+    name = "position-zero"
+    uses = ("predictions",)
+    title = "Induction from position 0"
+    spoken = "induction from position 0"
+    params = PositionZeroParams
+    values = (
+        *each(
+            "probability",
+            "case",
+            "probability",
+            "of ``[B]`` after the last ``[A]``",
+            has_error=True,
+        ),
+        *each(
+            "probability_other",
+            "case",
+            "probability",
+            "mean over the random tokens of the sequence",
+            has_error=True,
+        ),
+        *each(
+            "last_row",
+            "case layer head key",
+            "share of attention",
+            "attention of the last ``[A]``; the second case is one token shorter "
+            "and its keys are moved by one, so that ``[B]`` is key 2 in all "
+            "cases, and key 0 is NaN",
+            has_error=True,
+        ),
+        *each(
+            "candidate_attention",
+            "case layer head",
+            "share of attention",
+            "its attention to ``[B]``",
+            has_error=True,
+        ),
+    )
+    figure = "poskernel_core.figures.of_experiments:zero_figure"
+    precomputed = "experiments"
+    runs = "poskernel_core.analyses.position_vs_token.run.zero:position_zero"
+
+    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+        """Return a length that the context holds."""
+        return {"length": min(11, geometry.n_ctx)}
+
+    def settled(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
+        """Return the run of the random sequences; the cases say which have a start token."""
+        return random_run(run, params.length, params.samples).model_copy(
+            update={"start_token": False}
+        )

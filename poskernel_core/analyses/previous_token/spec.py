@@ -1,0 +1,269 @@
+"""Previous-token heads: which, how clean, and by which of the two mechanisms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Analysis, HeadMeasure, Params, Progress
+from poskernel_core.analyses.previous_token import formulas as bands
+from poskernel_core.analyses.previous_token.kinds import (
+    DIAGONALS,
+    MECHANISMS,
+    read_diagonal,
+    read_kind,
+)
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import BAND, RunSpec, default_positions
+from poskernel_core.common.views import StatisticsView, stacked
+
+__all__ = ["PreviousToken", "PreviousTokenParams", "diagonals"]
+
+DOUBLED_TEXTS = 100
+
+
+class PreviousTokenParams(Params):
+    """Parameters of the ranking."""
+
+    doubling: int = Field(
+        8, ge=2, le=256, description="repeated tokens: spacing of tokens that copy the one before"
+    )
+    errors: float = Field(
+        2.0, ge=0, le=10, description="standard errors that a dark or bright diagonal must exceed"
+    )
+    clean: float = Field(
+        0.9, ge=0, le=1, description="second over largest diagonal at which none stands out"
+    )
+
+
+class PreviousToken(Analysis[PreviousTokenParams]):
+    r"""Every head's diagonals, how clean they are, and by which mechanism they come about.
+
+    ``[layer, head]`` each.
+
+    Formula: $P(k) = \mathbb{E}_{\text{text},\,n}\, A(n, n-k)$; $\bar s(k) =
+    \mathbb{E}_{\text{text},\,n}\, s(n, n-k)$, future keys included; contrasts are $\bar s(k)$ minus
+    the line through $\bar s(-1)$ and $\bar s(2)$.
+
+    Choices: only offsets up to half of the context count, as a longer diagonal is a mean over few
+    pairs, most of them with the first keys. The post reads kinds off pictures; here dip and peak
+    must exceed ``errors`` standard errors of the contrast, and the split of the score into
+    position and content decides.
+
+    Limits: errors are over texts; that of ``ratio`` takes its two masses as independent,
+    advantages have none.
+
+    Source: "The positional embedding matrix and previous-token heads".
+    """
+
+    name = "previous-token"
+    title = "Previous-token heads"
+    spoken = "the ranking of previous-token heads"
+    params = PreviousTokenParams
+    values = (
+        *each(
+            "profile",
+            "layer head offset",
+            "share of attention",
+            "the diagonals: mean attention $P(k)$ to the token $k$ places back",
+            has_error=True,
+        ),
+        *each(
+            "largest_offset second_offset",
+            "layer head",
+            "tokens",
+            "the diagonals with the most and the second most attention",
+        ),
+        *each(
+            "largest_mass second_mass",
+            "layer head",
+            "share of attention",
+            "their mean attention",
+            has_error=True,
+        ),
+        *each(
+            "ratio",
+            "layer head",
+            "second over largest",
+            "second over largest; smaller is cleaner. A head is loosely a "
+            "previous-token head if its largest offset is 1",
+            has_error=True,
+        ),
+        *each(
+            "share_previous", "", "share of heads", "share of all heads whose largest offset is 1"
+        ),
+        *each("previous_mass", "layer head", "share of attention", "$P(1)$", has_error=True),
+        *each(
+            "score_profile",
+            "layer head band",
+            "score (nats)",
+            "mean raw score by offset $n - i$ from -32 to 32, the sum of its "
+            "parts by position and by content",
+            has_error=True,
+        ),
+        *each(
+            "position_profile content_profile",
+            "layer head band",
+            "score (nats)",
+            "its parts by position alone (mean query times mean key), and by content (the rest)",
+        ),
+        *each(
+            "self_contrast previous_contrast",
+            "layer head",
+            "score (nats)",
+            "the mean raw score at offset 0 and at offset 1, against the straight "
+            "line through its neighbours at -1 and 2",
+            has_error=True,
+        ),
+        *each(
+            "position_advantage content_advantage",
+            "layer head",
+            "score (nats)",
+            "by how much the mean score of the predecessor exceeds that of the "
+            "current token, by position alone and by content",
+        ),
+        *each(
+            "repeated_mass unrepeated_mass",
+            "layer head",
+            "share of attention",
+            "mean $A(n,n-1)$ in texts with doubled tokens, where token $n$ copies "
+            "token $n-1$, and elsewhere",
+            has_error=True,
+        ),
+        *each(
+            "diagonal",
+            "layer head",
+            "diagonal",
+            "dark (``self_contrast`` negative and the larger of the two), bright "
+            "(``previous_contrast`` positive and the larger), or neither",
+        ),
+        *each(
+            "kind",
+            "layer head",
+            "kind",
+            "where ``ratio`` is at least ``clean``, no diagonal stands out. A "
+            "previous-token head works ``by position`` where that is the larger "
+            "advantage. Else the content decides: a dark main diagonal (a dip of "
+            "the content part at offset 0) is negative self-attention; a bright "
+            "first one (a peak at 1), beyond layer 0, aggregates what earlier "
+            "heads wrote",
+        ),
+    )
+    measures = (
+        HeadMeasure(
+            "previous-token ratio",
+            "ratio",
+            "second diagonal over the largest ↓",
+            "Dark: one diagonal of the mean attention stands out from all others.",
+            "unit",
+        ),
+        HeadMeasure(
+            "attention to the previous token",
+            "previous_mass",
+            "share of attention",
+            "Bright: the head attends to the token before.",
+        ),
+    )
+    figure = "poskernel_core.figures.of_positions:ranking_figure"
+    precomputed = "always"
+
+    def settled(self, run: RunSpec, params: PreviousTokenParams) -> RunSpec:
+        """Return the run; which query positions it records does not matter."""
+        return run.model_copy(update={"positions": default_positions(run.context)})
+
+    def needs(self, run: RunSpec, params: PreviousTokenParams) -> Mapping[str, RunSpec]:
+        """Return the run, and a smaller one with doubled tokens."""
+        doubled = run.model_copy(
+            update={
+                "windows": min(run.windows, DOUBLED_TEXTS),
+                "doubling": params.doubling,
+                "positions": (run.context - 1,),
+                "gather": ("repeats",),
+            }
+        )
+        return {"main": run, "doubled": doubled}
+
+    def compute(
+        self,
+        statistics: Mapping[str, StatisticsView],
+        params: PreviousTokenParams,
+        progress: Progress,
+    ) -> Result:
+        """Rank and classify all heads."""
+        main, doubled = statistics["main"], statistics["doubled"]
+        names = ("profile", "score_profile", "score_contrast", "repeat_mass")
+        arrays, errors = _stacked(main, names[:3]), _stacked(main, names[:3], "_error")
+        values, own = diagonals(arrays["profile"], errors["profile"])
+        values |= {name: arrays[name] for name in names[:2]} | _split(main, arrays["score_profile"])
+        errors = errors | own
+        repeats, unsure = (
+            _stacked(doubled, names[3:], end)["repeat_mass"] for end in ("", "_error")
+        )
+        for place, name in enumerate(("unrepeated_mass", "repeated_mass")):
+            values[name], errors[name] = repeats[..., place], unsure[..., place]
+        contrast, contrast_error = arrays["score_contrast"], errors.pop("score_contrast")
+        for place, name in enumerate(("self_contrast", "previous_contrast")):
+            values[name], errors[name] = contrast[..., place], contrast_error[..., place]
+        values["diagonal"] = read_diagonal(contrast, contrast_error, params.errors)
+        values["kind"] = read_kind(values, params.errors * contrast_error, params.clean)
+        values["share_previous"] = np.array((values["largest_offset"] == 1).mean())
+        progress(1, 1)
+        return _result(values, errors, params)
+
+
+def _stacked(view: StatisticsView, names: Sequence[str], end: str = "") -> dict[str, np.ndarray]:
+    return {name: stacked(view, name + end).astype(np.float64) for name in names}
+
+
+def _split(view: StatisticsView, scores: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the score profile's two parts, and what each adds to the predecessor's advantage."""
+    header = view.header
+    position = np.stack(
+        [
+            bands.position_profile(
+                view.layer(layer)["mean_queries"],
+                view.layer(layer)["mean_keys"],
+                header.scales[layer],
+                int(header.start_token),
+            )
+            for layer in range(header.n_layers)
+        ]
+    )
+    position = bands.without_bias(position, scores, header.windows)
+    parts = {"position": position, "content": scores - position}
+    found = {f"{name}_profile": part for name, part in parts.items()}
+    for name, part in parts.items():
+        found[f"{name}_advantage"] = part[..., BAND + 1] - part[..., BAND]
+    return found
+
+
+def diagonals(
+    profile: np.ndarray, error: np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the two largest diagonals of every profile ``[layer, head, offset]``, with errors."""
+    counted = profile[..., : profile.shape[-1] // 2 + 1]
+    order = np.argsort(-counted, axis=-1, kind="stable")[..., :2]
+    mass, mass_error = (np.take_along_axis(array, order, axis=-1) for array in (profile, error))
+    ratio = mass[..., 1] / mass[..., 0]
+    values = {"ratio": ratio, "previous_mass": profile[..., 1]}
+    relative = np.square(mass_error / np.maximum(mass, 1e-300)).sum(axis=-1)
+    errors = {"ratio": ratio * np.sqrt(relative), "previous_mass": error[..., 1]}
+    for place, name in enumerate(("largest", "second")):
+        values[f"{name}_offset"] = order[..., place]
+        values[f"{name}_mass"] = mass[..., place]
+        errors[f"{name}_mass"] = mass_error[..., place]
+    return values, errors
+
+
+def _result(
+    values: dict[str, np.ndarray], errors: dict[str, np.ndarray], params: PreviousTokenParams
+) -> Result:
+    return PreviousToken.result(
+        params,
+        {value.name: values[value.name] for value in PreviousToken.values},
+        errors,
+        labels={"diagonal": DIAGONALS, "kind": MECHANISMS},
+        coordinates={"band": np.arange(-BAND, BAND + 1)},
+    )

@@ -1,0 +1,89 @@
+"""The three stages of one head's attention on one text: raw scores, masked, probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Analysis, Progress
+from poskernel_core.analyses.kernels.kernel import kv_head
+from poskernel_core.analyses.sources import TextParams, text_run
+from poskernel_core.common.attention import only_visible
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.common.views import StatisticsView
+
+__all__ = ["Stages", "StagesParams"]
+
+
+class StagesParams(TextParams):
+    """Parameters of the three stages."""
+
+    cell: str = Field(description="the head, such as L0H3")
+
+
+class Stages(Analysis[StagesParams]):
+    r"""One head's attention on one text, in three stages.
+
+    Formula: $s(n,i) = \text{scale}\; q_n \cdot k_i$; $A(n,\cdot) = \mathrm{softmax}_i\, s(n,i)$
+    over the visible $i$.
+
+    Choices: the text is the reader's own or the first of the corpus, cut to the context.
+
+    Limits: one text shows what the head does there, not what it does on average.
+
+    Source: "Step 1" to "Step 3" of "The positional embedding matrix and previous-token heads".
+    """
+
+    name = "stages"
+    title = "Three stages of attention"
+    spoken = "the three stages of attention"
+    params = StagesParams
+    values = (
+        *each(
+            "score",
+            "query key",
+            "nats",
+            "the raw score of every pair of positions, future keys included",
+        ),
+        *each(
+            "masked_score",
+            "query key",
+            "nats",
+            "the same, NaN where the query may not look (later keys, and those "
+            "before a sliding window)",
+        ),
+        *each("pattern", "query key", "share of attention", "the softmax of its rows"),
+    )
+    figure = "poskernel_core.figures.of_positions:stages_figure"
+
+    def settled(self, run: RunSpec, params: StagesParams) -> RunSpec:
+        """Return the pass over the one text."""
+        return text_run(run, params, whole=True)
+
+    def needs(self, run: RunSpec, params: StagesParams) -> Mapping[str, RunSpec]:
+        """Return that pass."""
+        return {"main": run}
+
+    def compute(
+        self, statistics: Mapping[str, StatisticsView], params: StagesParams, progress: Progress
+    ) -> Result:
+        """Multiply queries and keys, hide, and take the softmax."""
+        view = statistics["main"]
+        header = view.header
+        layer, head = parse_cell(params.cell, header.n_layers, header.n_heads)
+        arrays = view.layer(layer)
+        queries = arrays["queries"][:, head, 0].astype(np.float64)
+        keys = arrays["mean_keys"][kv_head(view, head)][0].astype(np.float64)
+        score = header.scales[layer] * queries @ keys.T
+        masked = only_visible(score, header.sliding_windows[layer])
+        weights = np.exp(np.nan_to_num(masked - np.nanmax(masked, axis=1, keepdims=True), nan=-1e9))
+        pattern = weights / weights.sum(axis=1, keepdims=True)
+        progress(1, 1)
+        values = {"score": score, "masked_score": masked, "pattern": pattern}
+        return self.result(
+            params, {name: array.astype(np.float32) for name, array in values.items()}
+        )

@@ -1,0 +1,178 @@
+"""Running random sequences: batches, the ablations, and norms made flat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import Progress, Subject
+from poskernel_core.analyses.random_tokens.params import NormAblations
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.data.layouts import Layout, random_layout, sequences
+from poskernel_core.data.moves import parse_cells
+from poskernel_core.forward.attention import AttentionCall, hidden_keys
+from poskernel_core.forward.edits import Chain, Edit
+from poskernel_core.forward.interventions import (
+    AblatedHeads,
+    RemovedEmbeddings,
+    ScaledHeads,
+    UniformHeads,
+)
+from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.statistics.moments import Groups, Moments
+
+__all__ = [
+    "Norms",
+    "ablations",
+    "batches",
+    "check_size",
+    "flat",
+    "measured",
+    "norms_of",
+    "steps",
+    "visible_keys",
+]
+
+MOST_BATCH = 128
+PATTERN_CELLS = 2**22
+LOGITS = 2**25
+MEASURED = 500
+FLATTENING = 1_000_000
+"""Stream of the sequences on which norms are measured before they are made flat."""
+
+
+def steps(progress: Progress, total: int) -> Callable[[int], None]:
+    """Return a function that is told how many sequences were just done, of so many in all."""
+    done = 0
+
+    def count(sequences: int) -> None:
+        nonlocal done
+        done += sequences
+        progress(done, total)
+
+    count(0)
+    return count
+
+
+def batches(
+    subject: Subject, layout: Layout, samples: int, stream: int, logits: int = 0
+) -> Iterator[tuple[range, Tensor]]:
+    """Yield the numbers and token ids ``[text, pos]`` of some samples at a time.
+
+    ``logits`` is the number of positions that will be unembedded: it limits the batch.
+    """
+    assert subject.source is not None
+    size = subject.batch or _fitting(subject, len(layout.places), logits)
+    for first in range(0, samples, size):
+        some = range(first, min(first + size, samples))
+        yield some, torch.from_numpy(sequences(layout, subject.source, stream, some))
+
+
+def _fitting(subject: Subject, length: int, logits: int) -> int:
+    geometry = subject.model.geometry
+    cells = PATTERN_CELLS // (geometry.n_heads * length**2)
+    words = LOGITS // max(1, logits * geometry.n_vocab)
+    return max(1, min(MOST_BATCH, cells, words))
+
+
+def check_size(subject: Subject, length: int, most: int, rows: int | None = None) -> None:
+    """Refuse patterns of all heads that hold too many cells; of ``rows`` rows, or square.
+
+    Raises:
+        BadRequest: the sequences are too long for so many heads.
+    """
+    heads = subject.model.geometry.n_layers * subject.model.geometry.n_heads
+    longest = int((most / heads) ** 0.5)
+    if heads * length * (rows or length) > most:
+        raise BadRequest(
+            f"Patterns of {heads} heads over {length} tokens are too many numbers to keep: ask for "
+            f"{longest} tokens or fewer."
+        )
+
+
+def measured(params: NormAblations) -> int:
+    """Return the number of sequences that norms are measured on before they are made flat."""
+    return MEASURED if params.flatten else 0
+
+
+def ablations(
+    subject: Subject, params: NormAblations, length: int, count: Callable[[int], None]
+) -> tuple[Edit, np.ndarray | None]:
+    """Return the edit that the parameters describe, and the norms that it makes flat.
+
+    Norms are root mean squares, ``[head, pos]``; None where they are left as they are.
+
+    Raises:
+        BadRequest: a head that is not there.
+    """
+    geometry = subject.model.geometry
+    edits: list[Edit] = []
+    if params.without_positions:
+        edits.append(RemovedEmbeddings("positions"))
+    if params.silence.strip():
+        sizes = geometry.n_layers, geometry.n_heads
+        cells = parse_cells(params.silence, *sizes)
+        output = params.silence_what == "output"
+        edits.append(AblatedHeads(cells) if output else UniformHeads(cells))
+    if not params.flatten:
+        return Chain(edits), None
+    layout = random_layout(length, subject.start_token)
+    norms = Norms()
+    for some, tokens in batches(subject, layout, measured(params), FLATTENING):
+        subject.model.run(tokens, Chain(edits), [norms], samples=some, keep=0)
+        count(len(some))
+    found, _ = norms_of(norms.squares)
+    return Chain([*edits, flat(found, int(subject.start_token))]), found
+
+
+def flat(norms: np.ndarray, first: int) -> Edit:
+    """Return the edit that gives layer 0's heads the same norm at every position from ``first`` on.
+
+    ``norms [head, pos]`` are those of now. Where a norm is zero, nothing can be scaled.
+    """
+    target = norms[:, first:].mean(axis=1, keepdims=True)
+    factor = np.ones_like(norms)
+    np.divide(target, norms[:, first:], out=factor[:, first:], where=norms[:, first:] > 0)
+    return ScaledHeads(0, torch.from_numpy(factor))
+
+
+def norms_of(squares: Moments) -> tuple[np.ndarray, np.ndarray]:
+    """Return the root of mean squares and its standard error, by the delta method."""
+    norm = np.sqrt(squares.mean)
+    error = np.zeros_like(norm)
+    np.divide(squares.error, 2 * norm, out=error, where=norm > 0)
+    return norm, error
+
+
+def visible_keys(call: AttentionCall) -> np.ndarray:
+    """Return how many keys each query of a call sees, ``[query]``."""
+    hidden = hidden_keys(call.q.shape[2], call.window, torch.device("cpu"))
+    return np.asarray((~hidden).sum(dim=-1).numpy())
+
+
+class Norms(Observer):
+    """The squared norms ``[head, pos]`` of layer 0's head outputs.
+
+    Attributes:
+        squares, groups: their means, and their sums by group.
+        visible: for every layer how many keys each query sees, ``[query]``.
+    """
+
+    def __init__(self) -> None:
+        self.squares, self.groups = Moments(), Groups()
+        self.visible: dict[int, np.ndarray] = {}
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        """See which keys are visible."""
+        if call.layer not in self.visible:
+            self.visible[call.layer] = visible_keys(call)
+
+    def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
+        """Add the outputs of layer 0."""
+        if layer == 0:
+            squares = z.cpu().double().square().sum(dim=-1)
+            self.squares.add(squares)
+            self.groups.add(squares, batch.samples)

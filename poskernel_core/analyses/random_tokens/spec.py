@@ -1,0 +1,110 @@
+"""How attention to random tokens depends on position, and what the norm has to do with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from poskernel_core.analyses.random_tokens.params import (
+    RANDOM_TOKENS,
+    NormAblations,
+    Sampled,
+    random_run,
+)
+from poskernel_core.common.result import each
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.models.geometry import Geometry
+
+__all__ = ["RandomAttention", "RandomAttentionParams"]
+
+
+class RandomAttentionParams(NormAblations):
+    """Parameters of the intrinsic dependence on position."""
+
+    length: int = Field(RANDOM_TOKENS, ge=4, le=4096, description="tokens per sequence")
+    trend_from: int = Field(2, ge=0, le=64, description="first key that trends are fitted to")
+
+
+class RandomAttention(Sampled[RandomAttentionParams]):
+    r"""Intrinsic dependence on position: mean attention over random sequences.
+
+    Nothing in such a sequence calls for attention, so what is left is
+    what the head does by position.
+
+    Formula: the norm of the output $z_n$ is $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$; uniform attention
+    over independent values of mean zero gives $\mathbb{E}\|z_n\|^2 = \mathbb{E}\|v\|^2 / (n+1)$, so
+    that $r_n \propto (n+1)^{-1/2}$: exponent $-1/2$.
+
+    Choices: trends leave out the first keys (``trend_from``), which take what a head does not use,
+    and the query itself, which is not a token seen before; they need three keys or more. The
+    exponent is fitted from position 1 on. Silenced heads have no exponent (NaN).
+
+    Limits: neighbouring keys are not independent, so the p-value is too small. Errors of the slope
+    are over sequences, of the exponent a jackknife over ten groups of sequences.
+
+    Source: "Recency bias in an induction head", figures 4 to 6 and "Cause of the intrinsic
+    positional dependence"; fitted trends and exponents are ours.
+    """
+
+    name = "random-attention"
+    title = "Attention to random tokens"
+    spoken = "attention to random tokens"
+    params = RandomAttentionParams
+    values = (
+        *each(
+            "pattern",
+            "layer head query key",
+            "share of attention",
+            "mean attention",
+            has_error=True,
+        ),
+        *each(
+            "slope",
+            "layer head query",
+            "share of attention per token",
+            "least-squares slope of a row over its keys; above zero where recent tokens get more",
+            has_error=True,
+        ),
+        *each(
+            "p_value",
+            "layer head query",
+            "probability",
+            "its two-sided p-value, as if keys were independent",
+        ),
+        *each(
+            "rank_correlation",
+            "layer head query",
+            "correlation",
+            "Spearman's, of the mean row with the key's position",
+        ),
+        *each(
+            "norm",
+            "head_of_layer_0 pos",
+            "length of z",
+            "root mean square norm of the output ``z`` of each head of layer 0, "
+            "before the output projection and after the switches (flattened norms "
+            "are flat)",
+            has_error=True,
+        ),
+        *each(
+            "norm_exponent",
+            "head_of_layer_0",
+            "exponent",
+            "exponent of its power law, fitted by least squares to ``log norm`` "
+            "against the logarithm of the number of visible tokens",
+            has_error=True,
+        ),
+        *each("visible", "pos", "tokens", "number of tokens that a position sees"),
+    )
+    figure = "poskernel_core.figures.of_experiments:random_figure"
+    precomputed = "experiments"
+    runs = "poskernel_core.analyses.random_tokens.run.random_rows:random_attention"
+
+    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+        """Return a length that the context holds, and samples for a clear trend."""
+        return {"samples": 2000, "length": min(RANDOM_TOKENS, geometry.n_ctx)}
+
+    def settled(self, run: RunSpec, params: RandomAttentionParams) -> RunSpec:
+        """Return the run of the random sequences."""
+        return random_run(run, params.length, params.samples)

@@ -1,0 +1,1 @@
+"""The command line: ``poskernel``, or ``python -m poskernel_core``."""

@@ -1,0 +1,203 @@
+"""What the commands do, with the options that were read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from poskernel_core import analyses
+from poskernel_core.api import build_request
+from poskernel_core.cli.options import Run
+from poskernel_core.cli.output import Output
+from poskernel_core.cli.parameters import PREFIX
+from poskernel_core.cli.reports import ledger_text, print_progress
+from poskernel_core.cli.terminal import complain, say
+from poskernel_core.common.errors import BadRequest, PosKernelError, TooLittleText
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import Request, model_prefix
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.precomputed import first_questions
+from poskernel_core.ledger.published import BUNDLED_FIGURES, figures_of, known_models
+from poskernel_core.ledger.reproduce import compare, published_name
+from poskernel_core.models import catalog, hub
+from poskernel_core.models.known import telling_head
+from poskernel_core.storage.archive import export_model, import_archive
+from poskernel_core.storage.store import Store
+
+__all__ = ["export_results", "import_results", "list_models", "precompute", "reproduce", "show"]
+
+
+def _engine(run: Run) -> Engine:
+    return Engine(Store(), run.execution())
+
+
+def _answer(engine: Engine, request: Request) -> Result:
+    """Return a result, showing progress on a terminal."""
+    found = engine.cached(request)
+    if found is not None:
+        return found
+    job = engine.submit(request)
+    try:
+        while not job.wait(0.2):
+            print_progress(job)
+    except KeyboardInterrupt:
+        engine.cancel(request)
+        job.wait(5)
+        raise
+    print_progress(None)
+    if job.error is not None:
+        raise job.error
+    found = engine.result(request)
+    assert found is not None  # no time limit was set
+    return found
+
+
+def list_models() -> None:
+    """Print a line for every model on offer."""
+    store = Store()
+    for entry in catalog.entries():
+        try:
+            local = hub.on_this_machine(entry.name) or catalog.is_local(entry.name)
+            count = _cached_results(store, entry.name) if local else 0
+            state = f"{count} cached" if count else "ready" if local else "on the hub"
+        except PosKernelError as error:
+            state = str(error)
+        say(f"{entry.name:40} {entry.size:>8}  {entry.positions:22} {state:12} {entry.good_for}")
+
+
+def _cached_results(store: Store, name: str) -> int:
+    prefix = model_prefix(catalog.locate(name).spec.fingerprint)
+    return sum(1 for _ in store.keys(prefix))
+
+
+def precompute(experiments: bool, **given: Any) -> None:
+    """Compute what the pages show first, and say so.
+
+    Args:
+        experiments: also those on random tokens.
+        given: the fields of :class:`Run`.
+
+    Raises:
+        PosKernelError: what went wrong, in one sentence.
+    """
+    run = Run(**given)
+    geometry = catalog.locate(run.model, run.revision).geometry
+    engine = _engine(run)
+    try:
+        described = describe_run(run.model, **run.fields())
+        head = telling_head(run.model, "contextual")
+        for name, params in first_questions(described, geometry, head, experiments=experiments):
+            try:
+                _keep_ready(engine, run, name, params)
+            except BadRequest as error:  # a model may be too small for an experiment
+                if analyses.find(name).precomputed == "always":
+                    raise
+                complain(f"{name}: left out. {error}")
+    finally:
+        engine.close()
+
+
+def _keep_ready(engine: Engine, run: Run, name: str, params: dict[str, Any]) -> None:
+    request, _ = build_request(name, run.model, params=params, **run.fields())
+    _answer(engine, request)
+    complain(f"{name}: cached")
+
+
+def show(analysis: str, query: int | None, head: str | None, **given: Any) -> None:
+    """Print or write the result of an analysis.
+
+    Args:
+        analysis: its name.
+        query: its query position, or the one that is selected.
+        head: its head, or the one that is selected.
+        given: its own parameters, each with the prefix; the fields of :class:`Output` and
+            :class:`Run`.
+
+    Raises:
+        PosKernelError: what went wrong, in one sentence.
+    """
+    own = {name: given.pop(name) for name in list(given) if name.startswith(PREFIX)}
+    params = {name.removeprefix(PREFIX): value for name, value in own.items() if value is not None}
+    output = Output(*(given.pop(name) for name in ("npz", "html", "as_json")))
+    run = Run(**given)
+    output.check()
+    engine = _engine(run)
+    try:
+        request, chosen = build_request(
+            analysis, run.model, head=head, query=query, params=params, **run.fields()
+        )
+        result = _answer(engine, request)
+    finally:
+        engine.close()
+    _check_windows(result, run)
+    output.write(result.select(**chosen))
+
+
+def reproduce(published_as: str | None, figures: Path | None, as_json: bool, **given: Any) -> None:
+    """Compute a model's published figures, and print them with their verdicts.
+
+    Args:
+        published_as: whose figures; None: those of the model's own name.
+        figures: the file that they are in; None: those that come with the project.
+        as_json: whether JSON is printed.
+        given: the fields of :class:`Run`.
+
+    Raises:
+        PosKernelError: what went wrong, in one sentence.
+    """
+    run = Run(**given)
+    file = figures or BUNDLED_FIGURES
+    name = published_as or published_name(run.model)
+    if published_as and not figures_of(name, file):
+        raise BadRequest(
+            f"No figures were published for {name!r}; there are some of "
+            f"{', '.join(known_models(file))}."
+        )
+    catalog.locate(run.model, run.revision)
+    engine = _engine(run)
+    answer, lines = partial(_answer, engine), []
+    try:
+        for line in compare(run.model, figures_of(name, file), answer, **run.fields()):
+            complain(f"{line.figure.id}: {line.verdict}")
+            lines.append(line)
+    finally:
+        engine.close()
+    if as_json:
+        json.dump([line.as_json() for line in lines], sys.stdout)
+        print()
+    else:
+        say(ledger_text(name, lines, known_models(file)), lines=True)
+
+
+def _check_windows(result: Result, run: Run) -> None:
+    """Refuse a stored result that was computed from fewer windows than are asked for now."""
+    got = result.provenance["windows"]
+    asked = result.provenance["windows_asked"]  # fewer where the analysis takes a number of its own
+    if run.texts is not None and got < run.texts == asked:
+        raise TooLittleText(
+            f"Corpus {run.corpus!r} gives {got} windows of {result.provenance['context']} "
+            f"tokens, {run.texts} were asked for: ask for fewer (--texts {got})."
+        )
+
+
+def export_results(model: str, revision: str | None, file: Path) -> None:
+    """Write all that is stored of a model into one file.
+
+    Raises:
+        BadRequest: no such model, nothing stored, or a file that cannot be written.
+    """
+    count = export_model(Store(), catalog.locate(model, revision), file)
+    complain(f"{count} entries of {model} written to {file}")
+
+
+def import_results(file: Path) -> None:
+    """Take the results of a file into the store.
+
+    Raises:
+        BadArchive: not such a file, or a damaged one.
+    """
+    model, count = import_archive(Store(), file)
+    complain(f"{count} entries of {model} imported")

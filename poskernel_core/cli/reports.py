@@ -1,0 +1,119 @@
+"""What the command line prints for a person: a summary of a result, and a line of progress."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from poskernel_core.cli.terminal import printable
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import texts_of
+from poskernel_core.engine.job import Job
+from poskernel_core.ledger.compare import Checked, brief
+
+__all__ = ["ledger_text", "print_progress", "summary"]
+
+MOST = 200
+
+
+def print_progress(job: Job | None) -> None:
+    """Print one line of progress over the last one, on a terminal only; None clears it."""
+    if not sys.stderr.isatty():
+        return
+    text = "" if job is None else f"{job.note} {progress_text(job)}"
+    print(f"\r{printable(text):<78}", end="" if text else "\r", file=sys.stderr, flush=True)
+
+
+def progress_text(job: Job) -> str:
+    """Return ``120 of 500, 35 s left`` as far as it is known."""
+    if not job.total:
+        return ""
+    left = job.seconds_left()
+    return f"{job.done} of {job.total}" + ("" if left is None else f", {left:.0f} s left")
+
+
+def summary(result: Result) -> str:
+    """Return a result as text: where it comes from, then every value, long ones shortened."""
+    run = result.provenance
+    lines = [
+        f"{result.analysis} of {run['model']} on {run['windows']} windows of {run['context']} "
+        f"tokens of {run['corpus']!r}, {run['dtype']} on {run['device']}, {run['date']}",
+        f"parameters: {result.params}",
+    ]
+    for name in ("conditions", "cases", "runs", "heads", "variants", "words"):
+        if name in run:
+            lines.append(f"{name}: {', '.join(run[name])}")
+    for axis, places in result.coordinates.items():
+        lines.append(f"{axis}: {_text(result, '', places)}")
+    for name, array in result.values.items():
+        axes = " x ".join(result.axes[name]) or "one number"
+        lines.append(f"\n{name} [{axes}] in {result.units[name]}")
+        errors = result.errors.get(name)
+        known = errors is not None and bool(np.isfinite(errors).any())
+        if known and array.size <= MOST:
+            lines.append(_rounded(texts_of(result, name)))
+            continue
+        lines.append(_text(result, name, array))
+        lines += _spelt(result, name, array)
+        if errors is not None and known:
+            lines.append(f"standard error\n{_text(result, '', errors)}")
+    for name, tokens in run.get("listed", {}).items():
+        lines.append(f"\n{name}: {', '.join(f'{word!r} {value:.3g}' for word, value in tokens)}")
+    return "\n".join(lines)
+
+
+def _rounded(texts: np.ndarray) -> str:
+    """Return numbers with their errors, one text or an array of them."""
+    if texts.ndim == 0:
+        return str(texts)
+    with np.printoptions(threshold=MOST, linewidth=100, formatter={"all": str}):
+        return str(texts)
+
+
+def _spelt(result: Result, name: str, array: np.ndarray) -> list[str]:
+    """Return the words of a value that holds tokens, a line for each row, where they are known."""
+    words = result.provenance.get("token_words", {})
+    if result.units[name] != "token" or not words or array.size > MOST:
+        return []
+    return [" ".join(repr(words[str(token)]) for token in row) for row in np.atleast_2d(array)]
+
+
+def ledger_text(model: str, lines: Sequence[Checked], known: Sequence[str]) -> str:
+    """Return the reproduction ledger as text: one figure after the other, and the count."""
+    if not lines:
+        some = ", ".join(known) or "no model"
+        return f"No figures were published for {model!r}; there are some for {some}."
+    shown = [_ledger_line(line) for line in lines]
+    counts = Counter(line.verdict for line in lines)
+    total = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return "\n".join([*shown, f"\n{len(lines)} published figures: {total}."])
+
+
+def _ledger_line(line: Checked) -> str:
+    figure = line.figure
+    head = f"{line.verdict:13} {figure.id}: {figure.figure}\n{'':13} {figure.source}"
+    if line.verdict == "not computed":
+        return f"{head}\n{'':13} {line.why}"
+    counted = f"{line.within} of {line.points} numbers within the tolerance"
+    worst = "" if line.worst is None else f", largest difference {line.worst:.3g}"
+    numbers = f"published {brief(figure.published)}, ours {brief(line.ours, line.errors)}"
+    return f"{head}\n{'':13} {numbers}\n{'':13} {counted}{worst}"
+
+
+def _text(result: Result, name: str, array: np.ndarray) -> str:
+    """Return an array with three digits; of one with many numbers the shape and the range."""
+    if name in result.labels:
+        words = np.array([*result.labels[name], "none"], dtype=object)
+        array = np.asarray(words.take(array), dtype=str)
+    elif array.size > MOST:
+        finite = array[np.isfinite(array)]
+        span = f"{finite.min():.3g} to {finite.max():.3g}" if finite.size else "no number"
+        shape = " x ".join(map(str, array.shape))
+        return f"{shape} numbers, {span}; all of them with --json or --npz, fewer with --head"
+    if array.ndim == 0 and array.dtype.kind == "f":
+        return f"{float(array):.3g}"
+    with np.printoptions(threshold=MOST, linewidth=100, formatter={"float_kind": "{:.3g}".format}):
+        return str(array)

@@ -1,0 +1,56 @@
+"""Reading what strangers wrote: JSON of a bounded size and depth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+__all__ = ["MAX_JSON_BYTES", "parse_json", "read_json"]
+
+MAX_JSON_BYTES = 10 * 2**20
+MAX_DEPTH = 100
+
+
+def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
+    """Return the value of a JSON file of at most ``most`` bytes.
+
+    Raises:
+        ValueError: larger, not UTF-8, not JSON, or nested too deeply.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as stream:
+        data = stream.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"it is larger than {most / 2**20:.0f} MB")
+    return parse_json(data)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: not UTF-8, not JSON, or nested too deeply.
+    """
+    try:
+        value = json.loads(text if isinstance(text, str) else text.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    _check_depth(value)
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    """Refuse what could not be written or copied again: both are recursive."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise ValueError("it is nested too deeply")
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []

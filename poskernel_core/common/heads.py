@@ -1,0 +1,30 @@
+"""The name of a head, such as ``L0H3``."""
+
+from __future__ import annotations
+
+import re
+
+from poskernel_core.common.errors import BadRequest
+
+__all__ = ["cell_name", "parse_cell"]
+
+
+def parse_cell(text: str, n_layers: int, n_heads: int) -> tuple[int, int]:
+    """Return ``(layer, head)`` of a head written ``L0H3``.
+
+    Raises:
+        BadRequest: not of that form, or outside the model.
+    """
+    found = re.fullmatch(r"[Ll]([0-9]{1,6})[Hh]([0-9]{1,6})", text.strip())
+    cell = (int(found[1]), int(found[2])) if found else (-1, -1)
+    if not (0 <= cell[0] < n_layers and 0 <= cell[1] < n_heads):
+        raise BadRequest(
+            f"A head is written L<layer>H<head>, from L0H0 to L{n_layers - 1}H{n_heads - 1} "
+            f"in this model; got {text[:40]!r}."
+        )
+    return cell
+
+
+def cell_name(layer: int, head: int) -> str:
+    """Return the name of a head, such as ``L0H3``."""
+    return f"L{layer}H{head}"

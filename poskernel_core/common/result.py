@@ -1,0 +1,161 @@
+"""What an answer is: named arrays with axes, units and errors, and where they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from poskernel_core.common.errors import BadRequest
+
+__all__ = ["Result", "Value", "each", "plain"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an answer declares of one of its arrays, before it is computed.
+
+    Attributes:
+        name: its name, that of the definitions in snake case.
+        axes: the names of its axes, from the axis legend.
+        unit: its unit, in words.
+        meaning: what it is, in Markdown.
+        has_error: whether it comes with a standard error.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    unit: str
+    meaning: str
+    has_error: bool = False
+
+
+def each(
+    names: str, axes: str, unit: str, meaning: str, *, has_error: bool = False
+) -> tuple[Value, ...]:
+    """Declare values that share all but their names; names and axes are separated by spaces."""
+    return tuple(
+        Value(name, tuple(axes.split()), unit, meaning, has_error) for name in names.split()
+    )
+
+
+@dataclass(frozen=True)
+class Result:
+    """Named arrays with units and errors, and where they come from.
+
+    Attributes:
+        analysis: the analysis' name.
+        params: its parameters.
+        values: arrays by name (names of the definitions, in snake case).
+        axes: for every value its axes, by the names of the axis legend.
+        units: for every value its unit.
+        errors: standard errors, of the same shape as the value of that name.
+        labels: for values that are codes, the text of each code.
+        coordinates: what the indices of an axis stand for, such as the query positions.
+        provenance: model, corpus, run, versions, device, date.
+        chosen: the coordinates at which it was selected, such as one head's layer and number.
+    """
+
+    analysis: str
+    params: dict[str, Any]
+    values: dict[str, np.ndarray] = field(repr=False)
+    axes: dict[str, tuple[str, ...]]
+    units: dict[str, str]
+    errors: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    coordinates: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    chosen: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.values.items():
+            if value.ndim != len(self.axes[name]) or name not in self.units:
+                raise ValueError(f"{name}: axes {self.axes[name]} for shape {value.shape}")
+            if name in self.errors and self.errors[name].shape != value.shape:
+                raise ValueError(f"{name}: error of shape {self.errors[name].shape}")
+
+    def select(self, **chosen: int) -> Result:
+        """Return the result at one coordinate of each named axis, such as ``query=400``.
+
+        Raises:
+            BadRequest: a coordinate that the result does not hold.
+        """
+        selected = self
+        for axis, coordinate in chosen.items():
+            selected = selected._select_one(axis, coordinate)
+        return selected
+
+    def _select_one(self, axis: str, coordinate: int) -> Result:
+        known = self.coordinates.get(axis)
+        place = coordinate
+        if known is not None:
+            if coordinate not in known:
+                raise BadRequest(f"No {axis} {coordinate}: expected one of {known.tolist()}.")
+            place = int(np.flatnonzero(known == coordinate)[0])
+        sizes = {
+            size
+            for name, array in self.values.items()
+            for each, size in zip(self.axes[name], array.shape, strict=True)
+            if each == axis
+        }
+        if not sizes:
+            raise BadRequest(f"{self.analysis!r} has no {axis} to choose: leave it out.")
+        if any(not 0 <= place < size for size in sizes):
+            raise BadRequest(f"No {axis} {coordinate}: expected 0 to {min(sizes) - 1}.")
+
+        def take(name: str, array: np.ndarray) -> np.ndarray:
+            where = self.axes[name].index(axis) if axis in self.axes[name] else None
+            return array if where is None else np.asarray(np.take(array, place, axis=where))
+
+        return replace(
+            self,
+            values={name: take(name, array) for name, array in self.values.items()},
+            errors={name: take(name, array) for name, array in self.errors.items()},
+            axes={name: tuple(a for a in axes if a != axis) for name, axes in self.axes.items()},
+            coordinates={name: c for name, c in self.coordinates.items() if name != axis},
+            chosen={**self.chosen, axis: int(coordinate)},
+        )
+
+    def only(self, *names: str) -> Result:
+        """Return the result with some of its values alone."""
+        used = {axis for name in names for axis in self.axes[name]}
+        return replace(
+            self,
+            values={name: self.values[name] for name in names},
+            axes={name: self.axes[name] for name in names},
+            units={name: self.units[name] for name in names},
+            errors={name: self.errors[name] for name in names if name in self.errors},
+            labels={name: self.labels[name] for name in names if name in self.labels},
+            coordinates={axis: c for axis, c in self.coordinates.items() if axis in used},
+        )
+
+    def text_of(self, name: str) -> Any:
+        """Return a value as nested lists, codes replaced by their text and NaN by None."""
+        array = self.values[name]
+        if name in self.labels:
+            words = np.array([*self.labels[name], None], dtype=object)
+            return words.take(array).tolist() if array.ndim else words[int(array)]
+        return plain(array)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as plain JSON values, the shape that ``show --json`` prints."""
+        return {
+            "analysis": self.analysis,
+            "run": {**self.provenance, "params": self.params},
+            "at": self.chosen,
+            "values": {name: self.text_of(name) for name in self.values},
+            "units": self.units,
+            "errors": {name: plain(array) for name, array in self.errors.items()},
+            "axes": {name: list(axes) for name, axes in self.axes.items()},
+            "coordinates": {name: plain(array) for name, array in self.coordinates.items()},
+        }
+
+
+def plain(array: np.ndarray) -> Any:
+    """Return an array as nested lists, with None for NaN (JSON has none)."""
+    if array.dtype.kind != "f":
+        return array.tolist()
+    objects = array.astype(object)
+    objects[np.isnan(array)] = None
+    return objects.tolist()

@@ -1,0 +1,56 @@
+"""Numbers as text, rounded to their error."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from poskernel_core.common.result import Result
+
+__all__ = ["rounded", "texts_of", "value_text"]
+
+Number = float | np.floating
+SMALL = -3
+"""Power of ten below which a number is written with it."""
+
+NEGLIGIBLE = 1e-7
+"""An error smaller than this share of the value is that of the arithmetic."""
+
+NO_NUMBER = "–"
+
+
+def rounded(value: Number, error: Number | None = None) -> str:
+    """Return a value and its error to the error's first two significant digits.
+
+    ``395.770 ± 0.010``, ``12300 ± 1200``, ``(1.20 ± 0.15)e-9``; without an error, or with one that
+    only the arithmetic made, four significant digits.
+    """
+    value, error = float(value), None if error is None else float(error)
+    if math.isnan(value):
+        return NO_NUMBER
+    if error is None or not math.isfinite(error) or error <= NEGLIGIBLE * abs(value):
+        return f"{value:.4g}"
+    digits = 1 - math.floor(math.log10(float(f"{error:.1e}")))
+    power = math.floor(math.log10(max(abs(value), error)))
+    if power < SMALL:
+        shown = digits + power
+        return f"({value / 10.0**power:.{shown}f} ± {error / 10.0**power:.{shown}f})e{power}"
+    shown = max(digits, 0)
+    return f"{round(value, digits):.{shown}f} ± {round(error, digits):.{shown}f}"
+
+
+def value_text(result: Result, name: str) -> str:
+    """Return one number of a result with its standard error, such as ``93.20 ± 0.41``."""
+    error = float(result.errors[name]) if name in result.errors else None
+    return rounded(float(result.values[name]), error)
+
+
+def texts_of(result: Result, name: str) -> np.ndarray:
+    """Return every number of a result as text, rounded to its error, in the value's shape."""
+    values = result.values[name]
+    errors = result.errors.get(name, np.full(values.shape, np.nan))
+    texts = [
+        rounded(float(v), float(e)) for v, e in zip(values.ravel(), errors.ravel(), strict=True)
+    ]
+    return np.array(texts, dtype=object).reshape(values.shape)

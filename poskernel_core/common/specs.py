@@ -1,0 +1,162 @@
+"""Frozen descriptions of what to compute; equal descriptions mean equal results.
+
+A :class:`RunSpec` holds everything that determines the statistics of a pass, and nothing
+else: where and how fast it runs is an :class:`Execution`, which never enters a cache key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from poskernel_core.common.errors import BadRequest
+
+SCHEMA = 3
+"""Version of the stored layout; raising it turns every older entry into a miss."""
+
+DEFAULT_TEXTS = 500
+DEFAULT_QUERY = 400
+DEFAULT_SKIP = 4
+MAX_SKIP = 32
+SAMPLES_PER_POSITION = 64
+MAX_TEXT_CHARACTERS = 100_000
+DEVICE = r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$"
+BAND = 32
+"""Raw scores are averaged along the diagonals up to this many tokens from the main one."""
+
+Dtype = Literal["float32", "tf32", "bfloat16"]
+Gather = Literal[
+    "keys",
+    "queries",
+    "patterns",
+    "residuals",
+    "scores",
+    "repeats",
+    "normed",
+    "positions",
+    "entropy",
+]  # fmt: skip
+ALL_GATHERED: tuple[Gather, ...] = ("keys", "queries", "patterns", "residuals", "scores")
+"""What the pass of a page gathers; the others belong to small passes of their own."""
+
+
+class Spec(BaseModel):
+    """Base of all descriptions: frozen, no unknown fields, hashable."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def digest(self, **more: Any) -> str:
+        """Return the hex SHA-256 of this description (and ``more``) in canonical JSON."""
+        return digest({"schema": SCHEMA, "spec": self.model_dump(mode="json"), **more})
+
+
+def digest(value: Any) -> str:
+    """Return the hex SHA-256 of a JSON value, independent of the order of its fields."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class ModelSpec(Spec):
+    """Which model: a name or directory, its revision, and the fingerprint of its weights."""
+
+    name: str
+    revision: str | None = None
+    fingerprint: str = ""
+
+
+class CorpusSpec(Spec):
+    """Which text: a corpus or file name, one item of it, or the text itself."""
+
+    name: str = "sample"
+    item: str | None = Field(None, description="one named text of the corpus, such as a chapter")
+    text: str | None = Field(None, max_length=MAX_TEXT_CHARACTERS, description="text as typed")
+    whole: bool = Field(False, description="refuse a single text that is longer than the context")
+    revision: str | None = None
+    fingerprint: str = ""
+
+
+class RunSpec(Spec):
+    """One pass: a model over token windows, and what is gathered on the way.
+
+    ``destination`` replaces the last token of every window by one fixed token (the posts' fixed
+    destination token); ``positions`` are the query positions whose queries and mean attention
+    rows are kept.
+    """
+
+    model: ModelSpec
+    corpus: CorpusSpec
+    context: int = Field(ge=1, description="T, tokens per window")
+    windows: int = Field(DEFAULT_TEXTS, ge=1, description="windows of text at most")
+    start_token: bool = True
+    dtype: Dtype = "float32"
+    seed: int = Field(0, ge=0)
+    positions: tuple[int, ...]
+    samples: int = Field(SAMPLES_PER_POSITION, ge=1, description="queries kept per position")
+    gather: tuple[Gather, ...] = ALL_GATHERED
+    destination: str | None = None
+    doubling: int | None = Field(
+        None, ge=2, description="spacing of the tokens that are replaced by their predecessor"
+    )
+
+    def key(self, **more: Any) -> str:
+        """Return a content address under the model's prefix, for this run and ``more``."""
+        return f"{model_prefix(self.model.fingerprint)}{self.digest(**more)}"
+
+    @field_validator("positions")
+    @classmethod
+    def _ascending(cls, positions: tuple[int, ...]) -> tuple[int, ...]:
+        if not positions or list(positions) != sorted(set(positions)) or positions[0] < 0:
+            raise ValueError(f"positions must be ascending and distinct, not {positions}")
+        return positions
+
+
+class Execution(Spec):
+    """Where and how a run is carried out; changes the speed, not the result."""
+
+    device: str = Field("auto", pattern=DEVICE)
+    batch: int | None = Field(None, ge=1, description="windows per forward pass")
+    all_windows: bool = Field(False, description="refuse a corpus with fewer windows than asked")
+
+
+class Request(Spec):
+    """One result: an analysis, its run, and its parameters."""
+
+    analysis: str
+    run: RunSpec
+    params: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The content address of the result, under the model's prefix."""
+        return f"{model_prefix(self.run.model.fingerprint)}{self.digest(kind='result')}"
+
+
+def model_prefix(fingerprint: str) -> str:
+    """Return what the keys of everything computed from one model's weights begin with."""
+    return f"{digest(fingerprint)[:16]}-"
+
+
+def default_positions(context: int, *also: int) -> tuple[int, ...]:
+    """Return the query positions of a run: 32 evenly spaced, the posts' 400 and 1000, and ``also``.
+
+    Raises:
+        BadRequest: a position of ``also`` lies outside ``0 .. context - 1``.
+    """
+    for position in also:
+        if not 0 <= position < context:
+            raise BadRequest(
+                f"Query position {position} is outside the context: choose 0 to {context - 1}."
+            )
+    step = max(1, context // 32)
+    grid = {*range(step - 1, context, step), context - 1, *also}
+    grid |= {n for n in (DEFAULT_QUERY, 1000) if n < context}
+    return tuple(sorted(grid))
+
+
+def is_device(name: str) -> bool:
+    """Tell whether a device is well formed; it need not be on this machine."""
+    return re.fullmatch(DEVICE, name) is not None

@@ -1,0 +1,1 @@
+"""Token windows: from texts, made of repeated or doubled tokens, or of random ones. No torch."""

@@ -1,0 +1,195 @@
+"""Text -> windows of tokens.
+
+A corpus is bundled (``sample``, ``bible``), streamed from the hub (``openwebtext``), a local
+``.txt``, ``.jsonl`` or ``.parquet`` file, text typed on a page, or a ``.npy`` file of ready
+token windows. Its fingerprint enters the key of everything computed from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from poskernel_core.common.axes import Tokens
+from poskernel_core.common.errors import BadRequest, TooLittleText, UnknownCorpus
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.data.made import RANDOM, REPEATED
+from poskernel_core.data.texts import (
+    BUNDLED,
+    HUB,
+    TYPED,
+    documents,
+    find_file,
+    items,
+    look_at,
+    npy_shape,
+)
+from poskernel_core.models.tokenizers import NONE_THERE, Tokenizer
+
+__all__ = ["check_ready_windows", "offered", "resolve", "token_windows"]
+
+
+def offered(spec: CorpusSpec) -> CorpusSpec:
+    """Resolve a corpus that somebody named: those that runs make for themselves are not offered.
+
+    Raises:
+        UnknownCorpus: as :func:`resolve`, or a name of that kind.
+    """
+    if spec.name in (REPEATED, RANDOM):
+        raise UnknownCorpus(
+            f"The corpus {spec.name!r} belongs to the experiments that draw their own tokens: "
+            f"choose {', '.join([*BUNDLED, *HUB])}, or a file."
+        )
+    return resolve(spec)
+
+
+def resolve(spec: CorpusSpec) -> CorpusSpec:
+    """Check that a corpus exists and fill in its fingerprint.
+
+    Raises:
+        UnknownCorpus: no such corpus, file, item or text, or a file that is not what its name says.
+    """
+    if spec.name == TYPED:
+        if spec.text is None or not spec.text.strip():
+            raise UnknownCorpus("Expected some text, got none: type or paste a few sentences.")
+        return spec.model_copy(update={"fingerprint": _sha(spec.text.encode())})
+    if spec.name in (REPEATED, RANDOM):
+        return spec.model_copy(update={"fingerprint": spec.name})
+    if spec.name in HUB:
+        pinned = spec.revision or HUB[spec.name].revision
+        return spec.model_copy(update={"revision": pinned, "fingerprint": f"hub@{pinned}"})
+    path = find_file(spec.name)
+    if spec.item is not None and spec.item not in items(spec.name):
+        raise UnknownCorpus(
+            f"Corpus {spec.name!r} has no text {spec.item!r}; it has: {_some(items(spec.name))}."
+        )
+    stat = path.stat()
+    return spec.model_copy(
+        update={"fingerprint": _file_sha(str(path), stat.st_size, stat.st_mtime_ns)}
+    )
+
+
+@lru_cache(maxsize=32)
+def _file_sha(path: str, _size: int, _time: int) -> str:
+    """Look at a file, and return its SHA-256; cached by path, size and time."""
+    if Path(path) not in BUNDLED.values():
+        look_at(Path(path))
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _some(names: list[str]) -> str:
+    return (", ".join(names[:8]) or "no texts with a name") + (
+        " and more" if len(names) > 8 else ""
+    )
+
+
+def token_windows(
+    spec: CorpusSpec,
+    tokenizer: Tokenizer | None,
+    *,
+    context: int,
+    windows: int,
+    start_token: bool,
+    seed: int = 0,
+    exactly: bool = False,
+    cut: bool = False,
+) -> Tokens:
+    """Cut a corpus into windows of token ids, ``[windows, context]``.
+
+    Documents follow each other, separated by a blank line, and are cut into consecutive windows;
+    the start token, if asked for, takes the first place of each. A single text (typed, or a named
+    item) gives one window, shorter than ``context`` where the text is.
+
+    ``cut`` lets a file of ready windows be longer than ``context``; their beginnings are taken.
+
+    Raises:
+        TooLittleText: no window at all, or fewer than ``windows`` while ``exactly``.
+    """
+    if spec.name.endswith(".npy"):
+        ready = _ready_windows(spec, context, cut)
+        _check_enough(spec, len(ready), windows, context, exactly)
+        return ready[:windows]
+    if tokenizer is None:
+        raise BadRequest(NONE_THERE)
+    prefix = [tokenizer.start_id()] if start_token else []
+    body = context - len(prefix)
+    single = spec.name == TYPED or spec.item is not None
+    rows = []
+    for chunk in _chunks(documents(spec, seed), tokenizer, body, keep_short=single):
+        rows.append(prefix + chunk)
+        if len(rows) == (1 if single else windows):
+            break
+    _check_enough(spec, len(rows), 1 if single else windows, context, exactly)
+    if spec.whole and single:
+        _check_whole(spec, tokenizer, seed, context, len(prefix))
+    return np.array(rows, dtype=np.int64)
+
+
+def _check_whole(
+    spec: CorpusSpec, tokenizer: Tokenizer, seed: int, context: int, prefix: int
+) -> None:
+    length = prefix + sum(len(tokenizer.encode(text)) for text in documents(spec, seed))
+    if length > context:
+        added = " with the start token" if prefix else ""
+        raise BadRequest(
+            f"The text has {length} tokens{added}, the context holds {context}: shorten it by "
+            f"about {length - context} tokens, or choose a longer context."
+        )
+
+
+def _chunks(
+    texts: Iterator[str], tokenizer: Tokenizer, size: int, keep_short: bool
+) -> Iterator[list[int]]:
+    pending: list[int] = []
+    for text in texts:
+        pending += tokenizer.encode(("\n\n" if pending else "") + text)
+        full = len(pending) // size
+        for start in range(0, full * size, size):
+            yield pending[start : start + size]
+        pending = pending[full * size :]
+    if keep_short and pending:
+        yield pending
+
+
+def check_ready_windows(spec: CorpusSpec, context: int, cut: bool = False) -> None:
+    """Check from its header that a file of ready windows, if it is one, fits the context.
+
+    Raises:
+        UnknownCorpus: no .npy file, no integers, or of another length.
+    """
+    if not spec.name.endswith(".npy"):
+        return
+    try:
+        shape, kind = npy_shape(find_file(spec.name))
+    except (ValueError, OSError, EOFError) as error:
+        raise UnknownCorpus(f"{spec.name!r} is not a .npy file of numbers: {error}.") from error
+    length = shape[1] if len(shape) == 2 and kind.kind in "iu" else 0
+    if length < context or (length > context and not cut):
+        raise UnknownCorpus(
+            f"Expected integers of shape [windows, {context}] in {spec.name!r}, got "
+            f"{kind} {list(shape)}: choose the file's T as context, or another file."
+        )
+
+
+def _ready_windows(spec: CorpusSpec, context: int, cut: bool) -> Tokens:
+    check_ready_windows(spec, context, cut)
+    array = np.load(find_file(spec.name), allow_pickle=False)
+    return array[:, :context].astype(np.int64)
+
+
+def _check_enough(spec: CorpusSpec, got: int, asked: int, context: int, exactly: bool) -> None:
+    if got == 0 or (exactly and got < asked):
+        raise TooLittleText(
+            f"Corpus {spec.name!r} gives {got} windows of {context} tokens, {asked} were asked "
+            f"for: ask for {max(got, 1)} or fewer, a shorter context, or another "
+            "corpus."
+        )

@@ -1,0 +1,124 @@
+"""Which attention is moved where, as it is written: ``36>34, pirate>ninja``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import parse_cell
+
+__all__ = ["parse_cells", "parse_layers", "parse_moves"]
+
+MOST_DIGITS = 9
+
+
+def parse_moves(text: str, words: Sequence[str]) -> dict[int, list[int]]:
+    """Return the new keys of every row that is named.
+
+    A move is ``row>key``. Each side is a position, or a word of the prompt: as a row it means
+    every place where the word begins, as a key the last token of the word's latest place at or
+    before that row. Rows named twice share their attention between the keys.
+
+    Args:
+        text: moves, separated by commas.
+        words: the text of each token of the prompt.
+
+    Raises:
+        BadRequest: nothing is named, a word is not there, or a key comes after its row.
+    """
+    moves: dict[int, list[int]] = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        row_text, arrow, key_text = (side.strip() for side in part.partition(">"))
+        if not (row_text and arrow and key_text):
+            raise BadRequest(
+                f"A move is written row>key, such as 36>34 or pirate>ninja; got {part!r}."
+            )
+        for row in _rows(row_text, words):
+            keys, key = moves.setdefault(row, []), _key(key_text, row, words)
+            if key not in keys:
+                keys.append(key)
+    if not moves:
+        raise BadRequest("Expected moves such as 36>34 or pirate>ninja, got none.")
+    return moves
+
+
+def _rows(text: str, words: Sequence[str]) -> list[int]:
+    if _is_number(text):
+        return [_position(text, words)]
+    places = [first for first, _ in _places(text, words)]
+    if not places:
+        raise BadRequest(f"The prompt has no word {text!r}: name one of its words or positions.")
+    return places
+
+
+def _key(text: str, row: int, words: Sequence[str]) -> int:
+    if _is_number(text):
+        key = _position(text, words)
+        if key > row:
+            raise BadRequest(
+                f"Position {row} cannot attend to position {key}, which comes after it: choose a "
+                f"key from 0 to {row}."
+            )
+        return key
+    places = [last for _, last in _places(text, words) if last <= row]
+    if not places:
+        raise BadRequest(
+            f"The prompt has no word {text!r} at or before position {row}: name another key."
+        )
+    return places[-1]
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+
+
+def _position(text: str, words: Sequence[str]) -> int:
+    position = int(text)
+    if position >= len(words):
+        raise BadRequest(
+            f"Position {position} is outside the prompt: choose 0 to {len(words) - 1}."
+        )
+    return position
+
+
+def _places(word: str, words: Sequence[str]) -> list[tuple[int, int]]:
+    """Return first and last token of every place where the prompt has a whole word."""
+    token_at = [token for token, text in enumerate(words) for _ in text]
+    before, after = (r"(?<!\w)" * word[0].isalnum(), r"(?!\w)" * word[-1].isalnum())
+    found = re.finditer(before + re.escape(word) + after, "".join(words))
+    return [(token_at[match.start()], token_at[match.end() - 1]) for match in found]
+
+
+def parse_layers(text: str, n_layers: int) -> list[int]:
+    """Return the layers of a list such as ``0-3, 5``, ascending.
+
+    Raises:
+        BadRequest: not of that form, or outside the model.
+    """
+    layers: set[int] = set()
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        first, _, last = (side.strip() for side in part.partition("-"))
+        if not (_is_number(first) and _is_number(last or first)):
+            raise BadRequest(f"Layers are written such as 0-3 or 0,2; got {text!r}.")
+        if max(int(first), int(last or first)) >= n_layers:
+            layers.clear()
+            break
+        layers |= set(range(int(first), int(last or first) + 1))
+    if not layers:
+        raise BadRequest(
+            f"Expected layers from 0 to {n_layers - 1} such as 0-{n_layers - 1}, got {text!r}."
+        )
+    return sorted(layers)
+
+
+def parse_cells(text: str, n_layers: int, n_heads: int) -> list[tuple[int, int]]:
+    """Return the heads of a list such as ``L0H3, L1H4``.
+
+    Raises:
+        BadRequest: none, not of that form, or outside the model.
+    """
+    cells = [parse_cell(part, n_layers, n_heads) for part in text.replace(",", " ").split()]
+    if not cells:
+        raise BadRequest("Expected heads such as L0H3, L1H4, got none.")
+    return sorted(set(cells))

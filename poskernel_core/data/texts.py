@@ -1,0 +1,260 @@
+"""Where text comes from: bundled files, local files, the hub, or the page itself."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from poskernel_core.common.errors import NoNetwork, UnknownCorpus
+from poskernel_core.common.files import parse_json
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.models.hub import offline
+
+__all__ = [
+    "BUNDLED",
+    "HUB",
+    "TYPED",
+    "check_reachable",
+    "documents",
+    "find_file",
+    "items",
+    "look_at",
+    "npy_shape",
+]
+
+TEXTS = Path(__file__).resolve().parents[1] / "demo" / "texts"
+BUNDLED = {"sample": TEXTS / "sample.jsonl.gz", "bible": TEXTS / "bible.jsonl.gz"}
+TYPED = "text"
+MAX_FILE_BYTES = 2_000_000_000
+LOOK_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class HubCorpus:
+    """A data set on the hub, pinned to one revision."""
+
+    repository: str
+    revision: str
+    split: str = "train"
+    subset: str | None = None
+
+
+HUB = {
+    "openwebtext": HubCorpus("Skylion007/openwebtext", "refs/convert/parquet"),
+    "wikitext": HubCorpus(
+        "Salesforce/wikitext",
+        "b08601e04326c79dfdd32d625aee71d232d685c3",
+        subset="wikitext-103-raw-v1",
+    ),
+}
+
+
+def find_file(name: str) -> Path:
+    """Return the file of a bundled or local corpus.
+
+    Raises:
+        UnknownCorpus: there is none, or it is too large, or none of those that are read.
+    """
+    path = BUNDLED.get(name) or Path(os.path.expanduser(name))
+    if not os.path.isfile(path):
+        known = ", ".join([*BUNDLED, *HUB])
+        raise UnknownCorpus(
+            f"No corpus {name[:200]!r}: expected {known}, or an existing .txt, .jsonl, .parquet or "
+            ".npy file."
+        )
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise UnknownCorpus(f"{name!r} is larger than 2 GB: give a smaller extract of it.")
+    return path
+
+
+def items(name: str) -> list[str]:
+    """Return the titles of a bundled corpus' named texts (such as chapters), in order."""
+    return [record["title"] for record in _bundled(name) if "title" in record]
+
+
+@lru_cache(maxsize=8)
+def _bundled(name: str) -> tuple[dict[str, str], ...]:
+    if name not in BUNDLED:
+        return ()
+    with gzip.open(BUNDLED[name], "rt", encoding="utf-8") as lines:
+        return tuple(json.loads(line) for line in lines)
+
+
+def documents(spec: CorpusSpec, seed: int = 0) -> Iterator[str]:
+    """Yield the documents of a corpus in an order fixed by ``seed``.
+
+    Raises:
+        UnknownCorpus: a file that cannot be read as what its name says.
+        NoNetwork: a hub corpus, and the hub cannot be reached.
+    """
+    if spec.name == TYPED:
+        yield spec.text or ""
+    elif spec.item is not None:
+        yield next(r["text"] for r in _bundled(spec.name) if r.get("title") == spec.item)
+    elif spec.name in HUB:
+        yield from _stream_hub(spec, seed)
+    else:
+        texts = _read_all(spec.name)
+        for index in np.random.default_rng(seed).permutation(len(texts)):
+            yield texts[index]
+
+
+def _read_all(name: str) -> list[str]:
+    if name in BUNDLED:
+        return [record["text"] for record in _bundled(name)]
+    return _attempt(_READERS, find_file(name))
+
+
+def look_at(path: Path) -> None:
+    """Check the beginning of a file of text, or its index: what can be refused immediately.
+
+    Raises:
+        UnknownCorpus: a file that cannot be read as what its name says.
+    """
+    _attempt(_LOOKS, path)
+
+
+def _attempt(readers: Mapping[str, Callable[[Path], Any]], path: Path) -> Any:
+    suffix = path.suffix.lower()
+    try:
+        return readers[suffix](path)
+    except KeyError as error:
+        raise UnknownCorpus(
+            f"Expected a .txt, .jsonl, .parquet or .npy file, got {path.name!r}; a .jsonl or "
+            ".parquet file needs a column 'text'."
+        ) from error
+    except (ValueError, TypeError, OSError) as error:
+        why = (str(error).splitlines() or [""])[0][:150]
+        raise UnknownCorpus(f"{path.name!r} cannot be read as {suffix}: {why}") from error
+
+
+def _read_txt(path: Path) -> list[str]:
+    return [path.read_text(encoding="utf-8")]
+
+
+def _look_at_txt(path: Path) -> None:
+    with path.open("rb") as stream:
+        codecs.getincrementaldecoder("utf-8")().decode(stream.read(LOOK_BYTES))
+
+
+def _read_jsonl(path: Path) -> list[str]:
+    with path.open(encoding="utf-8") as lines:
+        return [text for line in lines if (text := _text_of(line)) is not None]
+
+
+def _look_at_jsonl(path: Path) -> None:
+    with path.open(encoding="utf-8") as lines:
+        first = lines.readline(LOOK_BYTES)
+        while first.isspace():
+            first = lines.readline(LOOK_BYTES)
+    if first.endswith("\n") or len(first) < LOOK_BYTES:
+        _text_of(first)
+
+
+def _text_of(line: str) -> str | None:
+    """Return the text of one line, or None where it has none."""
+    if not line.strip():
+        return None
+    text = parse_json(line)["text"]
+    if text is None:
+        return None
+    str(text).encode("utf-8")  # half a character, such as \\ud800, is no text
+    return str(text)
+
+
+def _read_parquet(path: Path) -> list[str]:
+    from pyarrow import parquet
+
+    found = parquet.read_table(path, columns=["text"])["text"].to_pylist()
+    return [str(text) for text in found if text is not None]
+
+
+def _look_at_parquet(path: Path) -> None:
+    from pyarrow import parquet
+
+    parquet.read_schema(path).field("text")
+
+
+def _look_at_npy(path: Path) -> None:
+    npy_shape(path)
+
+
+def npy_shape(path: Path) -> tuple[tuple[int, ...], np.dtype]:
+    """Return shape and kind of the numbers in a .npy file that is as long as it says.
+
+    Raises:
+        ValueError: no .npy file, or longer or shorter than its header says.
+    """
+    with path.open("rb") as stream:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0
+        shape, _, kind = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(
+            stream
+        )
+        held = path.stat().st_size - stream.tell()
+    if min(shape, default=1) < 0 or math.prod(shape) * kind.itemsize > held:
+        raise ValueError(f"its header claims {kind} {list(shape)}, which the file does not hold")
+    return shape, kind
+
+
+_READERS: dict[str, Callable[[Path], list[str]]] = {
+    ".txt": _read_txt,
+    ".jsonl": _read_jsonl,
+    ".parquet": _read_parquet,
+}
+_LOOKS: dict[str, Callable[[Path], None]] = {
+    ".txt": _look_at_txt,
+    ".jsonl": _look_at_jsonl,
+    ".parquet": _look_at_parquet,
+    ".npy": _look_at_npy,
+}
+
+
+def check_reachable(spec: CorpusSpec) -> None:
+    """Check that a hub corpus is available; every other is on this machine.
+
+    Raises:
+        NoNetwork: the hub cannot be reached, and the corpus is not in the local cache.
+    """
+    if spec.name not in HUB or not offline():
+        return
+    from huggingface_hub import constants
+
+    kept = os.environ.get("HF_DATASETS_CACHE") or os.path.join(constants.HF_HOME, "datasets")
+    if not (Path(kept) / HUB[spec.name].repository.replace("/", "___")).is_dir():
+        raise NoNetwork(_no_network(spec.name))
+
+
+def _no_network(name: str) -> str:
+    return (
+        f"The corpus {name!r} is streamed from the hub, which cannot be reached: use 'sample' or "
+        "'bible' (bundled), or a local .txt, .jsonl or .parquet file."
+    )
+
+
+def _stream_hub(spec: CorpusSpec, seed: int) -> Iterator[str]:
+    from datasets import load_dataset
+
+    source = HUB[spec.name]
+    try:
+        rows = load_dataset(
+            source.repository,
+            source.subset,
+            split=source.split,
+            streaming=True,
+            revision=spec.revision,
+        )
+        for row in rows.shuffle(seed=seed, buffer_size=10_000):
+            yield row["text"]
+    except OSError as error:
+        raise NoNetwork(_no_network(spec.name)) from error

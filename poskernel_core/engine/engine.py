@@ -1,0 +1,273 @@
+"""«This result, please»: cached, under way already, or computed once in the worker process.
+
+``submit(request) -> Job`` is all that pages and the command line use. Equal requests share one
+job: two visitors asking for one thing cause one computation, and both see its progress. It is
+cancelled when all of them have cancelled; a job that still waits its turn is dropped when all of
+them have left.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from poskernel_core.common import settings
+from poskernel_core.common.errors import BadRequest, Busy, ComputeFailed
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import (
+    DEFAULT_TEXTS,
+    CorpusSpec,
+    Execution,
+    RunSpec,
+    default_positions,
+)
+from poskernel_core.data import corpora
+from poskernel_core.engine.job import Job
+from poskernel_core.engine.preflight import check_request
+from poskernel_core.engine.provenance import from_entry
+from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical
+from poskernel_core.engine.worker_client import WorkerLink
+from poskernel_core.models import catalog
+from poskernel_core.models.fragments import refuse
+from poskernel_core.storage.store import Store
+
+__all__ = ["Engine", "describe_run"]
+
+DEFAULT_CONTEXT = 1024
+JOBS_KEPT = 64
+MOST_OPEN = 96
+"""Jobs of one visitor that may be under way or waiting."""
+
+GRACE_SECONDS = 10.0
+"""How long a waiting job outlives the visitors who asked for it (who may reload the page)."""
+
+LOOK_EVERY = 2.0
+
+
+def default_execution() -> Execution:
+    """Return how runs are carried out unless told otherwise (``POSKERNEL_DEVICE``, else auto)."""
+    return Execution(device=settings.device())
+
+
+class Engine:
+    """Finds results in the store, or has them computed; safe to share between threads.
+
+    Args:
+        store: where results are kept (default: a new one in the default directory).
+        execution: device and batch (default: ``POSKERNEL_DEVICE``, else auto).
+        present: tells whether a visitor is still there; without it all are.
+
+    A visitor is any text that tells those who ask apart, such as a session's number; the unnamed
+    visitor ``""`` is a program that has the engine to itself, always there and bound by no limit
+    of its own.
+    """
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        execution: Execution | None = None,
+        present: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.store = store or Store()
+        self.execution = execution or default_execution()
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+        self._link: WorkerLink | None = None
+        self._present = present or (lambda visitor: True)
+        self._looking: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    @property
+    def log(self) -> Path:
+        """Where the worker's messages go."""
+        return self.store.directory / "worker.log"
+
+    def cached(self, request: Asked) -> Result | None:
+        """Return a result that is in the store, or None.
+
+        Raises:
+            BadRequest: the parameters do not fit the analysis or the run.
+        """
+        found = self.store.get(canonical(request).key)
+        return None if found is None else from_entry(found)
+
+    def submit(self, request: Asked, visitor: str = "") -> Job:
+        """Return the job of a request: one that is under way, or a new one.
+
+        Raises:
+            BadRequest: the parameters do not fit the analysis, the run or the model.
+            Busy: this visitor has too many jobs.
+            NoSpace, ReadOnlyStore, StoreFailed: a result could not be kept.
+        """
+        asked = canonical(request)
+        _check_parts(asked)
+        check_request(self.store, asked)
+        with self._lock:
+            job = self._jobs.get(asked.key)
+            if job is not None and not job.ended:
+                self._join(job, visitor)
+                return job
+            own = sum(visitor in other.watchers for other in self._open())
+            if visitor and own >= MOST_OPEN:
+                raise Busy(f"{own} of your computations are waiting already: ask again later.")
+            self.store.make_room(0)
+            job = self._jobs[asked.key] = Job(asked.key, asked, watchers={visitor})
+            self._forget_old()
+            message = {
+                "request": asked.wire.model_dump(mode="json"),
+                "execution": self.execution.model_dump(),
+                "visitor": visitor,
+            }
+            self._send(message, job)
+            self._look_after(visitor)
+            return job
+
+    def _join(self, job: Job, visitor: str) -> None:
+        if visitor in job.watchers:
+            return
+        job.watchers.add(visitor)
+        job.missed_since = None
+        if self._link is not None:
+            self._link.send({"join": job.key, "visitor": visitor}, job)
+
+    def _open(self) -> list[Job]:
+        return [job for job in self._jobs.values() if not job.ended]
+
+    def running(self, request: Asked) -> Job | None:
+        """Return the latest job of a request, ended or not, or None."""
+        return self._jobs.get(canonical(request).key)
+
+    def result(
+        self, request: Asked, seconds: float | int | None = None, visitor: str = ""
+    ) -> Result | None:
+        """Return a result, computed if it is not there; None if it takes longer than ``seconds``.
+
+        Raises:
+            PosKernelError: what went wrong.
+        """
+        asked = canonical(request)
+        found = self.cached(asked)
+        if found is not None:
+            return found
+        job = self.submit(asked, visitor)
+        if not job.wait(seconds):
+            return None
+        if job.error is not None:
+            raise job.error
+        found = self.cached(asked)
+        if found is None:
+            raise ComputeFailed(
+                "The result was dropped as soon as it was written: the store is too small "
+                "(POSKERNEL_CACHE_GB)."
+            )
+        return found
+
+    def cancel(self, request: Asked, visitor: str = "") -> bool:
+        """Take a visitor's wish back; stop the work when nobody else who is there wants it.
+
+        Returns whether the work is being stopped; it goes on where others wait for it.
+        """
+        asked = canonical(request)
+        with self._lock:
+            job = self.running(asked)
+            if job is None or job.ended or self._link is None:
+                return False
+            job.watchers.discard(visitor)
+            if any(self._present(other) for other in job.watchers):
+                return False
+            self._link.send({"cancel": job.key}, job)
+            return True
+
+    def _look_after(self, visitor: str) -> None:
+        """Watch from now on whether visitors leave; an unnamed one never does."""
+        if visitor and self._looking is None:
+            self._looking = threading.Thread(target=self._look, daemon=True)
+            self._looking.start()
+
+    def _look(self) -> None:
+        while not self._closed.wait(LOOK_EVERY):
+            with self._lock:
+                self.drop_unwatched()
+
+    def drop_unwatched(self) -> None:
+        """Cancel what still waits its turn, and whose visitors have all been gone for a while."""
+        for job in self._open():
+            if job.state != "queued" or any(map(self._present, job.watchers)):
+                job.missed_since = None
+            elif job.missed_since is None:
+                job.missed_since = time.monotonic()
+            elif time.monotonic() - job.missed_since >= GRACE_SECONDS and self._link is not None:
+                self._link.send({"cancel": job.key}, job)
+
+    @property
+    def worker_pid(self) -> int | None:
+        """Number of the worker process, or None while there is none."""
+        return None if self._link is None else self._link.pid
+
+    def close(self) -> None:
+        """Stop the worker."""
+        self._closed.set()
+        with self._lock:
+            link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    def _forget_old(self) -> None:
+        ended = [key for key, job in self._jobs.items() if job.ended]
+        for key in ended[: max(0, len(self._jobs) - JOBS_KEPT)]:
+            del self._jobs[key]
+
+    def _send(self, message: Mapping[str, Any], job: Job) -> None:
+        if self._link is None or not self._link.alive:
+            if self._link is not None:
+                self._link.close()
+            self._link = WorkerLink(self.store.directory.resolve(), self.log)
+        self._link.send(message, job)
+
+
+def _check_parts(asked: CanonicalRequest) -> None:
+    """Refuse a question that a part of a model cannot answer."""
+    model, uses = asked.run.model, asked.question.uses
+    if uses and catalog.is_local(model.name):
+        refuse(model.name, catalog.locate(model.name).config, uses)
+
+
+def describe_run(
+    model: str,
+    *,
+    revision: str | None = None,
+    corpus: CorpusSpec | None = None,
+    context: int | None = None,
+    windows: int | None = None,
+    query: int | None = None,
+    **more: Any,
+) -> RunSpec:
+    """Return the run for a model's name, with the project's defaults and every fingerprint.
+
+    The context defaults to the model's, up to 1024; ``query`` is recorded besides the default
+    positions.
+
+    Raises:
+        BadRequest: an unknown model or corpus, or a context or position outside the model.
+    """
+    located = catalog.locate(model, revision)
+    longest = located.geometry.n_ctx
+    length = min(longest, DEFAULT_CONTEXT) if context is None else context
+    if not 2 <= length <= longest:
+        raise BadRequest(
+            f"{model!r} reads 2 to {longest} tokens; a context of {length} was asked for."
+        )
+    also = () if query is None else (query,)
+    run = RunSpec(
+        model=located.spec,
+        corpus=corpora.offered(corpus or CorpusSpec()),
+        context=length,
+        windows=windows or DEFAULT_TEXTS,
+        positions=default_positions(length, *also),
+        **more,
+    )
+    corpora.check_ready_windows(run.corpus, length, cut=run.destination is not None)
+    return run

@@ -1,0 +1,136 @@
+"""From a request to its result in the store: statistics first, then the analysis or experiment.
+
+It runs in the worker process; :mod:`poskernel_core.engine.engine` is the other side. What needs
+torch imports it when it is called: an analysis of stored statistics does not.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from poskernel_core.analyses.base import Analysis, Subject
+from poskernel_core.common.progress import Report
+from poskernel_core.common.specs import Execution, RunSpec
+from poskernel_core.common.views import StatisticsView
+from poskernel_core.engine.provenance import keep
+from poskernel_core.engine.requests import CanonicalRequest
+from poskernel_core.storage.statistics import LayerMissing, StoredStatistics
+from poskernel_core.storage.store import Store
+
+if TYPE_CHECKING:
+    from poskernel_core.passes.workshop import Workshop
+
+__all__ = ["compute", "gather_missing", "missing_runs", "open_views", "perform"]
+
+
+def missing_runs(store: Store, asked: CanonicalRequest) -> list[RunSpec]:
+    """Return the runs whose statistics are not, or no longer whole, in the store.
+
+    Raises:
+        BadRequest: the parameters do not fit the run.
+    """
+    return [run for run in asked.needs.values() if StoredStatistics.open(store, run) is None]
+
+
+def gather_missing(
+    workshop: Workshop, asked: CanonicalRequest, execution: Execution, report: Report
+) -> None:
+    """Gather what is missing; another process at the same run is waited for, not repeated.
+
+    Raises:
+        BadRequest, Cancelled, ComputeFailed, StoreFailed: as ``runner.gather_run``.
+    """
+    from poskernel_core.passes.runner import gather_run  # torch
+
+    def wait() -> None:
+        report(0, 0, "Waiting for another process at the same work")
+
+    store = workshop.store
+    for run in missing_runs(store, asked):
+        with store.lock(run.digest(kind="lock"), wait):
+            if StoredStatistics.open(store, run) is None:
+                gather_run(workshop, run, execution, report)
+
+
+def open_views(store: Store, asked: CanonicalRequest) -> dict[str, StatisticsView]:
+    """Return the statistics that a request stands on, by role.
+
+    Raises:
+        LayerMissing: some are no longer in the store.
+    """
+    views: dict[str, StatisticsView] = {}
+    for role, run in asked.needs.items():
+        view = StoredStatistics.open(store, run)
+        if view is None:
+            raise LayerMissing(role)
+        views[role] = view
+    return views
+
+
+def compute(store: Store, asked: CanonicalRequest, report: Report) -> None:
+    """Answer a request by an analysis of statistics in the store, and write its result.
+
+    Raises:
+        BadRequest: the parameters do not fit the run.
+        Cancelled: raised by ``report``.
+        LayerMissing: the statistics are no longer in the store.
+        StoreFailed: the result cannot be written.
+    """
+    began, analysis = time.monotonic(), asked.question
+    assert isinstance(analysis, Analysis)
+    views = open_views(store, asked)
+    result = analysis.compute(
+        views, asked.params, lambda done, total: report(done, total, f"Computing {analysis.title}")
+    )
+    header = views["main"].header
+    tokens = views.get("queries", views["main"]).header.tokens or header.tokens
+    keep(store, asked, result, header, tokens, time.monotonic() - began)
+
+
+def perform(
+    workshop: Workshop, asked: CanonicalRequest, execution: Execution, report: Report
+) -> None:
+    """Answer a request by an experiment: take the model, cut the text, run, write the result.
+
+    The statistics that it stands on are in the store already.
+
+    Raises:
+        BadRequest: the parameters do not fit the model or the text.
+        Cancelled: raised by ``report``.
+        LayerMissing: the statistics are no longer in the store.
+        StoreFailed: the result cannot be written.
+    """
+    from poskernel_core.passes.plan import locate_again, plan_header, random_source  # torch
+
+    began, run, experiment = time.monotonic(), asked.run, asked.experiment
+    assert experiment is not None
+    report(0, 0, "Loading the model")
+    located = locate_again(run)
+    tokenizer = workshop.tokenizer(located)
+    cut = run.model_copy(update={"windows": 1}) if experiment.draws else run
+    windows, plan = workshop.prepare(cut, execution, located, tokenizer)
+    model = workshop.shelf.take(located, execution.device)
+    decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
+    words = decode(windows[0].tolist())
+    source = random_source(run, located.geometry, tokenizer)
+    subject = Subject(
+        model,
+        windows,
+        words,
+        decode,
+        run.start_token,
+        source,
+        execution.batch,
+        tokenizer.single_id if tokenizer else None,
+        tokenizer.encode if tokenizer else None,
+    )
+    views = open_views(workshop.store, asked)
+    result = experiment.perform(
+        subject, views, asked.params, lambda done, total: report(done, total, experiment.title)
+    )
+    header = plan_header(plan, run, str(model.device))
+    if experiment.draws:
+        header = header.model_copy(update={"windows": run.windows})
+    tokens = words if len(windows) == 1 and not experiment.draws else None
+    keep(workshop.store, asked, result, header, tokens, time.monotonic() - began)

@@ -1,0 +1,94 @@
+"""What can be refused of a request at once, before a worker starts torch for it.
+
+A request whose result is stored is never looked at here: it needs neither text nor room.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.data.made import RANDOM, REPEATED
+from poskernel_core.data.texts import BUNDLED, HUB, check_reachable, find_file
+from poskernel_core.engine.execute import missing_runs
+from poskernel_core.engine.requests import CanonicalRequest
+from poskernel_core.models import catalog
+from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.tokenizers import check_tokenizer
+from poskernel_core.storage.store import Store
+
+__all__ = ["check_request", "least_bytes"]
+
+LONGEST_TOKEN = 16
+"""Bytes of text that a token stands for at most, on average over a corpus."""
+
+
+def check_request(store: Store, asked: CanonicalRequest) -> None:
+    """Check what a request needs that is not in the store: text, tokenizer, room.
+
+    Raises:
+        NoNetwork: a hub corpus, and the hub cannot be reached.
+        UnsupportedModel: a tokenizer that cannot be read.
+        BadRequest: statistics that are larger than the store.
+    """
+    missing = missing_runs(store, asked)
+    reads = [*missing, asked.run] if asked.experiment else missing
+    for run in reads:
+        check_reachable(run.corpus)
+        if catalog.is_local(run.model.name):
+            _check_tokenizer(run.model.name, run.model.fingerprint, _reads_text(run))
+    for run in missing:
+        _check_room(store.limit, run)
+
+
+def _reads_text(run: RunSpec) -> bool:
+    made = run.corpus.name in (REPEATED, RANDOM) or run.corpus.name.endswith(".npy")
+    return not made or run.destination is not None
+
+
+@lru_cache(maxsize=64)
+def _check_tokenizer(name: str, _fingerprint: str, needed: bool) -> None:
+    """Check a local model's tokenizer; the fingerprint covers its files."""
+    check_tokenizer(catalog.locate(name), needed)
+
+
+def _check_room(limit: int, run: RunSpec) -> None:
+    local = catalog.is_local(run.model.name)
+    geometry = catalog.locate(run.model.name, None if local else run.model.fingerprint).geometry
+    needed = least_bytes(geometry, run, _least_windows(run))
+    if needed > limit:
+        raise BadRequest(
+            f"The statistics of this run take {_megabytes(needed)} or more, the store holds "
+            f"{_megabytes(limit)}: raise POSKERNEL_CACHE_GB, or ask for a shorter context."
+        )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:,.3g} MB"
+
+
+def _least_windows(run: RunSpec) -> int:
+    """Return how many windows a run has at least, as far as that is known without reading."""
+    if run.corpus.name in (REPEATED, RANDOM, *HUB):
+        return run.windows
+    if run.corpus.item is None and run.corpus.name in BUNDLED:
+        size = find_file(run.corpus.name).stat().st_size
+        return max(1, min(run.windows, size // (LONGEST_TOKEN * run.context)))
+    return 1
+
+
+def least_bytes(geometry: Geometry, run: RunSpec, windows: int) -> int:
+    """Return the size of a run's statistics without their headers and smallest arrays."""
+    tokens, heads = run.context, geometry.n_heads
+    queries = len([n for n in run.positions if n < tokens])
+    stream, all_queries = tokens * geometry.d_model, heads * tokens * geometry.d_head
+    numbers = {
+        "keys": geometry.n_kv_heads * tokens * geometry.d_head,
+        "queries": queries * heads * min(run.samples, windows) * geometry.d_head,
+        "patterns": heads * queries * tokens,
+        "residuals": stream,
+        "normed": stream,
+        "scores": all_queries,
+    }
+    return 4 * geometry.n_layers * sum(numbers.get(name, 0) for name in run.gather)

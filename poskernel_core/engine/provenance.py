@@ -1,0 +1,127 @@
+"""Where a result comes from, and how it is kept: its provenance, and its entry in the store."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from poskernel_core.common.header import PassHeader, PlanHeader
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import SCHEMA, RunSpec
+from poskernel_core.engine.requests import CanonicalRequest
+from poskernel_core.storage.encoding import Entry
+from poskernel_core.storage.store import Store
+
+__all__ = ["from_entry", "keep", "provenance", "to_entry", "versions"]
+
+PACKAGES = (
+    "torch", "transformers", "transformer_lens", "numpy", "scipy", "scikit-learn", "datasets",
+)  # fmt: skip
+
+
+def keep(
+    store: Store,
+    asked: CanonicalRequest,
+    result: Result,
+    header: PlanHeader,
+    tokens: Sequence[str] | None,
+    seconds: float,
+) -> None:
+    """Write a result under its request's key, with its provenance.
+
+    ``tokens`` are those of the single text that it is about.
+
+    Raises:
+        StoreFailed: it cannot be written.
+    """
+    made = provenance(asked.run, header, seconds) | result.provenance
+    if tokens is not None:
+        made["tokens"] = list(tokens)
+    store.put(asked.key, *to_entry(replace(result, provenance=made)))
+
+
+def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, Any]:
+    """Return all that a reader needs to compute the same numbers again."""
+    done = header if isinstance(header, PassHeader) else None
+    return {
+        "model": run.model.name,
+        "revision": run.model.revision,
+        "model_fingerprint": run.model.fingerprint,
+        "architecture": header.architecture,
+        "position_scheme": header.scheme,
+        "corpus": run.corpus.name,
+        "corpus_item": run.corpus.item,
+        "corpus_revision": run.corpus.revision,
+        "corpus_fingerprint": run.corpus.fingerprint,
+        "context": header.context,
+        "windows": header.windows,
+        "windows_asked": run.windows,
+        "samples": header.samples,
+        "start_token": run.start_token,
+        "seed": run.seed,
+        "positions": list(header.positions),
+        "sliding_windows": list(done.sliding_windows) if done else None,
+        "score_scales": list(done.scales) if done else None,
+        "dtype": run.dtype,
+        "dtype_error": done.dtype_error if done else 0.0,
+        "device": header.device,
+        "pass_seconds": done.seconds if done else 0.0,
+        "analysis_seconds": round(seconds, 3),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+    }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of everything that the numbers depend on."""
+    found = {"schema": str(SCHEMA), "python": platform.python_version()}
+    for package in PACKAGES:
+        found[package] = importlib.metadata.version(package)
+    return found
+
+
+def to_entry(result: Result) -> Entry:
+    """Return a result as header and arrays."""
+    header = {
+        "analysis": result.analysis,
+        "params": result.params,
+        "axes": result.axes,
+        "units": result.units,
+        "labels": result.labels,
+        "provenance": result.provenance,
+    }
+    parts = {"values": result.values, "errors": result.errors, "coordinates": result.coordinates}
+    arrays = {f"{part}/{name}": a for part, named in parts.items() for name, a in named.items()}
+    return header, arrays
+
+
+def from_entry(entry: Entry) -> Result | None:
+    """Return the result of header and arrays; None where they are of another layout."""
+    try:
+        return _from_entry(*entry)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _from_entry(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result:
+    parts: dict[str, dict[str, Any]] = {"values": {}, "errors": {}, "coordinates": {}}
+    for path, array in arrays.items():
+        part, name = path.split("/", 1)
+        parts[part][name] = array
+    return Result(
+        analysis=header["analysis"],
+        params=header["params"],
+        axes={name: tuple(axes) for name, axes in header["axes"].items()},
+        units=header["units"],
+        labels={name: tuple(words) for name, words in header["labels"].items()},
+        provenance=header["provenance"],
+        **parts,
+    )

@@ -1,0 +1,140 @@
+"""What is asked for, settled once: whoever takes it from here neither looks up nor checks again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import ValidationError
+
+from poskernel_core import analyses
+from poskernel_core.analyses.base import Experiment, P, Params, Question
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import Request, RunSpec
+from poskernel_core.data import corpora
+
+__all__ = [
+    "Asked",
+    "CanonicalRequest",
+    "canonical",
+    "check_params",
+    "received",
+    "refusal",
+    "settle",
+]
+
+
+@dataclass(frozen=True)
+class CanonicalRequest:
+    """A request with everything spelt out, so that equal requests have one key.
+
+    Attributes:
+        question: the analysis or experiment that answers it.
+        params: its parameters, checked.
+        wire: the same as it is hashed, sent and shipped: every parameter by name, and the run as
+            far as the answer depends on it, with every fingerprint.
+    """
+
+    question: Question[Any]
+    params: Params
+    wire: Request
+
+    @property
+    def run(self) -> RunSpec:
+        """The settled run."""
+        return self.wire.run
+
+    @cached_property
+    def key(self) -> str:
+        """The content address of the result."""
+        return self.wire.key
+
+    @cached_property
+    def needs(self) -> Mapping[str, RunSpec]:
+        """The runs that the answer stands on, by role, with every fingerprint.
+
+        Found when first asked for: who draws a stored result needs none of them.
+
+        Raises:
+            BadRequest: the parameters do not fit the run.
+        """
+        runs = self.question.needs(self.run, self.params)
+        return {role: _resolved(run) for role, run in runs.items()}
+
+    @property
+    def experiment(self) -> Experiment[Any] | None:
+        """The experiment that answers it, or None where statistics do."""
+        return self.question if isinstance(self.question, Experiment) else None
+
+
+Asked = Request | CanonicalRequest
+"""What is asked of the engine: a request, which it settles, or one that the asker has settled."""
+
+
+def canonical(request: Asked) -> CanonicalRequest:
+    """Return a request, settled; one that is settled already as it is.
+
+    Raises:
+        UnknownAnalysis: no such analysis.
+        BadRequest: a parameter that the analysis does not take, or of a wrong value.
+    """
+    if isinstance(request, CanonicalRequest):
+        return request
+    question = analyses.find(request.analysis)
+    return settle(question, request.run, check_params(question, request.params))
+
+
+def settle(question: Question[P], run: RunSpec, params: P) -> CanonicalRequest:
+    """Return what is asked of a run with these parameters, without what does not matter to it.
+
+    Raises:
+        BadRequest: the parameters do not fit the run.
+    """
+    settled = _resolved(question.settled(run, params))
+    wire = Request(analysis=question.name, run=settled, params=params.model_dump())
+    return CanonicalRequest(question, params, wire)
+
+
+def received(wire: Request) -> CanonicalRequest:
+    """Return the canonical request that another process sent: checked, under the key it gave it.
+
+    Raises:
+        UnknownAnalysis: no such analysis.
+        BadRequest: a parameter that the analysis does not take, or of a wrong value.
+    """
+    question = analyses.find(wire.analysis)
+    return CanonicalRequest(question, check_params(question, wire.params), wire)
+
+
+def check_params(question: Question[P], params: Mapping[str, Any]) -> P:
+    """Return the parameters of a question, checked.
+
+    Raises:
+        BadRequest: a parameter that it does not take, or of a wrong value.
+    """
+    try:
+        return question.params(**params)
+    except ValidationError as error:
+        raise BadRequest(refusal(error)) from error
+
+
+def refusal(error: ValidationError) -> str:
+    """Return in a sentence why the parameters of a question could not be made."""
+    names = {each.params.__name__: name for name, each in analyses.ANALYSES.items()}
+    name = names.get(error.title, error.title)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"]) or "parameters"
+    if first["type"] == "missing":
+        return f"{name!r} needs {place!r}, and it is not given."
+    return (
+        f"Parameter {place!r} of {name!r}: {first['msg'].lower()}, got "
+        f"{str(first.get('input'))[:80]!r}."
+    )
+
+
+def _resolved(run: RunSpec) -> RunSpec:
+    if run.corpus.fingerprint:
+        return run
+    return run.model_copy(update={"corpus": corpora.resolve(run.corpus)})

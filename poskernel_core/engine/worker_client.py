@@ -1,0 +1,107 @@
+"""The pipe to one worker process, and the jobs that were sent down it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.engine.job import Job
+
+__all__ = ["WorkerLink"]
+
+LONGEST_LOG = 10_000_000
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class WorkerLink:
+    """A running worker: messages go in, events come out, and jobs learn of them."""
+
+    def __init__(self, store: Path, log: Path) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._over = False
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        with _open_log(log) as stream:
+            self._process = subprocess.Popen(
+                # -P: no file of the folder that the command is run in is taken for a module
+                [sys.executable, "-P", "-m", "poskernel_core.engine.worker", str(store)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                text=True,
+                encoding="utf-8",
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            )
+        events = self._process.stdout
+        self._listener = threading.Thread(target=self._listen, args=(events,), daemon=True)
+        self._listener.start()
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the process still runs, and is still listened to."""
+        return self._process.poll() is None and not self._over
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    def send(self, message: Mapping[str, Any], job: Job) -> None:
+        """Send a message about a job; where the process is gone, the job ends with an error."""
+        open_jobs = {key: other for key, other in self._jobs.items() if not other.ended}
+        self._jobs = {**open_jobs, job.key: job}
+        try:
+            print(json.dumps(message), file=self._process.stdin, flush=True)
+        except OSError:
+            job.take(self._broken())
+        if self._over and not job.ended:  # it ended while the message was on its way
+            job.take(self._broken())
+
+    def close(self) -> None:
+        """Stop the process; jobs that it had not ended end with an error."""
+        self._process.terminate()
+        self._process.wait()
+        self._listener.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def _listen(self, events: Iterable[str]) -> None:
+        try:
+            for line in events:
+                event = json.loads(line)
+                job = self._jobs.get(event["key"])
+                if job is not None and not job.ended:
+                    job.take(event)
+        finally:
+            self._over = True
+            for job in list(self._jobs.values()):
+                if not job.ended:
+                    job.take(self._broken())
+
+    def _broken(self) -> dict[str, str]:
+        return {
+            "state": "error",
+            "error": ComputeFailed.__name__,
+            "message": "The compute process stopped before it was done (out of memory, or "
+            "killed): ask again, it goes on where it stopped.",
+        }
+
+
+def _open_log(log: Path) -> TextIO:
+    """Open the worker's log, anew where it has grown long; nowhere, where there can be none."""
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        too_long = log.is_file() and log.stat().st_size > LONGEST_LOG
+        return open(log, "w" if too_long else "a", encoding="utf-8")
+    except OSError:
+        return open(os.devnull, "w", encoding="utf-8")

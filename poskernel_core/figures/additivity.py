@@ -1,0 +1,70 @@
+"""Additivity of position and content: shares of the keys' variance, and how content drifts."""
+
+import numpy as np
+import plotly.graph_objects as go
+
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.figures.conditions import Look, add_curve, measured
+from poskernel_core.figures.layout import MUTED, legend_under_title, set_title, style
+from poskernel_core.figures.of_experiments import part
+from poskernel_core.figures.palette import BLUE, VERMILLION
+
+SHARES = {
+    "position_share": ("position", BLUE, ""),
+    "content_share": ("content", VERMILLION, "/"),
+    "rest_share": ("neither alone", MUTED, "x"),
+}
+"""The shares from the bottom up: what each is called, its colour and its pattern."""
+
+
+def shares_figure(found: Result, layer: int) -> go.Figure:
+    """How much of the keys' variance position, content, and neither alone explain, per head."""
+    figure = go.Figure()
+    for name, (label, colour, pattern) in SHARES.items():
+        share, error = part(found, name, layer=layer)
+        cells = [cell_name(layer, head) for head in range(len(share))]
+        figure.add_bar(
+            x=cells,
+            y=share,
+            name=label,
+            marker={
+                "color": colour,
+                "line_width": 0,
+                "pattern": {
+                    "shape": pattern,
+                    "size": 8,
+                    "solidity": 0.2,
+                    "fillmode": "overlay",
+                    "fgcolor": "rgba(255,255,255,0.7)",
+                },
+            },
+            text=[measured(*pair) for pair in zip(share, error, strict=True)],
+            textposition="none",
+            hovertemplate=f"<b>%{{x}}</b>, {label}<br>%{{text}}<extra></extra>",
+        )
+    style(figure, x_title="head", y_title="share of the keys' variance")
+    figure.update_layout(barmode="stack", bargap=0.2, legend_traceorder="normal")
+    figure.update_xaxes(type="category", showgrid=False)
+    figure.update_yaxes(range=[0, 1.001])
+    return set_title(legend_under_title(figure), f"Layer {layer}: what explains the keys")
+
+
+def drift_figure(found: Result, layer: int, head: int) -> go.Figure:
+    """How alike one head's content stays when the same passage is moved along the context."""
+    cosine, error = part(found, "content_cosine", layer=layer, head=head)
+    figure = go.Figure()
+    add_curve(
+        figure,
+        found.coordinates["shift"],
+        cosine,
+        error,
+        name="content ± 1 s.e.",
+        look=Look(BLUE),
+        where="%{x} tokens away",
+    )
+    style(figure, x_title="shift (tokens)", y_title="cosine of content at both places")
+    low = np.nanmin(np.append(cosine - np.nan_to_num(np.abs(error)), 0.0))
+    figure.update_yaxes(range=[1.05 * float(low), 1.05])
+    figure.update_layout(showlegend=False)
+    return set_title(figure, f"{cell_name(layer, head)}: drift of content")

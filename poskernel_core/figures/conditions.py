@@ -1,0 +1,242 @@
+"""Position against token: means with their errors as curves, one condition or case against another.
+
+`add_curve` draws one mean with its standard error; all figures of the experiments on random tokens
+use it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+from jaxtyping import Float, Num
+
+from poskernel_core.common.attention import only_visible
+from poskernel_core.common.rounding import rounded
+from poskernel_core.figures.layout import LINE, MUTED, legend_under_title, number, set_title, style
+from poskernel_core.figures.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION, fade
+from poskernel_core.figures.stages import stage_map
+
+MARKED = 64  # a curve of up to this many points has a mark at each of them
+SHARE = "share of attention"
+Curve = Float[np.ndarray, " point"]
+Curves = Float[np.ndarray, "curve point"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a curve differs from others, with colour and without: hex, Plotly's dash and symbol."""
+
+    colour: str
+    dash: str = "solid"
+    symbol: str = "circle"
+
+
+CONDITION_LOOKS = (  # both, position only, token only: the posts' blue, red and green
+    Look(BLUE),
+    Look(VERMILLION, "dash", "square"),
+    Look(GREEN, "dot", "diamond"),
+)
+CASE_LOOKS = (Look(BLUE), Look(VERMILLION, "dash", "square"), Look(PURPLE, "dot", "diamond"))
+_COLOURS = CATEGORICAL[:4]  # those that stand out on light and dark pages
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "triangle-down")
+
+
+def look(index: int) -> Look:
+    """The look of the `index`-th of many curves: four colours in turn, with other dashes."""
+    turn, place = divmod(index, len(_COLOURS))
+    dash = _DASHES[(place + turn) % len(_DASHES)]
+    return Look(_COLOURS[place], dash, _SYMBOLS[index % len(_SYMBOLS)])
+
+
+def add_curve(
+    figure: go.Figure,
+    x: Num[np.ndarray, " point"],
+    mean: Curve,
+    error: Curve,
+    *,
+    name: str,
+    look: Look,
+    where: str,
+    band: bool = True,
+    floor: float | None = None,
+) -> None:
+    """Add a mean and its standard error, as a band or as bars; hover shows both.
+
+    `where` is what hover says of the place, such as "key %{x}". With a `floor`, which a log axis
+    needs, the band ends there, and means below it are not drawn.
+    """
+    if not x.shape == mean.shape == error.shape:
+        raise ValueError(
+            f"expected {len(x)} means and errors, received {[*mean.shape]} and {[*error.shape]}"
+        )
+    error = np.abs(error)
+    shown = mean if floor is None else np.where(mean >= floor, mean, np.nan)
+    bars = None
+    if band:
+        low = mean - error if floor is None else np.maximum(mean - error, floor)
+        high = mean + error if floor is None else np.maximum(mean + error, floor)
+        _add_band(figure, x, low, high, name, look.colour)
+    else:
+        bars = {"array": error, "thickness": 1.4, "width": 4 if len(x) <= MARKED else 0}
+    figure.add_scatter(
+        x=x,
+        y=shown,
+        name=name,
+        legendgroup=name,
+        error_y=bars,
+        customdata=error,
+        mode="lines+markers" if len(x) <= MARKED else "lines",
+        line={"color": look.colour, "width": 2.2, "dash": look.dash},
+        marker={"color": look.colour, "symbol": look.symbol, "size": 7 if len(x) <= 32 else 5},
+        hovertemplate=f"<b>{name}</b>, {where}<br>%{{y:.3g}} ± %{{customdata:.2g}}<extra></extra>",
+    )
+
+
+def _add_band(
+    figure: go.Figure, x: Num[np.ndarray, " point"], low: Curve, high: Curve, name: str, colour: str
+) -> None:
+    """The band from `low` to `high`, which comes and goes with the curve of that name."""
+    edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
+    figure.add_scatter(x=x, y=low, legendgroup=name, name=f"{name} − 1 s.e.", **edge)
+    figure.add_scatter(
+        x=x,
+        y=high,
+        legendgroup=name,
+        name=f"{name} + 1 s.e.",
+        fill="tonexty",
+        fillcolor=fade(colour, 0.28),
+        **edge,
+    )
+
+
+def measured(value: float, error: float) -> str:
+    """A value rounded to its standard error, as figures write it: (−1.51 ± 0.30)×10⁻⁹."""
+    if not math.isfinite(value):
+        return "not defined"
+    text, _, power = rounded(float(value), float(error)).partition("e-")
+    text = text.replace("-", "−")
+    return f"{text}×{number(10.0 ** -int(power))}" if power else text
+
+
+def condition_curves(
+    means: Curves,
+    errors: Curves,
+    names: Sequence[str],
+    *,
+    title: str,
+    x_title: str,
+    y_title: str,
+    where: str,
+) -> go.Figure:
+    """One curve per condition, with its band of one standard error, over 0, 1, 2, ..."""
+    _check(means, errors, len(names), len(CONDITION_LOOKS))
+    figure = go.Figure()
+    x = np.arange(means.shape[1])
+    for mean, error, name, one in zip(means, errors, names, CONDITION_LOOKS, strict=True):
+        add_curve(figure, x, mean, error, name=name, look=one, where=where)
+    style(figure, x_title=x_title, y_title=y_title)
+    figure.update_xaxes(dtick=1 if len(x) <= 13 else None)
+    return set_title(legend_under_title(figure), title)
+
+
+def pattern_map(
+    pattern: Float[np.ndarray, "query key"], *, title: str, unit: str = SHARE
+) -> go.Figure:
+    """A mean pattern, keys that are not visible left blank, on a scale from 0 to 1."""
+    if pattern.ndim != 2 or pattern.shape[0] != pattern.shape[1]:
+        raise ValueError(f"expected as many queries as keys, received {[*pattern.shape]}")
+    return stage_map(
+        only_visible(pattern.astype(np.float64)), title=title, span=(0.0, 1.0), unit=unit
+    )
+
+
+def case_curves(
+    rows: Curves, errors: Curves, names: Sequence[str], candidate: int, *, title: str
+) -> go.Figure:
+    """Attention of the last token to each key, a curve per case; NaN leaves a gap.
+
+    Keys are counted so that [B] is key `candidate` in every case; there the values are ringed.
+    """
+    _check(rows, errors, len(names), len(CASE_LOOKS))
+    figure = go.Figure()
+    keys = np.arange(rows.shape[1])
+    for row, error, name, one in zip(rows, errors, names, CASE_LOOKS, strict=True):
+        add_curve(figure, keys, row, error, name=name, look=one, where="key %{x}", band=False)
+        figure.add_scatter(
+            x=[candidate],
+            y=[row[candidate]],
+            mode="markers",
+            name=f"[B]: {name}",
+            legendgroup=name,
+            showlegend=False,
+            hoverinfo="skip",
+            cliponaxis=False,
+            marker={"size": 16, "symbol": "circle-open", "color": one.colour, "line_width": 2},
+        )
+    style(
+        figure,
+        x_title=f"key, counted so that [B] is {candidate} (tokens)",
+        y_title=f"{SHARE} ± 1 s.e.",
+        height=420,
+    )
+    figure.add_vline(
+        x=candidate,
+        line={"color": LINE, "width": 1.2, "dash": "dot"},
+        layer="below",
+        annotation={"text": "[B]", "font_size": 13},
+        annotation_position="top right",
+    )
+    figure.update_xaxes(dtick=1 if len(keys) <= 13 else None)
+    figure.update_yaxes(range=[0, 1.15 * float(np.nanmax(rows))])  # room for the letter
+    return set_title(legend_under_title(figure), title)
+
+
+def mean_bars(
+    names: Sequence[str],
+    mean: Curve,
+    error: Curve,
+    *,
+    title: str,
+    x_title: str,
+    other: Curve | None = None,
+) -> go.Figure:
+    """A bar with its standard error for each name; `other` are diamonds, of other random tokens."""
+    if not mean.shape == error.shape == (len(names),):
+        raise ValueError(
+            f"expected {len(names)} means and errors, received {[*mean.shape]} and {[*error.shape]}"
+        )
+    figure = go.Figure()
+    figure.add_bar(
+        x=mean,
+        y=list(names),
+        orientation="h",
+        marker_color=fade(BLUE, 0.6),
+        showlegend=False,
+        error_x={"array": error, "thickness": 2, "width": 6, "color": MUTED},
+        hovertemplate="<b>%{y}</b><br>%{x:.3g} ± %{error_x.array:.2g}<extra></extra>",
+    )
+    if other is not None:
+        figure.add_scatter(
+            x=other,
+            y=list(names),
+            mode="markers",
+            name="other random tokens (mean)",
+            marker={"color": VERMILLION, "symbol": "diamond", "size": 10},
+            hovertemplate="<b>%{y}</b><br>others %{x:.3g}<extra></extra>",
+        )
+    style(figure, x_title=x_title, y_title="", height=170 + 50 * len(names))
+    figure.update_layout(bargap=0.45, showlegend=other is not None)
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    figure.update_xaxes(rangemode="tozero")
+    return set_title(legend_under_title(figure), title)
+
+
+def _check(means: Curves, errors: Curves, names: int, looks: int) -> None:
+    if means.ndim != 2 or means.shape != errors.shape or not len(means) == names == looks:
+        raise ValueError(
+            f"expected {looks} named curves with errors, received {names} names, means"
+            f" {[*means.shape]} and errors {[*errors.shape]}"
+        )

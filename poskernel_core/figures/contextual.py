@@ -1,0 +1,351 @@
+"""Contextual heads: which they are, their denominators, and what they weight up and down."""
+
+import html
+import math
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from jaxtyping import Float, Int
+
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.figures.conditions import Look, add_curve, measured
+from poskernel_core.figures.layout import (
+    LINE,
+    MUTED,
+    bar_above,
+    legend_under_title,
+    log_ticks,
+    number,
+    set_title,
+    style,
+)
+from poskernel_core.figures.of_experiments import part
+from poskernel_core.figures.palette import BLUE, CATEGORICAL, PURPLE, RED, SCALE, VERMILLION, fade
+
+GROUP_LOOKS = (("diamond", PURPLE), ("square", VERMILLION), ("circle", BLUE), ("x-thin", MUTED))
+"""Symbol and colour of each behaviour group, in the order of the groups."""
+BINS = 80
+RING = {"symbol": "circle-open", "size": 20, "color": RED, "line_width": 2.5}
+Values = Float[np.ndarray, " value"]
+Span = tuple[float, float]
+
+
+def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: float) -> go.Figure:
+    """Every head's ETC against the relative spread of its denominator, one mark a group.
+
+    The region of contextual heads is shaded; a spread of 0 stands at the lower edge.
+    """
+    spread = part(heads, "spread")[0]
+    part(heads, "spread", layer=layer, head=head)
+    x_span = log_span(heads.values["etc"], broad)
+    y_span = log_span(spread, steady)
+    floor = y_span[0] * 1.15
+    figure = go.Figure()
+    _add_region(figure, (broad, steady), x_span, y_span)
+    for code, label in enumerate(heads.labels["group"]):
+        _add_group(figure, heads, code, label, floor)
+    at = heads.values["etc"][layer, head], np.maximum(spread[layer, head], floor)
+    figure.add_scatter(
+        x=at[:1],
+        y=at[1:],
+        mode="markers+text",
+        text=[f"<b>{cell_name(layer, head)}</b>"],
+        textposition="middle left",
+        marker=RING,
+        showlegend=False,
+        hoverinfo="skip",
+        name="chosen",
+    )
+    y_title = "spread of the denominator ± 1 s.e.<br>(relative to its mean, log scale)"
+    style(figure, x_title="ETC (tokens, log scale)", y_title=y_title, height=480)
+    figure.update_xaxes(**log_axis(x_span))
+    figure.update_yaxes(**log_axis(y_span))
+    note = f" ({hidden} without a spread)" if (hidden := int(np.isnan(spread).sum())) else ""
+    return set_title(legend_under_title(figure), f"Broad and steady heads{note}")
+
+
+def log_span(values: Float[np.ndarray, "*shape"], limit: float = 0.0) -> Span:
+    """The ends of a log axis over the positive values, and `limit` if it is."""
+    shown = np.append(values[np.isfinite(values) & (values > 0)], [limit] if limit > 0 else [])
+    low, high = (float(shown.min()), float(shown.max())) if len(shown) else (0.1, 1.0)
+    pad = max(1.6, (high / low) ** 0.07)
+    return low / pad, high * pad
+
+
+def log_axis(span: Span) -> dict[str, Any]:
+    """Plotly's settings of a log axis from `span[0]` to `span[1]`."""
+    ticks = log_ticks(*span)
+    return {
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": [number(tick) for tick in ticks],
+        "range": [math.log10(end) for end in span],
+    }
+
+
+def _add_region(figure: go.Figure, limits: Span, x_span: Span, y_span: Span) -> None:
+    """Thin lines at both thresholds, and a light fill where heads are contextual."""
+    broad, steady = limits
+    line = {"color": LINE, "width": 1.2, "dash": "dot"}
+    figure.add_vline(x=broad, line=line, layer="below")
+    if steady <= 0:
+        return
+    figure.add_hline(y=steady, line=line, layer="below")
+    figure.add_shape(
+        type="rect",
+        x0=broad,
+        x1=x_span[1],
+        y0=y_span[0],
+        y1=steady,
+        line_width=0,
+        fillcolor=fade(BLUE, 0.1),
+        layer="below",
+    )
+
+
+def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: float) -> None:
+    """The heads of one group, with error bars."""
+    (etc, _), (spread, error), (predicted, _) = (
+        part(heads, name) for name in ("etc", "spread", "predicted_spread")
+    )
+    places = np.argwhere((heads.values["group"] == code) & np.isfinite(spread))
+    if not len(places):
+        return
+    at = tuple(places.T)
+    symbol, colour = GROUP_LOOKS[code % len(GROUP_LOOKS)]
+    shown = np.maximum(spread[at], floor)
+    bars = np.nan_to_num(np.abs(error[at]))
+    text = [
+        f"<b>{cell_name(*place)}</b>, {label}<br>ETC {etc[place]:.4g} tokens<br>spread "
+        f"{measured(spread[place], error[place])}<br>predicted spread "
+        f"{measured(predicted[place], math.nan)}"
+        for place in map(tuple, places.tolist())
+    ]
+    figure.add_scatter(
+        x=etc[at],
+        y=shown,
+        mode="markers",
+        name=f"{label} ({len(places)})",
+        text=text,
+        hovertemplate="%{text}<extra></extra>",
+        customdata=places,
+        marker={
+            "symbol": symbol,
+            "color": colour,
+            "size": 9,
+            "line": {"width": 2, "color": colour},
+        },
+        error_y={
+            "array": bars,
+            "arrayminus": np.minimum(bars, 0.95 * shown),
+            "symmetric": False,
+            "thickness": 1.2,
+            "width": 0,
+            "color": fade(colour, 0.6),
+        },
+    )
+
+
+def spread_figure(found: Result) -> go.Figure:
+    """One head's relative spread of the denominator over texts, observed and predicted."""
+    (spread, error), query = part(found, "spread"), found.coordinates["query"]
+    figure = go.Figure()
+    add_curve(
+        figure,
+        query,
+        spread,
+        error,
+        name="observed ± 1 s.e.",
+        look=Look(BLUE),
+        where="position %{x}",
+    )
+    figure.add_scatter(
+        x=query,
+        y=part(found, "predicted_spread")[0],
+        mode="lines+markers",
+        name="predicted for independent content",
+        customdata=part(found, "etc")[0],
+        line={"color": VERMILLION, "width": 2.2, "dash": "dash"},
+        marker={"color": VERMILLION, "symbol": "square", "size": 6},
+        hovertemplate="<b>predicted</b>, position %{x}<br>%{y:.3g}"
+        "<br>ETC %{customdata:.4g} tokens<extra></extra>",
+    )
+    y_title = "spread of the denominator<br>(relative to its mean)"
+    style(figure, x_title="query position n (tokens)", y_title=y_title)
+    figure.update_yaxes(rangemode="tozero")
+    title = f"{found.params['cell']}: spread of the denominator"
+    return set_title(legend_under_title(figure), title)
+
+
+def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
+    """One head's denominator in every text, their mean, and own texts in a colour each."""
+    (mean, error), query = part(found, "mean"), found.coordinates["query"]
+    values = part(found, "denominator")[0]
+    ends = np.full((len(values), 1), np.nan)  # a gap between one text and the next
+    figure = go.Figure(
+        go.Scatter(
+            x=np.tile(np.append(query, query[-1]), len(values)),
+            y=np.hstack([values, ends]).ravel(),
+            mode="lines",
+            name=f"{len(values)} texts",
+            line={"color": fade(MUTED, 0.75), "width": 1},
+            customdata=np.repeat(np.arange(len(values)), len(query) + 1),
+            hovertemplate="text %{customdata}, position %{x}<br>%{y:.3g}<extra></extra>",
+        )
+    )
+    own = found.values.get("own_denominator", np.empty((0, len(query))))
+    span = log_span(np.vstack([values, own]))
+    add_curve(
+        figure,
+        query,
+        mean,
+        error,
+        name="mean ± 1 s.e.",
+        look=Look(BLUE),
+        where="position %{x}",
+        floor=span[0] if log_y else None,
+    )
+    figure.data[-1].line.width = 4
+    for index, one in enumerate(own):
+        title = html.escape(found.provenance["own_texts"][index], quote=False)
+        colour = CATEGORICAL[1 + index % 5]  # blue is the mean's
+        figure.add_scatter(
+            x=query,
+            y=one,
+            mode="lines+markers",
+            name=title,
+            line={"color": colour, "width": 2.2, "dash": ("solid", "dash", "dot")[index % 3]},
+            marker={"symbol": ("square", "diamond", "x", "star")[index % 4], "size": 7},
+            hovertemplate="<b>%{fullData.name}</b>, position %{x}<br>%{y:.3g}<extra></extra>",
+        )
+    y_title = f"denominator Z (weight{', log scale' if log_y else ''})"
+    style(figure, x_title="query position n (tokens)", y_title=y_title)
+    figure.update_yaxes(**log_axis(span) if log_y else {"rangemode": "tozero"})
+    return set_title(legend_under_title(figure), f"{found.params['cell']}: denominators")
+
+
+def copies_figure(heads: Result, layer: int, head: int) -> go.Figure:
+    """One head's attention to an earlier copy of the token, and to another in its place."""
+    distance, figure = heads.coordinates["distance"], go.Figure()
+    looks = {
+        "copy_attention": ("the same token", Look(BLUE)),
+        "baseline": ("another token there", Look(MUTED, "dot", "circle-open")),
+    }
+    for name, (label, look) in looks.items():
+        add_curve(
+            figure,
+            distance,
+            *part(heads, name, layer=layer, head=head),
+            name=label,
+            look=look,
+            where="%{x} back",
+            band=False,
+        )
+    style(
+        figure,
+        x_title="distance of the earlier copy (tokens, log scale)",
+        y_title="share of attention ± 1 s.e.",
+    )
+    figure.update_xaxes(type="log", tickvals=distance, ticktext=[f"{each}" for each in distance])
+    figure.update_yaxes(rangemode="tozero")
+    title = f"{cell_name(layer, head)}: attention to an earlier copy"
+    return set_title(legend_under_title(figure), title)
+
+
+def weights_figure(weights: Result) -> go.Figure:
+    """How many tokens have which content weight, in nats."""
+    figure = histogram(part(weights, "log_weight")[0], "nats")
+    figure.update_xaxes(title_text="log content weight of a token (nats; 0 = position alone)")
+    return set_title(figure, f"{weights.params['cell']}: content weights of tokens")
+
+
+def histogram(values: Values, unit: str) -> go.Figure:
+    """Bars of the number of tokens (log scale) in steps that are round and begin at 0."""
+    shown = values[np.isfinite(values)].astype(float)
+    reach = (float(np.ptp(shown)) if len(shown) else 0.0) or 1.0
+    step = log_ticks(reach / BINS, 11 * reach / BINS)[0]
+    place, count = np.unique(np.floor(shown / step), return_counts=True)
+    figure = go.Figure(
+        go.Bar(
+            x=(place + 0.5) * step,
+            y=count,
+            width=step,
+            marker_color=fade(BLUE, 0.7),
+            marker_line_width=0,
+            customdata=np.stack([place * step, (place + 1) * step], axis=-1),
+            hovertemplate="%{customdata[0]:.3g} to %{customdata[1]:.3g} "
+            + unit
+            + "<br><b>%{y} tokens</b><extra></extra>",
+        )
+    )
+    style(figure, x_title=unit, y_title="tokens (count, log scale)")
+    figure.add_vline(x=0, line={"color": MUTED, "width": 1.5, "dash": "dash"})
+    top = max(float(count.max()) if len(count) else 1.0, 2.0)
+    figure.update_yaxes(**log_axis((0.5, top * 1.6)))
+    return figure.update_layout(showlegend=False)
+
+
+def distances_figure(distances: Result, layer: int) -> go.Figure:
+    """How far apart a layer's kernels are; groups of heads stand together, outlined."""
+    distance, error = part(distances, "distance", layer=layer)
+    group = part(distances, "group", layer=layer)[0]
+    order = np.argsort(group, kind="stable")
+    names = [cell_name(layer, head) for head in order.tolist()]
+    z, spread = (each[np.ix_(order, order)] for each in (distance, error))
+    text = [
+        [
+            f"<b>{one} – {other}</b><br>{measured(value, wrong)}"
+            for other, value, wrong in zip(names, row, row_error, strict=True)
+        ]
+        for one, row, row_error in zip(names, z, spread, strict=True)
+    ]
+    figure = go.Figure(
+        go.Heatmap(
+            z=z,
+            zmin=0,
+            zmax=1,
+            colorscale=SCALE,
+            text=text,
+            hovertemplate="%{text}<extra></extra>",
+            customdata=spread,
+        )
+    )
+    _outline_groups(figure, group[order])
+    style(figure, x_title="head", y_title="head", height=520)
+    step = math.ceil(len(names) / 32)
+    look = {
+        "showgrid": False,
+        "constrain": "domain",
+        "tickvals": list(range(0, len(names), step)),
+        "ticktext": names[::step],
+    }
+    ends = [-0.5, len(names) - 0.5]
+    figure.update_xaxes(**look, range=ends, constraintoward="left", tickangle=-90)
+    figure.update_yaxes(**look, range=ends[::-1], constraintoward="top", scaleanchor="x")
+    bar_above(
+        figure,
+        "total variation, 0 = equal kernels",
+        [0, 0.25, 0.5, 0.75, 1],
+        ["0", "0.25", "0.5", "0.75", "1"],
+    )
+    return set_title(figure, f"Layer {layer}: distances between kernels")
+
+
+def _outline_groups(figure: go.Figure, group: Int[np.ndarray, " head"]) -> None:
+    """A red square with a light edge around every group of two or more heads."""
+    for one in np.unique(group):
+        places = np.flatnonzero(group == one)
+        if len(places) < 2:
+            continue
+        first, last = places[0] - 0.5, places[-1] + 0.5
+        for colour, width in (("white", 6), (RED, 3)):
+            figure.add_shape(
+                type="rect",
+                x0=first,
+                x1=last,
+                y0=first,
+                y1=last,
+                line={"color": colour, "width": width},
+            )

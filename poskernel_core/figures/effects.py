@@ -1,0 +1,152 @@
+"""What an intervention does: next-token probabilities, and the loss by position and by group."""
+
+import numpy as np
+import plotly.graph_objects as go
+from jaxtyping import Float, Int
+
+from poskernel_core.figures.layout import LINE, legend_under_title, quoted, set_title, style
+from poskernel_core.figures.palette import BLUE, VERMILLION
+
+PerCandidate = Float[np.ndarray, " candidate"]
+PerPosition = Float[np.ndarray, " pos"]
+PerGroup = Float[np.ndarray, " group"]
+
+
+def next_token_bars(tokens: list[str], clean: PerCandidate, changed: PerCandidate) -> go.Figure:
+    """Probability (0 to 1, drawn in %) of each candidate, before and after; likeliest on top."""
+    for bars in (clean, changed):
+        if bars.shape != (len(tokens),):
+            raise ValueError(f"expected {len(tokens)} probabilities, received {[*bars.shape]}")
+    order = np.argsort(-clean, kind="stable")
+    rows = np.arange(len(tokens))
+    names = [quoted(tokens[index]) for index in order]
+    figure = go.Figure()
+    for name, share, colour, shape in (
+        ("clean", clean[order], BLUE, ""),
+        ("changed", changed[order], VERMILLION, "/"),
+    ):
+        figure.add_bar(
+            x=100 * share,
+            y=rows,
+            orientation="h",
+            name=name,
+            customdata=names,
+            marker={
+                "color": colour,
+                "pattern": {
+                    "shape": shape,
+                    "fillmode": "overlay",
+                    "size": 6,
+                    "fgcolor": "rgba(255,255,255,0.7)",
+                },
+                "line_width": 0,
+            },
+            text=[percent(value) for value in share],
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate=f"<b>%{{customdata}}</b>, {name}: %{{x:.4g}} %<extra></extra>",
+        )
+    top = 100 * float(max(clean.max(), changed.max()))
+    style(
+        figure,
+        x_title="probability of the next token (%)",
+        y_title="",
+        height=110 + 46 * len(tokens),
+    )
+    figure.update_layout(barmode="group", bargap=0.28)
+    figure.update_xaxes(range=[0, 1.2 * top])
+    return figure.update_yaxes(tickvals=rows, ticktext=names, showgrid=False, autorange="reversed")
+
+
+def percent(probability: float) -> str:
+    """A probability as a short percentage: 99.1 %, 0.042 %, < 0.01 %."""
+    share = 100 * probability
+    return "< 0.01 %" if 0 < share < 0.01 else f"{share:.3g} %" if share >= 1 else f"{share:.2g} %"
+
+
+def loss_by_position(
+    positions: Int[np.ndarray, " pos"], clean: PerPosition, changed: PerPosition, *, title: str
+) -> go.Figure:
+    """The loss (nats per token) at each position, before and after; NaN leaves a gap."""
+    figure = _by_position(
+        positions,
+        [("clean", clean, BLUE, "solid"), ("changed", changed, VERMILLION, "dot")],
+        "loss (nats per token)",
+    )
+    figure.update_layout(hovermode="x unified")
+    return set_title(legend_under_title(figure), title)
+
+
+def kl_by_position(positions: Int[np.ndarray, " pos"], kl: PerPosition, *, title: str) -> go.Figure:
+    """How far the prediction at each position moves: KL(clean || changed), in nats."""
+    curves = [("KL divergence", kl, VERMILLION, "solid")]
+    figure = _by_position(positions, curves, "KL(clean ‖ changed) (nats)")
+    return set_title(figure.update_layout(showlegend=False), title)
+
+
+def loss_by_group(
+    groups: Int[np.ndarray, " group"], loss: PerGroup, error: PerGroup, *, title: str
+) -> go.Figure:
+    """The loss (nats per token) +- 1 standard error over the group size; a group of 1 is clean."""
+    if not groups.shape == loss.shape == error.shape:
+        raise ValueError(
+            f"expected one loss and one error for each of {len(groups)} groups, "
+            f"received {len(loss)} and {len(error)}"
+        )
+    order = np.argsort(groups)
+    clean = groups[order] == 1
+    figure = go.Figure()
+    if clean.any():
+        figure.add_hline(
+            y=float(loss[order][clean][0]),
+            line={"color": LINE, "width": 1.5, "dash": "dot"},
+            annotation={"text": "clean", "font_size": 12},
+            annotation_position="bottom right",
+        )
+    figure.add_scatter(
+        x=groups[order],
+        y=loss[order],
+        mode="lines+markers",
+        name="loss",
+        line={"color": VERMILLION, "width": 2},
+        error_y={"array": error[order], "thickness": 1.4, "width": 4},
+        marker={
+            "size": 11,
+            "color": np.where(clean, BLUE, VERMILLION),
+            "symbol": np.where(clean, "diamond", "circle"),
+        },
+        hovertemplate="<b>groups of %{x}</b><br>%{y:.4f} ± %{error_y.array:.2g} nats"
+        "<extra></extra>",
+    )
+    style(
+        figure,
+        x_title="positions averaged together, g (tokens, log scale)",
+        y_title="loss (nats per token)",
+    )
+    figure.update_layout(showlegend=False)
+    ticks = groups[order]
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick}" for tick in ticks])
+    return set_title(figure, title)
+
+
+def _by_position(
+    positions: Int[np.ndarray, " pos"],
+    curves: list[tuple[str, PerPosition, str, str]],
+    y_title: str,
+) -> go.Figure:
+    figure = go.Figure()
+    for name, curve, colour, dash in curves:
+        if curve.shape != positions.shape:
+            raise ValueError(
+                f"expected {len(positions)} values, one per position, received {[*curve.shape]}"
+            )
+        figure.add_scatter(
+            x=positions,
+            y=curve,
+            name=name,
+            mode="lines",
+            line={"color": colour, "width": 1.8, "dash": dash},
+            hovertemplate="%{y:.4g} nats",
+        )
+    style(figure, x_title="position (tokens)", y_title=y_title)
+    return figure.update_yaxes(rangemode="tozero")

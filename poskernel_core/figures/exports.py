@@ -1,0 +1,298 @@
+"""A result as a file that says what it is: a tidy table, NumPy arrays, JSON, a page with figures.
+
+Every file names model, revision, head, query position, skip, run and date, and so does its name.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import html
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from poskernel_core import __version__
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+
+__all__ = [
+    "bibtex",
+    "caption",
+    "chart_config",
+    "citation",
+    "file_stem",
+    "identity",
+    "to_csv",
+    "to_html",
+    "to_json",
+    "to_npz",
+]
+
+Record = dict[str, Any]
+
+PACKAGE = "PosKernel"
+COLUMN_NAMES = {"query": "n"}
+"""Axes that are called otherwise in tables."""
+
+RUN_FIELDS = (
+    "model_fingerprint",
+    "corpus_fingerprint",
+    "corpus",
+    "corpus_item",
+    "context",
+    "windows_asked",
+    "start_token",
+    "seed",
+    "dtype",
+)
+"""What of the provenance makes two runs the same."""
+
+PAGE_HTML = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="generator" content="{package} {version}">
+<meta name="description" content="{caption}">
+<title>{title}</title>
+<style>
+body {{ margin: 16px; font: 14px/1.5 sans-serif; background: {paper}; color: {ink}; }}
+figure {{ margin: 0 0 24px; max-width: 1200px; }}
+figure svg {{ max-width: 100%; height: auto; }}
+h1 {{ font-size: 18px; }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+{figures}
+<p>{caption}</p>
+<script type="application/json" id="about">{about}</script>
+</body>
+</html>
+"""
+
+
+def identity(result: Result) -> dict[str, Any]:
+    """Return what a result is of, as far as it is known: model, head, position, run and date."""
+    run, params = result.provenance, result.params
+    at = dict(result.chosen)
+    cell = re.fullmatch(r"[Ll](\d+)[Hh](\d+)", str(params.get("cell", "")))
+    if cell:
+        at = {"layer": int(cell[1]), "head": int(cell[2])} | at
+    if "query" in params and "query" not in {
+        axis for axes in result.axes.values() for axis in axes
+    }:
+        at = {"query": params["query"]} | at
+    known = {
+        "model": run.get("model"),
+        "revision": (run.get("revision") or "main") if run else None,
+        "fingerprint": str(run.get("model_fingerprint", ""))[:12] or None,
+        "question": result.analysis,
+        **{COLUMN_NAMES.get(axis, axis): place for axis, place in at.items()},
+        "skip": params.get("skip"),
+        "corpus": run.get("corpus"),
+        "windows": run.get("windows"),
+        "context": run.get("context"),
+        "start token": run.get("start_token"),
+        "seed": run.get("seed"),
+        "precision": run.get("dtype"),
+        "run": _digest(result),
+        "date": run.get("date"),
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _digest(result: Result) -> str:
+    """Return twelve digits that two results share if they are the same question of one run."""
+    run = {name: result.provenance.get(name) for name in RUN_FIELDS}
+    asked = json.dumps([result.analysis, result.params, run], sort_keys=True, default=str)
+    return hashlib.sha256(asked.encode()).hexdigest()[:12]
+
+
+def _head(about: dict[str, Any]) -> str:
+    """Return the head that a result is of, or its layer, or nothing."""
+    if "layer" in about and "head" in about:
+        return cell_name(about["layer"], about["head"])
+    return f"L{about['layer']}" if "layer" in about else ""
+
+
+def _places(about: dict[str, Any]) -> list[str]:
+    head = _head(about)
+    return [*([head] if head else []), *([f"n{about['n']}"] if "n" in about else [])]
+
+
+def file_stem(result: Result, name: str) -> str:
+    """Return a file's name without its ending, such as ``demo-gpt2-L2H6-n400-curve``."""
+    about = identity(result)
+    model = re.sub(r"[^\w.-]+", "_", str(about.get("model", PACKAGE))).strip("_.")
+    return "-".join([model, *_places(about), name])
+
+
+def _title(result: Result, name: str) -> str:
+    about = identity(result)
+    places = [_head(about), f"n = {about['n']}" if "n" in about else ""]
+    return ", ".join([str(about.get("model", PACKAGE)), *filter(None, places)]) + f": {name}"
+
+
+def caption(result: Result) -> str:
+    """Return one line that says what a result is of and where it comes from."""
+    about = identity(result)
+    shown = [f"{name} {value}" for name, value in about.items() if name not in ("layer", "head")]
+    head = _head(about)
+    return ", ".join([*([head] if head else []), *shown]) + f"; {PACKAGE} {__version__}"
+
+
+def citation(result: Result, title: str) -> str:
+    """Return a citation of a figure as plain text."""
+    about = identity(result)
+    places = ", ".join(_places(about))
+    of = f"{about.get('model', '')}, revision {about.get('revision', 'main')}"
+    return (
+        f"{PACKAGE} {__version__}: {title}. {of}{', ' if places else ''}{places}, "
+        f"run {about['run']}, {about.get('date', 'no date')}."
+    )
+
+
+def bibtex(result: Result, title: str) -> str:
+    """Return a citation of a figure as an entry for BibTeX."""
+    about = identity(result)
+    date = str(about.get("date", ""))
+    fields = {
+        "title": f"{{{title}, {', '.join([str(about.get('model', '')), *_places(about)])}}}",
+        "author": f"{{{{{PACKAGE} contributors}}}}",
+        "year": f"{{{date[:4]}}}",
+        "version": f"{{{__version__}}}",
+        "note": f"{{revision {about.get('revision', 'main')}, run {about['run']}, {date[:10]}}}",
+    }
+    lines = ",\n".join(f"  {name} = {value}" for name, value in fields.items())
+    return f"@software{{poskernel-{about['run']},\n{lines}\n}}"
+
+
+def chart_config(filename: str, image: str = "svg") -> dict[str, Any]:
+    """Return Plotly's ``config`` of every chart: image export, no logo, nothing sent anywhere."""
+    return {
+        "displaylogo": False,
+        "responsive": True,
+        "showSendToCloud": False,
+        "toImageButtonOptions": {"format": image, "scale": 3, "filename": filename},
+    }
+
+
+def to_json(result: Result) -> str:
+    """Return all values, errors and the whole provenance as JSON."""
+    return json.dumps({**result.as_json(), "identity": identity(result)})
+
+
+def to_npz(result: Result) -> bytes:
+    """Return a result's arrays and errors, and as JSON what they are, as the bytes of an .npz."""
+    buffer = io.BytesIO()
+    arrays: dict[str, Any] = {**result.values, **result.coordinates}
+    arrays |= {f"{name}_error": array for name, array in result.errors.items()}
+    texts = {
+        "about": {**result.provenance, "params": result.params},
+        "identity": identity(result),
+        "layout": {"axes": result.axes, "units": result.units, "labels": result.labels},
+    }
+    arrays |= {name: np.array(json.dumps(text)) for name, text in texts.items()}
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def to_csv(result: Result) -> str:
+    """Return a result as a tidy table: one row per observation, one column per axis and value.
+
+    Commented lines above it hold what the result is of, and the values that are one number; pandas
+    reads the rest with ``comment="#"``. Values of other axes have rows of their own, in which the
+    columns of the first ones are empty.
+    """
+    text = io.StringIO()
+    for name, value in _scalars(result):
+        text.write(f"# {name}: {value}\n")
+    rows = list(_rows(result))
+    if rows:
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        writer = csv.DictWriter(text, columns, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return text.getvalue()
+
+
+def _scalars(result: Result) -> Iterator[tuple[str, str]]:
+    for name, value in identity(result).items():
+        yield name, " ".join(str(value).split())
+    for name, axes in result.axes.items():
+        if not axes:
+            yield name, f"{result.text_of(name)} {result.units[name]}"
+            if name in result.errors:
+                yield f"{name} standard error", f"{float(result.errors[name])} {result.units[name]}"
+
+
+def _rows(result: Result) -> Iterator[Record]:
+    """Yield the observations: those of the values with equal axes together."""
+    about = identity(result)
+    fixed = {name: about[name] for name in ("model", "layer", "head", "n") if name in about}
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for name, axes in result.axes.items():
+        if axes:
+            tables.setdefault(axes, []).append(name)
+    for axes, names in tables.items():
+        shape = result.values[names[0]].shape
+        places = [
+            result.coordinates.get(axis, np.arange(size))
+            for axis, size in zip(axes, shape, strict=True)
+        ]
+        grids = np.meshgrid(*places, indexing="ij")
+        columns = {COLUMN_NAMES.get(a, a): g.ravel() for a, g in zip(axes, grids, strict=True)}
+        for name in names:
+            columns[f"{name} ({result.units[name]})"] = _worded(result, name).ravel()
+            if name in result.errors:
+                columns[f"{name} standard error"] = result.errors[name].ravel()
+        for row in zip(*(column.tolist() for column in columns.values()), strict=True):
+            yield fixed | dict(zip(columns, row, strict=True))
+
+
+def _worded(result: Result, name: str) -> np.ndarray:
+    value = result.values[name]
+    if name not in result.labels:
+        return value
+    return np.array([*result.labels[name], ""], dtype=object).take(value)
+
+
+def to_html(
+    figures: Sequence[Any], result: Result, name: str, *, title: str = "", dark: bool = False
+) -> str:
+    """Return a page that stands alone: figures over a caption, and inside all that they are of.
+
+    Args:
+        figures: Plotly figures, or the text of SVG pictures; Plotly itself is in the page once.
+        result: what they show.
+        name: of the figure, for the files that its camera saves.
+        title: what is shown; the name where there is none.
+        dark: whether the figures are drawn for a dark page.
+    """
+    config, plotly = chart_config(file_stem(result, name)), True
+    drawn = []
+    for figure in figures:
+        if isinstance(figure, str):
+            drawn.append(f"<figure>{figure}</figure>")
+            continue
+        part = figure.to_html(
+            include_plotlyjs=plotly, full_html=False, config=config, auto_play=False
+        )
+        drawn.append(f"<figure>{part}</figure>")
+        plotly = False
+    about = json.dumps({**result.as_json()["run"], "identity": identity(result)})
+    return PAGE_HTML.format(
+        package=PACKAGE,
+        version=__version__,
+        title=html.escape(_title(result, title or name)),
+        caption=html.escape(caption(result)),
+        figures="\n".join(drawn),
+        about=about.replace("<", "\\u003c"),
+        paper="#11181e" if dark else "#ffffff",
+        ink="#e4eaee" if dark else "#1b2630",
+    )

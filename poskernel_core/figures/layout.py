@@ -1,0 +1,185 @@
+"""What all figures share: quiet neutral lines, titles with units, ticks for log scales, export.
+
+Backgrounds are transparent and text colours are left unset, so that a figure takes those of the
+page (light or dark); the greys set here read on both.
+"""
+
+import html
+import math
+from typing import Any
+
+import plotly.graph_objects as go
+
+GRID = "rgba(128,128,128,0.22)"
+LINE = "rgba(128,128,128,0.65)"
+MASKED = "rgba(128,128,128,0.16)"
+MUTED = "#777D84"  # text where the page's colour cannot reach: 4.2:1 on white and near-black
+
+LONGEST_TITLE = 42  # letters on one line of 320 pixels
+
+_QUOTES = ("\N{LEFT SINGLE QUOTATION MARK}", "\N{RIGHT SINGLE QUOTATION MARK}")
+_SHOWN = str.maketrans({"\n": "⏎", "\t": "⇥", "\r": "␍"})
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def style(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380) -> go.Figure:
+    """Give `figure` the shared look in place; axis titles carry their unit in brackets."""
+    axis = {
+        "gridcolor": GRID,
+        "linecolor": LINE,
+        "zeroline": False,
+        "automargin": True,
+    }
+    layout: dict[str, Any] = {
+        "height": height,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 8, "r": 8, "t": 40, "b": 8},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+    }
+    for title, axes in ((x_title, figure.select_xaxes()), (y_title, figure.select_yaxes())):
+        for each in axes:
+            layout[each.plotly_name] = axis | {"title": {"standoff": 12, "text": title}}
+    figure.update_layout(layout)
+    return figure
+
+
+def set_title(figure: go.Figure, title: str) -> go.Figure:
+    """Put `title` above the plotting area, in line with its left edge, in place."""
+    figure.update_layout(
+        title={
+            "text": title,
+            "x": 0,
+            "xref": "paper",
+            "y": 0.98,
+            "yanchor": "top",
+            "font": {"size": 15},
+        },
+    )
+    return figure
+
+
+def without_title(figure: go.Figure) -> go.Figure:
+    """Remove the title, and the room it takes, in place: for a card that has a heading."""
+    if figure.layout.title.text:
+        figure.update_layout(title_text=None)
+        if figure.layout.legend.yref == "container":
+            figure.update_layout(legend_y=1, margin_t=figure.layout.margin.t - 36)
+    return figure
+
+
+def legend_under_title(figure: go.Figure) -> go.Figure:
+    """Hang the legend below the title, where it grows towards the plotting area, in place."""
+    top = 1 - 36 / figure.layout.height
+    return figure.update_layout(
+        legend={"yref": "container", "y": top, "yanchor": "top"}, margin_t=72
+    )
+
+
+def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str]) -> go.Figure:
+    """Give a square map, which may be narrower than the page, its colour bar above, in place.
+
+    It stands at a height in the figure, not over the plotting area, and its unit is an annotation:
+    else plotly pushes the figure's title out of sight.
+    """
+    bar = {
+        "tickvals": ticks,
+        "ticktext": labels,
+        "orientation": "h",
+        "thickness": 12,
+        "x": 0,
+        "xanchor": "left",
+        "xpad": 0,
+        "yanchor": "top",
+        "ypad": 0,
+        "yref": "container",
+        "y": _bar_height(figure.layout.height),
+        "lenmode": "pixels",
+        "len": 230,
+        "outlinewidth": 0,
+    }
+    figure.update_traces(colorbar=bar, selector={"type": "heatmap"})
+    figure.add_annotation(
+        text=unit,
+        showarrow=False,
+        xref="paper",
+        x=0,
+        xanchor="left",
+        yref="paper",
+        y=1,
+        yanchor="bottom",
+        yshift=42,
+        font_size=12,
+    )
+    return figure.update_layout(margin_t=100)
+
+
+def broken(title: str) -> str:
+    """Return an axis title that fits a phone: a long one has its unit on a line of its own."""
+    return title.replace(" (", "<br>(", 1) if len(title) > LONGEST_TITLE else title
+
+
+def few_lines(figure: go.Figure, most: int = 5, *, last: bool = False) -> go.Figure:
+    """Show the first lines only, or the last ones, in place.
+
+    A click on its name in the legend brings another.
+    """
+    lines = list(dict.fromkeys(trace.legendgroup or trace.name for trace in figure.data))
+    shown = lines[-most:] if last else lines[:most]
+    for trace in figure.data:
+        if (trace.legendgroup or trace.name) not in shown:
+            trace.visible = "legendonly"
+    return figure
+
+
+def set_height(figure: go.Figure, height: int) -> go.Figure:
+    """Change the height of a square map in a narrow column, in place; its bar shrinks with it."""
+    for trace in figure.select_traces(selector={"type": "heatmap"}):
+        bar = trace.colorbar
+        trace.update(
+            colorbar={
+                "y": _bar_height(height),
+                "len": 150,
+                "tickvals": bar.tickvals[::2],
+                "ticktext": bar.ticktext[::2],
+            }
+        )
+    return figure.update_layout(height=height)
+
+
+def _bar_height(height: int) -> float:
+    """Where a bar 60 pixels below the upper edge stands, as a share of the figure's height."""
+    return 1 - 60 / height
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round values in [low, high] for a log axis: 1-2-5 below two decades, else powers of ten."""
+    if not 0 < low < high:
+        raise ValueError(f"log ticks need 0 < low < high, got low={low:g}, high={high:g}")
+    steps = (1, 2, 5) if high / low < 100 else (1,)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    slack = 1 + 1e-9
+    ticks = [float(f"{step}e{decade}") for decade in decades for step in steps]
+    return [tick for tick in ticks if low / slack <= tick <= high * slack]
+
+
+def number(value: float) -> str:
+    """A tick label: plain from 0.001 to 10 000, else as m×10ⁿ."""
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:g}".replace("-", "−")
+    mantissa, exponent = f"{value:.0e}".split("e")
+    mantissa = mantissa.replace("-", "−")
+    power = f"10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+    return power if mantissa == "1" else f"{mantissa}×{power}"
+
+
+def visible(token: str) -> str:
+    """`token` as plain text, its outer spaces and line breaks visible."""
+    inner = token.strip(" ")
+    before, _, after = token.partition(inner) if inner else (token, "", "")
+    return "␣" * len(before) + inner.translate(_SHOWN) + "␣" * len(after)
+
+
+def quoted(token: str) -> str:
+    """`token` in quotes, its outer spaces and line breaks visible, its markup shown as it is."""
+    return html.escape(visible(token), quote=False).join(_QUOTES)

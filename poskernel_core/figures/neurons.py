@@ -1,0 +1,342 @@
+"""The bag of tokens and the neurons it drives: all of them, one of them, one along a text.
+
+Points that stand for neurons carry the neuron's number first in their customdata.
+"""
+
+import html
+
+import numpy as np
+import plotly.graph_objects as go
+
+from poskernel_core.common.result import Result
+from poskernel_core.figures.conditions import Look, add_curve, measured
+from poskernel_core.figures.contextual import RING, histogram, log_axis, log_span
+from poskernel_core.figures.layout import (
+    LINE,
+    MUTED,
+    few_lines,
+    legend_under_title,
+    quoted,
+    set_title,
+    style,
+)
+from poskernel_core.figures.of_experiments import part
+from poskernel_core.figures.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION, fade
+
+WORST = -1.0  # R² is drawn no lower; a triangle at the lower edge and hover show the true value
+ROW = 0.07  # height of a row of triangles
+BEST = 5  # neurons named
+WORDS = 5  # tokens of either end named in hover
+ENDS = 3  # tokens of either end named in the histogram
+LONGEST = 18  # letters of a word written into a figure
+SHOWN = 4  # variants of the bag drawn at first: the last, of which the very last is the bag itself
+QUALITY = {
+    "bag_r2": "R² of the heads' output (share of variance)",
+    "bag_centred_r2": "R², predictions centred (share of variance)",
+    "bag_cosine": "cosine of predicted and true output",
+}
+PREDICTION_PARTS = {
+    "bag": ("bag of tokens", Look(GREEN)),
+    "position": ("position", Look(PURPLE, "dot")),
+    "others": ("other heads", Look(CATEGORICAL[4], "dash")),
+    "direct": ("current token", Look(MUTED, "dashdot")),
+}
+"""The parts of a prediction: names and looks."""
+TRACE_CURVES = {"predicted": ("predicted", Look(VERMILLION, "dash")), "true": ("true", Look(BLUE))}
+
+
+def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
+    """Every neuron's share of variance from the bag against the R² of its prediction.
+
+    The first by `rank_by`, the name of any value of neurons, are marked; `neuron` is ringed.
+    """
+    share, r2, rank = (part(found, name)[0] for name in ("drive_share", "r2", rank_by))
+    part(found, "r2", neuron=neuron)
+    span = log_span(share)
+    x, y = np.maximum(share, 1.15 * span[0]), np.maximum(r2, WORST)
+    first = np.argsort(-np.nan_to_num(rank, nan=-np.inf), kind="stable")[: 2 * BEST]
+    rest = np.setdiff1d(np.arange(len(x)), first)
+    by = "share of variance" if rank_by == "drive_share" else rank_by.replace("_", " ")
+    label = f"{len(first)} largest by {by}"
+    figure = go.Figure()
+    for name, places, colour, symbol in (
+        ("neurons", rest, BLUE, "circle"),
+        (label, first, VERMILLION, "diamond"),
+    ):
+        figure.add_scatter(
+            x=x[places],
+            y=y[places],
+            mode="markers",
+            name=name,
+            customdata=[[place, _neuron_hover(found, place)] for place in places.tolist()],
+            hovertemplate="%{customdata[1]}<extra></extra>",
+            marker={
+                "color": colour,
+                "opacity": 0.75,
+                "size": 6 if symbol == "circle" else 9,
+                "symbol": np.where(r2[places] < WORST, "triangle-down", symbol),
+            },
+        )
+    _ring(figure, x, y, neuron)
+    style(
+        figure,
+        x_title="share of variance from the bag (log scale)",
+        height=480,
+        y_title="R² of the prediction (share of variance)",
+    )
+    figure.update_xaxes(**log_axis(span))
+    return set_title(legend_under_title(figure), "Neurons that the bag of tokens drives")
+
+
+def _neuron_hover(found: Result, place: int) -> str:
+    """What hover shows of a neuron: numbers with errors, and the tokens at both ends."""
+    told = [
+        f"{label} {measured(*(float(each[place]) for each in part(found, name)))}"
+        for name, label in (
+            ("drive", "drive"),
+            ("drive_share", "share"),
+            ("r2", "R²"),
+            ("sign_agreement", "sign agreement"),
+        )
+    ]
+    words = found.provenance["token_words"]
+    for name, sign in (("top", "+"), ("bottom", "−")):
+        ids = found.values[name][place, :WORDS]
+        told.append(f"{sign} {' '.join(_short(words[str(token)]) for token in ids)}")
+    return "<br>".join([f"<b>neuron {place}</b>", *told])
+
+
+def _short(word: str) -> str:
+    return quoted(word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}…")
+
+
+def _signed(value: float) -> str:
+    return f"{value:.3g}".replace("-", "−")
+
+
+def _ring(figure: go.Figure, x: np.ndarray, y: np.ndarray, neuron: int) -> None:
+    """A ring around the chosen neuron, with its number."""
+    figure.add_scatter(
+        x=x[[neuron]],
+        y=y[[neuron]],
+        mode="markers+text",
+        text=[f"<b>{neuron}</b>"],
+        textposition="middle left",
+        marker=RING,
+        showlegend=False,
+        hoverinfo="skip",
+        customdata=[[neuron]],
+        name="chosen",
+        cliponaxis=False,
+    )
+
+
+def quality_figure(found: Result, value: str) -> go.Figure:
+    """How well each variant of the bag predicts the heads' joint output, against position.
+
+    Colours stand for the variants' scales, dashes for their kernels. Positions where a variant lies
+    below -1 are marked under the axis, a row for each variant.
+    """
+    if value not in QUALITY:
+        raise ValueError(f"expected one of {', '.join(QUALITY)}, received {value!r}")
+    query, (means, errors) = found.coordinates["query"], part(found, value)
+    names, figure, rows = found.provenance["variants"], go.Figure(), 0
+    for mean, error, name, one in zip(means, errors, names, _looks(names), strict=True):
+        add_curve(
+            figure, query, mean, error, name=name, look=one, where="position %{x}", floor=WORST
+        )
+        figure.data[-2].fillcolor = fade(one.colour, 0.15)
+        figure.data[-1].update(line_width=4.5 if one.colour == BLUE else 2, marker_size=5)
+        if (mean < WORST).any():
+            rows += 1
+            _add_below(figure, query[mean < WORST], mean[mean < WORST], rows, one, name)
+    low = max(WORST, float(np.nanmin(np.append(means - np.nan_to_num(np.abs(errors)), 1.0))))
+    style(figure, x_title="query position n (tokens)", y_title=QUALITY[value], height=460)
+    figure.update_yaxes(range=[low - 0.03 * (1 - low) - ROW * (rows + 0.3 * (rows > 0)), 1.02])
+    if rows:
+        figure.update_yaxes(tickvals=[-1, -0.5, 0, 0.5, 1])
+    few_lines(figure, SHOWN, last=True)
+    return set_title(legend_under_title(figure), "The bag against the heads' output")
+
+
+def _add_below(
+    figure: go.Figure, query: np.ndarray, mean: np.ndarray, row: int, look: Look, name: str
+) -> None:
+    """A row of triangles where a curve lies below the axis; hover shows the values."""
+    figure.add_scatter(
+        x=query,
+        y=np.full(len(query), WORST - ROW * row),
+        mode="markers",
+        name=f"{name}, below",
+        legendgroup=name,
+        showlegend=False,
+        customdata=mean,
+        marker={
+            "symbol": look.symbol.replace("circle", "triangle-down"),
+            "size": 7,
+            "color": look.colour,
+        },
+        hovertemplate=f"<b>{name}</b>, position %{{x}}<br>%{{customdata:.3g}}<extra></extra>",
+    )
+
+
+def _looks(names: list[str]) -> list[Look]:
+    """A look for each name "kernel, scale": a dash for the kernel, a colour for the scale."""
+    pairs = [name.partition(", ")[::2] for name in names]
+    kernels, scales = (list(dict.fromkeys(column)) for column in zip(*pairs, strict=True))
+    dashes, symbols = ("dash", "solid", "dot"), ("circle-open", "circle", "circle-cross")
+    return [
+        Look(CATEGORICAL[scales.index(scale) % 4], dashes[at % 3], symbols[at % 3])
+        for kernel, scale in pairs
+        for at in [kernels.index(kernel)]
+    ]
+
+
+def bag_kernel_figure(found: Result) -> go.Figure:
+    """The heads' mean kernel from the query position, over the offset."""
+    kernel = part(found, "kernel")[0][::-1]
+    figure = go.Figure(
+        go.Scatter(
+            x=np.arange(len(kernel)),
+            y=kernel,
+            mode="lines+markers" if len(kernel) <= 64 else "lines",
+            line={"color": BLUE, "width": 2.2},
+            name="mean kernel",
+            fill="tozeroy",
+            fillcolor=fade(BLUE, 0.2),
+            hovertemplate="offset %{x} tokens<br>K %{y:.3g}<extra></extra>",
+        )
+    )
+    style(figure, x_title="offset n − i (tokens)", y_title="share of attention", height=340)
+    top = float(kernel[:-1].max(initial=0.0))
+    high = kernel[-1] > 2.5 * top > 0  # key 0, mostly a start token, would flatten the rest
+    figure.update_yaxes(range=[0, 1.2 * (top if high else kernel.max())])
+    if high:
+        figure.add_annotation(
+            x=len(kernel) - 1,
+            y=1.12 * top,
+            text=f"key 0: {kernel[-1]:.3g}",
+            showarrow=False,
+            xanchor="right",
+            xshift=-6,
+        )
+    heads = found.provenance["heads"]
+    who = ", ".join(heads) if len(heads) <= 4 else f"{len(heads)} heads"
+    return set_title(figure, f"Mean kernel of {who} from position {len(kernel) - 1}")
+
+
+def contributions_figure(neuron: Result) -> go.Figure:
+    """How many tokens add how much to one neuron; those at the ends are named."""
+    values = part(neuron, "contribution")[0]
+    figure = histogram(values, "pre-activation")
+    figure.update_xaxes(title_text="contribution of a token in the bag (pre-activation)")
+    listed, bars = neuron.provenance["listed"], figure.data[0]
+    named = min(ENDS, int(np.isfinite(values).sum()) // 2)
+    for side in ("up", "down"):
+        for index, (word, value) in enumerate(listed[side][:named]):
+            bar = int(np.argmin(np.abs(np.asarray(bars.x) - value)))
+            text = f"{_short(word)} {_signed(float(value))}"
+            figure.add_annotation(
+                x=value,
+                y=float(np.log10(bars.y[bar])),
+                text=text,
+                ax=0,
+                ay=-18 - 20 * index,
+                xanchor="center",
+                font_size=12,
+                arrowwidth=1,
+                arrowhead=0,
+                arrowcolor=LINE,
+            )
+    if values.size:
+        low, high = min(float(np.nanmin(values)), 0), max(float(np.nanmax(values)), 0)
+        pad = 0.35 * max(high - low, 1e-6)
+        figure.update_xaxes(range=[low - pad, high + pad])
+    return set_title(figure, f"Neuron {neuron.params['neuron']}: contributions of tokens")
+
+
+def trace_figure(trace: Result, parts: bool) -> go.Figure:
+    """One neuron's true and predicted pre-activation along a text, and the prediction's parts."""
+    words = [_short(word) for word in trace.provenance["tokens"]]
+    figure = go.Figure(layout_legend_traceorder="reversed")
+    figure.add_hline(y=0, line={"color": MUTED, "width": 1.2})
+    adds = part(trace, "contribution")[0]
+    told = [
+        [word, "" if np.isnan(add) else f"<br>a token that adds {_signed(float(add))}"]
+        for word, add in zip(words, adds, strict=True)
+    ]
+    for name, (label, one) in ((PREDICTION_PARTS if parts else {}) | TRACE_CURVES).items():
+        figure.add_scatter(
+            x=np.arange(len(words)),
+            y=part(trace, name)[0],
+            mode="lines",
+            name=label,
+            line={
+                "color": one.colour,
+                "dash": one.dash,
+                "width": 1.8 if name in TRACE_CURVES else 1,
+            },
+            customdata=told,
+            hovertemplate=f"%{{customdata[0]}} at %{{x}}<br><b>{label}</b> %{{y:.3g}}"
+            "%{customdata[1]}<extra></extra>",
+        )
+    style(figure, x_title="position (tokens)", y_title="pre-activation", height=420)
+    return set_title(legend_under_title(figure), _trace_title(trace))
+
+
+def _trace_title(trace: Result) -> str:
+    """The neuron, and what is measured of its prediction."""
+    asked, values = trace.params, trace.values
+    measures = {"r2": "R²", "correlation": "correlation"}.items()
+    told = [f"{label} {_signed(float(values[name]))}" for name, label in measures if name in values]
+    text = "the text" if asked["text"] else asked["item"] or f"window {asked['window']}"
+    return f"Neuron {asked['neuron']} along {html.escape(text, quote=False)}: {', '.join(told)}"
+
+
+def related_figure(neuron: Result, number: int) -> go.Figure:
+    """Every neuron's correlation of contributions with `number` against what both write."""
+    related, cosine = part(neuron, "related")[0], part(neuron, "output_cosine")[0]
+    part(neuron, "related", neuron=number)
+    figure = go.Figure(
+        go.Scatter(
+            x=related,
+            y=cosine,
+            mode="markers",
+            name="neurons",
+            customdata=np.arange(len(related))[:, None],
+            marker={"color": BLUE, "opacity": 0.7, "size": 6},
+            hovertemplate="<b>neuron %{customdata[0]}</b><br>correlation %{x:.3f}"
+            "<br>cosine of outputs %{y:.3f}<extra></extra>",
+        )
+    )
+    size = np.nan_to_num(np.abs(related), nan=-1)
+    size[number] = -1
+    first = np.argsort(-size, kind="stable")[:BEST]
+    _add_named(figure, related, cosine, first[size[first] >= 0].tolist())
+    _ring(figure, related, cosine, number)
+    for add in (figure.add_hline, figure.add_vline):
+        add(0, line={"color": LINE, "width": 1}, layer="below")
+    style(
+        figure,
+        x_title=f"correlation of contributions with neuron {number}'s",
+        height=440,
+        y_title="cosine of output weights",
+    )
+    return set_title(figure.update_layout(showlegend=False), f"Relatives of neuron {number}")
+
+
+def _add_named(figure: go.Figure, x: np.ndarray, y: np.ndarray, places: list[int]) -> None:
+    """Marks that differ by colour and shape, with the neurons' numbers."""
+    sides = ("top center", "bottom center", "middle left", "middle right")
+    figure.add_scatter(
+        x=x[places],
+        y=y[places],
+        mode="markers+text",
+        text=[f"{place}" for place in places],
+        textposition=[sides[index % 4] for index in range(len(places))],
+        name="largest",
+        customdata=[[int(place)] for place in places],
+        cliponaxis=False,
+        hoverinfo="skip",
+        marker={"color": VERMILLION, "symbol": "diamond", "size": 9},
+    )

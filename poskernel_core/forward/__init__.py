@@ -1,0 +1,1 @@
+"""One forward pass: loading a model, observing and editing it, reading it out. torch."""

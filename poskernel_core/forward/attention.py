@@ -1,0 +1,222 @@
+"""Exact causal attention in blocks of query rows, which shows its pattern as it goes.
+
+A fused kernel never forms the pattern; forming it whole takes ``[text, head, T, T]`` of memory.
+Here one block of rows is formed at a time, shown to who wants to see it, used, and dropped: the
+exact pattern of every text, at a price in time that ``bench/`` measures.
+Future keys are never multiplied, nor keys that a sliding window hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from poskernel_core.common.attention import is_hidden, repeat_kv
+
+__all__ = [
+    "AttentionCall",
+    "PatternBlock",
+    "attend",
+    "band_sums",
+    "diagonal_sums",
+    "hidden_keys",
+    "masked_scores",
+    "pattern_blocks",
+]
+
+BLOCK = 64
+
+
+@dataclass(frozen=True)
+class AttentionCall:
+    """What enters one layer's attention: biases in, rotary rotation applied.
+
+    Attributes:
+        layer: number of the layer.
+        q: queries, ``[text, head, pos, d]``.
+        k, v: keys and values, ``[text, kv, pos, d]``; ``head // kv`` query heads share each.
+        scale: factor of ``q . k`` in the score.
+        window: width of the sliding window in tokens, or None.
+    """
+
+    layer: int
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    scale: float
+    window: int | None
+
+
+@dataclass(frozen=True)
+class PatternBlock:
+    """Rows ``first_row ..`` of a pattern, for the keys ``first_key ..`` that any of them sees.
+
+    ``padded`` is ``[text, head, row, margin + key]``: every row begins with so many zeros. Where
+    they are ``rows - 1``, :func:`diagonal_sums` can slant the block without copying it.
+    """
+
+    layer: int
+    first_row: int
+    first_key: int
+    padded: Tensor
+    margin: int
+
+    @property
+    def pattern(self) -> Float[Tensor, "text head row key"]:
+        """The attention probabilities; they sum to 1 over the last axis."""
+        return self.padded[..., self.margin :]
+
+
+def attend(
+    call: AttentionCall, see: Callable[[PatternBlock], None] | None = None
+) -> Float[Tensor, "text head pos d"]:
+    """Return the attention output ``A v``, each block of the pattern shown to ``see``.
+
+    Where nobody sees it, the pattern is never formed, unless its scores may be infinite: torch's
+    fused kernel puts out zeros for those, and not the NaN that they are.
+    """
+    if see is None and _scores_fit(call):
+        return _fused(call)
+    text, heads, length, _ = call.q.shape
+    groups = heads // call.k.shape[1]
+    values = call.v.contiguous()
+    out = values.new_empty(text, length, heads, values.shape[-1]).transpose(1, 2)
+    for block in pattern_blocks(call):
+        rows, keys = block.pattern.shape[-2:]
+        seen = values[:, :, block.first_key : block.first_key + keys]
+        mixed = _grouped(block.pattern.to(values.dtype), groups) @ seen
+        out[:, :, block.first_row : block.first_row + rows] = _ungrouped(mixed, groups)
+        if see is not None:
+            see(block)
+    return out
+
+
+def pattern_blocks(call: AttentionCall) -> Iterator[PatternBlock]:
+    """Yield the exact attention pattern of a call, block by block of query rows."""
+    length = call.q.shape[2]
+    groups = call.q.shape[1] // call.k.shape[1]
+    margin = min(BLOCK, length) - 1
+    padded_keys = torch.nn.functional.pad(call.k, (0, 0, margin, 0))
+    for first in range(0, length, BLOCK):
+        stop = min(first + BLOCK, length)
+        start = 0 if call.window is None else max(0, first - call.window + 1)
+        pad = stop - first - 1
+        keys = padded_keys[:, :, margin + start - pad : margin + stop]
+        queries = _grouped(call.q[:, :, first:stop] * call.scale, groups)
+        scores = _ungrouped(queries @ keys.transpose(-1, -2), groups).float()
+        _hide(scores, first, start - pad, pad, call.window)
+        yield PatternBlock(call.layer, first, start, torch.softmax(scores, dim=-1), pad)
+
+
+def _hide(scores: Tensor, first: int, origin: int, pad: int, window: int | None) -> None:
+    """Set the scores of padding, of future keys and of keys before the window to minus infinity.
+
+    Row ``r`` is query ``first + r``, column ``c`` is key ``origin + c``.
+    """
+    scores[..., :pad] = -torch.inf
+    seen_by_all = first - origin if window is None else 0
+    rows = torch.arange(first, first + scores.shape[-2], device=scores.device)[:, None]
+    keys = torch.arange(origin + seen_by_all, origin + scores.shape[-1], device=scores.device)
+    scores[..., seen_by_all:].masked_fill_(is_hidden(rows, keys[None, :], window), -torch.inf)
+
+
+def diagonal_sums(
+    block: PatternBlock, length: int, *, without_key_0: bool = False
+) -> Float[Tensor, "text head offset"]:
+    """Return the sums of a block along its diagonals, by offset ``n - i`` in ``0 .. length-1``.
+
+    ``without_key_0`` leaves the first key's column out, as is done for a start token.
+
+    Rows are read with a stride one longer than they are, so that a diagonal becomes a column: one
+    pass over the block, no index arithmetic per element.
+    """
+    text, head, rows, offsets = block.pattern.shape
+    padded, width = block.padded, rows - 1 + offsets
+    if block.margin != rows - 1:
+        padded = torch.nn.functional.pad(block.pattern, (rows - 1, 0))
+    slanted = padded.as_strided(
+        (text, head, rows, offsets),
+        (*padded.stride()[:2], width + 1, 1),
+        padded.storage_offset(),
+    )
+    sums = slanted.sum(dim=-2).flip(-1)
+    sums = torch.nn.functional.pad(sums, (0, length - offsets))
+    if without_key_0 and block.first_key == 0:
+        sums[..., block.first_row : block.first_row + rows] -= block.pattern[..., 0]
+    return sums
+
+
+def band_sums(call: AttentionCall, reach: int) -> Float[Tensor, "text head band"]:
+    """Return the sums of the raw scores along the diagonals with ``|n - i| <= reach``.
+
+    Raw scores know no mask: keys after the query are there too. Index ``b`` of the last axis is
+    the offset ``n - i = b - reach``. Only a band of the scores is ever multiplied.
+    """
+    text, heads, length, _ = call.q.shape
+    groups = heads // call.k.shape[1]
+    padded = torch.nn.functional.pad(call.k, (0, 0, reach, reach))
+    total = torch.zeros(text, heads, 2 * reach + 1, device=call.q.device)
+    for first in range(0, length, BLOCK):
+        stop = min(first + BLOCK, length)
+        keys = padded[:, :, first : stop + 2 * reach]
+        queries = _grouped(call.q[:, :, first:stop] * call.scale, groups)
+        scores = _ungrouped(queries @ keys.transpose(-1, -2), groups).float().contiguous()
+        width = scores.shape[-1]
+        slanted = scores.as_strided(
+            (text, heads, stop - first, 2 * reach + 1), (*scores.stride()[:2], width + 1, 1)
+        )
+        total += slanted.sum(dim=-2).flip(-1)
+    return total
+
+
+def hidden_keys(length: int, window: int | None, device: torch.device) -> Bool[Tensor, "query key"]:
+    """Return which keys of a sequence each query may not see."""
+    positions = torch.arange(length, device=device)
+    hidden: Tensor = is_hidden(positions[:, None], positions[None, :], window)
+    return hidden
+
+
+def masked_scores(call: AttentionCall) -> Float[Tensor, "text head query key"]:
+    """Return all scores of a call, in float32; hidden keys hold minus infinity."""
+    keys = repeat_kv(call.k, call.q.shape[1], 1)
+    scores = ((call.q * call.scale) @ keys.transpose(-1, -2)).float()
+    hidden = hidden_keys(call.q.shape[2], call.window, scores.device)
+    return scores.masked_fill(hidden, -torch.inf)
+
+
+def _grouped(x: Tensor, groups: int) -> Tensor:
+    """Fold the query heads that share a key head into the row axis."""
+    text, heads, rows, last = x.shape
+    return x.reshape(text, heads // groups, groups * rows, last)
+
+
+def _ungrouped(x: Tensor, groups: int) -> Tensor:
+    text, kv_heads, rows, last = x.shape
+    return x.reshape(text, kv_heads * groups, rows // groups, last)
+
+
+def _scores_fit(call: AttentionCall) -> bool:
+    """Tell whether no score can be too large for float32, by the largest numbers in it."""
+    q, k = (max(abs(float(end)) for end in t.aminmax()) for t in (call.q, call.k))
+    return q * k * call.q.shape[-1] * abs(call.scale) < torch.finfo(torch.float32).max
+
+
+def _fused(call: AttentionCall) -> Tensor:
+    """Return the attention output without forming the pattern."""
+    length = call.q.shape[2]
+    mask = None
+    if call.window is not None and call.window < length:
+        mask = ~hidden_keys(length, call.window, call.q.device)
+    return torch.nn.functional.scaled_dot_product_attention(
+        call.q,
+        call.k,
+        call.v,
+        attn_mask=mask,
+        is_causal=mask is None,
+        scale=call.scale,
+        enable_gqa=call.q.shape[1] != call.k.shape[1],
+    )

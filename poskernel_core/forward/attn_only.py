@@ -1,0 +1,116 @@
+"""Attention-only toy models: read their two formats, build the module and the bridge.
+
+On disk they are either a directory of ours (``config.json`` in TransformerLens terms, weights in
+GPT-2's names as safetensors), or a hub repository in TransformerLens' older format. The module is
+GPT-2 with its MLPs removed; the same tensors also boot transformer_lens' native bridge.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.models.catalog import Located, weight_files
+from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.hub import fetch_file
+from poskernel_core.models.weights import check_enough
+
+__all__ = ["load"]
+
+HUB_WEIGHTS = "model_final.pth"
+
+
+class NoMlp(nn.Module):
+    """An MLP that adds nothing."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return zeros of the shape of ``x``."""
+        return torch.zeros_like(x)
+
+
+def load(located: Located) -> GPT2LMHeadModel:
+    """Build the attention-only module of a located model and load its weights.
+
+    Raises:
+        UnsupportedModel: another norm than LN, or fewer weights than the configuration claims.
+        KeyError, RuntimeError: weights that do not fit the configuration.
+    """
+    state = _read_state(located)
+    numbers = sum(tensor.numel() for tensor in state.values())
+    check_enough(located.spec.name, numbers, located.geometry, located.config)
+    state.setdefault("lm_head.weight", state["transformer.wte.weight"])
+    module = _skeleton(located)
+    module.load_state_dict(state, strict=True)
+    return module
+
+
+def _skeleton(located: Located) -> GPT2LMHeadModel:
+    geometry = located.geometry
+    if located.config.get("normalization_type", located.config.get("normalization")) != "LN":
+        raise UnsupportedModel(
+            f"{located.spec.name!r} is attention-only with another norm than LN, which is not read."
+        )
+    config = GPT2Config(
+        vocab_size=geometry.n_vocab,
+        n_positions=geometry.n_ctx,
+        n_embd=geometry.d_model,
+        n_layer=geometry.n_layers,
+        n_head=geometry.n_heads,
+        n_inner=1,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=None,
+        layer_norm_epsilon=located.config.get("eps", 1e-5),
+    )
+    module = GPT2LMHeadModel(config)
+    for block in module.transformer.h:
+        block.mlp = NoMlp()
+        block.ln_2 = nn.Identity()
+    return module
+
+
+def _read_state(located: Located) -> dict[str, Tensor]:
+    """Read the weights in GPT-2's names."""
+    if located.directory is None:
+        path = fetch_file(located.spec.name, HUB_WEIGHTS, located.spec.fingerprint)
+        # These toys exist in this format only. torch's restricted reader takes tensors and refuses
+        # everything that could run code.
+        old = torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251
+        return _from_transformer_lens(old, located.geometry)
+    state: dict[str, Tensor] = {}
+    for file in weight_files(located.spec.name, Path(located.directory)):
+        state.update(load_file(file))
+    return {name: tensor for name, tensor in state.items() if ".ln_2." not in name}
+
+
+def _from_transformer_lens(old: dict[str, Tensor], geometry: Geometry) -> dict[str, Tensor]:
+    """Rename TransformerLens' older tensors to GPT-2's, joining heads and q, k, v."""
+    width = geometry.d_model
+    state = {
+        "transformer.wte.weight": old["embed.W_E"],
+        "transformer.wpe.weight": old["pos_embed.W_pos"],
+        "transformer.ln_f.weight": old["ln_final.w"],
+        "transformer.ln_f.bias": old["ln_final.b"],
+        "lm_head.weight": old["unembed.W_U"].T.contiguous(),
+    }
+    for layer in range(geometry.n_layers):
+        source, target = f"blocks.{layer}.", f"transformer.h.{layer}."
+        weights = [old[f"{source}attn.W_{x}"].permute(1, 0, 2).reshape(width, -1) for x in "QKV"]
+        biases = [old[f"{source}attn.b_{x}"].reshape(-1) for x in "QKV"]
+        state |= {
+            f"{target}ln_1.weight": old[f"{source}ln1.w"],
+            f"{target}ln_1.bias": old[f"{source}ln1.b"],
+            f"{target}attn.c_attn.weight": torch.cat(weights, dim=1),
+            f"{target}attn.c_attn.bias": torch.cat(biases),
+            f"{target}attn.c_proj.weight": old[f"{source}attn.W_O"].reshape(-1, width),
+            f"{target}attn.c_proj.bias": old[f"{source}attn.b_O"],
+        }
+    return state

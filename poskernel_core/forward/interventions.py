@@ -1,0 +1,223 @@
+"""The interventions of the posts, each an edit of the forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from poskernel_core.forward.edits import Edit
+
+__all__ = [
+    "AblatedHeads",
+    "AveragedPositions",
+    "AveragedStream",
+    "MovedAttention",
+    "PredecessorKnockout",
+    "RemovedEmbeddings",
+    "ScaledHeads",
+    "UniformHeads",
+    "averaged",
+]
+
+Stage = Literal["scores", "pattern"]
+
+
+def averaged(rows: Tensor, group: int, keep: int = 0) -> Tensor:
+    """Return rows ``[pos, model]``, each replaced by the mean of its group of positions.
+
+    Groups are consecutive and begin at position ``keep``; the rows before it stay as they are, and
+    the last group may be smaller.
+    """
+    parts = [part.mean(dim=0, keepdim=True).expand_as(part) for part in rows[keep:].split(group)]
+    return torch.cat([rows[:keep], *parts])
+
+
+@dataclass(frozen=True, eq=False)
+class AveragedPositions(Edit):
+    """Positional embeddings averaged in groups of positions.
+
+    ``rows [pos, model]`` is all of ``W_pos``: a group counts whole, however short the prompt is.
+    """
+
+    group: int
+    rows: Tensor
+    keep: int = 0
+
+    def positions(self, x: Tensor) -> Tensor:
+        """Return the averaged rows."""
+        return averaged(self.rows, self.group, self.keep)[: x.shape[-2]].to(x).expand_as(x)
+
+
+@dataclass(frozen=True, eq=False)
+class AveragedStream(Edit):
+    """The extended positional embeddings in the stream before one layer, averaged in groups.
+
+    ``rows [pos, model]`` are ``X^l`` up to a constant, for the whole context: each position's is
+    taken off and the mean of its group is added.
+    """
+
+    layer: int
+    group: int
+    rows: Tensor
+    keep: int = 0
+
+    def residual(self, layer: int, x: Tensor) -> Tensor:
+        """Return the stream with the difference added."""
+        if layer != self.layer:
+            return x
+        change = averaged(self.rows, self.group, self.keep) - self.rows
+        return x + change[: x.shape[1]].to(x)
+
+
+@dataclass(frozen=True)
+class PredecessorKnockout(Edit):
+    """Attention knockout: that to the predecessor, at every so many positions, in some layers.
+
+    After the softmax the attention is set to zero and not shared out again, as the post does;
+    before it, the score is set to minus infinity, and the rest of the row takes its share.
+    """
+
+    every: int
+    layers: Collection[int]
+    stage: Stage
+
+    def scores(self, layer: int, scores: Tensor) -> Tensor:
+        """Hide the predecessors where the stage is before the softmax."""
+        return self._cut(layer, scores, -torch.inf) if self.stage == "scores" else scores
+
+    def pattern(self, layer: int, pattern: Tensor) -> Tensor:
+        """Set the predecessors' attention to zero where the stage is after the softmax."""
+        return self._cut(layer, pattern, 0.0) if self.stage == "pattern" else pattern
+
+    def _cut(self, layer: int, square: Tensor, value: float) -> Tensor:
+        if layer not in self.layers:
+            return square
+        rows = torch.tensor(range(self.every, square.shape[-2], self.every), dtype=torch.long)
+        square = square.clone()
+        square[..., rows, rows - 1] = value
+        return square
+
+
+@dataclass(frozen=True)
+class MovedAttention(Edit):
+    """One head's attention at chosen rows moved to chosen keys; its output, or its layer's, scaled.
+
+    After the softmax, a row's attention is shared equally by its new keys and all others get none.
+    Before it, the scores of the new keys are raised to ``strength`` above the row's largest.
+    """
+
+    layer: int
+    head: int
+    moves: Mapping[int, Sequence[int]]
+    stage: Stage
+    strength: float
+    scale: float
+    scope: Literal["head", "layer"]
+
+    def scores(self, layer: int, scores: Tensor) -> Tensor:
+        """Raise the scores of the new keys where the stage is before the softmax."""
+        if layer != self.layer or self.stage != "scores" or not self.moves:
+            return scores
+        scores = scores.clone()
+        for row, keys in self.moves.items():
+            top = scores[:, self.head, row].max(dim=-1, keepdim=True).values
+            scores[:, self.head, row, list(keys)] = top + self.strength
+        return scores
+
+    def pattern(self, layer: int, pattern: Tensor) -> Tensor:
+        """Write the rows anew where the stage is after the softmax."""
+        if layer != self.layer or self.stage != "pattern" or not self.moves:
+            return pattern
+        pattern = pattern.clone()
+        for row, keys in self.moves.items():
+            pattern[:, self.head, row] = 0.0
+            pattern[:, self.head, row, list(keys)] = 1.0 / len(keys)
+        return pattern
+
+    def heads(self, layer: int, z: Tensor) -> Tensor:
+        """Scale the head's output."""
+        if layer != self.layer or self.scope != "head":
+            return z
+        z = z.clone()
+        z[:, self.head] *= self.scale
+        return z
+
+    def output(self, layer: int, out: Tensor) -> Tensor:
+        """Scale the whole layer's attention output."""
+        return out * self.scale if layer == self.layer and self.scope == "layer" else out
+
+
+@dataclass(frozen=True)
+class AblatedHeads(Edit):
+    """Heads whose output is set to zero (zero ablation)."""
+
+    cells: Collection[tuple[int, int]]
+
+    def heads(self, layer: int, z: Tensor) -> Tensor:
+        """Set the outputs of this layer's ablated heads to zero."""
+        heads = [head for at, head in self.cells if at == layer]
+        if not heads:
+            return z
+        z = z.clone()
+        z[:, heads] = 0.0
+        return z
+
+
+@dataclass(frozen=True)
+class RemovedEmbeddings(Edit):
+    """Token embeddings, or positions, removed; norms are computed anew.
+
+    Embeddings become zero. Rotary positions are removed by rotating every query and key as at
+    position 0.
+    """
+
+    which: Literal["tokens", "positions"]
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """Return zeros where token embeddings are removed."""
+        return torch.zeros_like(x) if self.which == "tokens" else x
+
+    def positions(self, x: Tensor) -> Tensor:
+        """Return zeros where positional embeddings are removed."""
+        return torch.zeros_like(x) if self.which == "positions" else x
+
+    def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the rotation of position 0 for all positions where positions are removed."""
+        if self.which == "tokens":
+            return cos, sin
+        return cos[:, :1].expand_as(cos), sin[:, :1].expand_as(sin)
+
+
+@dataclass(frozen=True)
+class UniformHeads(Edit):
+    """Heads whose scores are made equal, so that they attend equally to all visible keys."""
+
+    cells: Collection[tuple[int, int]]
+
+    def scores(self, layer: int, scores: Tensor) -> Tensor:
+        """Set the visible scores of this layer's chosen heads to zero."""
+        heads = [head for at, head in self.cells if at == layer]
+        if not heads:
+            return scores
+        scores = scores.clone()
+        scores[:, heads] = torch.where(scores[:, heads].isinf(), -torch.inf, 0.0)
+        return scores
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledHeads(Edit):
+    """The heads' outputs of one layer times a factor for every head and position.
+
+    ``factor [head, pos]`` is as long as the sequences.
+    """
+
+    layer: int
+    factor: Tensor
+
+    def heads(self, layer: int, z: Tensor) -> Tensor:
+        """Scale the outputs of the layer."""
+        return z * self.factor[..., None].to(z) if layer == self.layer else z

@@ -1,0 +1,104 @@
+"""What is measured of one forward pass: next-token probabilities, loss, patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.common.axes import Tokens
+from poskernel_core.forward.attention import PatternBlock
+from poskernel_core.forward.edits import Edit
+from poskernel_core.forward.loading import LoadedModel
+from poskernel_core.forward.observers import Batch, Observer
+
+__all__ = ["Measured", "kl_divergence", "log_probabilities", "measure"]
+
+CHUNK = 64
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One window under one edit.
+
+    Attributes:
+        logits: of the next token at every position, ``[pos, vocab]``.
+        loss: ``-log p`` of each token given those before it, ``[pos]``, nats; NaN at position 0.
+        previous_mass: mean ``A(n, n-1)`` of every head, ``[layer, head]``.
+        pattern: attention of the observed head, ``[query, key]``; empty where none is observed.
+    """
+
+    logits: Tensor
+    loss: np.ndarray
+    previous_mass: np.ndarray
+    pattern: np.ndarray
+
+
+def measure(
+    model: LoadedModel,
+    window: Tokens,
+    edit: Edit,
+    *,
+    start_token: bool,
+    cell: tuple[int, int] | None = None,
+) -> Measured:
+    """Run one window ``[1, pos]`` under an edit and measure it.
+
+    The start token's row and column are left out of ``previous_mass``.
+    """
+    seen = _Patterns(int(start_token), cell)
+    tokens = torch.from_numpy(np.ascontiguousarray(window, dtype=np.int64))
+    logits = model.run(tokens, edit, [seen])[0].cpu()
+    loss = np.full(len(logits), np.nan)
+    for rows in _chunks(len(logits) - 1):
+        right = tokens[0, rows.start + 1 : rows.stop + 1, None]
+        loss[rows.start + 1 : rows.stop + 1] = -log_probabilities(logits, rows).gather(1, right)[
+            :, 0
+        ]
+    return Measured(logits, loss, np.stack(seen.previous_mass), seen.of_cell)
+
+
+class _Patterns(Observer):
+    """What is kept of one window's patterns under an edit.
+
+    Attributes:
+        previous_mass: of every layer run so far, ``[head]``.
+        of_cell: the pattern of the head asked for, ``[query, key]``.
+    """
+
+    wants_patterns = True
+
+    def __init__(self, start: int, cell: tuple[int, int] | None) -> None:
+        self.previous_mass: list[np.ndarray] = []
+        self.of_cell = np.zeros((0, 0), np.float32)
+        self._start, self._cell = start, cell
+
+    def pattern(self, block: PatternBlock, batch: Batch) -> None:
+        """Keep the attention to predecessors, and the pattern asked for."""
+        pattern = block.pattern[0]
+        diagonal = pattern.diagonal(-1, dim1=-2, dim2=-1)[:, self._start :]
+        self.previous_mass.append(diagonal.cpu().double().mean(dim=-1).numpy())
+        if self._cell is not None and block.layer == self._cell[0]:
+            self.of_cell = pattern[self._cell[1]].float().cpu().numpy()
+
+
+def log_probabilities(logits: Tensor, rows: slice) -> Tensor:
+    """Return the log-probabilities of some positions, ``[pos, vocab]`` in float64, nats."""
+    return torch.log_softmax(logits[rows].double(), dim=-1)
+
+
+def kl_divergence(clean: Tensor, changed: Tensor) -> np.ndarray:
+    """Return ``KL(clean || changed)`` of two sets of logits ``[pos, vocab]``, ``[pos]``, nats."""
+    found = np.zeros(len(clean))
+    for rows in _chunks(len(clean)):
+        p, q = log_probabilities(clean, rows), log_probabilities(changed, rows)
+        found[rows] = (p.exp() * (p - q)).sum(dim=-1).clamp(min=0)
+    return found
+
+
+def _chunks(length: int) -> Iterator[slice]:
+    """Yield slices of few positions: a large vocabulary in float64 takes memory."""
+    return (slice(at, min(at + CHUNK, length)) for at in range(0, length, CHUNK))

@@ -1,0 +1,1 @@
+"""Published figures compared with what this machine computes."""

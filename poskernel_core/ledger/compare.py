@@ -1,0 +1,185 @@
+"""The reproduction ledger: published figures next to those that this machine computed.
+
+A figure agrees if every one of its numbers lies within its tolerance and two of our standard
+errors of what was published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import cell_name, parse_cell
+from poskernel_core.common.result import Result, plain
+from poskernel_core.common.rounding import rounded
+from poskernel_core.ledger.published import Published, flat
+
+__all__ = ["ERRORS_ALLOWED", "Checked", "brief", "check", "not_computed"]
+
+Verdict = Literal["agrees", "differs", "not computed"]
+ERRORS_ALLOWED = 2.0
+FEW = 4
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One line of the ledger.
+
+    Attributes:
+        figure: what was published.
+        verdict: whether ours agrees.
+        ours, errors: our numbers and their standard errors (None: there is none).
+        within, points: how many of the published numbers are met, and how many there are.
+        worst: largest difference between ours and the published number.
+        why: why nothing was computed.
+    """
+
+    figure: Published
+    verdict: Verdict
+    ours: Any = None
+    errors: Any = None
+    within: int = 0
+    points: int = 0
+    worst: float | None = None
+    why: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the line as plain JSON values."""
+        own = {name: getattr(self, name) for name in ("verdict", "ours", "errors", "within")}
+        more = {"points": self.points, "worst": self.worst, "why": self.why}
+        return {**self.figure.model_dump(mode="json"), **own, **more}
+
+
+def not_computed(figure: Published, error: Exception) -> Checked:
+    """Return the line of a figure that could not be computed, with the reason."""
+    return Checked(figure, "not computed", why=str(error))
+
+
+def check(figure: Published, result: Result) -> Checked:
+    """Hold a result against a published figure."""
+    try:
+        _check_axes(figure, result)
+        if isinstance(flat(figure.published)[0], str):
+            return _check_words(figure, _words(figure, result))
+        ours, errors = _numbers(figure, result)
+    except BadRequest as error:
+        return not_computed(figure, error)
+    return _check_numbers(figure, ours, errors)
+
+
+def _check_axes(figure: Published, result: Result) -> None:
+    """Refuse a value or an axis that the result does not have."""
+    if figure.value not in result.values:
+        raise BadRequest(
+            f"No value {figure.value!r} in {result.analysis!r}: expected one of "
+            f"{', '.join(result.values)}."
+        )
+    axes = result.axes[figure.value]
+    asked = {*figure.select, *figure.over, *(("layer", "head") if figure.cells else ())}
+    if figure.candidate:
+        asked |= {"candidate"}
+    unknown = sorted(asked - set(axes))
+    if unknown:
+        raise BadRequest(f"{figure.value!r} has the axes {', '.join(axes)}, not {unknown[0]!r}.")
+
+
+def brief(numbers: Any, errors: Any = None) -> str:
+    """Return a number, or the first few of many, as text: rounded to its error where it has one."""
+    if not isinstance(numbers, list | tuple):
+        if isinstance(numbers, float) and errors is not None:
+            return rounded(numbers, errors)
+        return f"{numbers:.3g}" if isinstance(numbers, float) else str(numbers)
+    beside = errors or [None] * len(numbers)
+    parts = [brief(each, error) for each, error in zip(numbers[:FEW], beside[:FEW], strict=True)]
+    return f"[{', '.join(parts)}{', ...' if len(numbers) > FEW else ''}]"
+
+
+def _selected(figure: Published, result: Result) -> list[Result]:
+    """Return the result at the figure's selection, once for each of its cells."""
+    result = result.only(figure.value).select(**figure.select, **_candidate(figure, result))
+    if not figure.cells:
+        return [result]
+    axes, shape = result.axes[figure.value], result.values[figure.value].shape
+    sizes = dict(zip(axes, shape, strict=True))
+    cells = [parse_cell(cell, sizes["layer"], sizes["head"]) for cell in figure.cells]
+    return [result.select(layer=layer, head=head) for layer, head in cells]
+
+
+def _candidate(figure: Published, result: Result) -> dict[str, int]:
+    """Return the coordinate of the next token that the figure names.
+
+    Raises:
+        BadRequest: it is not among the likeliest.
+    """
+    if not figure.candidate:
+        return {}
+    words = list(result.provenance.get("candidates", ()))
+    if figure.candidate not in words:
+        raise BadRequest(
+            f"{figure.candidate!r} is not among the likeliest next tokens: {', '.join(words)}."
+        )
+    return {"candidate": int(result.coordinates["candidate"][words.index(figure.candidate)])}
+
+
+def _words(figure: Published, result: Result) -> list[str]:
+    if figure.reading == "largest cell":
+        found = result.only(figure.value).select(**figure.select).values[figure.value]
+        if found.ndim != 2 or np.isnan(found).all():
+            raise BadRequest(f"Expected one number for every head, computed {list(found.shape)}.")
+        layer, head = np.unravel_index(int(np.nanargmax(found)), found.shape)
+        return [cell_name(int(layer), int(head))]
+    if figure.value not in result.labels:
+        raise BadRequest(f"{figure.value!r} is a number, not a word.")
+    return [str(each.text_of(figure.value)) for each in _selected(figure, result)]
+
+
+def _check_words(figure: Published, ours: list[str]) -> Checked:
+    published = flat(figure.published)
+    if len(ours) != len(published):
+        raise BadRequest(f"Expected {len(published)} words, computed {len(ours)}.")
+    same = [a == b for a, b in zip(ours, published, strict=True)]
+    verdict: Verdict = "agrees" if all(same) else "differs"
+    return Checked(figure, verdict, ours, within=sum(same), points=len(same))
+
+
+def _numbers(figure: Published, result: Result) -> tuple[np.ndarray, np.ndarray]:
+    """Return our numbers and errors, as many as were published."""
+    chosen = _selected(figure, result)
+    ours = np.array([each.values[figure.value] for each in chosen], dtype=float)
+    none = np.full_like(ours, np.nan)
+    errors = none if figure.value not in result.errors else _errors(figure, chosen)
+    if figure.over:
+        below = result.only(figure.value).select(**figure.over).values[figure.value]
+        ours, errors = ours / below, errors / np.abs(below)
+    shape = np.array(figure.published, dtype=float).shape
+    ours, errors = (a if figure.cells else a[0] for a in (ours, errors))
+    if ours.ndim != len(shape) or (np.array(ours.shape) < shape).any():
+        raise BadRequest(f"Expected {list(shape)} numbers, computed {list(ours.shape)}.")
+    cut = tuple(slice(0, int(size)) for size in shape)
+    return np.asarray(ours[cut]), np.asarray(errors[cut])
+
+
+def _errors(figure: Published, chosen: list[Result]) -> np.ndarray:
+    return np.array([each.errors[figure.value] for each in chosen], dtype=float)
+
+
+def _check_numbers(figure: Published, ours: np.ndarray, errors: np.ndarray) -> Checked:
+    published = np.array(figure.published, dtype=float)
+    asked = ~np.isnan(published)
+    allowed = figure.absolute + figure.relative * np.abs(published)
+    allowed = allowed + ERRORS_ALLOWED * np.nan_to_num(errors)
+    difference = np.abs(ours - published)
+    met = (difference <= allowed)[asked]  # NaN of ours is not met
+    worst = difference[asked]
+    return Checked(
+        figure,
+        "agrees" if met.all() else "differs",
+        plain(ours),
+        plain(errors),
+        within=int(met.sum()),
+        points=int(asked.sum()),
+        worst=None if np.isnan(worst).all() else float(np.nanmax(worst)),
+    )

@@ -1,0 +1,159 @@
+"""Figures as the posts published them, to be compared with ours; never shown as ours.
+
+They are data: ``published.json`` next to this file, or a file of the same form with figures of
+somebody else's.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.files import read_json
+from poskernel_core.common.specs import Spec
+from poskernel_core.models.fragments import Part
+
+__all__ = [
+    "ANGLES_GPT2",
+    "BUNDLED_FIGURES",
+    "PREVIOUS_TOKEN_GPT2",
+    "PREVIOUS_TOKEN_HEADS_GPT2",
+    "Published",
+    "figures_of",
+    "flat",
+    "known_models",
+    "read_figures",
+]
+
+BUNDLED_FIGURES = Path(__file__).with_name("published.json")
+
+Number = float | None
+Values = str | Number | list[str] | list[Number] | list[list[Number]]
+
+
+class Published(Spec):
+    """One published figure, and what to ask for to compute it.
+
+    Attributes:
+        id: short name.
+        models: names of the models that it was measured on.
+        figure: what it is; ``source``: where it was published.
+        question, run, params: what is asked for: an analysis or experiment, fields of its run
+            (context, start_token, ...), and its parameters.
+        value: the value of the result; ``select``: a coordinate for some of its axes; ``cells``:
+            heads, one for each published number; ``candidate``: the next token whose probability
+            it is; ``over``: a selection to divide by.
+        reading: the numbers themselves, or the name of the head with the largest.
+        published: the numbers; None where there is none.
+        absolute, relative: tolerance: ``absolute + relative * |published|``.
+        note: what a reader should know of it.
+        needs: what a part of a model may lack, and without which there is no such figure.
+    """
+
+    id: str = Field(min_length=1)
+    models: tuple[str, ...] = ()
+    figure: str
+    source: str
+    question: str
+    run: dict[str, Any] = Field(default_factory=dict)
+    params: dict[str, Any] = Field(default_factory=dict)
+    value: str
+    select: dict[str, int] = Field(default_factory=dict)
+    cells: tuple[str, ...] = ()
+    candidate: str = ""
+    over: dict[str, int] = Field(default_factory=dict)
+    reading: Literal["value", "largest cell"] = "value"
+    published: Values
+    absolute: float = Field(0.0, ge=0, allow_inf_nan=False)
+    relative: float = Field(0.0, ge=0, allow_inf_nan=False)
+    note: str = ""
+    needs: tuple[Part, ...] = ()
+
+    @model_validator(mode="after")
+    def _sound(self) -> Published:
+        """Refuse what could agree without a number, or could not be compared."""
+        found = flat(self.published)
+        words = [each for each in found if isinstance(each, str)]
+        if words and len(words) < len(found):
+            raise ValueError("published are words or numbers, not both")
+        if not words and not any(each is not None and math.isfinite(each) for each in found):
+            raise ValueError("no number is published")
+        if not words and any(each is not None and not math.isfinite(each) for each in found):
+            raise ValueError("published numbers are finite; null where there is none")
+        if self.cells and (not isinstance(self.published, list) or len(found) != len(self.cells)):
+            raise ValueError("one published number for each of the cells")
+        if self.reading == "largest cell" and not isinstance(self.published, str):
+            raise ValueError("the largest cell is a name, such as 'L0H3'")
+        lengths = {len(each) for each in _rows(self.published)}
+        if len(lengths) > 1:
+            raise ValueError("rows of one length")
+        return self
+
+
+def _rows(values: Values) -> list[list[Any]]:
+    return [each for each in values if isinstance(each, list)] if isinstance(values, list) else []
+
+
+def flat(values: Any) -> list[Any]:
+    """Return a number, or all those of nested lists, as one list."""
+    return [one for each in values for one in flat(each)] if isinstance(values, list) else [values]
+
+
+@cache
+def read_figures(path: Path = BUNDLED_FIGURES) -> tuple[Published, ...]:
+    """Return the figures of a file: a JSON list, fields as those of :class:`Published`.
+
+    Raises:
+        BadRequest: no such file, or one of another form.
+    """
+    try:
+        entries = read_json(path)
+        if not isinstance(entries, list):
+            raise ValueError("it holds something else")
+        found = TypeAdapter(tuple[Published, ...]).validate_python(entries)
+    except OSError as error:
+        raise BadRequest(f"Cannot read {str(path)!r}: {error.strerror}.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        said = first["msg"].removeprefix("Value error, ").lower()
+        raise BadRequest(f"{str(path)!r}, figure {place}: {said}.") from error
+    except ValueError as error:
+        raise BadRequest(
+            f"Expected a JSON list of published figures in {str(path)!r}: {error}."
+        ) from error
+    names = [each.id for each in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadRequest(f"{str(path)!r} names {twice[0]!r} twice: give each figure its own id.")
+    return found
+
+
+def figures_of(model: str, path: Path = BUNDLED_FIGURES) -> tuple[Published, ...]:
+    """Return the figures that were published for a model, and those that name no model."""
+    return tuple(each for each in read_figures(path) if model in each.models or not each.models)
+
+
+def known_models(path: Path = BUNDLED_FIGURES) -> list[str]:
+    """Return the names of the models that figures were published for."""
+    return sorted({model for each in read_figures(path) for model in each.models})
+
+
+def _bundled(name: str) -> Published:
+    return next(each for each in read_figures() if each.id == name)
+
+
+_RATIOS = _bundled("previous-token-ratios")
+PREVIOUS_TOKEN_GPT2: dict[str, float] = dict(zip(_RATIOS.cells, _RATIOS.published, strict=True))  # type: ignore[arg-type]
+"""Second-largest diagonal over largest, GPT-2 small ("previous-token heads")."""
+
+PREVIOUS_TOKEN_HEADS_GPT2 = (69, 144)
+"""Heads of GPT-2 small whose largest diagonal is the previous token, and all heads."""
+
+ANGLES_GPT2: tuple[float, ...] = tuple(_bundled("helix-angles-residual").published)  # type: ignore[arg-type]
+"""Canonical angles in degrees between the top-3 subspaces of W_pos and of layer 2, GPT-2 small."""

@@ -1,0 +1,1 @@
+"""Which models there are and what their files say: names, sizes, fingerprints. No torch."""

@@ -1,0 +1,29 @@
+"""Short names of models, as transformer_lens has them: ``gpt2-small``, ``pythia-70m``."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+__all__ = ["official_name"]
+
+TABLE = Path("tools", "model_registry", "data", "model_aliases.json")
+"""Where transformer_lens keeps the names, below its package; read without importing it."""
+
+
+def official_name(name: str) -> str:
+    """Return the hub's name of a model called by a short one, in any case; else the name itself."""
+    return _aliases().get(name.lower(), name)
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    found = find_spec("transformer_lens")
+    folders = [] if found is None else found.submodule_search_locations or []
+    for file in (Path(folder) / TABLE for folder in folders):
+        if file.is_file():
+            table = json.loads(file.read_text(encoding="utf-8"))["aliases"]
+            return {alias.lower(): name for name, aliases in table.items() for alias in aliases}
+    return {}

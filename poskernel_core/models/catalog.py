@@ -1,0 +1,289 @@
+"""Which models there are, where their files lie, and what their configuration says.
+
+Nothing here imports torch, so that pages can list and describe models quickly. Loading the weights
+is :mod:`poskernel_core.forward.loading`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from poskernel_core.common.errors import UnknownModel, UnsupportedModel
+from poskernel_core.common.files import MAX_JSON_BYTES, read_json
+from poskernel_core.common.settings import allow_any_model
+from poskernel_core.common.specs import ModelSpec
+from poskernel_core.models.aliases import official_name
+from poskernel_core.models.geometry import Geometry, read_geometry
+from poskernel_core.models.hub import fetch_file
+from poskernel_core.models.weights import check_weights
+
+__all__ = [
+    "CURATED",
+    "Located",
+    "ModelEntry",
+    "entries",
+    "is_local",
+    "locate",
+    "may_type_any_model",
+    "note_of",
+    "weight_files",
+]
+
+DEMO = Path(__file__).resolve().parents[1] / "demo"
+LONGEST_NAME = 1024
+MAX_INDEX_BYTES = 100 * 2**20
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+)
+REVISION = re.compile(r"[A-Za-z0-9][\w.\-]{0,63}")
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index", "*.pth", "*.pt")
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """One model on offer: its name and, for the reader, what it is and what it is good for.
+
+    ``note`` is what a reader must know who looks at its numbers.
+    """
+
+    name: str
+    size: str
+    positions: str
+    good_for: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Located:
+    """A model whose files have been found.
+
+    Attributes:
+        spec: name, revision and fingerprint (SHA-256 of the files, or the hub's commit).
+        directory: where the files lie, or None for a hub model not yet downloaded.
+        config: the model's ``config.json``.
+        geometry: layers, heads and positions, read from the configuration.
+    """
+
+    spec: ModelSpec
+    directory: Path | None
+    config: dict[str, Any]
+    geometry: Geometry
+
+
+CURATED: tuple[ModelEntry, ...] = (
+    ModelEntry(
+        "demo-gpt2", "2.7 M", "learned", "a first look, offline: every kind of head in 4 layers"
+    ),
+    ModelEntry(
+        "demo-gpt2-smooth",
+        "2.7 M",
+        "learned, smooth",
+        "the post on previous-token heads, offline: a smooth curve, negative self-attention",
+    ),
+    ModelEntry(
+        "demo-attn-2l", "0.9 M", "learned", "induction in two attention-only layers, offline"
+    ),
+    ModelEntry(
+        "gpt2-small-layer0",
+        "3.2 M",
+        "learned",
+        "real weights, offline: GPT-2's positions and first heads",
+        "The positional embeddings and layer 0's attention are GPT-2 small's own; token embeddings "
+        "are random, so what depends on content says nothing about GPT-2.",
+    ),
+    ModelEntry("gpt2", "124 M", "learned", "the posts' model: heat map, helix, contextual heads"),
+    ModelEntry(
+        "roneneldan/TinyStories-Instruct-33M",
+        "68 M",
+        "learned, local layers",
+        "the posts' second heat map",
+    ),
+    ModelEntry(
+        "NeelNanda/Attn_Only_2L512W_C4_Code",
+        "52 M",
+        "learned",
+        "the posts' induction experiments (attn-only-2l)",
+    ),
+    ModelEntry(
+        "HuggingFaceTB/SmolLM2-135M", "135 M", "rotary", "a small rotary model, grouped queries"
+    ),
+    ModelEntry(
+        "EleutherAI/pythia-70m", "70 M", "rotary (partial)", "rotary, with training checkpoints"
+    ),
+    ModelEntry(
+        "stanford-crfm/alias-gpt2-small-x21",
+        "124 M",
+        "learned",
+        "GPT-2 small with training checkpoints",
+    ),
+    ModelEntry("facebook/opt-125m", "125 M", "learned", "OPT: learned positions, start token"),
+)
+
+
+BUNDLED_MODELS = ("demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l", "gpt2-small-layer0")
+
+
+def _bundled() -> dict[str, Path]:
+    return {name: DEMO / name for name in BUNDLED_MODELS}
+
+
+def may_type_any_model() -> bool:
+    """Tell whether the host lets visitors name any model (``POSKERNEL_ALLOW_ANY_MODEL=1``)."""
+    return allow_any_model()
+
+
+def entries() -> tuple[ModelEntry, ...]:
+    """Return the models on offer: the curated list, then ``POSKERNEL_MODELS``."""
+    listed = {entry.name: entry for entry in CURATED}
+    for name in os.environ.get("POSKERNEL_MODELS", "").split(","):
+        if name.strip() and name.strip() not in listed:
+            listed[name.strip()] = ModelEntry(name.strip(), "", "", "")
+    return tuple(listed.values())
+
+
+def note_of(name: str) -> str:
+    """Return what a reader must know of a model on offer; mostly nothing."""
+    return next((entry.note for entry in CURATED if entry.name == name), "")
+
+
+def is_local(name: str) -> bool:
+    """Tell whether a name is bundled or a directory, so that no network is needed."""
+    return name in _bundled() or os.path.isdir(os.path.expanduser(name))
+
+
+def locate(name: str, revision: str | None = None) -> Located:
+    """Find a model by bundled name, local directory, hub name or transformer_lens' short name.
+
+    Raises:
+        UnknownModel: nothing of that name.
+        UnsupportedModel: a configuration or file format that is not read.
+        NoNetwork: a hub model, and the hub cannot be reached.
+    """
+    name = name.strip()
+    if not name:
+        raise UnknownModel("Expected a model name or directory, got nothing: try 'demo-gpt2'.")
+    if len(name) > LONGEST_NAME:
+        raise UnknownModel(
+            f"A model's name or directory has up to {LONGEST_NAME} characters, got {len(name)}: "
+            f"{name[:40]!r} and more."
+        )
+    directory = _bundled().get(name)
+    if directory is None and (os.path.isdir(name) or _looks_like_path(name)):
+        directory = Path(os.path.expanduser(name))
+    if directory is not None:
+        return _locate_directory(name, directory, revision)
+    return _locate_on_hub(official_name(name), revision)
+
+
+def _looks_like_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+
+
+def _locate_directory(name: str, directory: Path, revision: str | None) -> Located:
+    if revision:
+        raise UnknownModel(
+            f"A local model has no revisions: leave out revision {revision!r} for {name!r}."
+        )
+    if not os.path.isfile(directory / "config.json"):
+        raise UnknownModel(
+            f"Expected a model directory with config.json and {WEIGHTS}; "
+            f"{name!r} has no config.json."
+        )
+    config = _read_config(name, directory / "config.json")
+    extras = [directory / file for file in TOKENIZER_FILES if (directory / file).is_file()]
+    weights = weight_files(name, directory)
+    files = [*weights, *extras]
+    print_key = tuple((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files)
+    geometry = read_geometry(name, config)
+    check_weights(name, weights, geometry, config)
+    config_text = json.dumps(config, sort_keys=True)
+    spec = ModelSpec(name=name, fingerprint=_hash_files(print_key, config_text))
+    return Located(spec, directory, config, geometry)
+
+
+def _locate_on_hub(name: str, revision: str | None) -> Located:
+    if revision and (".." in revision or not REVISION.fullmatch(revision)):
+        raise UnknownModel(
+            f"A revision is a branch, tag or commit such as 'main' or 'step1000', not {revision!r}."
+        )
+    path = fetch_file(name, "config.json", revision)
+    config = _read_config(name, path)
+    spec = ModelSpec(name=name, revision=revision, fingerprint=path.parent.name)
+    return Located(spec, None, config, read_geometry(name, config))
+
+
+def _read_config(name: str, path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    try:
+        config = read_json(path, most)
+        if not isinstance(config, dict):
+            raise ValueError(f"it holds a {type(config).__name__}")
+    except (OSError, ValueError) as error:
+        raise UnsupportedModel(
+            f"The {path.name} of {name!r} is not a JSON object ({error}): check the file."
+        ) from error
+    return config
+
+
+def weight_files(name: str, directory: Path) -> list[Path]:
+    """Return the safetensors files of a model directory.
+
+    Raises:
+        UnsupportedModel: only pickled weights are there, or an index that is none.
+        UnknownModel: no weights, or a shard is missing.
+    """
+    if (directory / INDEX).is_file():
+        files = [directory / shard for shard in _shards(name, directory / INDEX)]
+    else:
+        files = [directory / WEIGHTS]
+    missing = [file.name for file in files if not file.is_file()]
+    if not missing:
+        return files
+    if any(list(directory.glob(pattern)) for pattern in PICKLED):
+        raise UnsupportedModel(
+            f"{name!r} has pickled weights only, which can run code when opened: "
+            f"convert them to {WEIGHTS} (save_pretrained does) and try again."
+        )
+    raise UnknownModel(f"Expected {missing[0]} in model directory {name!r}, but it is missing.")
+
+
+def _shards(name: str, index: Path) -> list[str]:
+    """Return the names of the files that an index lists; each lies next to it."""
+    listed = _read_config(name, index, MAX_INDEX_BYTES).get("weight_map")
+    files = sorted(set(listed.values())) if _is_text_map(listed) else []
+    if not files or any(Path(file).name != file for file in files):
+        raise UnsupportedModel(
+            f"Expected the {INDEX} of {name!r} to have a 'weight_map' from tensors to files next "
+            "to it: check the file."
+        )
+    return files
+
+
+def _is_text_map(value: Any) -> TypeGuard[dict[str, str]]:
+    """Tell whether a value maps texts to texts that may name files."""
+    return isinstance(value, dict) and all(
+        isinstance(each, str) and each and "\0" not in each and len(each) < LONGEST_NAME
+        for each in value.values()
+    )
+
+
+@lru_cache(maxsize=64)
+def _hash_files(files: tuple[tuple[str, int, int], ...], config_text: str) -> str:
+    """Return the SHA-256 over all of a model's files; cached by path, size and time."""
+    total = hashlib.sha256(config_text.encode())
+    for path, _size, _time in files:
+        with open(path, "rb") as stream:
+            total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()

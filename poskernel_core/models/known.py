@@ -1,0 +1,70 @@
+"""Heads whose function is known: from the posts, or as measured when a demo model was trained."""
+
+from __future__ import annotations
+
+import json
+
+from poskernel_core.common.heads import cell_name
+from poskernel_core.models.catalog import BUNDLED_MODELS, DEMO
+
+__all__ = ["known_heads", "telling_head"]
+
+_TELLING = {
+    "gpt2": {"": "L4H11", "induction": "L5H1"},
+    "gpt2-small-layer0": {"": "L0H7"},
+    "demo-gpt2": {"": "L2H6", "induction": "L3H4", "contextual": "L0H4"},
+    "demo-gpt2-smooth": {"": "L2H6", "induction": "L3H7"},
+    "demo-attn-2l": {"": "L0H0", "induction": "L1H0"},
+    "NeelNanda/Attn_Only_2L512W_C4_Code": {"": "L0H3", "induction": "L1H6"},
+}
+"""By topic; without one a head that goes by position, a previous-token head if there is one."""
+
+_POSTS: dict[str, dict[str, str]] = {
+    "gpt2": {
+        "L0H1": "duplicate tokens, near ones",
+        "L0H5": "duplicate tokens, near and far",
+        "L0H3": "detokenization",
+        "L0H4": "detokenization",
+        "L0H7": "detokenization",
+        "L4H11": "previous token",
+        "L5H0": "induction",
+        "L5H1": "induction",
+        "L5H5": "induction",
+    },
+    "gpt2-small-layer0": {
+        "L0H1": "in GPT-2: duplicate tokens, near ones",
+        "L0H5": "in GPT-2: duplicate tokens, near and far",
+        "L0H3": "in GPT-2: detokenization",
+        "L0H4": "in GPT-2: detokenization",
+        "L0H7": "in GPT-2: detokenization",
+    },
+    "NeelNanda/Attn_Only_2L512W_C4_Code": {"L0H3": "previous token", "L1H6": "induction"},
+}
+
+
+_MEASURED = {"previous_token": "previous token, P(1) =", "induction": "induction, score"}
+_ENOUGH = 0.5
+
+
+def known_heads(model: str) -> dict[str, str]:
+    """Return the function of the heads of a model that have a known one, by cell."""
+    measured = DEMO / model / "measured.json"
+    if model not in BUNDLED_MODELS or not measured.is_file():
+        return _POSTS.get(model, {})
+    figures = json.loads(measured.read_text(encoding="utf-8"))
+    return {
+        cell_name(layer, head): f"{function} {figure:.2f}"
+        for name, function in _MEASURED.items()
+        for layer, row in enumerate(figures[name])
+        for head, figure in enumerate(row)
+        if figure >= _ENOUGH
+    }
+
+
+def telling_head(model: str, topic: str = "") -> str:
+    """Return the head of a model that is shown first: an instructive one for a topic.
+
+    Topics are ``induction`` and ``contextual``; without one it is a head that goes by position.
+    """
+    heads = _TELLING.get(model, {})
+    return heads.get(topic) or heads.get("", "L0H0")

@@ -1,0 +1,192 @@
+"""Text <-> token ids with a model's own ``tokenizer.json``, without importing torch."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
+from poskernel_core.common.files import read_json
+from poskernel_core.models.catalog import Located
+from poskernel_core.models.hub import fetch_file
+
+__all__ = ["NONE_THERE", "Tokenizer", "check_tokenizer", "load_tokenizer"]
+
+
+OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
+"""Files of tokenizers that transformers can convert."""
+
+NONE_THERE = (
+    "The model has no tokenizer.json, so text cannot be cut into its tokens: add one, or give "
+    "ready token windows as a .npy file of integers [windows, T]."
+)
+MAX_TOKENIZER_BYTES = 200 * 2**20
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A model's tokenizer and the token that starts its texts."""
+
+    model: str
+    backend: tokenizers.Tokenizer
+    start_token: str | None
+
+    def encode(self, text: str) -> list[int]:
+        """Return the token ids of a text, without special tokens.
+
+        Raises:
+            UnsupportedModel: the tokenizer cannot cut this text.
+        """
+        try:
+            return self.backend.encode(text, add_special_tokens=False).ids
+        except Exception as error:  # the library raises a bare Exception
+            raise UnsupportedModel(
+                f"The tokenizer of {self.model!r} cannot cut the text: {str(error)[:150]}."
+            ) from error
+
+    def decode_each(self, ids: list[int]) -> list[str]:
+        """Return the text of each token by itself."""
+        return [self.backend.decode([token], skip_special_tokens=False) for token in ids]
+
+    def known_start(self) -> int | None:
+        """Return the id of the start token, or None where the model has none."""
+        return None if self.start_token is None else self.backend.token_to_id(self.start_token)
+
+    def start_id(self) -> int:
+        """Return the id of the start token.
+
+        Raises:
+            BadRequest: the model has none.
+        """
+        found = self.known_start()
+        if found is None:
+            raise BadRequest(f"{self.model!r} has no start token: run it without one.")
+        return found
+
+    def ordinary_ids(self, vocabulary: int) -> list[int]:
+        """Return the ids below ``vocabulary`` that the tokenizer has, special tokens excepted."""
+        added = self.backend.get_added_tokens_decoder()
+        special = {number for number, token in added.items() if token.special}
+        known = sorted(set(self.backend.get_vocab().values()) - special)
+        return [number for number in known if number < vocabulary]
+
+    def single_id(self, text: str) -> int:
+        """Return the id of a text that is exactly one token, such as ``" the"``.
+
+        Raises:
+            BadRequest: the text is no token, or more than one.
+        """
+        ids = self.encode(text)
+        if len(ids) != 1:
+            raise BadRequest(
+                f"Expected text that is one token of {self.model!r}; {text!r} is {len(ids)} tokens "
+                f"({', '.join(map(repr, self.decode_each(ids)[:6]))}): mind the leading space."
+            )
+        return ids[0]
+
+
+def load_tokenizer(located: Located) -> Tokenizer | None:
+    """Load a model's ``tokenizer.json``; None where a local model has none.
+
+    Raises:
+        UnsupportedModel: the file is damaged.
+        NoNetwork: a hub model's tokenizer is not on this machine.
+    """
+    name = located.spec.name
+    file = _tokenizer_file(located)
+    if file is None:
+        return _converted(located)
+    try:
+        if file.stat().st_size > MAX_TOKENIZER_BYTES:
+            raise ValueError(f"it is larger than {MAX_TOKENIZER_BYTES / 2**20:.0f} MB")
+        backend = tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises a bare Exception
+        raise UnsupportedModel(
+            f"The tokenizer.json of {name!r} cannot be read: {str(error)[:150]}."
+        ) from error
+    backend.no_truncation()
+    backend.no_padding()
+    return Tokenizer(name, backend, _start_token(located, file, backend))
+
+
+def check_tokenizer(located: Located, needed: bool) -> None:
+    """Check the tokenizer of a local model, as far as that can be done without transformers.
+
+    Raises:
+        UnsupportedModel: it cannot be read.
+        BadRequest: there is none, and it is ``needed``.
+    """
+    directory = Path(str(located.directory))
+    if (directory / "tokenizer.json").is_file():
+        load_tokenizer(located)
+    elif needed and not any((directory / file).is_file() for file in OLDER):
+        raise BadRequest(NONE_THERE)
+
+
+def _tokenizer_file(located: Located) -> Path | None:
+    if located.directory is not None:
+        file = Path(located.directory) / "tokenizer.json"
+        return file if file.is_file() else None
+    named = located.config.get("tokenizer_name")
+    repository = named if isinstance(named, str) and named else located.spec.name
+    revision = None if repository != located.spec.name else located.spec.fingerprint
+    with contextlib.suppress(UnknownModel, NoNetwork):  # it names the start token, if it is there
+        fetch_file(repository, "tokenizer_config.json", revision)
+    try:
+        return fetch_file(repository, "tokenizer.json", revision)
+    except UnknownModel:
+        return None
+
+
+def _converted(located: Located) -> Tokenizer | None:
+    """Convert an older tokenizer (``vocab.json`` and ``merges.txt``) through transformers."""
+    from transformers import AutoTokenizer
+
+    local = located.directory is not None
+    if local and not any((Path(str(located.directory)) / file).is_file() for file in OLDER):
+        return None
+    source = str(located.directory) if local else located.spec.name
+    revision = {} if local else {"revision": located.spec.fingerprint}
+    try:
+        found = AutoTokenizer.from_pretrained(
+            source, local_files_only=local, trust_remote_code=False, **revision
+        )
+    except Exception:  # what strangers wrote can break transformers in any way
+        return None
+    backend = getattr(found, "backend_tokenizer", None)
+    if backend is None:
+        return None
+    return Tokenizer(located.spec.name, backend, found.bos_token or found.eos_token)
+
+
+def _start_token(located: Located, file: Path, backend: tokenizers.Tokenizer) -> str | None:
+    """Return the beginning-of-text token, or the end-of-text token where there is no other."""
+    beside = file.with_name("tokenizer_config.json")
+    settings = _settings(located.spec.name, beside) if beside.is_file() else {}
+    for field in ("bos_token", "eos_token"):
+        token = settings.get(field)
+        token = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, str):
+            return token
+        number = located.config.get(f"{field}_id")
+        if type(number) is int and 0 <= number < 2**31:
+            token = backend.id_to_token(number)
+            if token is not None:
+                return token
+    return None
+
+
+def _settings(name: str, file: Path) -> dict[str, Any]:
+    try:
+        found = read_json(file)
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds a {type(found).__name__}")
+    except (OSError, ValueError) as error:
+        raise UnsupportedModel(
+            f"The {file.name} of {name!r} is not a JSON object ({error}): check the file."
+        ) from error
+    return found

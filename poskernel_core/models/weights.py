@@ -1,0 +1,79 @@
+"""What the headers of safetensors files say, compared with a configuration; no torch.
+
+A header is a few kilobytes in front of the weights. Whoever claims a model of a thousand layers
+must bring the numbers of a thousand layers: that is seen here, before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.models.geometry import Geometry
+
+__all__ = ["check_enough", "check_weights"]
+
+MAX_HEADER_BYTES = 32 * 2**20
+
+
+def check_weights(
+    name: str, files: Sequence[Path], geometry: Geometry, config: dict[str, Any]
+) -> None:
+    """Check that weight files are whole, and hold as many numbers as a configuration claims.
+
+    Raises:
+        UnsupportedModel: a damaged file, or too few numbers.
+    """
+    check_enough(name, sum(_numbers_in(name, file) for file in files), geometry, config)
+
+
+def check_enough(name: str, found: int, geometry: Geometry, config: dict[str, Any]) -> None:
+    """Check that weights of ``found`` numbers can be those of a configuration.
+
+    Raises:
+        UnsupportedModel: the embeddings and the attention alone would need more.
+    """
+    claimed = _fewest(geometry, config)
+    if found < claimed:
+        raise UnsupportedModel(
+            f"The weights of {name!r} do not fit its config.json: they hold {found:,} numbers, its "
+            f"sizes need {claimed:,} or more."
+        )
+
+
+def _fewest(geometry: Geometry, config: dict[str, Any]) -> int:
+    """Return how many numbers the embeddings and the attention of all layers have."""
+    width, embedded = geometry.d_model, config.get("word_embed_proj_dim") or geometry.d_model
+    positions = geometry.n_ctx * width if geometry.scheme == "learned" else 0
+    heads = 2 * (geometry.n_heads + geometry.n_kv_heads)
+    attention = geometry.n_layers * heads * geometry.d_head * width
+    return geometry.n_vocab * embedded + positions + attention
+
+
+def _numbers_in(name: str, file: Path) -> int:
+    try:
+        state = file.stat()
+        return _count(str(file), state.st_size, state.st_mtime_ns)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UnsupportedModel(
+            f"The safetensors file {file.name!r} of {name!r} is damaged "
+            f"({str(error).splitlines()[0][:200]}): fetch it again."
+        ) from error
+
+
+@lru_cache(maxsize=256)
+def _count(path: str, size: int, _time: int) -> int:
+    """Return how many numbers a file holds; cached by path, size and time."""
+    with open(path, "rb") as stream:
+        header = int.from_bytes(stream.read(8), "little")
+    if not 2 <= header <= min(MAX_HEADER_BYTES, size - 8):
+        raise ValueError("its header is longer than the file, or than any header")
+    with safe_open(path, framework="numpy") as tensors:
+        shapes = [tensors.get_slice(key).get_shape() for key in tensors.keys()]  # noqa: SIM118
+    return sum(math.prod(shape) for shape in shapes)

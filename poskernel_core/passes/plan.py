@@ -1,0 +1,153 @@
+"""What a run needs before its pass: the model it means, its windows of tokens, their sizes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+
+from poskernel_core.common.axes import Tokens
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.header import PlanHeader
+from poskernel_core.common.specs import Execution, RunSpec
+from poskernel_core.data import corpora
+from poskernel_core.data.layouts import TokenPool, random_layout, sequences
+from poskernel_core.data.made import RANDOM, REPEATED, doubled, repeated_windows
+from poskernel_core.models import catalog
+from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.tokenizers import Tokenizer
+from poskernel_core.statistics import Plan
+
+__all__ = ["locate_again", "plan_for", "plan_header", "prepare", "random_source"]
+
+
+def locate_again(run: RunSpec) -> catalog.Located:
+    """Find the model that the run means: at the same commit, with the same weights.
+
+    Raises:
+        BadRequest: the files changed after the run was described.
+    """
+    local = catalog.is_local(run.model.name)
+    found = catalog.locate(run.model.name, None if local else run.model.fingerprint)
+    if found.spec.fingerprint != run.model.fingerprint:
+        raise BadRequest(f"The files of {run.model.name!r} changed meanwhile: ask again.")
+    return found
+
+
+def prepare(
+    run: RunSpec,
+    execution: Execution,
+    located: catalog.Located,
+    tokenizer: Tokenizer | None,
+) -> tuple[Tokens, Plan]:
+    """Return the token windows of a run and the sizes of its pass.
+
+    Raises:
+        BadRequest: the context is too long, a token is outside the vocabulary, too little text.
+    """
+    geometry = located.geometry
+    if run.context > geometry.n_ctx:
+        drawn = run.corpus.name == RANDOM
+        way = (
+            "ask for shorter sequences"
+            if drawn
+            else f"choose a context of {geometry.n_ctx} or less"
+        )
+        raise BadRequest(
+            f"{run.model.name!r} reads at most {geometry.n_ctx} tokens; {run.context} were asked "
+            f"for: {way}."
+        )
+    windows = _windows(run, execution, geometry, tokenizer)
+    if run.destination is not None:
+        if tokenizer is None:
+            raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
+        windows[:, -1] = tokenizer.single_id(run.destination)
+    if run.doubling is not None:
+        windows = doubled(windows, run.doubling, first=int(run.start_token))
+    return windows, plan_for(geometry, windows, run.positions, run.samples, run.start_token)
+
+
+def _windows(
+    run: RunSpec, execution: Execution, geometry: Geometry, tokenizer: Tokenizer | None
+) -> Tokens:
+    if run.corpus.name == REPEATED:
+        if geometry.scheme != "learned":
+            raise BadRequest(
+                f"{run.model.name!r} has {geometry.scheme} positions: nothing is added to its "
+                "residual stream, so one token repeated looks alike at every position and draws "
+                "no helix; choose a model with learned positions."
+            )
+        start = None if tokenizer is None else tokenizer.known_start()
+        return repeated_windows(
+            geometry.n_vocab, context=run.context, windows=run.windows, avoid=start, seed=run.seed
+        )
+    if run.corpus.name == RANDOM:
+        layout = random_layout(run.context, run.start_token)
+        return sequences(layout, random_source(run, geometry, tokenizer), 0, range(run.windows))
+    return corpora.token_windows(
+        run.corpus,
+        tokenizer,
+        context=run.context,
+        windows=run.windows,
+        start_token=run.start_token,
+        seed=run.seed,
+        exactly=execution.all_windows,
+        cut=run.destination is not None,
+    )
+
+
+def random_source(run: RunSpec, geometry: Geometry, tokenizer: Tokenizer | None) -> TokenPool:
+    """Return what the random tokens of a run are drawn from: ordinary tokens of the tokenizer.
+
+    Without a tokenizer they are all tokens of the model, and the start token is not known.
+    """
+    if tokenizer is None:
+        return TokenPool(np.arange(geometry.n_vocab), None, run.seed)
+    start = tokenizer.known_start()
+    ordinary = np.setdiff1d(
+        tokenizer.ordinary_ids(geometry.n_vocab), [-1 if start is None else start]
+    )
+    return TokenPool(ordinary, start, run.seed)
+
+
+def plan_for(
+    geometry: Geometry,
+    windows: Tokens,
+    positions: tuple[int, ...],
+    samples: int,
+    start_token: bool,
+) -> Plan:
+    """Return the sizes of a pass over these windows; positions beyond them are left out.
+
+    Raises:
+        BadRequest: token ids outside the vocabulary, or no position left.
+    """
+    count, context = windows.shape
+    if context > geometry.n_ctx:
+        raise BadRequest(
+            f"The model reads at most {geometry.n_ctx} tokens; the windows have {context}."
+        )
+    low, high = int(windows.min()), int(windows.max())
+    if low < 0 or high >= geometry.n_vocab:
+        raise BadRequest(
+            f"Token ids must lie in 0 .. {geometry.n_vocab - 1}; got {low} .. {high}: were the "
+            "windows made with this model's tokenizer?"
+        )
+    kept = tuple(n for n in positions if n < context)
+    if not kept:
+        raise BadRequest(f"No query position below {context}: choose one in the window.")
+    return Plan(geometry, context, count, kept, samples, start_token)
+
+
+def plan_header(plan: Plan, run: RunSpec, device: str) -> PlanHeader:
+    """Return what is known of a pass before it runs: sizes, windows, precision, device."""
+    return PlanHeader(
+        **asdict(plan.geometry),
+        context=plan.context,
+        windows=plan.windows,
+        positions=plan.positions,
+        samples=min(plan.samples, plan.windows),
+        start_token=plan.start_token,
+        device=device,
+        dtype=run.dtype,
+    )

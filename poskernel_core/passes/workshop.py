@@ -1,0 +1,86 @@
+"""What the lanes of one worker share: loaded models, tokenizers, and token windows."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+from cachetools import LRUCache
+
+from poskernel_core.common.axes import Tokens
+from poskernel_core.common.specs import Execution, RunSpec, digest
+from poskernel_core.models.catalog import Located
+from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
+from poskernel_core.passes.plan import plan_for, prepare
+from poskernel_core.passes.shelf import Shelf
+from poskernel_core.statistics import Plan
+from poskernel_core.storage.store import Store
+
+__all__ = ["Workshop"]
+
+BYTES_OF_WINDOWS = 64 * 2**20
+TOKENIZERS = 8
+CUT_BY = {
+    "corpus",
+    "context",
+    "windows",
+    "start_token",
+    "seed",
+    "destination",
+    "doubling",
+}
+"""The fields of a run on which its token windows depend, beside the model's tokenizer."""
+
+
+def _nbytes(windows: Tokens) -> int:
+    return windows.nbytes
+
+
+@dataclass
+class Workshop:
+    """The models and texts in use; every lane takes them from here, so each is there once."""
+
+    store: Store
+    shelf: Shelf = field(default_factory=Shelf, repr=False)
+    _tokenizers: LRUCache[str, Tokenizer | None] = field(
+        default_factory=lambda: LRUCache(TOKENIZERS), repr=False
+    )
+    _windows: LRUCache[str, Tokens] = field(
+        default_factory=lambda: LRUCache(BYTES_OF_WINDOWS, getsizeof=_nbytes), repr=False
+    )
+    _reading: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def tokenizer(self, located: Located) -> Tokenizer | None:
+        """Return a model's tokenizer, read once; None where a local model has none.
+
+        Raises:
+            UnsupportedModel, NoNetwork: as :func:`.tokenizers.load_tokenizer`.
+        """
+        with self._reading:
+            print_ = located.spec.fingerprint
+            if print_ not in self._tokenizers:
+                self._tokenizers[print_] = load_tokenizer(located)
+            return self._tokenizers[print_]
+
+    def prepare(
+        self, run: RunSpec, execution: Execution, located: Located, tokenizer: Tokenizer | None
+    ) -> tuple[Tokens, Plan]:
+        """Return the token windows of a run, cut once, and the sizes of its pass.
+
+        Raises:
+            BadRequest: as :func:`poskernel_core.passes.plan.prepare`.
+        """
+        cut = run.model_dump(mode="json", include=CUT_BY)
+        key = digest([run.model.fingerprint, execution.all_windows, cut])
+        with self._reading:
+            kept = self._windows.get(key)
+        if kept is not None:
+            windows = kept.copy()
+            plan = plan_for(located.geometry, windows, run.positions, run.samples, run.start_token)
+            return windows, plan
+        windows, plan = prepare(run, execution, located, tokenizer)
+        if windows.nbytes <= BYTES_OF_WINDOWS:
+            with self._reading:
+                self._windows[key] = np.array(windows)
+        return windows, plan

@@ -1,0 +1,73 @@
+"""The entropy of attention rows, with any number of first keys left out."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.common.specs import MAX_SKIP
+from poskernel_core.forward.attention import PatternBlock
+from poskernel_core.forward.observers import Batch
+from poskernel_core.statistics.base import Plan, Statistic, Sums
+from poskernel_core.statistics.per_text import mean_of_texts
+
+__all__ = ["AttentionEntropy"]
+
+
+class AttentionEntropy(Statistic):
+    """``entropy [layer, head, query, skip]``: mean over texts, in nats, at the recorded positions.
+
+    Entry ``skip`` leaves out so many first keys, 0 to 32, and renormalises the row, text by text:
+    entropy is not linear in the row, so none of them follows from another. ``entropy_error`` is the
+    standard error over texts. NaN where no key is left.
+    """
+
+    name = "entropy"
+    wants_patterns = True
+
+    def allocate(self) -> dict[str, Tensor]:
+        """Return sums over texts of entropies and their squares."""
+        shape = self.plan.geometry.n_heads, len(self.plan.positions), MAX_SKIP + 1
+        return {"entropy_sum": self.zeros(*shape), "entropy_square": self.zeros(*shape)}
+
+    def pattern(self, block: PatternBlock, batch: Batch) -> None:
+        """Add the entropies of the recorded rows of a block."""
+        positions = self.plan.positions
+        low = bisect_left(positions, block.first_row)
+        high = bisect_left(positions, block.first_row + block.pattern.shape[2])
+        if high > low:
+            rows = [positions[p] - block.first_row for p in range(low, high)]
+            found = _entropies(block.pattern[:, :, rows], block.first_key)
+            self.sums["entropy_sum"][block.layer, :, low:high] += found.sum(dim=0)
+            self.sums["entropy_square"][block.layer, :, low:high] += found.square().sum(dim=0)
+
+    @staticmethod
+    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
+        """Divide by the number of windows; what leaves no key is NaN."""
+        mean, error = mean_of_texts(sums, "entropy", plan.windows)
+        nothing = np.arange(MAX_SKIP + 1)[None, :] > np.array(plan.positions)[:, None]
+        return {
+            "entropy": np.where(nothing, np.nan, mean).astype(np.float32),
+            "entropy_error": np.where(nothing, np.nan, error).astype(np.float32),
+        }
+
+
+def _entropies(rows: Tensor, first_key: int) -> Tensor:
+    """Return the entropies ``[text, head, row, skip]`` of ``rows [text, head, row, key]``."""
+    rows = torch.nn.functional.pad(rows.double(), (first_key, 0))
+    rows = torch.nn.functional.pad(rows, (0, max(0, MAX_SKIP + 1 - rows.shape[-1])))
+    terms = torch.special.xlogy(rows, rows)
+    mass, sum_of_terms = _from_each(rows), _from_each(terms)
+    left = mass > 0
+    safe = torch.where(left, mass, torch.ones_like(mass))
+    return torch.where(left, safe.log() - sum_of_terms / safe, torch.zeros_like(mass))
+
+
+def _from_each(values: Tensor) -> Tensor:
+    """Return the sums over the keys from 0, 1, ... ``MAX_SKIP`` on, ``[..., skip]``."""
+    tail = values[..., MAX_SKIP:].sum(dim=-1, keepdim=True)
+    first = values[..., :MAX_SKIP].flip(-1).cumsum(dim=-1).flip(-1)
+    return torch.cat([first + tail, tail], dim=-1)

@@ -1,0 +1,81 @@
+"""Means and standard errors over samples that stream by."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["GROUPS", "Groups", "Moments"]
+
+GROUPS = 10
+
+
+class Moments:
+    """Mean and standard error over samples, in float64; nothing of shape ``[text, ...]`` is kept.
+
+    Batches are merged by the pairwise update of Chan, Golub and LeVeque (1979), so that a mean far
+    from zero costs no digits.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._mean = torch.zeros(())
+        self._squares = torch.zeros(())
+
+    def add(self, values: Tensor) -> None:
+        """Add the samples of a batch, ``[text, ...]``."""
+        values = values.detach().cpu().double()
+        count, mean = len(values), values.mean(dim=0)
+        squares = (values - mean).square_().sum(dim=0)
+        total = self.count + count
+        step = mean - self._mean
+        self._squares = self._squares + squares + step**2 * (self.count * count / total)
+        self._mean = self._mean + step * (count / total)
+        self.count = total
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean over all samples so far."""
+        return self._mean.numpy()
+
+    @property
+    def error(self) -> np.ndarray:
+        """Standard error of the mean; NaN for fewer than two samples."""
+        if self.count < 2:
+            return np.full_like(self.mean, np.nan)
+        return np.asarray(np.sqrt(self._squares.numpy() / (self.count - 1) / self.count))
+
+
+class Groups:
+    """Sums over ten groups of samples, for errors of what is no mean (a fit, a softmax of means).
+
+    Sample ``i`` belongs to group ``i mod 10``, however samples are cut into batches.
+    """
+
+    def __init__(self) -> None:
+        self._sums: Tensor | None = None
+        self._counts = torch.zeros(GROUPS, dtype=torch.float64)
+
+    def add(self, values: Tensor, samples: range) -> None:
+        """Add samples ``[text, ...]`` of these numbers."""
+        values = values.detach().cpu().double()
+        if self._sums is None:
+            self._sums = torch.zeros(GROUPS, *values.shape[1:], dtype=torch.float64)
+        group = torch.tensor(samples) % GROUPS
+        self._sums.index_add_(0, group, values)
+        self._counts += torch.bincount(group, minlength=GROUPS)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean over all samples, ``[...]``."""
+        assert self._sums is not None
+        return (self._sums.sum(dim=0) / self._counts.sum()).numpy()
+
+    def without_each(self) -> np.ndarray:
+        """Return the means that leave out one group each, ``[group, ...]``."""
+        assert self._sums is not None
+        there = self._counts > 0
+        left = self._counts.sum() - self._counts[there]
+        shape = (-1, *[1] * (self._sums.dim() - 1))
+        return ((self._sums.sum(dim=0) - self._sums[there]) / left.view(shape)).numpy()

@@ -1,0 +1,40 @@
+"""A stored value as bytes: a checksum, then safetensors with a JSON header; never a pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+__all__ = ["DIGEST", "Entry", "decode", "encode", "intact"]
+
+DIGEST = hashlib.sha256().digest_size
+Entry = tuple[dict[str, Any], dict[str, np.ndarray]]
+
+
+def encode(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+    """Return SHA-256 followed by the safetensors blob of arrays and header."""
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    blob = save_tensors(plain, metadata={"header": json.dumps(header)})
+    return hashlib.sha256(blob).digest() + blob
+
+
+def intact(data: bytes) -> bool:
+    """Tell whether the bytes match the checksum in front of them."""
+    return len(data) > DIGEST and hashlib.sha256(data[DIGEST:]).digest() == data[:DIGEST]
+
+
+def decode(data: bytes) -> Entry | None:
+    """Return header and arrays of encoded bytes; None where they do not parse."""
+    blob = data[DIGEST:]
+    try:
+        length = int.from_bytes(blob[:8], "little")
+        header = json.loads(json.loads(blob[8 : 8 + length])["__metadata__"]["header"])
+        return header, load_tensors(blob)
+    except (ValueError, KeyError, TypeError, RecursionError, SafetensorError):
+        return None

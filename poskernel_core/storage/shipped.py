@@ -1,0 +1,150 @@
+"""What comes with the project: results of the bundled models, a read-only layer beneath the store.
+
+One zip file a model, ``demo/results/<model>.zip``, made by ``tools/ship_results.py``: the results
+that its pages ask for first, and the statistics that every head, query position and skip of the
+landing and kernels pages stand on. The entries lie under the same content addresses as those of
+the store, which looks here last. So they are never copied, evicted or in the way of newer ones,
+and an entry whose address is no longer asked for is never found. ``POSKERNEL_SHIPPED=0`` switches
+the layer off.
+
+Results are kept in single precision, statistics and pictures of one text with fewer bits.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import threading
+import zipfile
+import zlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from poskernel_core.models.catalog import DEMO
+from poskernel_core.storage.encoding import Entry, decode, intact
+
+__all__ = ["ASKED_FILE", "DIRECTORY", "SINGLE", "Shipped", "pack", "rounded", "shipped", "unpack"]
+
+DIRECTORY = DEMO / "results"
+ASKED_FILE = "asked.json"
+"""The requests that an archive answers, page by page, for who checks whether it is stale."""
+
+PACKED = "packed"
+SMALL = 1024
+"""Arrays of fewer numbers are kept as they are."""
+
+SINGLE = 23
+"""Bits of the mantissa of a float in single precision."""
+
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    KeyError,
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    RuntimeError,
+)
+"""What reading an archive with a changed byte can raise."""
+
+
+class Shipped:
+    """The entries of a folder of archives, by key; safe to share between threads."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._places: dict[str, Path] | None = None
+
+    def has(self, key: str) -> bool:
+        """Tell whether there is an entry that has not been found damaged."""
+        return key in self._index()
+
+    def get(self, key: str) -> Entry | None:
+        """Return header and arrays; None where the entry is missing or damaged."""
+        place = self._index().get(key)
+        if place is None:
+            return None
+
+        try:
+            with zipfile.ZipFile(place) as archive:
+                data = archive.read(key)  # which checks its CRC
+            found = decode(data) if intact(data) else None
+            if found is not None:
+                return unpack(found)
+        except DAMAGE:
+            pass
+        self._index().pop(key, None)  # from here on it is missing, and is computed
+        return None
+
+    def _index(self) -> dict[str, Path]:
+        with self._lock:
+            if self._places is None:
+                self._places = {}
+                for file in sorted(self._directory.glob("*.zip")):
+                    self._places |= dict.fromkeys(_names(file), file)
+            return self._places
+
+
+def _names(file: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return [name for name in archive.namelist() if name != ASKED_FILE]
+    except DAMAGE:
+        return []
+
+
+@cache
+def _of(directory: Path) -> Shipped:
+    return Shipped(directory)
+
+
+def shipped() -> Shipped | None:
+    """Return what comes with the project, or None where it is switched off."""
+    return None if os.environ.get("POSKERNEL_SHIPPED", "1") == "0" else _of(DIRECTORY)
+
+
+def pack(entry: Entry, bits: Mapping[str, int]) -> Entry:
+    """Return an entry as it is shipped: bytes of one place value together, which compress better.
+
+    Large arrays of floats are kept in single precision, with their mantissa rounded to the
+    ``bits`` of their name, so that the bytes of lowest value compress to nothing.
+    """
+    header, arrays = entry
+    packed, planes = {}, {}
+    for name, array in arrays.items():
+        large = array.size >= SMALL and array.dtype.kind == "f"
+        kept = rounded(array.astype(np.float32), bits.get(name, SINGLE)) if large else array
+        packed[name] = {"dtype": array.dtype.str, "kept": kept.dtype.str, "shape": array.shape}
+        bytes_of = np.frombuffer(kept.tobytes(), np.uint8).reshape(kept.size, kept.itemsize)
+        planes[name] = np.ascontiguousarray(bytes_of.T)
+    return header | {PACKED: json.dumps(packed)}, planes
+
+
+def unpack(entry: Entry) -> Entry:
+    """Return an entry as the store holds it."""
+    header, planes = dict(entry[0]), entry[1]
+    packed = json.loads(header.pop(PACKED))
+    arrays = {}
+    for name, how in packed.items():
+        flat = np.frombuffer(np.ascontiguousarray(planes[name].T).tobytes(), how["kept"])
+        arrays[name] = flat.astype(how["dtype"], copy=True).reshape(how["shape"])
+    return header, arrays
+
+
+def rounded(array: np.ndarray, bits: int) -> np.ndarray:
+    """Return single-precision floats whose mantissa has no more bits; NaN and infinity remain."""
+    dropped = SINGLE - bits
+    if not dropped:
+        return array
+    words = np.array(array, order="C").view(np.uint32)
+    words += np.uint32(1 << (dropped - 1))
+    words &= np.uint32(0xFFFFFFFF << dropped & 0xFFFFFFFF)
+    return words.view(np.float32)

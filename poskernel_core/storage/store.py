@@ -1,0 +1,315 @@
+"""The content-addressed store: bytes under the hash of everything that determines them.
+
+diskcache keeps the bytes, sizes and ages; it is never allowed to pickle (CVE-2025-69872: whoever
+can write a cache directory could otherwise run code in whoever reads it). A value is one
+safetensors blob (arrays, and a JSON header as its metadata) after its SHA-256. An entry that is
+damaged, tampered with or of another layout is a miss.
+
+What can be read is read: on a full disk, in a directory that cannot be written, beside a database
+that is damaged. What cannot be written is one sentence, and is tried again the next time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import diskcache
+import numpy as np
+import platformdirs
+from filelock import FileLock, Timeout
+
+from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
+from poskernel_core.common.settings import cache_gb
+from poskernel_core.storage.disk import DATABASE, BytesOnly, peek, peek_keys
+from poskernel_core.storage.encoding import Entry, decode, encode, intact
+from poskernel_core.storage.rescue import check, is_damage, is_full, rebuild
+from poskernel_core.storage.shipped import shipped
+
+__all__ = ["Entry", "Store", "default_directory"]
+
+T = TypeVar("T")
+
+LEAST_FREE = 2**18
+"""Bytes that the database needs besides what is written."""
+
+CHECKOUT = ("pyproject.toml", "serve.py")
+"""Files that lie next to the package in a checkout, and not where it is installed."""
+
+UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+
+
+def default_directory() -> Path:
+    """Return ``POSKERNEL_CACHE``, or ``cache/`` in a checkout, or the user's cache directory."""
+    if named := os.environ.get("POSKERNEL_CACHE"):
+        return Path(named)
+    root = Path(__file__).resolve().parents[2]
+    if all((root / each).is_file() for each in CHECKOUT):
+        return root / "cache"
+    return platformdirs.user_cache_path("poskernel", appauthor=False)
+
+
+class Store:
+    """Arrays with a JSON header, by key; shared safely by threads and processes.
+
+    Args:
+        directory: where the entries lie; made if missing.
+        limit_gb: size above which the least recently used entries are dropped
+            (default ``POSKERNEL_CACHE_GB``, else 8).
+
+    Attributes:
+        limit: the size in bytes above which entries are dropped.
+        notice: what a reader should know of the store, in a sentence; None where all is well.
+    """
+
+    def __init__(self, directory: Path | None = None, limit_gb: float | None = None) -> None:
+        self.directory = Path(directory or default_directory())
+        self.notice: str | None = None
+        self.limit = int((cache_gb() if limit_gb is None else limit_gb) * 2**30)
+        self._shipped = shipped()
+        self._opening = threading.Lock()
+        self._cache: diskcache.Cache | None = None
+        self._number: int | None = None
+        try:
+            self._current()
+        except StoreFailed as error:
+            if not _has_database(self.directory):
+                raise BadRequest(
+                    f"The store at {str(self.directory)!r} cannot be used: set POSKERNEL_CACHE to "
+                    f"a directory that can be written, or remove what is there. ({error})"
+                ) from error
+
+    def put(self, key: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Write an entry whole; a crash leaves the older entry or none.
+
+        Raises:
+            NoSpace, ReadOnlyStore, StoreFailed: it cannot be written, and nothing of it is.
+        """
+        self.put_bytes(key, encode(header, arrays))
+
+    def get(self, key: str) -> Entry | None:
+        """Return header and arrays; None where the entry is missing, damaged or tampered with.
+
+        What is not in the store may come with the project (:mod:`poskernel_core.storage.shipped`).
+        """
+        data = self.get_bytes(key)
+        found = None if data is None else decode(data)
+        return self._shipped.get(key) if found is None and self._shipped else found
+
+    def put_bytes(self, key: str, data: bytes) -> None:
+        """Write checked bytes, as another store's :meth:`get_bytes` returned them.
+
+        Raises:
+            NoSpace, ReadOnlyStore, StoreFailed: they cannot be written.
+        """
+        self._do(lambda cache: _set(cache, key, data), len(data))
+
+    def get_bytes(self, key: str) -> bytes | None:
+        """Return an entry's bytes if its checksum holds, else None."""
+        try:
+            data = self._do(lambda cache: cache.get(key))
+        except StoreFailed:
+            data = self._peek(key)
+        except (ValueError, TypeError):
+            return None
+        return data if isinstance(data, bytes) and intact(data) else None
+
+    def has(self, key: str) -> bool:
+        """Tell whether there is an entry, without reading it."""
+        if self._shipped and self._shipped.has(key):
+            return True
+        try:
+            return self._do(lambda cache: key in cache)
+        except StoreFailed:
+            return self._peek(key) is not None
+
+    def drop(self, key: str) -> None:
+        """Remove an entry if it is there and can be removed."""
+        with contextlib.suppress(StoreFailed):
+            self._do(lambda cache: cache.delete(key))
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys that begin with ``prefix``."""
+        with contextlib.suppress(StoreFailed):
+            self._current()
+        yield from (key for key in peek_keys(self.directory) if key.startswith(prefix))
+
+    def size(self) -> int:
+        """Return the size of the store in bytes."""
+        return self._do(lambda cache: int(cache.volume()))
+
+    def make_room(self, size: int) -> None:
+        """Check that ``size`` bytes can be written, before work is done for them.
+
+        Raises:
+            NoSpace, ReadOnlyStore, StoreFailed: they cannot.
+        """
+        self._current()
+        if self._free() < size + LEAST_FREE:
+            raise self._no_space(size)
+
+    @contextlib.contextmanager
+    def lock(self, name: str, waiting: Callable[[], None]) -> Iterator[None]:
+        """Hold a lock that other processes see; call ``waiting`` twice a second until then.
+
+        Raises:
+            NoSpace, ReadOnlyStore, StoreFailed: there can be no lock.
+        """
+        place = self.directory / "locks"
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(place / f"{name}.lock")
+            while True:
+                with contextlib.suppress(Timeout):
+                    lock.acquire(timeout=0.5)
+                    break
+                waiting()
+        except FileExistsError as error:
+            raise StoreFailed(
+                "The store needs a directory called 'locks', and there is a file of that name: "
+                "remove it."
+            ) from error
+        except OSError as error:
+            raise self._failure(error, 0) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def close(self) -> None:
+        """Close the database connections of this thread."""
+        if self._cache is not None:
+            self._cache.close()
+
+    def _do(self, act: Callable[[diskcache.Cache], T], size: int = 0) -> T:
+        """Act on the database; where it turns out to be damaged, on the one made in its place."""
+        try:
+            return act(self._current())
+        except (OSError, sqlite3.Error, UnicodeDecodeError, diskcache.Timeout) as error:
+            if not is_damage(error):
+                raise self._failure(error, size) from error
+        try:
+            return act(self._repaired())
+        except (OSError, sqlite3.Error, UnicodeDecodeError, diskcache.Timeout) as error:
+            raise self._failure(error, size) from error
+
+    def _current(self) -> diskcache.Cache:
+        """Return the database that lies in the directory now, opened.
+
+        Raises:
+            StoreFailed: it cannot be opened for writing.
+        """
+        with self._opening:
+            if self._cache is None or _number(self.directory) != self._number:
+                try:
+                    self._open()
+                except (OSError, sqlite3.Error, diskcache.Timeout) as error:
+                    self._cache = None
+                    raise self._failure(error, 0) from error
+            assert self._cache is not None
+            return self._cache
+
+    def _open(self) -> None:
+        was = self._number
+        try:
+            self._cache = self._make()
+            if was is None:
+                check(self._cache)
+        except Exception as error:
+            known = isinstance(error, OSError | sqlite3.Error | diskcache.Timeout)
+            if known and not is_damage(error):
+                raise
+            self._cache, self.notice = rebuild(self.directory, None, self._make)
+        self._number = _number(self.directory)
+
+    def _repaired(self) -> diskcache.Cache:
+        with self._opening:
+            if self._cache is not None:
+                self._cache.close()
+            found = self._number
+            self._cache = None
+            self._cache, notice = rebuild(self.directory, found, self._make)
+            self.notice = notice or self.notice
+            self._number = _number(self.directory)
+            return self._cache
+
+    def _make(self) -> diskcache.Cache:
+        return diskcache.Cache(
+            str(self.directory),
+            disk=BytesOnly,
+            size_limit=self.limit,
+            eviction_policy="least-recently-used",
+            sqlite_journal_mode="wal",
+        )
+
+    def _peek(self, key: str) -> bytes | None:
+        try:
+            return peek(self.directory, key)
+        except (OSError, sqlite3.Error, ValueError):
+            return None
+
+    def _failure(self, error: BaseException, size: int) -> StoreFailed:
+        if is_full(error) or self._free() < LEAST_FREE:
+            return self._no_space(size)
+        if isinstance(error, diskcache.Timeout):
+            return StoreFailed("The store is busy with another process: ask again in a moment.")
+        if _cannot_write(error):
+            return ReadOnlyStore(
+                "The store cannot be written: what is computed already is shown, nothing new can "
+                "be; whoever runs this server can make its directory writable (POSKERNEL_CACHE)."
+            )
+        return StoreFailed(f"The store cannot be read or written ({str(error)[:200]}).")
+
+    def _free(self) -> int:
+        """Return the bytes that are free on the disk; many, where that is unknown."""
+        try:
+            return shutil.disk_usage(self.directory).free
+        except OSError:
+            return 2**60
+
+    def _no_space(self, size: int) -> NoSpace:
+        return NoSpace(
+            "No space is left on the disk that holds the store (POSKERNEL_CACHE): "
+            f"{_megabytes(max(size, LEAST_FREE))} are needed, {_megabytes(self._free())} are free; "
+            "make room and ask again."
+        )
+
+
+def _set(cache: diskcache.Cache, key: str, data: bytes) -> None:
+    try:
+        cache.set(key, data)
+    except BaseException:
+        cache.disk.take_back()
+        raise
+
+
+def _number(directory: Path) -> int | None:
+    """Return what distinguishes one database file from another of the same name."""
+    try:
+        return (directory / DATABASE).stat().st_ino
+    except OSError:
+        return None
+
+
+def _has_database(directory: Path) -> bool:
+    try:
+        return (directory / DATABASE).stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _cannot_write(error: BaseException) -> bool:
+    if isinstance(error, sqlite3.Error):
+        return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF in UNWRITABLE
+    return isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.3g} MB" if size < 1e9 else f"{size / 1e9:.3g} GB"

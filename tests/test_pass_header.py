@@ -1,0 +1,70 @@
+"""What a pass knew of itself: read from every manifest there is, and written as it was."""
+
+import json
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+import poskernel_core as pk
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.header import PassHeader
+from poskernel_core.common.views import Gathered
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.models.catalog import BUNDLED_MODELS
+from poskernel_core.storage.shipped import DIRECTORY, Shipped
+from poskernel_core.storage.statistics import StoredStatistics, part_key, write_statistics
+from poskernel_core.storage.store import Store
+
+STORED = {
+    "n_layers": 2, "n_heads": 8, "n_kv_heads": 4, "n_ctx": 64, "n_vocab": 100,
+    "architecture": "mistral", "scheme": "rotary", "d_head": 3, "d_model": 24, "context": 7,
+    "windows": 1, "positions": [3, 6], "samples": 1, "start_token": False, "device": "cpu",
+    "dtype": "bfloat16", "scales": [0.125, 1.0], "sliding_windows": [5, None],
+    "resumed_at_window": 0, "seconds": 0.25, "dtype_error": 0.0625, "tokens": [" a", "b"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("left_out", [(), ("tokens",)])
+def test_written_as_it_was_read(left_out):
+    """Every field, in its place; tokens only where they are."""
+    stored = {name: value for name, value in STORED.items() if name not in left_out}
+    header = PassHeader.read(stored)
+
+    assert (None, (" a", "b"))[not left_out] == header.tokens
+    assert ((0.125, 1.0), (5, None), (3, 6)) == (
+        header.scales, header.sliding_windows, header.positions,
+    )  # fmt: skip
+    assert json.dumps(stored) == json.dumps(header.as_json())
+
+
+@pytest.mark.parametrize("model", BUNDLED_MODELS)
+def test_manifests_that_come_with_the_project(model):
+    """They are read, and would be written today as they are."""
+    stored, _ = Shipped(DIRECTORY).get(part_key(describe_run(model), "manifest"))
+
+    assert json.dumps(stored) == json.dumps(PassHeader.read(stored).as_json())
+
+
+def test_it_cannot_be_changed():
+    """Analyses share it."""
+    with pytest.raises(ValidationError):
+        PassHeader.read(STORED).context = 5
+
+
+@pytest.mark.parametrize("change", [{"n_layers": None}, {"scales": "none"}, {"windows": [7]}])
+def test_a_manifest_of_another_layout_is_a_miss(tmp_path, change):
+    """It is gathered again, not half understood."""
+    store, run = Store(tmp_path), describe_run("demo-attn-2l", windows=1, context=7)
+    arrays = {"mean_keys": np.zeros((2, 4, 7, 3), np.float32)}
+    write_statistics(store, run, Gathered(PassHeader.read(STORED), arrays))
+    assert StoredStatistics.open(store, run).header == PassHeader.read(STORED)
+
+    store.put(part_key(run, "manifest"), STORED | change, {})
+    assert StoredStatistics.open(store, run) is None
+
+
+def test_statistics_without_their_run():
+    """Those of a store are asked for with show; a sentence says what is expected here."""
+    with pytest.raises(BadRequest, match=r"what pk\.run_pass returned"):
+        pk.analyse("etc", Gathered(PassHeader.read(STORED), {}))

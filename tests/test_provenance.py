@@ -1,0 +1,36 @@
+"""What a result says of where it comes from."""
+
+from poskernel_core.common.header import PassHeader
+from poskernel_core.common.specs import CorpusSpec, ModelSpec, RunSpec
+from poskernel_core.engine.provenance import provenance
+
+RUN = RunSpec(
+    model=ModelSpec(name="m", revision="main", fingerprint="abc"),
+    corpus=CorpusSpec(name="bible", item="Exodus 12", revision="7", fingerprint="def"),
+    context=41, windows=500, start_token=False, dtype="bfloat16", seed=3, positions=(3, 11),
+)  # fmt: skip
+HEADER = PassHeader.read({
+    "n_layers": 2, "n_heads": 3, "n_kv_heads": 3, "n_ctx": 64, "n_vocab": 100, "d_head": 5,
+    "d_model": 15, "start_token": False, "dtype": "bfloat16", "resumed_at_window": 0,
+    "architecture": "gpt2", "scheme": "learned", "context": 29, "windows": 17, "samples": 5,
+    "positions": [3, 11], "sliding_windows": [None, 7], "scales": [1.0, 0.5], "device": "cpu",
+    "dtype_error": 0.01, "seconds": 2.5,
+})  # fmt: skip
+
+
+def test_provenance():
+    """What was asked for comes from the run, what was read from the header of its statistics."""
+    found = provenance(RUN, HEADER, 0.12345)
+
+    expected = {
+        "model": "m", "revision": "main", "model_fingerprint": "abc", "architecture": "gpt2",
+        "position_scheme": "learned", "corpus": "bible", "corpus_item": "Exodus 12",
+        "corpus_revision": "7", "corpus_fingerprint": "def", "context": 29, "windows": 17,
+        "windows_asked": 500, "samples": 5, "start_token": False, "seed": 3, "positions": [3, 11],
+        "sliding_windows": [None, 7], "score_scales": [1.0, 0.5], "dtype": "bfloat16",
+        "dtype_error": 0.01, "device": "cpu", "pass_seconds": 2.5, "analysis_seconds": 0.123,
+    }  # fmt: skip
+    assert expected == {name: found[name] for name in expected}
+    assert {"date", "versions"} == set(found) - set(expected)
+    assert found["date"].endswith("+00:00")
+    assert {"schema", "python", "torch", "numpy"} <= set(found["versions"])
