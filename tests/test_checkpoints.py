@@ -9,7 +9,12 @@ from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, ModelSpec, Run
 from poskernel_core.passes import runner
 from poskernel_core.passes.plan import plan_for
 from poskernel_core.passes.streaming import Pass
-from poskernel_core.storage.statistics import StoredStatistics, part_key, write_statistics
+from poskernel_core.storage.statistics import (
+    StoredStatistics,
+    missing_statistics,
+    part_key,
+    write_statistics,
+)
 from poskernel_core.storage.store import Store
 from tests import builders
 
@@ -72,8 +77,9 @@ def test_statistics_that_lack_a_layer(tmp_path, model, gather):
     for layer in range(model.geometry.n_layers):
         write_statistics(store, RUN, found)
         assert StoredStatistics.open(store, RUN) is not None
-        store.drop(part_key(RUN, str(layer)))
+        store.drop(part_key(RUN, "scores", str(layer)))
         assert StoredStatistics.open(store, RUN) is None
+        assert ("scores",) == missing_statistics(store, RUN)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -69,7 +69,7 @@ def test_by_hand(paths):
     content = [math.log(2) * (token == heavy) for token in range(VOCABULARY)]
     path = contextual.additive(paths["additive"].parent / "by hand", content)
     subject, main = study(path, np.array([[heavy, 9, 11], [9, 9, heavy]]), start=False)
-    none = Gathered(main.header, {"mean_keys": np.zeros((1, 3, 3, 5), dtype=np.float32)})
+    none = Gathered(main.header, {"keys": {"mean_keys": np.zeros((1, 3, 3, 5), dtype=np.float32)}})
 
     found = perform(ContextualHeads, subject, none, query=2, skip=0, contexts=2)
 

@@ -196,7 +196,7 @@ def test_other_mean_keys(contexts):
     subject, main = study(*contexts)
     params = BagParams(query=37, contexts=4)
     first = build_bag(subject, main, (0, 2), params)
-    moved = Gathered(main.header, {"mean_keys": main.layer(0)["mean_keys"][None] + 0.5})
+    moved = Gathered(main.header, {"keys": {"mean_keys": main.layer(0)["mean_keys"][None] + 0.5}})
 
     assert first is not build_bag(subject, moved, (0, 2), params)
 

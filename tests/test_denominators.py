@@ -173,7 +173,7 @@ def test_decay_along_positions(paths):
     subject, main = study(paths["additive"], some_windows(5, T, True))
     ramp = np.zeros((1, 3, T, 5), dtype=np.float32)
     ramp[0, 1:, :, 1] = np.arange(T) / TAU
-    exact = Gathered(main.header, {"mean_keys": ramp})
+    exact = Gathered(main.header, {"keys": {"mean_keys": ramp}})
     found = perform(Denominators, subject, exact, cell="L0H1", skip=1, contexts=5)
 
     for query, etc in zip(found.coordinates["query"].tolist(), found.values["etc"], strict=True):

@@ -16,7 +16,7 @@ from poskernel_core.data import corpora
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
-from poskernel_core.storage.statistics import StoredStatistics, part_key
+from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
 from tests import builders
 
 pytestmark = pytest.mark.slow
@@ -160,7 +160,7 @@ def test_killed_and_resumed(place, model_dirs, monkeypatch):
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     whole = pk.run_pass(model, ids, positions=asked.run.positions, start_token=False, batch=64)
     same(result, pk.analyse("etc", whole), tolerance=1e-4)
-    assert other.store.get(part_key(asked.run, "checkpoint")) is None
+    assert read_checkpoint(other.store, asked.run) is None
 
 
 def test_two_engines_on_one_store(place, model_dirs, monkeypatch):

@@ -7,7 +7,7 @@ from poskernel_core import analyses
 from poskernel_core.common import specs
 from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
 from poskernel_core.engine.requests import canonical, received
-from poskernel_core.storage.statistics import part_key
+from poskernel_core.storage.statistics import part_key, windows_of
 
 MODEL = ModelSpec(name="gpt2", fingerprint="abc")
 CORPUS = CorpusSpec(name="sample", fingerprint="def")
@@ -59,7 +59,12 @@ def test_every_field_is_tried(spec, changes):
 def keys_of(run):
     """All keys that stand on a run."""
     request = REQUEST.model_copy(update={"run": run})
-    return {run.key(), part_key(run, "manifest"), part_key(run, "0"), request.key}
+    return {
+        run.key(),
+        part_key(run, "keys", "manifest"),
+        part_key(run, "keys", "0"),
+        request.key,
+    }
 
 
 def test_order_of_parameters():
@@ -71,8 +76,15 @@ def test_order_of_parameters():
 
 @pytest.mark.parametrize("field", RUNS)
 def test_each_field_of_a_run(field):
-    """No key of a run, of its statistics or of a result on it survives a change of one field."""
-    assert not keys_of(RUN) & keys_of(changed(RUN, field, RUNS[field]))
+    """No key of a run, of its statistics or of a result on it survives a change of one field.
+
+    What else is gathered is no matter of a statistic; it is of everything else.
+    """
+    other = changed(RUN, field, RUNS[field])
+    same = {part_key(RUN, "keys", part) for part in ("manifest", "0")}
+
+    assert (same if field == "gather" else set()) == keys_of(RUN) & keys_of(other)
+    assert (field == "gather") == (windows_of(RUN).digest() == windows_of(other).digest())
 
 
 @pytest.mark.parametrize("field", MODELS)
@@ -139,9 +151,13 @@ def test_each_parameter(analysis, params):
 
 def test_parts_have_their_own_keys():
     """Layers, manifest, checkpoint and result of one run do not share a key."""
-    parts = [part_key(RUN, part) for part in ("0", "1", "manifest", "checkpoint")]
+    parts = [
+        part_key(RUN, statistic, part)
+        for statistic in ("keys", "queries")
+        for part in ("0", "1", "manifest", "checkpoint")
+    ]
 
-    assert 5 == len({*parts, REQUEST.key})
+    assert 9 == len({*parts, REQUEST.key})
 
 
 def test_equal_descriptions_have_equal_keys():

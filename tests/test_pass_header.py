@@ -9,6 +9,7 @@ from pydantic import ValidationError
 import poskernel_core as pk
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.header import PassHeader
+from poskernel_core.common.specs import ALL_GATHERED
 from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models.catalog import BUNDLED_MODELS
@@ -39,11 +40,12 @@ def test_written_as_it_was_read(left_out):
 
 
 @pytest.mark.parametrize("model", BUNDLED_MODELS)
-def test_manifests_that_come_with_the_project(model):
+@pytest.mark.parametrize("statistic", ALL_GATHERED)
+def test_manifests_that_come_with_the_project(model, statistic):
     """They are read, and would be written today as they are."""
-    stored, _ = Shipped(DIRECTORY).get(part_key(describe_run(model), "manifest"))
+    stored, _ = Shipped(DIRECTORY).get(part_key(describe_run(model), statistic, "manifest"))
 
-    assert json.dumps(stored) == json.dumps(PassHeader.read(stored).as_json())
+    assert json.dumps(stored["pass"]) == json.dumps(PassHeader.read(stored["pass"]).as_json())
 
 
 def test_it_cannot_be_changed():
@@ -56,11 +58,13 @@ def test_it_cannot_be_changed():
 def test_a_manifest_of_another_layout_is_a_miss(tmp_path, change):
     """It is gathered again, not half understood."""
     store, run = Store(tmp_path), describe_run("demo-attn-2l", windows=1, context=7)
+    run = run.model_copy(update={"gather": ("keys",)})
     arrays = {"mean_keys": np.zeros((2, 4, 7, 3), np.float32)}
-    write_statistics(store, run, Gathered(PassHeader.read(STORED), arrays))
+    write_statistics(store, run, Gathered(PassHeader.read(STORED), {"keys": arrays}))
     assert StoredStatistics.open(store, run).header == PassHeader.read(STORED)
 
-    store.put(part_key(run, "manifest"), STORED | change, {})
+    manifest = {"pass": STORED | change, "arrays": {"mean_keys": 2}}
+    store.put(part_key(run, "keys", "manifest"), manifest, {})
     assert StoredStatistics.open(store, run) is None
 
 

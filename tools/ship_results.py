@@ -28,7 +28,10 @@ from poskernel_core.engine.requests import CanonicalRequest  # noqa: E402
 from poskernel_core.models.catalog import BUNDLED_MODELS  # noqa: E402
 from poskernel_core.storage.encoding import encode  # noqa: E402
 from poskernel_core.storage.shipped import ASKED_FILE, DIRECTORY, pack  # noqa: E402
-from poskernel_core.storage.statistics import part_key  # noqa: E402
+from poskernel_core.storage.statistics import (  # noqa: E402
+    missing_statistics,
+    statistics_keys,
+)
 from poskernel_core.storage.store import Store  # noqa: E402
 
 PICTURES = ("stages",)
@@ -75,7 +78,9 @@ def answer(engine: Engine, asked: CanonicalRequest) -> Result:
 def write(store: Store, model: str, pages: Pages) -> int:
     """Write the archive of a model; return its size in bytes."""
     results = {key for asked in pages.values() for key in asked}
-    statistics = statistics_keys(store, model)
+    run = describe_run(model)
+    assert not missing_statistics(store, run), "no page asked for the effective token count"
+    statistics = set(statistics_keys(store, run))
     asked = {
         script: [request.model_dump(mode="json") for request in asked.values()]
         for script, asked in pages.items()
@@ -93,15 +98,6 @@ def write(store: Store, model: str, pages: Pages) -> int:
             add(archive, key, encode(*pack(entry, bits)))
     os.replace(partial, target)
     return target.stat().st_size
-
-
-def statistics_keys(store: Store, model: str) -> set[str]:
-    """Return the keys of the statistics that any head, query position and skip stand on."""
-    run = describe_run(model)
-    manifest = part_key(run, "manifest")
-    found = store.get(manifest)
-    assert found is not None, "no page asked for the effective token count"
-    return {manifest, *(part_key(run, str(layer)) for layer in range(found[0]["n_layers"]))}
 
 
 def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:

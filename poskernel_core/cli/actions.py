@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,8 @@ def _cached_results(store: Store, name: str) -> int:
 def precompute(experiments: bool, **given: Any) -> None:
     """Compute what the pages show first, and say so.
 
+    Everything is asked for at once, so that one pass gathers all that stands on the same windows.
+
     Args:
         experiments: also those on random tokens.
         given: the fields of :class:`Run`.
@@ -89,21 +93,30 @@ def precompute(experiments: bool, **given: Any) -> None:
     try:
         described = describe_run(run.model, **run.fields())
         head = telling_head(run.model, "contextual")
+        asked: list[tuple[str, Request]] = []
         for name, params in first_questions(described, geometry, head, experiments=experiments):
-            try:
-                _keep_ready(engine, run, name, params)
-            except BadRequest as error:  # a model may be too small for an experiment
-                if analyses.find(name).precomputed == "always":
-                    raise
-                complain(f"{name}: left out. {error}")
+            with _or_left_out(name):
+                request, _ = build_request(name, run.model, params=params, **run.fields())
+                if engine.cached(request) is None:
+                    engine.submit(request)
+                asked.append((name, request))
+        for name, request in asked:
+            with _or_left_out(name):
+                _answer(engine, request)
+                complain(f"{name}: cached")
     finally:
         engine.close()
 
 
-def _keep_ready(engine: Engine, run: Run, name: str, params: dict[str, Any]) -> None:
-    request, _ = build_request(name, run.model, params=params, **run.fields())
-    _answer(engine, request)
-    complain(f"{name}: cached")
+@contextmanager
+def _or_left_out(name: str) -> Iterator[None]:
+    """Leave out an experiment that does not fit: a model may be too small for it."""
+    try:
+        yield
+    except BadRequest as error:
+        if analyses.find(name).precomputed == "always":
+            raise
+        complain(f"{name}: left out. {error}")
 
 
 def show(analysis: str, query: int | None, head: str | None, **given: Any) -> None:

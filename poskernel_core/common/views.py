@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from poskernel_core.common.header import PassHeader
-from poskernel_core.common.specs import RunSpec
+from poskernel_core.common.specs import Gather, RunSpec
 
 __all__ = ["Gathered", "StatisticsView", "stacked"]
 
@@ -23,21 +24,26 @@ class StatisticsView(Protocol):
         """What the pass knew of itself."""
         ...
 
-    def layer(self, layer: int) -> dict[str, np.ndarray]:
+    def layer(self, layer: int) -> Mapping[str, np.ndarray]:
         """Return the arrays of one layer, without the layer axis."""
         ...
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """Statistics in memory: ``arrays [layer, ...]`` by name.
+    """Statistics in memory: the arrays ``[layer, ...]`` of each statistic by name.
 
     ``run`` describes the pass where nothing else does, as one over windows in memory.
     """
 
     header: PassHeader
-    arrays: dict[str, np.ndarray] = field(repr=False)
+    parts: Mapping[Gather, Mapping[str, np.ndarray]] = field(repr=False)
     run: RunSpec | None = None
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of all statistics."""
+        return {name: array for part in self.parts.values() for name, array in part.items()}
 
     def layer(self, layer: int) -> dict[str, np.ndarray]:
         """Return the arrays of one layer, without the layer axis."""

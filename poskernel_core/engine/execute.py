@@ -7,15 +7,22 @@ torch imports it when it is called: an analysis of stored statistics does not.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, get_args
 
 from poskernel_core.analyses.base import Analysis, Subject
 from poskernel_core.common.progress import Report
-from poskernel_core.common.specs import Execution, RunSpec
+from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.engine.provenance import keep
 from poskernel_core.engine.requests import CanonicalRequest
-from poskernel_core.storage.statistics import LayerMissing, StoredStatistics
+from poskernel_core.storage.statistics import (
+    LayerMissing,
+    StoredStatistics,
+    missing_statistics,
+    read_checkpoint,
+    windows_of,
+)
 from poskernel_core.storage.store import Store
 
 if TYPE_CHECKING:
@@ -25,18 +32,34 @@ __all__ = ["compute", "gather_missing", "missing_runs", "open_views", "perform"]
 
 
 def missing_runs(store: Store, asked: CanonicalRequest) -> list[RunSpec]:
-    """Return the runs whose statistics are not, or no longer whole, in the store.
+    """Return what is to be gathered: each pass with the statistics that the store does not hold.
 
     Raises:
         BadRequest: the parameters do not fit the run.
     """
-    return [run for run in asked.needs.values() if StoredStatistics.open(store, run) is None]
+    passes: dict[RunSpec, set[Gather]] = {}
+    for run in asked.needs.values():
+        passes.setdefault(windows_of(run), set()).update(missing_statistics(store, run))
+    return [_gathering(run, missing) for run, missing in passes.items() if missing]
+
+
+def _gathering(run: RunSpec, statistics: Iterable[Gather]) -> RunSpec:
+    """Return the pass over a run's windows that gathers these, in their declared order."""
+    wanted = set(statistics)
+    return run.model_copy(update={"gather": tuple(g for g in get_args(Gather) if g in wanted)})
 
 
 def gather_missing(
-    workshop: Workshop, asked: CanonicalRequest, execution: Execution, report: Report
+    workshop: Workshop,
+    asked: CanonicalRequest,
+    execution: Execution,
+    report: Report,
+    others: Sequence[CanonicalRequest] = (),
 ) -> None:
-    """Gather what is missing; another process at the same run is waited for, not repeated.
+    """Gather what is missing; another process at the same windows is waited for, not repeated.
+
+    One pass gathers what ``others``, who wait too, need of the same windows. A pass that was broken
+    off is finished first, as far as it went: what it did not gather follows.
 
     Raises:
         BadRequest, Cancelled, ComputeFailed, StoreFailed: as ``runner.gather_run``.
@@ -47,10 +70,16 @@ def gather_missing(
         report(0, 0, "Waiting for another process at the same work")
 
     store = workshop.store
-    for run in missing_runs(store, asked):
-        with store.lock(run.digest(kind="lock"), wait):
-            if StoredStatistics.open(store, run) is None:
-                gather_run(workshop, run, execution, report)
+    wanted = [run for each in (asked, *others) for run in each.needs.values()]
+    for windows in dict.fromkeys(windows_of(run) for run in missing_runs(store, asked)):
+        with store.lock(windows.digest(kind="lock"), wait):
+            together = {g for run in wanted if windows_of(run) == windows for g in run.gather}
+            missing = set(missing_statistics(store, _gathering(windows, together)))
+            while missing:
+                begun = read_checkpoint(store, windows)
+                part = missing & set(begun[0]["gather"]) if begun else missing
+                gather_run(workshop, _gathering(windows, part or missing), execution, report)
+                missing -= part or missing
 
 
 def open_views(store: Store, asked: CanonicalRequest) -> dict[str, StatisticsView]:

@@ -71,6 +71,11 @@ class Lane(Generic[T]):
             self._waiting.discard(task)
             return found
 
+    def waiting(self) -> list[T]:
+        """Return the tasks that wait here, in no particular order."""
+        with self._changed:
+            return list(self._waiting)
+
     def get(self) -> T:
         """Return the next task: the first of the visitor whose turn it is; wait for one."""
         with self._changed:

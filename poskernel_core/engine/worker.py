@@ -124,7 +124,10 @@ class Worker:
     def _pass(self, task: _Task) -> bool:
         report = self._reporter(task)
         workshop = self._start(report)
-        execute.gather_missing(workshop, task.asked, task.execution, report)
+        others = [
+            other.asked for other in self._passes.waiting() if other.execution == task.execution
+        ]
+        execute.gather_missing(workshop, task.asked, task.execution, report, others)
         if execute.missing_runs(self._store, task.asked):
             raise ComputeFailed(
                 "The statistics were dropped as soon as they were written: the store is too small "

@@ -26,7 +26,12 @@ from poskernel_core.passes.plan import locate_again, plan_header
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.passes.workshop import Workshop
 from poskernel_core.statistics import Plan
-from poskernel_core.storage.statistics import part_key, write_statistics
+from poskernel_core.storage.statistics import (
+    drop_checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+    write_statistics,
+)
 from poskernel_core.storage.store import Store
 
 __all__ = ["gather", "gather_run", "lower"]
@@ -55,7 +60,7 @@ def gather_run(workshop: Workshop, run: RunSpec, execution: Execution, report: R
     known = {"dtype_error": error, "tokens": _texts(run, windows, tokenizer)}
     header = gathered.header.model_copy(update=known)
     write_statistics(workshop.store, run, replace(gathered, header=header))
-    workshop.store.drop(part_key(run, "checkpoint"))
+    drop_checkpoint(workshop.store, run)
 
 
 def _attempts(
@@ -113,7 +118,7 @@ def gather(
         done = rows.stop
         if store and done < plan.windows and time.monotonic() - saved >= pause:
             work.check_finite()
-            _save(work, store, run, done)
+            write_checkpoint(store, run, done, work.sums())
             saved = time.monotonic()
     report(plan.windows, plan.windows, "Writing the statistics")
     work.check_finite()
@@ -137,17 +142,13 @@ def lower(
     return streaming.dtype_error(model, plan, windows, dtype)
 
 
-def _save(work: Pass, store: Store, run: RunSpec, done: int) -> None:
-    store.put(part_key(run, "checkpoint"), {"done": done}, work.sums())
-
-
 def _resume(work: Pass, store: Store | None, run: RunSpec, plan: Plan) -> int:
     """Restore a checkpoint if there is a fitting one; return the window to go on from."""
-    found = store.get(part_key(run, "checkpoint")) if store else None
+    found = read_checkpoint(store, run) if store else None
     if found is None:
         return 0
     header, sums = found
-    if header["done"] >= plan.windows:
+    if header["done"] >= plan.windows or not set(run.gather) <= set(header["gather"]):
         return 0
     work.restore(sums)
     return header["done"]

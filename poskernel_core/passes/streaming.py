@@ -15,6 +15,7 @@ from torch import Tensor
 
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.common.specs import Gather
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.loading import LoadedModel
 from poskernel_core.forward.observers import Batch, Observer
@@ -77,12 +78,9 @@ def add(left: Sums, right: Sums) -> Sums:
     return {name: left[name] + right[name] for name in left}
 
 
-def finish(sums: Sums, gather: Sequence[str], plan: Plan) -> dict[str, np.ndarray]:
-    """Turn the sums of all windows into means, ``[layer, ...]`` each."""
-    arrays: dict[str, np.ndarray] = {}
-    for name in gather:
-        arrays |= STATISTICS[name].finish(sums, plan)
-    return arrays
+def finish(sums: Sums, gather: Sequence[Gather], plan: Plan) -> dict[Gather, dict[str, np.ndarray]]:
+    """Turn the sums of all windows into the means of each statistic, ``[layer, ...]`` each."""
+    return {name: STATISTICS[name].finish(sums, plan) for name in gather}
 
 
 class Pass:

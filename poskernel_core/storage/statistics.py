@@ -1,66 +1,137 @@
-"""Statistics in the store, one entry a layer, so that a click on a head reads one layer only."""
+"""Statistics in the store: each under its own key, one entry a layer.
+
+So a click on a head reads one layer of what it stands on, and an analysis that needs one statistic
+more costs a pass for that one, beside what is there.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from cachetools import LRUCache
 
 from poskernel_core.common.header import PassHeader
-from poskernel_core.common.specs import RunSpec
+from poskernel_core.common.specs import Gather, RunSpec
 from poskernel_core.common.views import Gathered
+from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
 
-__all__ = ["LayerMissing", "StoredStatistics", "part_key", "write_statistics"]
+__all__ = [
+    "LayerMissing",
+    "StoredLayer",
+    "StoredStatistics",
+    "drop_checkpoint",
+    "missing_statistics",
+    "part_key",
+    "read_checkpoint",
+    "statistics_keys",
+    "windows_of",
+    "write_checkpoint",
+    "write_statistics",
+]
 
 BYTES_IN_MEMORY = 512 * 2**20
-
-
-class StoredStatistics:
-    """Statistics read from the store one layer at a time, the last few kept in memory."""
-
-    def __init__(self, store: Store, run: RunSpec, header: PassHeader) -> None:
-        self.header = header
-        self._store = store
-        self._run = run
-
-    @classmethod
-    def open(cls, store: Store, run: RunSpec) -> StoredStatistics | None:
-        """Return the statistics of a run, or None where any part is missing."""
-        found = store.get(part_key(run, "manifest"))
-        header = None if found is None else PassHeader.read(found[0])
-        if header is None:
-            return None
-        parts = (part_key(run, str(layer)) for layer in range(header.n_layers))
-        return cls(store, run, header) if all(map(store.has, parts)) else None
-
-    def layer(self, layer: int) -> dict[str, np.ndarray]:
-        """Return the arrays of one layer.
-
-        Raises:
-            LayerMissing: the entry vanished or is damaged; it is dropped, to be gathered again.
-        """
-        key = part_key(self._run, str(layer))
-        place = str(self._store.directory), key
-        with _READING:
-            arrays = _LAYERS.get(place)
-        if arrays is None:
-            found = self._store.get(key)
-            if found is None:
-                self._store.drop(key)
-                raise LayerMissing(key)
-            arrays = found[1]
-            for array in arrays.values():
-                array.setflags(write=False)
-            with _READING, suppress(ValueError):  # one layer is larger than all that is kept
-                _LAYERS[place] = arrays
-        return arrays
+MANIFEST, CHECKPOINT = "manifest", "checkpoint"
 
 
 class LayerMissing(Exception):
     """A layer's statistics are no longer in the store, or damaged."""
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """What the store holds of one statistic of a pass: its arrays, and in how many layers each."""
+
+    header: PassHeader
+    arrays: dict[str, int]
+
+    @classmethod
+    def find(cls, store: Store, run: RunSpec, statistic: Gather) -> _Manifest | None:
+        """Return the manifest of a statistic, or None where it or one of its layers is missing."""
+        found = store.get(part_key(run, statistic, MANIFEST))
+        header = None if found is None else PassHeader.read(found[0].get("pass", {}))
+        if found is None or header is None:
+            return None
+        parts = (part_key(run, statistic, str(layer)) for layer in range(header.n_layers))
+        return cls(header, found[0]["arrays"]) if all(map(store.has, parts)) else None
+
+
+class StoredStatistics:
+    """Statistics read from the store one layer at a time, the last few kept in memory.
+
+    The header is that of the pass which gathered the first of them.
+    """
+
+    def __init__(self, store: Store, run: RunSpec, manifests: Mapping[Gather, _Manifest]) -> None:
+        self.header = next(iter(manifests.values())).header
+        self._store = store
+        self._run = run
+        self._places = {
+            array: (statistic, layers)
+            for statistic, manifest in manifests.items()
+            for array, layers in manifest.arrays.items()
+        }
+
+    @classmethod
+    def open(cls, store: Store, run: RunSpec) -> StoredStatistics | None:
+        """Return the statistics of a run, or None where any part is missing."""
+        manifests = {}
+        for statistic in run.gather:
+            found = _Manifest.find(store, run, statistic)
+            if found is None:
+                return None
+            manifests[statistic] = found
+        return cls(store, run, manifests)
+
+    def layer(self, layer: int) -> StoredLayer:
+        """Return the arrays of one layer; each is read when it is first asked for.
+
+        Raises:
+            LayerMissing: (at reading) the entry vanished or is damaged; it is dropped, to be
+                gathered again.
+        """
+        there = {name: place for name, (place, layers) in self._places.items() if layer < layers}
+        return StoredLayer(self._store, self._run, layer, there)
+
+
+class StoredLayer(Mapping[str, np.ndarray]):
+    """The arrays of one layer by name."""
+
+    def __init__(self, store: Store, run: RunSpec, layer: int, places: dict[str, Gather]) -> None:
+        self._store, self._run, self._layer, self._places = store, run, layer, places
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        key = part_key(self._run, self._places[name], str(self._layer))
+        return _read(self._store, key)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def _read(store: Store, key: str) -> dict[str, np.ndarray]:
+    """Return the arrays of an entry, from memory where it was read a moment ago."""
+    place = str(store.directory), key
+    with _READING:
+        arrays = _LAYERS.get(place)
+    if arrays is None:
+        found = store.get(key)
+        if found is None:
+            store.drop(key)
+            raise LayerMissing(key)
+        arrays = found[1]
+        for array in arrays.values():
+            array.setflags(write=False)
+        with _READING, suppress(ValueError):  # one layer is larger than all that is kept
+            _LAYERS[place] = arrays
+    return arrays
 
 
 def _size(arrays: dict[str, np.ndarray]) -> int:
@@ -72,14 +143,64 @@ _LAYERS: LRUCache[tuple[str, str], dict[str, np.ndarray]] = LRUCache(BYTES_IN_ME
 _READING = threading.Lock()
 
 
-def part_key(run: RunSpec, part: str) -> str:
-    """Return the content address of one part of a run's statistics."""
-    return run.key(kind="statistics", part=part)
+def windows_of(run: RunSpec) -> RunSpec:
+    """Return a run as far as its windows go: equal for all that one pass could gather together."""
+    return run.model_copy(update={"gather": ()})
+
+
+def part_key(run: RunSpec, statistic: Gather, part: str) -> str:
+    """Return the content address of a part of one statistic, whatever else the run gathers."""
+    alone = run.model_copy(update={"gather": (statistic,)})
+    return alone.key(kind="statistics", part=part)
+
+
+def statistics_keys(store: Store, run: RunSpec) -> list[str]:
+    """Return the keys of all parts of a run's statistics that are in the store."""
+    keys = []
+    for statistic in run.gather:
+        found = _Manifest.find(store, run, statistic)
+        if found is not None:
+            parts = [MANIFEST, *map(str, range(found.header.n_layers))]
+            keys += [part_key(run, statistic, part) for part in parts]
+    return keys
+
+
+def missing_statistics(store: Store, run: RunSpec) -> tuple[Gather, ...]:
+    """Return what of a run's statistics is not, or no longer whole, in the store."""
+    return tuple(name for name in run.gather if _Manifest.find(store, run, name) is None)
 
 
 def write_statistics(store: Store, run: RunSpec, gathered: Gathered) -> None:
-    """Write all layers, then the manifest, so that a crash between leaves no half statistics."""
-    for layer in range(gathered.header.n_layers):
-        store.put(part_key(run, str(layer)), {"layer": layer}, gathered.layer(layer))
-    layers = np.arange(gathered.header.n_layers, dtype=np.int64)
-    store.put(part_key(run, "manifest"), gathered.header.as_json(), {"layers": layers})
+    """Write all layers of each statistic, then its manifest: a crash leaves no half statistics."""
+    layers = range(gathered.header.n_layers)
+    for statistic, arrays in gathered.parts.items():
+        for layer in layers:
+            there = {name: each[layer] for name, each in arrays.items() if layer < len(each)}
+            store.put(part_key(run, statistic, str(layer)), {"layer": layer}, there)
+        lengths = {name: len(each) for name, each in arrays.items()}
+        manifest = {"pass": gathered.header.as_json(), "arrays": lengths}
+        store.put(part_key(run, statistic, MANIFEST), manifest, {})
+
+
+def _checkpoint_key(run: RunSpec) -> str:
+    return windows_of(run).key(kind="statistics", part=CHECKPOINT)
+
+
+def write_checkpoint(store: Store, run: RunSpec, done: int, sums: dict[str, np.ndarray]) -> None:
+    """Keep the sums of a pass over its first ``done`` windows."""
+    store.put(_checkpoint_key(run), {"done": done, "gather": list(run.gather)}, sums)
+
+
+def read_checkpoint(store: Store, run: RunSpec) -> Entry | None:
+    """Return ``done``, what was gathered, and the sums of a pass that was broken off."""
+    found = store.get(_checkpoint_key(run))
+    return found if found and _is_checkpoint(found[0]) else None
+
+
+def _is_checkpoint(header: dict[str, Any]) -> bool:
+    return isinstance(header.get("done"), int) and isinstance(header.get("gather"), list)
+
+
+def drop_checkpoint(store: Store, run: RunSpec) -> None:
+    """Forget the checkpoint of a pass that is done."""
+    store.drop(_checkpoint_key(run))

@@ -1,0 +1,144 @@
+"""Statistics in the store: each under its own key, gathered once, together where they can be."""
+
+import numpy as np
+import pytest
+
+from poskernel_core.common.errors import Cancelled
+from poskernel_core.common.specs import CorpusSpec, Execution, Request
+from poskernel_core.engine import execute
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.requests import canonical
+from poskernel_core.passes import runner
+from poskernel_core.passes.workshop import Workshop
+from poskernel_core.storage.statistics import (
+    StoredStatistics,
+    missing_statistics,
+    part_key,
+    read_checkpoint,
+)
+from poskernel_core.storage.store import Store
+
+WINDOWS, CONTEXT = 7, 23
+CPU = Execution(device="cpu", batch=2)
+
+
+@pytest.fixture
+def run(model_dirs, tmp_path):
+    """Random tokens for the tiny Llama."""
+    ids = np.random.default_rng(3).integers(1, 83, size=(WINDOWS, CONTEXT))
+    np.save(tmp_path / "ids.npy", ids)
+    return describe_run(
+        str(model_dirs["llama"]),
+        corpus=CorpusSpec(name=str(tmp_path / "ids.npy")),
+        windows=WINDOWS,
+        context=CONTEXT,
+        start_token=False,
+    )
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """What each pass gathered, in order."""
+    seen, whole = [], runner.gather_run
+
+    def gather_run(workshop, run, execution, report):
+        seen.append(run.gather)
+        whole(workshop, run, execution, report)
+
+    monkeypatch.setattr(runner, "gather_run", gather_run)
+    return seen
+
+
+def asked(run, analysis="etc", **changes):
+    """A request on the run."""
+    return canonical(Request(analysis=analysis, run=run.model_copy(update=changes)))
+
+
+def nobody(done, total, note):
+    """Nobody looks."""
+
+
+def gather(store, *requests, report=nobody):
+    """Gather what the first request needs, while the others wait."""
+    execute.gather_missing(Workshop(store), requests[0], CPU, report, requests[1:])
+
+
+def test_only_what_is_missing_is_gathered(tmp_path, run, passes):
+    """A second question over the same windows costs a pass for what it needs beside the first."""
+    store = Store(tmp_path / "store")
+    gather(store, asked(run))
+    gather(store, asked(run, "entropy"))
+    gather(store, asked(run), asked(run, "entropy"))
+
+    assert [run.gather, ("entropy",)] == passes
+    assert not missing_statistics(store, run)
+
+
+@pytest.mark.parametrize("lost", ["keys", "scores"])
+def test_one_that_is_lost_is_gathered_alone(tmp_path, run, passes, lost):
+    """The others stay; the numbers are those of before, up to the order of adding."""
+    store = Store(tmp_path / "store")
+    gather(store, asked(run))
+    before = [dict(StoredStatistics.open(store, run).layer(layer)) for layer in range(3)]
+    store.drop(part_key(run, lost, "1"))
+
+    assert (lost,) == missing_statistics(store, run)
+    gather(store, asked(run))
+
+    assert [run.gather, (lost,)] == passes
+    view = StoredStatistics.open(store, run)
+    for layer, arrays in enumerate(before):
+        assert set(arrays) == set(view.layer(layer))
+        for name, array in arrays.items():
+            np.testing.assert_allclose(view.layer(layer)[name], array, rtol=1e-5, atol=1e-5)
+
+
+def test_one_pass_for_all_who_wait(tmp_path, run, passes):
+    """What others need of the same windows comes along; other windows are their own pass."""
+    store = Store(tmp_path / "store")
+    longer = asked(run, "entropy", context=CONTEXT - 2)
+
+    gather(store, asked(run), asked(run, "entropy"), longer)
+
+    assert [(*run.gather, "entropy")] == passes
+    assert not execute.missing_runs(store, asked(run, "entropy"))
+    assert 1 == len(execute.missing_runs(store, longer))
+
+
+def test_a_pass_that_was_broken_off_goes_on_as_it_was(tmp_path, run, passes, monkeypatch):
+    """Its windows are not read again for what it gathered; what it did not gather follows."""
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
+    store = Store(tmp_path / "store")
+
+    def report(done, total, note):
+        if done >= 4:
+            raise Cancelled("Enough.")
+
+    with pytest.raises(Cancelled):
+        gather(store, asked(run, "entropy"), report=report)
+    assert (4, ["entropy"]) == tuple(read_checkpoint(store, run)[0].values())
+    gather(store, asked(run), asked(run, "entropy"))
+
+    assert [("entropy",), ("entropy",), run.gather] == passes
+    entropy = run.model_copy(update={"gather": ("entropy",)})
+    assert 4 == StoredStatistics.open(store, entropy).header.resumed_at_window
+    assert 0 == StoredStatistics.open(store, run).header.resumed_at_window
+    assert read_checkpoint(store, run) is None
+
+
+def test_a_layer_reads_what_it_is_asked_for(tmp_path, run):
+    """Mean keys of one head cost no reading of residuals."""
+    store = Store(tmp_path / "store")
+    gather(store, asked(run))
+    layer = StoredStatistics.open(store, run).layer(2)
+    assert {"mean_keys", "queries", "mean_rows", "profile"} < set(layer)
+    read, get = [], store.get
+
+    def listen(key):
+        read.append(key)
+        return get(key)
+
+    store.get = listen
+    assert (2, CONTEXT) == layer["mean_keys"].shape[:2]
+    assert [part_key(run, "keys", "2")] == read
+    assert layer.get("no such array") is None
