@@ -200,10 +200,10 @@ class Helix(Analysis[HelixParams]):
 def _layer(
     arrays: Mapping[str, np.ndarray],
     first: np.ndarray,
-    earlier: list[Mapping[str, np.ndarray]],
+    earlier: list[dict[str, np.ndarray]],
     params: HelixParams,
     start: int,
-) -> Mapping[str, np.ndarray]:
+) -> dict[str, np.ndarray]:
     """Return the values of one layer, its top-k components as columns, and its ``own`` axes."""
     rows = math.centred(arrays["mean_residuals"][-len(first) :])
     components, shares = math.principal(rows, max(LISTED, params.subspace))
