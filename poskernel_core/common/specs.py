@@ -39,6 +39,7 @@ Gather = Literal[
     "normed",
     "positions",
     "entropy",
+    "sinks",
 ]  # fmt: skip
 ALL_GATHERED: tuple[Gather, ...] = ("keys", "queries", "patterns", "residuals", "scores")
 """What the pass of a page gathers; the others belong to small passes of their own."""

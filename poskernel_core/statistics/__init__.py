@@ -10,6 +10,7 @@ from poskernel_core.statistics.queries import SampledQueries
 from poskernel_core.statistics.repeats import RepeatedTokens
 from poskernel_core.statistics.residuals import MeanNormed, MeanResiduals, PositionRows
 from poskernel_core.statistics.scores import RawScores
+from poskernel_core.statistics.sinks import AttentionSinks
 
 STATISTICS: dict[str, type[Statistic]] = {
     statistic.name: statistic
@@ -23,6 +24,7 @@ STATISTICS: dict[str, type[Statistic]] = {
         MeanNormed,
         PositionRows,
         AttentionEntropy,
+        AttentionSinks,
     )
 }
 

@@ -1,0 +1,1 @@
+"""Position's and content's share of the scores."""

@@ -1,0 +1,78 @@
+"""How much of what distinguishes a query's scores is position, and how much content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from poskernel_core.analyses.base import Experiment, HeadMeasure, SkipParams
+from poskernel_core.common.result import each
+from poskernel_core.common.specs import RunSpec
+
+__all__ = ["ScoreShares", "ShareParams"]
+
+
+class ShareParams(SkipParams):
+    """Parameters of the shares of the scores."""
+
+    contexts: int = Field(64, ge=2, le=10_000, description="texts whose scores are compared")
+
+
+class ScoreShares(Experiment[ShareParams]):
+    r"""Position's and content's share of the variance of the scores, for every head.
+
+    Formula: each score splits exactly into $s(n,i) = a(n,i) + c(n,i)$, with the score of the mean
+    key $a(n,i) = \text{scale}\; q_n \cdot m_i$. Over the visible keys $i \ge \text{skip}$ of a row,
+    position's share is $\mathbb{E}\,\mathrm{Var}_i[a] \,/\, \mathbb{E}\,\mathrm{Var}_i[s]$,
+    content's the same of $c$, and twice their covariance is the rest: the three add up to 1.
+
+    Choices: the softmax ignores what a row has in common, so variances are taken within a row.
+    Means are over one query of each text at every recorded position, before dividing. The mean keys
+    are those of the whole run.
+
+    Limits: variance weighs every key alike, also those that no head attends to. Where position and
+    content work against each other the covariance is negative, and a share may be above 1. Errors
+    are jackknives over texts.
+
+    Source: the split is that of "Positional kernels of attention heads"; a head near 1 and 0 is
+    positional, one near 0 and 1 symbolic (arXiv 2511.11579).
+    """
+
+    name = "score-shares"
+    title = "Position's share of the scores"
+    spoken = "position's share of the scores"
+    params = ShareParams
+    values = (
+        *each(
+            "position content covariance",
+            "layer head query",
+            "share of variance",
+            "shares of position, of content, and twice their covariance; they add up to 1",
+            has_error=True,
+        ),
+    )
+    measures = (
+        HeadMeasure(
+            "position's share of the scores",
+            "position",
+            "share of variance",
+            "Bright: which key scores high depends on where it stands; dark: on what it is.",
+        ),
+        HeadMeasure(
+            "content's share of the scores",
+            "content",
+            "share of variance",
+            "Bright: which key scores high depends on what it is; dark: on where it stands.",
+        ),
+    )
+    long = True
+    runs = "poskernel_core.analyses.score_shares.run:score_shares"
+
+    def settled(self, run: RunSpec, params: ShareParams) -> RunSpec:
+        """Return the run in single precision."""
+        return run.model_copy(update={"dtype": "float32"})
+
+    def needs(self, run: RunSpec, params: ShareParams) -> Mapping[str, RunSpec]:
+        """Return the run, for its mean keys."""
+        return {"main": run.model_copy(update={"gather": ("keys",)})}

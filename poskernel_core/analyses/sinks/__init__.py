@@ -1,0 +1,1 @@
+"""Attention sinks: how much attention the first keys take."""

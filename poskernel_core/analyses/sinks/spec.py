@@ -1,0 +1,109 @@
+"""Attention sinks: how much attention the first keys of a text take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Analysis, HeadMeasure, Params, Progress, Statistics
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.common.views import stacked
+
+__all__ = ["AttentionSinks", "SinkParams"]
+
+
+class SinkParams(Params):
+    """Parameters of the attention sinks."""
+
+    threshold: float = Field(0.3, gt=0, lt=1, description="attention above which a head has a sink")
+
+
+class AttentionSinks(Analysis[SinkParams]):
+    r"""How much attention every head pays to each of the first eight keys.
+
+    Formula: $\alpha_i = \mathbb{E}_\text{text}\, \mathrm{mean}_{n \ge i}\, A(n,i)$. A head has
+    a sink where $\alpha_0$ is above ``threshold``; the sink rate is the share of such heads. A
+    learned sink is one more logit in the softmax, which takes attention and writes nothing: its
+    mass is what the keys do not receive, $1 - \sum_i A(n,i)$.
+
+    Choices: ``skip`` does not touch these numbers: the first keys are what they are about. A key
+    that a sliding window hides receives nothing. The mass of a learned sink is a mean over all
+    queries; in models without one it is zero up to rounding.
+
+    Limits: attention to the first key says nothing of what is written there: a sink may be a way of
+    attending to nothing. Errors are over texts.
+
+    Source: sink rate and threshold as in Gu et al. (arXiv 2410.10781); learned sinks as in gpt-oss.
+    """
+
+    name = "sinks"
+    title = "Attention sinks"
+    spoken = "the attention sinks"
+    params = SinkParams
+    values = (
+        *each(
+            "alpha",
+            "layer head key",
+            "share of attention",
+            "mean attention to each of the first keys",
+            has_error=True,
+        ),
+        *each(
+            "sink",
+            "layer head",
+            "share of attention",
+            "mean attention to the first key",
+            has_error=True,
+        ),
+        *each(
+            "learned_sink",
+            "layer head",
+            "share of attention",
+            "mass on a learned sink, where the model has them",
+            has_error=True,
+        ),
+        *each("sink_rate", "", "share of heads", "share of heads that have a sink"),
+    )
+    measures = (
+        HeadMeasure(
+            "attention sink",
+            "sink",
+            "share of attention",
+            "Bright: the head's attention rests on the first key.",
+            "unit",
+        ),
+        HeadMeasure(
+            "mass on a learned sink",
+            "learned_sink",
+            "share of attention",
+            "Bright: the head's attention rests on the logit that the model has learned for it.",
+            "unit",
+        ),
+    )
+
+    def needs(self, run: RunSpec, params: SinkParams) -> Mapping[str, RunSpec]:
+        """Return the statistic of its own over the same windows."""
+        return {"main": run.model_copy(update={"gather": ("sinks",)})}
+
+    def compute(self, statistics: Statistics, params: SinkParams, progress: Progress) -> Result:
+        """Take the means as they were gathered, and count the heads above the threshold."""
+        view = statistics["main"]
+        alpha, alpha_error = stacked(view, "alpha"), stacked(view, "alpha_error")
+        progress(1, 1)
+        return self.result(
+            params,
+            {
+                "alpha": alpha,
+                "sink": alpha[..., 0],
+                "learned_sink": stacked(view, "learned"),
+                "sink_rate": np.asarray((alpha[..., 0] > params.threshold).mean()),
+            },
+            {
+                "alpha": alpha_error,
+                "sink": alpha_error[..., 0],
+                "learned_sink": stacked(view, "learned_error"),
+            },
+        )

@@ -1,0 +1,61 @@
+"""Attention to the first keys of a text, and to a learned sink, which is no key at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.forward.attention import PatternBlock
+from poskernel_core.forward.observers import Batch
+from poskernel_core.statistics.base import Plan, Statistic, Sums
+from poskernel_core.statistics.per_text import add_texts, mean_of_texts
+
+__all__ = ["FIRST_KEYS", "AttentionSinks"]
+
+FIRST_KEYS = 8
+
+
+class AttentionSinks(Statistic):
+    """``alpha [layer, head, key]``: mean attention to each of the first keys, over later queries.
+
+    Key ``i`` is averaged over the queries from ``i`` on, then over texts; ``learned [layer, head]``
+    is the mass that no key receives, over all queries. ``_error``: standard errors over texts.
+    """
+
+    name = "sinks"
+    wants_patterns = True
+
+    def allocate(self) -> dict[str, Tensor]:
+        """Return sums over texts, and of squares."""
+        heads, keys = self.plan.geometry.n_heads, min(FIRST_KEYS, self.plan.context)
+        return {
+            "alpha_sum": self.zeros(heads, keys),
+            "alpha_square": self.zeros(heads, keys),
+            "learned_sum": self.zeros(heads),
+            "learned_square": self.zeros(heads),
+        }
+
+    def pattern(self, block: PatternBlock, batch: Batch) -> None:
+        """Add the rows of a block; with the last one of a layer, its texts are complete."""
+        rows = block.pattern
+        if block.first_row == 0:
+            like = self.sums["alpha_sum"]
+            self._alpha = torch.zeros(len(rows), *like.shape[1:], dtype=like.dtype).to(like.device)
+            self._held = torch.zeros(rows.shape[:2], dtype=like.dtype, device=like.device)
+        seen = rows[..., : max(0, self._alpha.shape[-1] - block.first_key)].sum(dim=2)
+        self._alpha[..., block.first_key : block.first_key + seen.shape[-1]] += seen
+        self._held += rows.sum(dim=(2, 3))
+        if block.first_row + rows.shape[2] == self.plan.context:
+            queries = self.plan.context - torch.arange(self._alpha.shape[-1], device=seen.device)
+            add_texts(self.sums, "alpha", block.layer, self._alpha / queries)
+            add_texts(self.sums, "learned", block.layer, 1 - self._held / self.plan.context)
+
+    @staticmethod
+    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
+        """Divide by the number of windows."""
+        found = {}
+        for name in ("alpha", "learned"):
+            mean, error = mean_of_texts(sums, name, plan.windows)
+            found |= {name: mean.astype(np.float32), f"{name}_error": error.astype(np.float32)}
+        return found
