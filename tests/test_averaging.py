@@ -196,8 +196,8 @@ def test_engine(tmp_path, model_dirs):
                 np.testing.assert_array_equal(result.values[name], array)
         again = request(path, "intervention", "sample", 11, text=PROMPT, layer=1, group=5)
         found = engine.cached(again)
-        assert found.values["kl"].shape == (len(found.provenance["tokens"]),)
-        assert builders.START_TOKEN == found.provenance["tokens"][0]
+        assert found.values["kl"].shape == (len(found.words("tokens")),)
+        assert builders.START_TOKEN == found.words("tokens")[0]
         assert float(found.values["mean_kl"]) > 1e-3
         assert 0 == engine.cached(table).values["loss_change"][0]
         refused = [

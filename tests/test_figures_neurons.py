@@ -43,7 +43,7 @@ def test_hover_of_a_neuron_tells_numbers_and_escaped_words() -> None:
     found.values["drive"][6], found.errors["drive"][6] = 0.25, 0.02
     figure = draw.neurons_figure(found, 0, "drive")
     hover = dict(row for trace in figure.data[:2] for row in trace.customdata)[6]
-    words = [found.provenance["token_words"][f"{token}"] for token in found.values["top"][6]]
+    words = found.texts["top_words"][6].tolist()
     up, down = hover.split("<br>")[-2:]
     assert hover.startswith("<b>neuron 6</b><br>drive 0.250 ± 0.020<br>share ")
     assert [draw.quoted(word) for word in words[:5]] == up.removeprefix("+ ").split(" ")

@@ -153,7 +153,7 @@ def draw_weights(selection: Selection, token: str) -> None:
         return
 
     def draw() -> None:
-        word_lists(found.provenance["listed"], ("up", "down"), "nats", "token-weights")
+        word_lists(found, ("up", "down"), "nats", "token-weights")
         chart("weights", without_title(weights_figure(found)))
 
     card(

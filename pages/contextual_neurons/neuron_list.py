@@ -99,8 +99,8 @@ def _neuron_table(
     table = pd.DataFrame({"neuron": order, **(more or {})})
     for label, (name, _) in COLUMNS.items():
         table[label] = found.values[name][order]
-    for label, name in (("for", "top"), ("against", "bottom")):
-        table[label] = [_words(found, name, number) for number in order]
+    for label, name in (("for", "top_words"), ("against", "bottom_words")):
+        table[label] = [joined(found.texts[name][number]) for number in order]
     columns: dict[str, Any] = {
         label: st.column_config.NumberColumn(format="%.3g", help=meaning)
         for label, (_, meaning) in COLUMNS.items()
@@ -111,11 +111,6 @@ def _neuron_table(
         "against": st.column_config.TextColumn(width="medium", help="tokens that prevent firing"),
     }
     choice_table(table, key, select_neuron, columns)
-
-
-def _words(found: Result, name: str, neuron: int) -> str:
-    named = found.provenance["token_words"]
-    return joined([named[str(token)] for token in found.values[name][neuron]])
 
 
 def select_neuron(neuron: int) -> None:
@@ -140,7 +135,7 @@ def draw_search(selection: Selection, found: Result, shared: ListedChoice) -> No
     score = scores.values["score"]
 
     def draw() -> None:
-        st.caption(f"Tokens searched: {joined(scores.provenance['words'], 40)}")
+        st.caption(f"Tokens searched: {joined(scores.words('words'), 40)}")
         for name, title in (("for", "They fire"), ("against", "They are kept from firing")):
             st.markdown(f"**{title}**")
             order = scores.values[name]

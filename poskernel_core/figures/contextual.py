@@ -209,7 +209,7 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
     )
     figure.data[-1].line.width = 4
     for index, one in enumerate(own):
-        title = html.escape(found.provenance["own_texts"][index], quote=False)
+        title = html.escape(found.texts["own_texts"][index], quote=False)
         colour = CATEGORICAL[1 + index % 5]  # blue is the mean's
         figure.add_scatter(
             x=query,

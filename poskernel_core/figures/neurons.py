@@ -4,6 +4,7 @@ Points that stand for neurons carry the neuron's number first in their customdat
 """
 
 import html
+from itertools import islice
 
 import numpy as np
 import plotly.graph_objects as go
@@ -99,10 +100,8 @@ def _neuron_hover(found: Result, place: int) -> str:
             ("sign_agreement", "sign agreement"),
         )
     ]
-    words = found.provenance["token_words"]
-    for name, sign in (("top", "+"), ("bottom", "−")):
-        ids = found.values[name][place, :WORDS]
-        told.append(f"{sign} {' '.join(_short(words[str(token)]) for token in ids)}")
+    for name, sign in (("top_words", "+"), ("bottom_words", "−")):
+        told.append(f"{sign} {' '.join(map(_short, found.texts[name][place, :WORDS]))}")
     return "<br>".join([f"<b>neuron {place}</b>", *told])
 
 
@@ -140,7 +139,7 @@ def quality_figure(found: Result, value: str) -> go.Figure:
     if value not in QUALITY:
         raise ValueError(f"expected one of {', '.join(QUALITY)}, received {value!r}")
     query, (means, errors) = found.coordinates["query"], part(found, value)
-    names, figure, rows = found.provenance["variants"], go.Figure(), 0
+    names, figure, rows = found.words("variants"), go.Figure(), 0
     for mean, error, name, one in zip(means, errors, names, _looks(names), strict=True):
         add_curve(
             figure, query, mean, error, name=name, look=one, where="position %{x}", floor=WORST
@@ -220,7 +219,7 @@ def bag_kernel_figure(found: Result) -> go.Figure:
             xanchor="right",
             xshift=-6,
         )
-    heads = found.provenance["heads"]
+    heads = found.words("heads")
     who = ", ".join(heads) if len(heads) <= 4 else f"{len(heads)} heads"
     return set_title(figure, f"Mean kernel of {who} from position {len(kernel) - 1}")
 
@@ -230,10 +229,11 @@ def contributions_figure(neuron: Result) -> go.Figure:
     values = part(neuron, "contribution")[0]
     figure = histogram(values, "pre-activation")
     figure.update_xaxes(title_text="contribution of a token in the bag (pre-activation)")
-    listed, bars = neuron.provenance["listed"], figure.data[0]
+    bars = figure.data[0]
     named = min(ENDS, int(np.isfinite(values).sum()) // 2)
-    for side in ("up", "down"):
-        for index, (word, value) in enumerate(listed[side][:named]):
+    for side in ("top", "bottom"):
+        pairs = zip(neuron.texts[f"{side}_words"], neuron.values[f"{side}_value"], strict=True)
+        for index, (word, value) in enumerate(islice(pairs, named)):
             bar = int(np.argmin(np.abs(np.asarray(bars.x) - value)))
             text = f"{_short(word)} {_signed(float(value))}"
             figure.add_annotation(
@@ -257,7 +257,7 @@ def contributions_figure(neuron: Result) -> go.Figure:
 
 def trace_figure(trace: Result, parts: bool) -> go.Figure:
     """One neuron's true and predicted pre-activation along a text, and the prediction's parts."""
-    words = [_short(word) for word in trace.provenance["tokens"]]
+    words = [_short(word) for word in trace.words("tokens")]
     figure = go.Figure(layout_legend_traceorder="reversed")
     figure.add_hline(y=0, line={"color": MUTED, "width": 1.2})
     adds = part(trace, "contribution")[0]

@@ -149,7 +149,7 @@ def stage_figure(
         title=STAGE_TITLES[name].capitalize(),
         first_query=first,
         first_key=first,
-        tokens=stages.provenance.get("tokens"),
+        tokens=stages.words("tokens") or None,
         span=span,
         window=zoom if whole else None,
         unit=unit,
@@ -162,7 +162,7 @@ def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go
     values = found.values[name].astype(np.float64)
     first, stop = zoom or (0, len(values))
     values = only_visible(values[first:stop, first:stop])
-    tokens = found.provenance.get("tokens")
+    tokens = found.words("tokens") or None
     if name == "difference":
         reach = max(float(np.nanmax(np.abs(values))), 1e-6)
         figure = difference_map(
@@ -190,7 +190,7 @@ def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go
 def bars_figure(found: Result) -> go.Figure:
     """Next-token probabilities before and after."""
     return token_bars(
-        found.provenance["candidates"],
+        found.words("candidates"),
         found.values["clean_probability"],
         found.values["changed_probability"],
     )

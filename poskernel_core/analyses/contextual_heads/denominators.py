@@ -84,6 +84,7 @@ class Denominators(Experiment[DenominatorsParams]):
         ),
         *each("etc", "query", "tokens", "effective token count (ETC) of the token's mean kernel"),
     )
+    texts = each("own_texts", "own_text", "name", "the reader's texts and the chapters asked for")
     figure = "poskernel_core.figures.contextual:denominators_figure"
     precomputed = "experiments"
     long = True
@@ -155,7 +156,11 @@ class TokenWeights(Experiment[TokenWeightsParams]):
             "how often the token was seen: in layer 0 in all texts of the run, in "
             "later layers in those that were read",
         ),
+        *each(
+            "top_value bottom_value", "rank", "nats", "the largest and the smallest content scores"
+        ),
     )
+    texts = each("top_words bottom_words", "rank", "token", "the tokens that have them")
     figure = "poskernel_core.figures.contextual:weights_figure"
     precomputed = "experiments"
     long = True

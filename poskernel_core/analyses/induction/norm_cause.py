@@ -113,6 +113,7 @@ class NormCause(Sampled[NormCauseParams]):
             has_error=True,
         ),
     )
+    texts = each("runs", "norms", "name", "the two runs")
     figure = "poskernel_core.figures.of_experiments:norm_cause_figure"
     runs = "poskernel_core.analyses.induction.run.norm_cause:norm_cause"
 

@@ -219,6 +219,7 @@ class InductionRecency(Sampled[RecencyParams]):
             "only where norms are flattened: layer 0's norms before that",
         ),
     )
+    texts = each("examples", "second pos", "token", "the first sequence of every row")
     figure = "poskernel_core.figures.of_experiments:recency_figure"
     precomputed = "experiments"
     runs = "poskernel_core.analyses.induction.run.recency:induction_recency"

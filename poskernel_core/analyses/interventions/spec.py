@@ -149,6 +149,7 @@ class Intervention(Experiment[InterventionParams]):
             "mean attention to the predecessor in the two runs, and changed minus clean",
         ),
     )
+    texts = each("candidates", "candidate", "token", "the likeliest next tokens")
     figure = "poskernel_core.figures.of_positions:bars_figure"
     runs = "poskernel_core.analyses.interventions.run.intervene:intervene"
 

@@ -104,6 +104,7 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
             has_error=True,
         ),
     )
+    texts = each("conditions", "condition", "name", "the three runs")
     figure = "poskernel_core.figures.of_experiments:conditions_figure"
     precomputed = "experiments"
     runs = "poskernel_core.analyses.position_vs_token.run.parts:position_vs_token"
@@ -179,6 +180,7 @@ class PositionZero(Sampled[PositionZeroParams]):
             has_error=True,
         ),
     )
+    texts = each("cases", "case", "name", "the three cases")
     figure = "poskernel_core.figures.of_experiments:zero_figure"
     precomputed = "experiments"
     runs = "poskernel_core.analyses.position_vs_token.run.zero:position_zero"

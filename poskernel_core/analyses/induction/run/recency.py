@@ -60,7 +60,7 @@ def induction_recency(
         errors,
         labels={"role": ROLES},
         coordinates={"second": np.array(seconds)},
-        provenance={"examples": _examples(subject, rows)},
+        texts={"examples": _examples(subject, rows)},
     )
 
 

@@ -71,7 +71,7 @@ def _result(params: PositionVsTokenParams, conditions: list[Numbers]) -> Result:
             ..., 0
         ]
     values["largest_offset"] = offset
-    return PositionVsToken.result(params, values, errors, provenance={"conditions": CONDITIONS})
+    return PositionVsToken.result(params, values, errors, texts={"conditions": CONDITIONS})
 
 
 def largest_offsets(profile: np.ndarray) -> np.ndarray:

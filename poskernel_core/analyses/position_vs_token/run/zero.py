@@ -46,7 +46,8 @@ def position_zero(
         params,
         {name: _behind(mean, gap) for name, (mean, _) in pairs.items()},
         {name: _behind(error, gap) for name, (_, error) in pairs.items()},
-        provenance={"cases": CASES, "start_token": None},
+        texts={"cases": CASES},
+        provenance={"start_token": None},
     )
 
 
