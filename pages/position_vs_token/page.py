@@ -14,7 +14,7 @@ from pages.shared.cards import card, chart
 from pages.shared.contents import contents_here
 from pages.shared.experiment_controls import Draws, choose_draws, choose_number, enough_context
 from pages.shared.head_choice import HeadChoice, choose_head
-from pages.shared.place import RANDOM_TOKENS_IDLE, Place
+from pages.shared.place import RANDOM_TOKENS_IDLE, Picture, Place
 from pages.shared.selection import Selection
 from pages.shared.settle import settled
 from poskernel_core.analyses.position_vs_token.spec import (
@@ -32,7 +32,13 @@ from poskernel_core.figures.of_experiments import (
     score_conditions_figure,
 )
 
-PLACE = Place("Experiments", "Position against token", 7, idle=RANDOM_TOKENS_IDLE)
+PLACE = Place(
+    "Experiments",
+    "Position against token",
+    7,
+    idle=RANDOM_TOKENS_IDLE,
+    picture=Picture("cell=L2H6", "lookback"),
+)
 
 URL: Final = "query-params"
 MOST_LENGTH = 256

@@ -65,6 +65,6 @@ def _worded(tokens: Any, words: dict[str, str]) -> Any:
     return words[str(tokens)]
 
 
-def _lines(listed: dict[str, list[tuple[str, float]]]) -> Iterator[str]:
+def _lines(listed: dict[str, list[Any]]) -> Iterator[str]:
     for name, pairs in listed.items():
         yield f"{name}: {', '.join(f'{word!r} {value:.3g}' for word, value in pairs)}"

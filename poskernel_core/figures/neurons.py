@@ -10,8 +10,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.common.result import Result
-from poskernel_core.figures.conditions import Look, add_curve, measured
+from poskernel_core.figures.conditions import measured
 from poskernel_core.figures.contextual import RING, histogram, log_axis, log_span
+from poskernel_core.figures.curves import Look, add_curve
 from poskernel_core.figures.layout import (
     LINE,
     MUTED,
