@@ -131,8 +131,8 @@ def test_text_longer_than_the_context(model_dirs):
     assert CONTEXT - 1 == len(tokenizer.encode(fits))
 
     def windows_of(text):
-        settled = Intervention().settled(run, InterventionParams(text=text))
-        return prepare(settled, Execution(), located, tokenizer)[0]
+        canonical = Intervention().canonical(run, InterventionParams(text=text))
+        return prepare(canonical, Execution(), located, tokenizer)[0]
 
     assert (1, CONTEXT) == windows_of(fits).shape
     with pytest.raises(BadRequest, match="the context holds 41: shorten it by about 2") as caught:

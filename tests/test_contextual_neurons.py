@@ -226,9 +226,9 @@ def test_position_refused(contexts, query):
     """A position outside the context: one sentence."""
     run, question = describe_run(str(contexts[0])), ContextualNeurons()
     with pytest.raises(BadRequest, match=rf"from 1 to 40, got {query}\.$"):
-        question.settled(run, question.params(query=query))
+        question.canonical(run, question.params(query=query))
 
-    assert run == question.settled(run, question.params(query=40))
+    assert run == question.canonical(run, question.params(query=40))
     assert {"main": run} == question.needs(run, question.params(query=40))
 
 

@@ -83,7 +83,7 @@ def test_texts_of_the_provenance():
 def test_words_of_token_ids():
     """Each id is spelt where it stood."""
     ids = np.array([[5, 7], [7, 5]])
-    words = {"token_words": {"5": " x", "7": "y"}, "listed": {"neuron 3, top": [(" x", 1.2345)]}}
+    words = {"token_words": {"5": " x", "7": "y"}, "listed": {"neuron 3, top": [[" x", 1.2345]]}}
     found = earlier("contextual-neurons", words, top=ids, bottom=ids[::-1])
 
     assert [[" x", "y"], ["y", " x"]] == found.texts["top_words"].tolist()

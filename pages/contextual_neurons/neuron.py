@@ -15,8 +15,8 @@ from pages.contextual_neurons.neuron_list import select_neuron
 from pages.shared import results
 from pages.shared.cards import card, chart
 from pages.shared.contextual_controls import BagChoice, KernelChoice, ListedChoice
+from pages.shared.fit import fitted
 from pages.shared.selection import Selection
-from pages.shared.settle import settled
 from pages.shared.source import choose_text
 from pages.shared.tables import choice_table
 from pages.shared.word_lists import joined, word_lists
@@ -160,7 +160,7 @@ def _choose_text(selection: Selection) -> _Text | None:
     if chosen == WINDOW:
         last = selection.run.windows - 1
         window = st.number_input(
-            "Window", 0, last, key="window", bind=URL, **settled("window", range(last + 1), 0)
+            "Window", 0, last, key="window", bind=URL, **fitted("window", range(last + 1), 0)
         )
         return {"window": int(window)}
     found = choose_text("the neuron is followed along it")

@@ -13,8 +13,8 @@ from pages.contextual_neurons import captions as words
 from pages.shared import results
 from pages.shared.cards import card, chart
 from pages.shared.contextual_controls import ListedChoice
+from pages.shared.fit import fitted
 from pages.shared.selection import Selection
-from pages.shared.settle import settled
 from pages.shared.tables import choice_table
 from pages.shared.word_lists import joined
 from poskernel_core.analyses.bag.search import WordNeurons, WordNeuronsParams
@@ -57,7 +57,7 @@ def choose_neuron(found: Result) -> int:
         key="neuron",
         bind=URL,
         help=f"0 to {last}; the one shown first is driven most; rows of the tables choose as well",
-        **settled("neuron", range(last + 1), best),
+        **fitted("neuron", range(last + 1), best),
     )
     return int(number)
 

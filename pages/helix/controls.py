@@ -7,8 +7,8 @@ from typing import Final, Literal, cast
 
 import streamlit as st
 
+from pages.shared.fit import fitted, fitted_span
 from pages.shared.selection import Selection
-from pages.shared.settle import settled, settled_span
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
 from poskernel_core.analyses.helix.spec import HelixParams
 from poskernel_core.common.result import Result
@@ -92,10 +92,10 @@ def choose_view(helix: Result) -> View:
         range(layers),
         key="hl",
         bind=URL,
-        **settled("hl", range(layers), min(2, layers - 1)),
+        **fitted("hl", range(layers), min(2, layers - 1)),
     )
     span = two.slider(
-        "Positions drawn", first, last, key="span", bind=URL, **settled_span("span", first, last)
+        "Positions drawn", first, last, key="span", bind=URL, **fitted_span("span", first, last)
     )
     groups = ["none", *(f"{size}" for size in GROUP_SIZES)]
     group = three.selectbox("Averages in groups of", groups, key="avg", bind=URL)

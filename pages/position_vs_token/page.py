@@ -13,10 +13,10 @@ from pages.shared import words_experiments as words
 from pages.shared.cards import card, chart
 from pages.shared.contents import contents_here
 from pages.shared.experiment_controls import Draws, choose_draws, choose_number, enough_context
+from pages.shared.fit import fitted
 from pages.shared.head_choice import HeadChoice, choose_head
 from pages.shared.place import RANDOM_TOKENS_IDLE, Picture, Place
 from pages.shared.selection import Selection
-from pages.shared.settle import settled
 from poskernel_core.analyses.position_vs_token.spec import (
     CONDITIONS,
     PositionVsToken,
@@ -85,7 +85,7 @@ def draw_page(selection: Selection, draws: Draws) -> None:
         rows,
         key="pquery",
         bind=URL,
-        **settled("pquery", rows, min(8, rows[-1])),
+        **fitted("pquery", rows, min(8, rows[-1])),
     )  # fmt: skip
     parts = results.fetch(
         PositionVsToken,

@@ -129,7 +129,7 @@ class Question(ABC, Generic[P]):
         """Return the parameters asked for first where the defaults do not fit a model."""
         return {}
 
-    def settled(self, run: RunSpec, params: P) -> RunSpec:
+    def canonical(self, run: RunSpec, params: P) -> RunSpec:
         """Return the run as far as the answer depends on it, so that equal answers share a key.
 
         Raises:
@@ -147,7 +147,7 @@ class Question(ABC, Generic[P]):
 
 
 class Analysis(Question[P]):
-    """A pure function from statistics to a result; role ``main`` is the settled run itself."""
+    """A pure function from statistics to a result; role ``main`` is the canonical run itself."""
 
     @abstractmethod
     def compute(self, statistics: Statistics, params: P, progress: Progress) -> Result:
@@ -186,7 +186,7 @@ class Subject:
 
     Attributes:
         model: a loaded model (``models.LoadedModel``), this experiment's alone.
-        windows: token ids of the settled run, ``[text, pos]``.
+        windows: token ids of the canonical run, ``[text, pos]``.
         words: the text of each token of the first window; empty without a tokenizer.
         decode: token ids -> the text of each.
         start_token: whether position 0 holds the start token.

@@ -261,7 +261,7 @@ def _listed(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 TOKENS = Value("tokens", ("pos",), "token", "the tokens of the one text that the answer is about")
-"""What every answer about a single text tells of it."""
+"""The text of every answer about a single text."""
 
 
 def texts_array(texts: Any) -> Texts:

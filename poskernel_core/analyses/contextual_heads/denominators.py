@@ -90,7 +90,7 @@ class Denominators(Experiment[DenominatorsParams]):
     long = True
     runs = "poskernel_core.analyses.contextual_heads.run.denominators:denominators"
 
-    def settled(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
         """Return the run in single precision.
 
         Raises:
@@ -166,7 +166,7 @@ class TokenWeights(Experiment[TokenWeightsParams]):
     long = True
     runs = "poskernel_core.analyses.contextual_heads.run.token_weights:token_weights"
 
-    def settled(self, run: RunSpec, params: TokenWeightsParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: TokenWeightsParams) -> RunSpec:
         """Return the run in single precision.
 
         Raises:

@@ -153,7 +153,7 @@ class Intervention(Experiment[InterventionParams]):
     figure = "poskernel_core.figures.of_positions:bars_figure"
     runs = "poskernel_core.analyses.interventions.run.intervene:intervene"
 
-    def settled(self, run: RunSpec, params: InterventionParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: InterventionParams) -> RunSpec:
         """Return the run of the prompt."""
         return single_run(run, params)
 

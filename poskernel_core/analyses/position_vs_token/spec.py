@@ -113,7 +113,7 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
         """Return a length that the context holds."""
         return {"length": min(24, geometry.n_ctx)}
 
-    def settled(self, run: RunSpec, params: PositionVsTokenParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: PositionVsTokenParams) -> RunSpec:
         """Return the run of the random sequences."""
         return random_run(run, params.length, params.samples)
 
@@ -189,7 +189,7 @@ class PositionZero(Sampled[PositionZeroParams]):
         """Return a length that the context holds."""
         return {"length": min(11, geometry.n_ctx)}
 
-    def settled(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
         """Return the run of the random sequences; the cases say which have a start token."""
         return random_run(run, params.length, params.samples).model_copy(
             update={"start_token": False}

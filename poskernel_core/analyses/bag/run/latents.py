@@ -91,7 +91,7 @@ def _whitened(table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first components ``[token, count]`` of unit variance, and their directions.
 
     Raises:
-        BadRequest: there are not so many.
+        BadRequest: the table has fewer.
     """
     mean = table.mean(axis=0, dtype=np.float64)
     parts = np.array_split(np.arange(len(table)), -(-len(table) // ROWS))

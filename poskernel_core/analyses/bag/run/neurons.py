@@ -41,7 +41,7 @@ class NeuronSums:
         self._sums = Groups()
 
     def add(self, bag: Bag, parts: Parts, true: Tensor, text: int) -> None:
-        """Add the positions of a text behind the start token; ``true [pos, neuron]``."""
+        """Add the positions of a text after the start token; ``true [pos, neuron]``."""
         whole, added = parts.activation(bag), parts.through(parts.bag, bag)
         true, whole, added = (x[bag.start :].double() for x in (true, whole, added))
         agree, fires = ((true > 0) == (whole > 0)).double(), (true > 0).double()

@@ -38,7 +38,7 @@ def position_vs_token(
     """Run the three conditions; see :class:`~poskernel_core.analyses.PositionVsToken`.
 
     Raises:
-        BadRequest: too long sequences for so many heads.
+        BadRequest: sequences too long for the number of heads.
     """
     check_size(subject, params.length, MOST_CELLS)
     layout = random_layout(params.length, subject.start_token)
