@@ -87,7 +87,7 @@ def draw_evidence(head: Result, limits: dict[str, float]) -> None:
         ("Relative spread", "spread", f"contextual up to {limits['steady']:g}"),
         ("Spread expected of independent tokens", "predicted_spread", "no threshold"),
     )
-    lines = ["| Evidence | | Threshold |", "|:--|:--|:--|"]
+    lines = ["| Evidence | Value | Threshold |", "|:--|:--|:--|"]
     lines += [f"| {label} | {value_text(head, name)} | {limit} |" for label, name, limit in rows]
     st.markdown("\n".join(lines))
 

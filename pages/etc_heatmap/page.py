@@ -61,7 +61,7 @@ def page(selection: Selection) -> None:
         f"position {selection.query}. Other measures of all heads can be chosen."
     )
     introduce()
-    colour, show, sort, kinds = st.columns([6, 7, 5, 3], vertical_alignment="bottom")
+    colour, show, sort, kinds = st.columns([5, 6, 4, 3], vertical_alignment="bottom")
     offer("measure", f"offered are {', '.join(MEASURES)}")
     chosen = colour.selectbox("Colour heads by", list(MEASURES), key="measure", bind=URL)
     shown = show.pills(

@@ -86,7 +86,7 @@ def choose_view(helix: Result) -> View:
     layers = len(helix.values["far_share"])
     positions = helix.coordinates["pos"]
     first, last = int(positions[0]), int(positions[-1])
-    one, two, three, four = st.columns([2, 3, 2, 3], vertical_alignment="bottom")
+    one, two, three, four = st.columns([2, 2, 3, 3], vertical_alignment="bottom")
     layer = one.select_slider(
         "Stream before layer",
         range(layers),

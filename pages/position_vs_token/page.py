@@ -25,7 +25,7 @@ from poskernel_core.analyses.position_vs_token.spec import (
     PositionZeroParams,
 )
 from poskernel_core.common.result import Result
-from poskernel_core.figures.layout import set_height
+from poskernel_core.figures.layout import THIRD, set_height
 from poskernel_core.figures.of_experiments import (
     condition_map_figure,
     pattern_conditions_figure,
@@ -42,7 +42,6 @@ PLACE = Place(
 
 URL: Final = "query-params"
 MOST_LENGTH = 256
-MAP_HEIGHT = 340  # height in pixels of a map that fills a third of the page
 
 
 def draw_head(parts: Result, head: HeadChoice, query: int) -> None:
@@ -61,7 +60,7 @@ def draw_head(parts: Result, head: HeadChoice, query: int) -> None:
     def draw() -> None:
         for number, column in enumerate(st.columns(len(CONDITIONS))):
             with column:
-                chart(f"map-{number}", set_height(maps(number), MAP_HEIGHT))
+                chart(f"map-{number}", set_height(maps(number), THIRD))
 
     card(
         "maps",

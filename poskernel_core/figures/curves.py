@@ -63,7 +63,8 @@ def curves(
             band=band and len(rows) <= BANDS,
         )
     style(figure, x_title=x_title, y_title=y_title)
-    figure.update_layout(showlegend=len(rows) > 1)
+    if len(rows) == 1:
+        return figure.update_layout(showlegend=False)
     return legend_under_title(figure)
 
 
@@ -108,6 +109,7 @@ def add_curve(
         legendgroup=name,
         error_y=bars,
         customdata=error if known else None,
+        cliponaxis=False,  # a mark at 0 is whole
         mode="lines+markers" if len(x) <= MARKED else "lines",
         line={"color": look.colour, "width": 2.2, "dash": look.dash},
         marker={"color": look.colour, "symbol": look.symbol, "size": 7 if len(x) <= 32 else 5},

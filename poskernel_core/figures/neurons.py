@@ -28,6 +28,7 @@ from poskernel_core.figures.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VER
 WORST = -1.0  # R² is drawn no lower; a triangle at the lower edge and hover show the true value
 ROW = 0.07  # height of a row of triangles
 BEST = 5  # neurons named
+LABEL = 0.09  # of the cosine's range from -0.2 to 1: the height of a neuron's number
 WORDS = 5  # tokens of either end named in hover
 ENDS = 3  # tokens of either end named in the histogram
 LONGEST = 18  # letters of a word written into a figure
@@ -241,9 +242,9 @@ def contributions_figure(neuron: Result) -> go.Figure:
                 x=value,
                 y=float(np.log10(bars.y[bar])),
                 text=text,
-                ax=0,
-                ay=-18 - 20 * index,
-                xanchor="center",
+                ax=0 if side == "bottom" else 14,
+                ay=-18 - 20 * (index if side == "bottom" else named - 1 - index),
+                xanchor="center" if side == "bottom" else "left",
                 font_size=12,
                 arrowwidth=1,
                 arrowhead=0,
@@ -327,14 +328,33 @@ def related_figure(neuron: Result, number: int) -> go.Figure:
 
 
 def _add_named(figure: go.Figure, x: np.ndarray, y: np.ndarray, places: list[int]) -> None:
-    """Marks that differ by colour and shape, with the neurons' numbers."""
-    sides = ("top center", "bottom center", "middle left", "middle right")
+    """Marks that differ by colour and shape, with the neurons' numbers in a column above each end.
+
+    Those of one end lie close to each other, and in the cloud of all others: so their numbers stand
+    apart, in the marks' order.
+    """
+    for end in (-1, 1):
+        some = sorted((place for place in places if end * x[place] > 0), key=lambda place: y[place])
+        first = max([0.35, *(y[place] + 0.15 for place in some)])
+        first = min(first, 0.92 - LABEL * len(some))
+        for row, place in enumerate(some):
+            figure.add_annotation(
+                x=x[place],
+                y=y[place],
+                text=f"{place}",
+                ax=end * 0.82,
+                axref="x",
+                ay=first + LABEL * row,
+                ayref="y",
+                font_size=12,
+                arrowwidth=1,
+                arrowhead=0,
+                arrowcolor=LINE,
+            )
     figure.add_scatter(
         x=x[places],
         y=y[places],
-        mode="markers+text",
-        text=[f"{place}" for place in places],
-        textposition=[sides[index % 4] for index in range(len(places))],
+        mode="markers",
         name="largest",
         customdata=[[int(place)] for place in places],
         cliponaxis=False,

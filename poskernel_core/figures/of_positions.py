@@ -12,7 +12,7 @@ from poskernel_core.figures.effects import kl_by_position, loss_by_group, loss_b
 from poskernel_core.figures.effects import next_token_bars as token_bars
 from poskernel_core.figures.helix import angle_matrix, helix_3d, helix_frames
 from poskernel_core.figures.kernels import profile_curve
-from poskernel_core.figures.layout import set_height, style
+from poskernel_core.figures.layout import THIRD, set_height, style
 from poskernel_core.figures.palette import DIVERGING, SCALE
 from poskernel_core.figures.stages import difference_map, robust_span, stage_map
 from poskernel_core.figures.tangent import score_profile_figure, tangent_figure
@@ -28,7 +28,6 @@ OWN_AXES = ("nothing", "layer 0, on this layer's axes")
 
 FINE = 256
 """Maps of more rows than this are finer than the pixels of a third of the page."""
-THIRD = 430
 """Height in pixels of a square map that fills a third of the page."""
 PATTERNS = ("clean", "changed", "difference")
 STAGE_TITLES = {"score": "raw scores", "masked_score": "masked scores", "pattern": "probabilities"}
