@@ -17,6 +17,7 @@ MUTED = "#777D84"  # text where the page's colour cannot reach: 4.2:1 on white a
 
 TITLE = 36  # pixels that a title takes
 BAR = 60  # pixels from the figure's edge to its colour bar
+SHRUNK = 0.9  # how high a square map is on most pages, of the height it may have
 BARE = 20  # pixels above a plotting area that nothing stands above
 THIRD = 430  # pixels; the height of a square map in a third of the page
 LONGEST_TITLE = 42  # letters on one line of 320 pixels
@@ -73,7 +74,7 @@ def without_title(figure: go.Figure) -> go.Figure:
     bars = [bar for bar in bars if bar.yref == "container"]
     if bars:
         for bar in bars:
-            bar.ypad -= TITLE
+            bar.y = min(1.0, bar.y + _share(figure, TITLE))
         return figure.update_layout(margin_t=layout.margin.t - TITLE)
     named = [each for each in figure.data if each.showlegend is not False]
     if layout.showlegend is False or (layout.showlegend is None and len(named) < 2):
@@ -101,8 +102,8 @@ def legend_under_title(figure: go.Figure) -> go.Figure:
 def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str]) -> go.Figure:
     """Give a square map, which may be narrower than the page, its colour bar above, in place.
 
-    It stands 60 pixels below the figure's edge, not over the plotting area, and its unit is an
-    annotation: else plotly pushes the figure's title out of sight.
+    It stands below the figure's edge, not over the plotting area, and its unit is an annotation:
+    else plotly pushes the figure's title out of sight.
     """
     bar = {
         "tickvals": ticks,
@@ -113,9 +114,9 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
         "xanchor": "left",
         "xpad": 0,
         "yanchor": "top",
-        "ypad": BAR,
+        "ypad": 0,
         "yref": "container",
-        "y": 1,
+        "y": 1 - _share(figure, BAR),
         "lenmode": "pixels",
         "len": 230,
         "outlinewidth": 0,
@@ -130,7 +131,7 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
         yref="paper",
         y=1,
         yanchor="bottom",
-        yshift=42,
+        yshift=46,
         font_size=12,
     )
     return figure.update_layout(margin_t=100)
@@ -160,12 +161,18 @@ def set_height(figure: go.Figure, height: int) -> go.Figure:
         bar = trace.colorbar
         trace.update(
             colorbar={
+                "y": 1 - BAR / (SHRUNK * height),
                 "len": 130,
                 "tickvals": bar.tickvals[::2],
                 "ticktext": bar.ticktext[::2],
             }
         )
     return figure.update_layout(height=height)
+
+
+def _share(figure: go.Figure, pixels: float) -> float:
+    """A number of pixels as a share of the height that a square map will have."""
+    return pixels / (SHRUNK * float(figure.layout.height))
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -146,7 +146,8 @@ def quality_figure(found: Result, value: str) -> go.Figure:
         add_curve(
             figure, query, mean, error, name=name, look=one, where="position %{x}", floor=WORST
         )
-        figure.data[-2].fillcolor = fade(one.colour, 0.15)
+        bands = {"fill": "tonexty", "legendgroup": name}
+        figure.update_traces(fillcolor=fade(one.colour, 0.15), selector=bands)
         figure.data[-1].update(line_width=4.5 if one.colour == BLUE else 2, marker_size=5)
         if (mean < WORST).any():
             rows += 1
