@@ -1,8 +1,8 @@
 """Security headers on every response of the server, whatever answers.
 
-Streamlit's page loads its own files, connects to its own server, and imports the components'
-scripts from blobs; nothing else is allowed. Styles may stand inline: Streamlit and Plotly write
-them into elements. Its one inline script is allowed by its hash, and WebAssembly, in which it does
+The page loads its own files, connects to its own server, and imports the components' scripts from
+blobs; nothing else is allowed. Styles may stand inline: Streamlit and Plotly write them into
+elements. Its inline scripts are allowed by their hashes, and WebAssembly, in which it does
 its 64-bit arithmetic; ``eval`` is not.
 """
 
@@ -12,19 +12,17 @@ import base64
 import hashlib
 import os
 import re
-from pathlib import Path
 
-import streamlit
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from poskernel_core.common.errors import BadRequest
+from serving.page import INLINE, page_served
 
 __all__ = ["SecurityHeaders", "security_headers"]
 
 ANCESTORS = "POSKERNEL_FRAME_ANCESTORS"
 SOURCE = re.compile(r"'self'|'none'|\*|[\w.*:/\[\]-]+")
-INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 UNUSED = (
     "accelerometer", "browsing-topics", "camera", "display-capture", "geolocation", "gyroscope",
     "magnetometer", "microphone", "midi", "payment", "publickey-credentials-get", "serial", "usb",
@@ -94,8 +92,7 @@ def _ancestors() -> str:
 
 
 def _inline_scripts() -> list[str]:
-    """Return the hashes of the scripts inside Streamlit's page."""
-    page = Path(streamlit.__file__).parent / "static" / "index.html"
-    scripts = INLINE.findall(page.read_text("utf-8"))
+    """Return the hashes of the scripts inside the page that is served."""
+    scripts = INLINE.findall(page_served())
     digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
     return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]

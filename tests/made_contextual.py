@@ -6,7 +6,7 @@ import numpy as np
 
 from poskernel_core.analyses import find
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
-from poskernel_core.common.result import Result
+from poskernel_core.common.result import Result, texts_array
 
 LAYERS, HEADS, QUERIES, TEXTS, TOKENS, NEURONS = 3, 5, 7, 11, 97, 31
 HOSTILE = "<b>\n"
@@ -25,12 +25,15 @@ def result(
     random = np.random.default_rng(11)
     values = {name: random.uniform(0.1, 1.0, shape) for name, (_, shape) in shapes.items()}
     codes: dict[str, tuple[tuple[str, ...], np.ndarray]] = more.pop("codes", {})
-    declared = {value.name: value for value in find(analysis).values}
+    question, texts = find(analysis), more.pop("texts", {})
+    declared = {value.name: value for value in (*question.values, *question.texts)}
     axes = {name: axes for name, (axes, _) in (shapes | codes).items()}
     assert axes == {name: declared[name].axes for name in axes}
+    axes |= {name: declared[name].axes for name in texts}
     return Result(
         analysis=analysis,
         params=params or {},
+        texts={name: texts_array(text) for name, text in texts.items()},
         values=values | {name: code for name, (_, code) in codes.items()},
         axes=axes,
         units={name: declared[name].unit for name in axes},
@@ -65,7 +68,7 @@ def denominators(own: int = 2) -> Result:
     found = result(
         "denominators", shapes, {"cell": "L0H4"},
         coordinates={"query": np.arange(3, 3 + 10 * QUERIES, 10)},
-        provenance={"own_texts": [f"<i>text</i> {index}" for index in range(own)]},
+        texts={"own_texts": [f"<i>text</i> {index}" for index in range(own)]},
     )  # fmt: skip
     if own:
         found.values["own_denominator"][-1, -2:] = np.nan
@@ -94,6 +97,7 @@ def neurons(count: int = NEURONS, words: tuple[str, ...] = (HOSTILE, " word", "%
     per_neuron = ("drive", "drive_share", "r2", "sign_agreement", "fires")
     quality = (("variant", "query"), (len(VARIANTS), QUERIES))
     ids = np.arange(count * 7).reshape(count, 7) % TOKENS
+    spelt = [[words[token % len(words)] for token in row] for row in ids.tolist()]
     return result(
         "contextual-neurons",
         dict.fromkeys(per_neuron, (("neuron",), (count,)))
@@ -101,32 +105,35 @@ def neurons(count: int = NEURONS, words: tuple[str, ...] = (HOSTILE, " word", "%
         | {"kernel": (("key",), (13,))},
         codes={"top": (("neuron", "rank"), ids), "bottom": (("neuron", "rank"), ids[:, ::-1])},
         coordinates={"query": np.arange(1, 1 + 5 * QUERIES, 5)},
-        provenance={
+        texts={
             "variants": VARIANTS, "heads": ["L0H0", "L0H2"],
-            "token_words": {f"{token}": words[token % len(words)] for token in range(TOKENS)},
+            "top_words": spelt, "bottom_words": [row[::-1] for row in spelt],
         },
     )  # fmt: skip
 
 
 def neuron(count: int = TOKENS, number: int = 4) -> Result:
     """A result of one neuron's tokens; the ends are listed."""
+    listed = min(7, count)
+    ends = dict.fromkeys(("top_value", "bottom_value"), (("rank",), (listed,)))
     found = result(
         "neuron",
-        {
+        ends
+        | {
             "contribution": (("token",), (count,)),
             "related": (("neuron",), (NEURONS,)),
             "output_cosine": (("neuron",), (NEURONS,)),
         },
         {"neuron": number},
+        texts=dict.fromkeys(("top_words", "bottom_words"), [""] * listed),
     )
     values = found.values["contribution"]
     values[:] = np.random.default_rng(5).normal(size=count)
     found.values["related"][number] = 1.0
     order = np.argsort(values)
-    found.provenance["listed"] = {
-        side: [[f"{HOSTILE}{place}", float(values[place])] for place in places[:7]]
-        for side, places in (("up", order[::-1]), ("down", order))
-    }
+    for side, places in (("top", order[::-1][:listed]), ("bottom", order[:listed])):
+        found.values[f"{side}_value"][:] = values[places]
+        found.texts[f"{side}_words"][:] = [f"{HOSTILE}{place}" for place in places]
     return found
 
 
@@ -136,7 +143,7 @@ def trace(length: int = 17) -> Result:
     found = result(
         "neuron-trace", dict.fromkeys(names, (("pos",), (length,))) | {"r2": ((), ())},
         {"neuron": 4, "text": "", "item": "<u>Genesis</u>", "window": 0},
-        provenance={"tokens": [f"{HOSTILE}{place}" for place in range(length)]},
+        texts={"tokens": [f"{HOSTILE}{place}" for place in range(length)]},
     )  # fmt: skip
     found.values["contribution"][0] = np.nan
     return found

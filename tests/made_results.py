@@ -7,12 +7,13 @@ import plotly.graph_objects as go
 
 from poskernel_core.analyses import find
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
-from poskernel_core.common.result import Result
+from poskernel_core.common.result import Result, texts_array
 from poskernel_core.data.layouts import ROLES, pairs_layout, second_positions
 
 LAYERS = 2
 SHARE = "share of attention"
 CASES = ("start token, [A] at 1", "none, [A] at 0", "none, [A] at 1")
+TEXTS = {"conditions": CONDITIONS, "cases": CASES}
 
 
 def result(
@@ -31,16 +32,19 @@ def result(
         if name == "pattern":
             values[name] = np.tril(values[name])
             values[name] /= values[name].sum(axis=-1, keepdims=True)
-    declared = {value.name: value for value in find(analysis).values}
+    question = find(analysis)
+    declared = {value.name: value for value in (*question.values, *question.texts)}
     every = values | (codes or {})
+    texts = {name: texts_array(text) for name, text in TEXTS.items() if name in declared}
     return Result(
         analysis=analysis,
         params={"trend_from": 1},
         values=every,
-        axes={name: declared[name].axes for name in every},
-        units={name: declared[name].unit for name in every},
+        axes={name: declared[name].axes for name in (*every, *texts)},
+        units={name: declared[name].unit for name in (*every, *texts)},
+        texts=texts,
         errors={name: value / 10 for name, value in values.items()},
-        provenance={"model": "demo", "conditions": CONDITIONS, "cases": CASES},
+        provenance={"model": "demo"},
         **more,
     )
 

@@ -216,9 +216,9 @@ def test_through_the_laboratory(paths, tmp_path):
         found.values["content_cosine"][0, 5], np.cos(np.arange(4) * 0.8), atol=1e-5
     )
     run = describe_run(str(paths["gpt2"]), doubling=3, destination=" the")
-    settled = Additivity().settled(run, Additivity.params(passages=7))
-    assert (7, None, None) == (settled.windows, settled.doubling, settled.destination)
-    assert {} == Additivity().needs(settled, Additivity.params())
+    canonical = Additivity().canonical(run, Additivity.params(passages=7))
+    assert (7, None, None) == (canonical.windows, canonical.doubling, canonical.destination)
+    assert {} == Additivity().needs(canonical, Additivity.params())
 
 
 def test_no_content(paths):
@@ -234,13 +234,13 @@ def test_too_long(paths, monkeypatch, start, need):
     params = Additivity.params(passage_length=9, shifts=7)
     run = describe_run(str(paths["gpt2"]), context=need - 1, start_token=start)
     with pytest.raises(BadRequest, match=f"{need} tokens or more, got {need - 1}: ask") as caught:
-        Additivity().settled(run, params)
+        Additivity().canonical(run, params)
 
     assert "\n" not in str(caught.value)
-    Additivity().settled(run := run.model_copy(update={"context": need}), params)
+    Additivity().canonical(run := run.model_copy(update={"context": need}), params)
     monkeypatch.setattr("poskernel_core.analyses.additivity.spec.MOST_KEYS", 11)
     with pytest.raises(BadRequest, match="ask for 11 or fewer in all"):
-        Additivity().settled(run, Additivity.params(passage_length=3, shifts=4))
+        Additivity().canonical(run, Additivity.params(passage_length=3, shifts=4))
 
 
 @pytest.mark.parametrize("windows", [(1, 17), (5, 6)])

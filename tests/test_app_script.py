@@ -128,16 +128,21 @@ def test_pages_leave_computing_to_the_worker():
     assert [] == [pair for pair in named for b in banned if f"{pair[1]}.".startswith(f"{b}.")]
 
 
+def places():
+    """Where the pages stand, in the order of the navigation."""
+    declared = [import_module(f"pages.{page.parent.name}.page").PLACE for page in PAGES]
+    return sorted(declared, key=lambda place: place.order)
+
+
 def test_every_page_says_where_it_stands():
     """Each has its own title and rank, the landing page the first; sections stay together.
 
     None lies directly under `pages/`, where Streamlit would run it without `app.py`.
     """
-    places = [import_module(f"pages.{page.parent.name}.page").PLACE for page in PAGES]
-    places.sort(key=lambda place: place.order)
+    declared = places()
 
-    assert list(range(len(PAGES))) == [place.order for place in places]
-    assert len(PAGES) == len({place.title for place in places})
-    sections = [place.section for place in places]
+    assert list(range(len(PAGES))) == [place.order for place in declared]
+    assert len(PAGES) == len({place.title for place in declared})
+    sections = [place.section for place in declared]
     assert sections == sorted(sections, key=sections.index)
     assert [] == list((ROOT / "pages").glob("*.py"))

@@ -131,8 +131,8 @@ def test_text_longer_than_the_context(model_dirs):
     assert CONTEXT - 1 == len(tokenizer.encode(fits))
 
     def windows_of(text):
-        settled = Intervention().settled(run, InterventionParams(text=text))
-        return prepare(settled, Execution(), located, tokenizer)[0]
+        canonical = Intervention().canonical(run, InterventionParams(text=text))
+        return prepare(canonical, Execution(), located, tokenizer)[0]
 
     assert (1, CONTEXT) == windows_of(fits).shape
     with pytest.raises(BadRequest, match="the context holds 41: shorten it by about 2") as caught:
@@ -196,8 +196,8 @@ def test_engine(tmp_path, model_dirs):
                 np.testing.assert_array_equal(result.values[name], array)
         again = request(path, "intervention", "sample", 11, text=PROMPT, layer=1, group=5)
         found = engine.cached(again)
-        assert found.values["kl"].shape == (len(found.provenance["tokens"]),)
-        assert builders.START_TOKEN == found.provenance["tokens"][0]
+        assert found.values["kl"].shape == (len(found.words("tokens")),)
+        assert builders.START_TOKEN == found.words("tokens")[0]
         assert float(found.values["mean_kl"]) > 1e-3
         assert 0 == engine.cached(table).values["loss_change"][0]
         refused = [

@@ -66,7 +66,7 @@ def test_neurons_of_words(words):
     subject, main = study(words[0], some_windows(4, 41))
     for group, first, last in ((SEA, 0, 1), (LAND, 1, 0)):
         found = asked(WordNeurons, subject, main, words="".join(group), listed=3)
-        assert list(group) == found.provenance["words"]
+        assert list(group) == found.words("words")
         assert [first, 2, last] == found.values["for"].tolist()
         assert [last, 2, first] == found.values["against"].tolist()
         assert (4, 3) == found.values["word_score"].shape
@@ -80,7 +80,7 @@ def test_nearest(words):
     subject, main = study(words[0], some_windows(4, 41))
     found = asked(ExtendedEmbedding, subject, main, word=" sea", listed=3)
 
-    assert {" shells", " she", " se"} == set(found.provenance["words"])
+    assert {" shells", " she", " se"} == set(found.words("words"))
     assert (found.values["cosine"] > 0.99).all()
     lengths = np.sqrt(2 * (words[1] ** 2).sum(axis=1))
     own = lengths[subject.single_id(" sea")]
@@ -106,7 +106,7 @@ def test_nearest_of_random_weights(random_bag):
     assert [tokens[i] for i in order] == found.values["nearest"].tolist()
     for name, column in zip(("cosine", "plain_cosine"), cosines, strict=True):
         np.testing.assert_allclose(found.values[name], [column[i] for i in order], atol=1e-4)
-    assert subject.decode([tokens[i] for i in order]) == found.provenance["words"]
+    assert subject.decode([tokens[i] for i in order]) == found.words("words")
 
 
 def test_rare_tokens(random_bag):

@@ -216,11 +216,11 @@ def test_position_refused(paths, query):
     """A position that no key is left of, or outside the context: one sentence."""
     run, experiment = describe_run(str(paths["additive"])), ContextualHeads()
     with pytest.raises(BadRequest, match=f"from 5 .* to 30, got {query}") as caught:
-        experiment.settled(run, ContextualHeads.params(query=query, skip=SKIP))
+        experiment.canonical(run, ContextualHeads.params(query=query, skip=SKIP))
 
     assert "\n" not in str(caught.value)
     for allowed in (SKIP + 1, T - 1):
-        assert run == experiment.settled(run, ContextualHeads.params(query=allowed, skip=SKIP))
+        assert run == experiment.canonical(run, ContextualHeads.params(query=allowed, skip=SKIP))
 
 
 def test_token_refused(paths):

@@ -111,9 +111,9 @@ def check_settings(found, truth):
         assert np.median(flat) == pytest.approx(row[2], rel=1e-5)
     np.testing.assert_allclose(found.values["denominator"], truth.denominators, rtol=1e-4)
     assert list(truth.on.heads) == found.coordinates["chosen"].tolist()
-    assert [f"L0H{head}" for head in truth.on.heads] == found.provenance["heads"]
-    used = {*found.values["top"].ravel().tolist(), *found.values["bottom"].ravel().tolist()}
-    assert {str(token) for token in used} == set(found.provenance["token_words"])
+    assert [f"L0H{head}" for head in truth.on.heads] == found.words("heads")
+    for end in ("top", "bottom"):
+        assert found.values[end].shape == found.texts[f"{end}_words"].shape
 
 
 def test_two_contexts(contexts):
@@ -124,7 +124,7 @@ def test_two_contexts(contexts):
     found = perform(ContextualNeurons, subject, main, query=37, contexts=8, listed=7, fewest=0)
 
     values = found.values
-    assert ["L0H0", "L0H2"] == found.provenance["heads"]
+    assert ["L0H0", "L0H2"] == found.words("heads")
     assert [0.5, 0.5, 0] == values["fires"].tolist()
     assert [1, 1, 1] == values["sign_agreement"].tolist()
     np.testing.assert_allclose(values["r2"][:2], 1, atol=1e-4)
@@ -137,8 +137,10 @@ def test_two_contexts(contexts):
     for name in ("bag_cosine", "bag_r2", "bag_centred_r2"):
         np.testing.assert_allclose(values[name][:, 1:], 1, atol=1e-3)
     for neuron in (0, 1):
-        listed = found.provenance["listed"][f"neuron {neuron}, top"]
-        assert subject.decode(values["top"][neuron].tolist()) == [word for word, _ in listed]
+        words = subject.decode(values["top"][neuron].tolist())
+        assert words == found.texts["top_words"][neuron].tolist()
+        told = next(line for line in found.words("strongest") if f"neuron {neuron}, top" in line)
+        assert told.startswith(f"neuron {neuron}, top: {words[0]!r} ")
 
 
 @given(st.integers(1, 60), st.integers(1, 23), st.integers(1, 7), st.integers(0, 2**20))
@@ -224,9 +226,9 @@ def test_position_refused(contexts, query):
     """A position outside the context: one sentence."""
     run, question = describe_run(str(contexts[0])), ContextualNeurons()
     with pytest.raises(BadRequest, match=rf"from 1 to 40, got {query}\.$"):
-        question.settled(run, question.params(query=query))
+        question.canonical(run, question.params(query=query))
 
-    assert run == question.settled(run, question.params(query=40))
+    assert run == question.canonical(run, question.params(query=40))
     assert {"main": run} == question.needs(run, question.params(query=40))
 
 

@@ -217,18 +217,18 @@ def test_non_finite_sums(tmp_path, model_dirs, ids, monkeypatch):
 
 def test_one_model_and_one_cut_for_both_lanes(tmp_path, model_dirs, ids, monkeypatch):
     """Pass and experiment take the same loaded model, tokenizer and windows."""
-    from poskernel_core.passes import shelf, workshop
+    from poskernel_core.passes import model_cache, workshop
 
     loads, cuts = [], []
-    load, prepare = shelf.load, workshop.prepare
-    monkeypatch.setattr(shelf, "load", lambda *a: (loads.append(a), load(*a))[1])
+    load, prepare = model_cache.load, workshop.prepare
+    monkeypatch.setattr(model_cache, "load", lambda *a: (loads.append(a), load(*a))[1])
     monkeypatch.setattr(workshop, "prepare", lambda *a: (cuts.append(a), prepare(*a))[1])
     place, run = Workshop(Store(tmp_path)), etc(model_dirs["gpt2"], ids, 5).run
     located = catalog.locate(str(model_dirs["gpt2"]))
 
-    models = [place.shelf.take(located, "cpu") for _ in range(3)]
+    models = [place.models.take(located, "cpu") for _ in range(3)]
     made = [place.prepare(run, Execution(), located, None) for _ in range(3)]
-    alone = place.shelf.take(located, "cpu", "bfloat16")
+    alone = place.models.take(located, "cpu", "bfloat16")
 
     assert models[0] is models[1] is models[2] is not alone
     assert (2, 1) == (len(loads), len(cuts))

@@ -215,11 +215,11 @@ def test_what_nobody_waits_for_is_dropped(engine, workers, request_of, monkeypat
     for _ in range(5):
         workers[0].hear()
 
-    engine.drop_unwatched()
+    engine.drop_abandoned()
     assert [job.missed_since is None for job in (waiting, both, running, own)] == [
         False, True, True, True,
     ]  # fmt: skip
-    engine.drop_unwatched()
+    engine.drop_abandoned()
 
     assert {"cancel": waiting.key} == workers[0].hear()
 
@@ -230,12 +230,12 @@ def test_a_visitor_who_comes_back(engine, workers, request_of):
     engine._present = there.__contains__
     job = engine.submit(request_of(), "anna")
     there.clear()
-    engine.drop_unwatched()
+    engine.drop_abandoned()
     assert job.missed_since is not None
     there.add("anna again")
 
     assert job is engine.submit(request_of(), "anna again")
-    engine.drop_unwatched()
+    engine.drop_abandoned()
 
     assert job.missed_since is None
 

@@ -20,7 +20,7 @@ def latents(shares=(0.5, 0.2), rest=0.1):
         "neuron-latents",
         {"weight": (("latent",), (count,))},
         codes={"top": (("latent", "rank"), ids), "bottom": (("latent", "rank"), ids[:, ::-1])},
-        provenance={"token_words": {str(i): word for i, word in enumerate(WORDS)}},
+        texts={"top_words": np.array(WORDS, dtype=object)[ids]},
     )
     found.values["share"], found.axes["share"] = np.array(shares), ("latent",)
     found.values["rest"], found.axes["rest"] = np.array(rest), ()
@@ -31,13 +31,13 @@ def nearest():
     """A result of the nearest tokens."""
     shape = (("rank",), (len(WORDS),))
     return made.result("extended-embedding", {"cosine": shape, "plain_cosine": shape},
-                       provenance={"words": WORDS})  # fmt: skip
+                       texts={"words": WORDS})  # fmt: skip
 
 
 def scores(count=23):
     """A result of the scores of words, by neuron."""
     return made.result("word-neurons", {"score": (("neuron",), (count,))},
-                       provenance={"words": WORDS[:2]})  # fmt: skip
+                       texts={"words": WORDS[:2]})  # fmt: skip
 
 
 def test_shares_others_and_rest():

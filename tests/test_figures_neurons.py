@@ -5,6 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from poskernel_core.figures import neurons as draw
 from tests import made_contextual as made
@@ -43,7 +45,7 @@ def test_hover_of_a_neuron_tells_numbers_and_escaped_words() -> None:
     found.values["drive"][6], found.errors["drive"][6] = 0.25, 0.02
     figure = draw.neurons_figure(found, 0, "drive")
     hover = dict(row for trace in figure.data[:2] for row in trace.customdata)[6]
-    words = [found.provenance["token_words"][f"{token}"] for token in found.values["top"][6]]
+    words = found.texts["top_words"][6].tolist()
     up, down = hover.split("<br>")[-2:]
     assert hover.startswith("<b>neuron 6</b><br>drive 0.250 ± 0.020<br>share ")
     assert [draw.quoted(word) for word in words[:5]] == up.removeprefix("+ ").split(" ")
@@ -215,11 +217,25 @@ def test_relatives_of_a_neuron() -> None:
     np.testing.assert_array_equal(np.arange(made.NEURONS)[:, None], every.customdata)
     expected = [n for n in np.argsort(-np.nan_to_num(np.abs(related))) if n != 4][:5]
     assert 2 == expected[0]
-    assert [f"{n}" for n in expected] == list(first.text)
+    assert {f"{n}" for n in expected} == {each.text for each in figure.layout.annotations}
     np.testing.assert_array_equal(cosine[expected], first.y)
     assert (1.0, cosine[4], "<b>4</b>") == (ring.x[0], ring.y[0], ring.text[0])
     assert "correlation of contributions with neuron 4's" == titles(figure)[1]
     assert "cosine of output weights" == titles(figure)[2]
+
+
+@given(st.lists(st.floats(-0.2, 1.0), min_size=made.NEURONS, max_size=made.NEURONS))
+def test_numbers_of_relatives_stand_apart(cosines: list[float]) -> None:
+    """None over another at either end, none outside; those of higher marks are higher."""
+    found = made.neuron()
+    found.values["output_cosine"][:] = cosines
+    notes = draw.related_figure(found, 4).layout.annotations
+    for end in (-1, 1):
+        some = [note for note in notes if end * note.x > 0]
+        heights = [note.ay for note in some]
+        assert [note.y for note in some] == sorted(note.y for note in some)
+        assert all(np.diff(heights) > 0.08)
+        assert all(height < 1 for height in heights)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_weights_of_the_oracle(paths, name):
         ("attn_only", "has attention only, no neurons"),
         ("parallel", r"reads the stream before attention \(parallel residual\)"),
         ("gpt_neox", "parallel residual"),
-        ("post_norm", "norms behind attention and MLP"),
+        ("post_norm", "norms after attention and MLP"),
     ],
 )
 def test_refused(paths, name, words):

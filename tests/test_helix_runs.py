@@ -38,13 +38,13 @@ def test_repeated_run():
     )
 
     assert maths.repeated_run(one, 5) == maths.repeated_run(other, 5)
-    assert Helix().settled(one, HelixParams(tokens=5)) == maths.repeated_run(other, 5)
+    assert Helix().canonical(one, HelixParams(tokens=5)) == maths.repeated_run(other, 5)
     assert maths.repeated_run(one, 5) != maths.repeated_run(one, 6)
     assert (5, False) == (
         maths.repeated_run(one, 5).windows,
         maths.repeated_run(one, 5).start_token,
     )
-    texts = [Helix().settled(run, HelixParams(prompts="texts")) for run in (one, other)]
+    texts = [Helix().canonical(run, HelixParams(prompts="texts")) for run in (one, other)]
     assert ["a", "b"] == [run.corpus.name for run in texts]
     assert [3, 7] == [run.windows for run in texts]
 

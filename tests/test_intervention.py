@@ -174,7 +174,7 @@ def test_intervention(model_dirs, subjects, streams, case):
     assert sorted(best, key=lambda i: -p[-1][i]) == chosen
     np.testing.assert_allclose(values["clean_probability"], [p[-1][i] for i in chosen], atol=1e-4)
     np.testing.assert_allclose(values["changed_probability"], [q[-1][i] for i in chosen], atol=1e-4)
-    assert subject.decode(chosen) == result.provenance["candidates"]
+    assert subject.decode(chosen) == result.words("candidates")
     assert float(values["mean_kl"]) > 1e-3
     assert (0, 2) == steps[0]
     assert (2, 2) == steps[-1]

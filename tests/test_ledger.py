@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from poskernel_core.analyses.interventions.spec import Intervention
 from poskernel_core.common.result import Result
 from poskernel_core.ledger.compare import brief, check
 from poskernel_core.ledger.published import Published
@@ -163,10 +164,8 @@ def test_brief_is_rounded_to_the_errors():
 def test_a_next_token():
     """The probability of one of the likeliest next tokens, by its text."""
     ours = result(
-        [0.7, 0.2], None, ("candidate",),
-        coordinates={"candidate": np.array([31, 7])},
-        provenance={"candidates": [" turtle", " pirate"]},
-    )  # fmt: skip
+        [0.7, 0.2], None, ("candidate",), coordinates={"candidate": np.array([31, 7])}
+    ).with_text(Intervention.texts[0], [" turtle", " pirate"])
     asked = figure(published=0.2, candidate=" pirate")
 
     assert ("agrees", 0.2) == (check(asked, ours).verdict, check(asked, ours).ours)

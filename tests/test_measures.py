@@ -17,7 +17,7 @@ from poskernel_core.analyses.definitions import method_of
 from poskernel_core.analyses.kernels.etc import EtcHeatMap
 from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.engine.requests import settle
+from poskernel_core.engine.requests import canonical_of
 from poskernel_core.models import catalog
 from tests import made_contextual
 
@@ -38,7 +38,7 @@ def found(selection, tmp_path_factory):
     engine = pk.Engine(pk.Store(tmp_path_factory.mktemp("store")))
 
     def ask(measure: Measure) -> Result:
-        asked = settle(measure.question(), selection.run, measure.params(selection))
+        asked = canonical_of(measure.question(), selection.run, measure.params(selection))
         return measure.at(engine.result(asked), selection)
 
     yield ask

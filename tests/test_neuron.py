@@ -48,7 +48,8 @@ def test_one_token(single):
         height = contribution.pop(token)
         assert height > 0.1
         np.testing.assert_allclose(list(contribution.values()), 0, atol=1e-4)
-        assert (subject.decode([token])[0], float(height)) == found.provenance["listed"]["up"][0]
+        assert subject.decode([token]) == found.words("top_words")[:1]
+        assert height == found.values["top_value"][0]
     related = asked(subject, main, neuron=0).values["related"]
     np.testing.assert_allclose(related[[0, 3, 4]], [1, 1, -1], atol=1e-6)
     # of two tokens among 292 either the one or the other
@@ -68,7 +69,7 @@ def test_height(single):
     scales = [made.truth(strengths, NEURONS, text)[1][1:] for text in windows[:3].tolist()]
     assert 2 * np.mean(scales) == pytest.approx(float(found.values["contribution"].max()), rel=1e-4)
     np.testing.assert_allclose(found.values["output_cosine"], [-1, 1, 0, 0, 0, 0], atol=1e-6)
-    assert 0 == found.provenance["bias"]
+    assert 0 == found.values["bias"]
 
 
 def test_neuron_of_random_weights(model_dirs):
@@ -92,7 +93,7 @@ def test_neuron_of_random_weights(model_dirs):
     np.testing.assert_allclose(
         found.values["output_cosine"], w_out @ w_out[7] / sizes / sizes[7], atol=1e-5
     )
-    up = [value for _, value in found.provenance["listed"]["up"]]
+    up = found.values["top_value"]
     np.testing.assert_allclose(up, np.sort(columns[7])[::-1][:3], atol=1e-3)
 
 
@@ -138,7 +139,7 @@ def test_trace(traced, given_by):
         text = [START, *subject.encode(f"{typed}\n")]
     if given_by == "item":
         text = [START, *subject.encode("And Abraham was old, and well stricken")][:13]
-    assert subject.decode(text) == found.provenance["tokens"][: len(text)]
+    assert subject.decode(text) == found.words("tokens")[: len(text)]
     true = inside(truth.on.path, np.array([text])).activation[0, :, 3]
     np.testing.assert_allclose(found.values["true"][: len(text)], true, atol=1e-4)
     check_parts(found.values, truth, text)

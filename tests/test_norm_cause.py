@@ -90,6 +90,6 @@ def test_one_row_is_refused(model_dirs):
     params = NormCause.params(length=7, first=2)
 
     with pytest.raises(BadRequest, match="two rows or more"):
-        NormCause().settled(run, params)
+        NormCause().canonical(run, params)
     longer = NormCause.params(length=8, first=2, random_length=6)
-    assert 8 == NormCause().settled(run, longer).context
+    assert 8 == NormCause().canonical(run, longer).context

@@ -75,7 +75,7 @@ def test_gpt2(model_dirs, start):
         check(result, condition, over_samples([parts_of(o.scores, o.patterns) for o in seen]))
     assert 0 == np.nanmax(result.errors["pattern"][POSITION])
     assert np.nanmax(result.errors["pattern"][BOTH]) > 1e-2
-    assert CONDITIONS == result.provenance["conditions"]
+    assert list(CONDITIONS) == result.words("conditions")
     assert np.isnan(result.values["profile"][..., -1]).all()
     assert np.isfinite(result.values["profile"][..., :-1]).all()
 

@@ -36,7 +36,7 @@ def gather(path, windows, start_token, what=("keys", "patterns", "scores"), batc
 
 
 def ranked(path, windows, start_token=True, **params):
-    """The analysis over windows; doubled tokens as the settled pass has them."""
+    """The analysis over windows; doubled tokens as the canonical run has them."""
     params = PreviousTokenParams(**params)
     twice = doubled(windows, params.doubling, first=int(start_token))
     views = {

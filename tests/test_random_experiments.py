@@ -146,13 +146,13 @@ def test_settled(model_dirs, start):
     lengths = {"recency": 9, "patterns": 9, "scores": 10 + start, "attention": 7, "parts": 7}
     for name, length in {**lengths, "zero": 7}.items():
         experiment, params = SMALL[name][0](), SMALL[name][0].params(samples=13, **SMALL[name][1])
-        settled = experiment.settled(run, params)
-        assert (length, 13, 5) == (settled.context, settled.windows, settled.seed)
-        assert settled.start_token == (start and name != "zero")
-        assert settled.destination is None
-        assert {} == experiment.needs(settled, params)
+        canonical = experiment.canonical(run, params)
+        assert (length, 13, 5) == (canonical.context, canonical.windows, canonical.seed)
+        assert canonical.start_token == (start and name != "zero")
+        assert canonical.destination is None
+        assert {} == experiment.needs(canonical, params)
     with pytest.raises(BadRequest, match="need 10 tokens"):
-        InductionRecency().settled(run, InductionRecency.params(length=9, first=5))
+        InductionRecency().canonical(run, InductionRecency.params(length=9, first=5))
 
 
 def test_nothing_random_left(model_dirs):

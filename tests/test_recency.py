@@ -92,7 +92,7 @@ def test_recency(model_dirs, case):
         each = [one_sequence(path, ids, start, edits) for ids in drawn(layout, second)]
         rows.append({name: oracle.mean_and_error([one[name] for one in each]) for name in each[0]})
         assert layout.roles() == result.values["role"][row].tolist()
-        assert [f"t{i}" for i in drawn(layout, second)[0]] == result.provenance["examples"][row]
+        assert [f"t{i}" for i in drawn(layout, second)[0]] == result.texts["examples"][row].tolist()
     check_rows(result, rows)
     if norms is None:
         assert "norm" not in result.values
@@ -183,4 +183,4 @@ def test_position_zero(model_dirs):
             atol = 1e-3 * mean.max() if name.startswith("prob") else 2e-5
             np.testing.assert_allclose(result.values[name][case], mean, atol=atol)
             np.testing.assert_allclose(result.errors[name][case], error, atol=atol)
-    assert 3 == len(result.provenance["cases"])
+    assert 3 == len(result.words("cases"))

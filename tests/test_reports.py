@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from poskernel_core.cli.reports import MOST, summary
-from poskernel_core.common.result import Result
+from poskernel_core.common.result import Result, Value
 
 RUN = {"model": "m", "windows": 5, "context": 7, "corpus": "sample", "dtype": "float32",
        "device": "cpu", "date": "2026-01-01"}  # fmt: skip
 
 
-def said(values, **more):
+def said(values, texts=(), **more):
     """The lines of a summary; all values have one axis, or none."""
     arrays = {name: np.asarray(value) for name, value in values.items()}
     result = Result(
@@ -19,9 +19,11 @@ def said(values, **more):
         values=arrays,
         axes={name: ("head",) if array.ndim else () for name, array in arrays.items()},
         units=dict.fromkeys(values, "tokens"),
-        provenance=RUN | more.pop("provenance", {}),
+        provenance=RUN,
         **more,
     )
+    for name, text in texts:
+        result = result.with_text(Value(name, ("case",), "name", ""), text)
     return summary(result).splitlines()
 
 
@@ -44,10 +46,10 @@ def test_what_axes_stand_for():
     lines = said(
         {"x": [1.0, 2.0]},
         coordinates={"head": np.array([4, 10])},
-        provenance={"cases": ["one", "two"], "conditions": ("both",), "runs": ("flat",)},
+        texts=[("cases", ["one", "two"]), ("runs", ("flat",))],
     )
 
-    for line in ("head: [ 4 10]", "cases: one, two", "conditions: both", "runs: flat"):
+    for line in ("head: [ 4 10]", "cases: one, two", "runs: flat"):
         assert line in lines
 
 
@@ -71,19 +73,14 @@ def test_many_numbers(count):
 
 
 def test_tokens_are_spelt():
-    """Ids of tokens are followed by their words, and lists of tokens by their numbers."""
-    tokens = np.array([[5, 7], [7, 5]])
-    result = Result(
-        analysis="a",
-        params={},
-        values={"top": tokens, "many": np.arange(MOST + 1)},
-        axes={"top": ("neuron", "rank"), "many": ("token",)},
-        units={"top": "token", "many": "token"},
-        provenance=RUN
-        | {"token_words": {"5": " x", "7": "y\n"}, "listed": {"up": [(" x", 1.2345)]}},
+    """Tokens as Python writes them, a line for each row; sentences as they are; few, not many."""
+    result = Result("a", {}, {}, {}, {}, provenance=RUN)
+    result = result.with_text(
+        Value("top", ("neuron", "rank"), "token", ""), [[" x", "y\n"], ["", "a"]]
     )
+    result = result.with_text(Value("many", ("pos",), "token", ""), ["a"] * (MOST + 1))
+    result = result.with_text(Value("said", ("line",), "sentence", ""), ["It is so.", "Or not."])
 
     lines = summary(result).splitlines()
-    at = lines.index("top [neuron x rank] in token")
-    assert ["' x' 'y\\n'", "'y\\n' ' x'"] == lines[at + 3 : at + 5]
-    assert "up: ' x' 1.23" == lines[-1]
+    assert ["", "top [neuron x rank]", "' x' 'y\\n'", "'' 'a'"] == lines[2:6]
+    assert ["", "said [line]", "It is so.", "Or not."] == lines[6:]

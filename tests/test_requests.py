@@ -1,4 +1,4 @@
-"""A request is settled once in the front and once in the worker, whatever way it takes."""
+"""A request is made canonical once in the front and once in the worker, whatever way it takes."""
 
 import io
 import json
@@ -26,7 +26,7 @@ from tests.server import ROOT
 from tools.recorded import open_page
 
 WAIT = 60.0
-ONCE = {"settled": 1, "fitted": 1, "needs": 1}
+ONCE = {"made": 1, "fitted": 1, "needs": 1}
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def run(model_dirs):
 
 @pytest.fixture
 def visits(monkeypatch):
-    """How often requests were settled, runs fitted to the question, and what is needed found."""
+    """How often requests were made canonical, runs fitted, and what is needed found."""
     counted = Counter()
 
     def count(place, method, name):
@@ -51,8 +51,8 @@ def visits(monkeypatch):
 
         monkeypatch.setattr(place, method, counting)
 
-    count(CanonicalRequest, "__init__", "settled")
-    count(EtcHeatMap, "settled", "fitted")
+    count(CanonicalRequest, "__init__", "made")
+    count(EtcHeatMap, "canonical", "fitted")
     count(EtcHeatMap, "needs", "needs")
     return counted
 
@@ -78,17 +78,17 @@ def put(engine, asked):
 
 
 def test_a_stored_result_on_a_page(engine, run, visits):
-    """Settled once to find its key; what it would need is not even looked at."""
+    """Made canonical once to find its key; what it would need is not even looked at."""
     put(engine, canonical(Request(analysis="etc", run=run, params={"skip": 3})))
     visits.clear()
 
     assert results.fetch(EtcHeatMap, run, EtcParams(skip=3)).values["etc"] == [2.0]
-    assert {"settled": 1, "fitted": 1} == visits
+    assert {"made": 1, "fitted": 1} == visits
     assert [] == engine.workers
 
 
 def test_a_computed_result_on_a_page(engine, run, visits, monkeypatch):
-    """Looked for, looked for under way, handed to the worker, read: settled once for all of it."""
+    """Looked for, also under way, handed to the worker, read: made canonical once for all of it."""
     monkeypatch.setattr(results, "PATIENCE", WAIT)
     request, found = Request(analysis="etc", run=run), []
     page = threading.Thread(target=lambda: found.append(results.ask(request)))
@@ -130,7 +130,7 @@ def test_the_worker(tmp_path, run, visits):
 
     assert "Reading windows of text" in events.getvalue()
     assert store.get(wire.key) is not None
-    assert {"settled": 1, "needs": 1} == visits
+    assert {"made": 1, "needs": 1} == visits
 
 
 def test_a_message_that_does_not_fit_ends_its_task_alone(tmp_path, run):
@@ -154,7 +154,7 @@ def test_a_message_that_does_not_fit_ends_its_task_alone(tmp_path, run):
 
 
 def test_what_is_settled_cannot_be_changed(run):
-    """Nor is it settled a second time."""
+    """Nor is it made canonical a second time."""
     asked = canonical(Request(analysis="etc", run=run))
 
     assert canonical(asked) is asked

@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 from poskernel_core.common.errors import BadRequest
 from serving import memory
 from serving.headers import security_headers
+from serving.page import INLINE, page_served
 from tests.alone import run_alone
 from tests.server import ROOT, environment, serve
 
@@ -80,7 +81,7 @@ def test_the_policy(monkeypatch):
     assert NONE == found["object-src"]
     assert "'unsafe-inline'" not in found["script-src"]
     assert "'unsafe-eval'" not in found["script-src"]
-    assert 1 == found["script-src"].count("sha256-")
+    assert 2 == found["script-src"].count("sha256-")  # Streamlit's own, and where the server is
     assert "nosniff" == headers["X-Content-Type-Options"]
     assert "SAMEORIGIN" == headers["X-Frame-Options"]
 
@@ -120,6 +121,23 @@ def test_what_starts_the_app_starts_it_with_the_headers(file):
 
     assert re.search(r"run\W+serve\.py", words)
     assert not re.search(r"run\W+app\.py", words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/", "/helix?cell=L1H1", "/no_such_page"])
+def test_a_page_knows_its_server(url, path):
+    """Whatever it is opened at and in whatever encoding: whole, and allowed by the policy."""
+    asked = urllib.request.Request(url + path, headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(asked) as found:
+        body = found.read()
+    _, head = answer(url + path, "HEAD")
+
+    assert page_served().encode() == body
+    assert str(len(body)) == found.headers["Content-Length"] == head["Content-Length"]
+    assert None is found.headers["Content-Encoding"] is found.headers["ETag"]
+    first, second = INLINE.findall(body.decode())
+    assert "BACKEND_BASE_URL" in first
+    assert "BACKEND_BASE_URL" not in second
 
 
 @pytest.mark.slow

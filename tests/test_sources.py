@@ -61,7 +61,7 @@ def test_source_text_map(engine, place, model_dirs):
     truth = truth_of(model_dirs["gpt2"], np.array([ids]))
     means, scales = means_of(engine, asked)
     assert list(range(len(ids))) == result.coordinates["query"].tolist()
-    assert "".join(result.provenance["tokens"][1:]) == text
+    assert "".join(result.words("tokens")[1:]) == text
     for n in range(len(ids)):
         q = truth.queries[1][0, 3, n].tolist()
         expected = oracles.kernel_row(q, means[1][3].tolist(), scales[1], n, 0)

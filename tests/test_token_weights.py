@@ -140,7 +140,8 @@ def test_one_token_up(paths):
         expected = height * (tokens == UP) - height / (VOCABULARY - 1)
         np.testing.assert_allclose(found.values["log_weight"], expected, atol=1e-5)
     found = perform(TokenWeights, subject, main, query=30, skip=0, fewest=1, listed=3)
-    (word, weight), *others = found.provenance["listed"]["up"]
+    word, *others = found.words("top_words")
+    weight = found.values["top_value"][0]
     assert (subject.decode([UP])[0], 2) == (word, len(others))
     assert BY - BY / (VOCABULARY - 1) == pytest.approx(weight, abs=1e-5)
 
@@ -158,10 +159,9 @@ def test_ends_of_the_list(paths, tmp_path):
     np.testing.assert_allclose(found.errors["log_weight"][found.values["count"] > 1], 0, atol=1e-5)
     subject, _ = study(paths["additive"], latin()[:2], start=False)
     ordered = sorted(tokens, key=lambda token: CONTENT[token])
-    for end, expected in (("down", ordered[:5]), ("up", ordered[::-1][:5])):
-        words = [word for word, _ in found.provenance["listed"][end]]
-        assert subject.decode(expected) == words
-        listed = [weight for _, weight in found.provenance["listed"][end]]
+    for end, expected in (("bottom", ordered[:5]), ("top", ordered[::-1][:5])):
+        assert subject.decode(expected) == found.words(f"{end}_words")
+        listed = found.values[f"{end}_value"].tolist()
         assert [CONTENT[t] - middle for t in expected] == pytest.approx(listed, abs=1e-5)
 
 

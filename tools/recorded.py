@@ -54,9 +54,9 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
     asked: dict[str, Request] = {}
 
     def ask(request: Asked) -> Result | Job:
-        settled = canonical(request)
-        found = answer(settled)
-        asked[settled.key] = settled.wire
+        asking = canonical(request)
+        found = answer(asking)
+        asked[asking.key] = asking.wire
         return found
 
     kept, results.ask = results.ask, ask

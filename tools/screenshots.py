@@ -12,6 +12,7 @@ import io
 import sys
 import tempfile
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from PIL import Image
@@ -22,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.browser import find_browser  # noqa: E402  (found only from here on)
 from tests.server import serve  # noqa: E402
+from tools.recorded import page_names  # noqa: E402
 
 FOLDER = ROOT / "docs" / "screenshots"
 SCHEMES = ("light", "dark")
@@ -34,38 +36,37 @@ FLAGS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 
+DRAWN = """() => !document.querySelector("[data-testid=stSpinner], [data-stale=true]")
+  && [...document.querySelectorAll("[data-testid=stPlotlyChart]")]
+    .every(each => each.querySelector(".main-svg"))"""
+
+
 @dataclass(frozen=True)
 class Shot:
-    """One picture: a page's address, how many Plotly figures it draws, and the last card shown.
-
-    Without a last card the whole page is shown.
-    """
+    """One picture: its name, the page's address, and the last card in it; none: the whole page."""
 
     name: str
     address: str
-    figures: int
     last: str
 
 
-SHOTS = (
-    Shot("etc-heatmap", "/?cell=L2H6", 1, ""),
-    Shot("positional-kernels", "/positional_kernels?cell=L2H6&log=offset", 10, "map"),
-    Shot("previous-token", "/previous_token?model=demo-gpt2-smooth&cell=L2H6", 9, "scores"),
-    Shot("helix", "/helix?model=demo-gpt2-smooth&hl=1", 4, "variance"),
-    Shot("interventions", "/interventions?cell=L2H6", 6, "loss"),
-    Shot("induction-recency", "/induction_recency?model=demo-attn-2l", 7, "candidates"),
-    Shot("contextual", "/contextual?cell=L0H4", 6, "plane"),
-    Shot("contextual-neurons", "/contextual_neurons?neuron=648", 7, "neurons"),
-    Shot("position-vs-token", "/position_vs_token?cell=L2H6", 7, "lookback"),
-    Shot("methods", "/methods?part=Reproduction+ledger&published=gpt2&compute=true", 0, ""),
-)
+def shots() -> list[Shot]:
+    """Return the pictures that the pages declare, in the order of the navigation."""
+    places = {name: import_module(f"pages.{name}.page").PLACE for name in page_names()}
+    return [
+        Shot(
+            name.replace("_", "-"),
+            f"/{name if place.order else ''}?{place.picture.chosen}",
+            place.picture.last,
+        )
+        for name, place in sorted(places.items(), key=lambda each: each[1].order)
+    ]
 
 
 def take(page: Page, url: str, shot: Shot) -> bytes:
     """Open a page, wait until it is drawn whole, and return its picture as PNG."""
     page.goto(url + shot.address)
     expect(page.get_by_role("heading", level=1)).to_be_visible()
-    expect(page.locator(".js-plotly-plot .xaxislayer-above")).to_have_count(shot.figures)
     bars = page.get_by_role("progressbar", name="progress")
     for _ in range(20):  # a page may have several results to compute, one after the other
         page.wait_for_selector(SETTLED)
@@ -73,6 +74,7 @@ def take(page: Page, url: str, shot: Shot) -> bytes:
         if not bars.count():
             break
         expect(bars).to_have_count(0)
+    page.wait_for_function(DRAWN)
     last = f".st-key-card-{shot.last}" if shot.last else "[data-testid=stMainBlockContainer]"
     card = page.locator(last).bounding_box()
     if card is None:
@@ -93,7 +95,7 @@ def optimised(picture: bytes) -> bytes:
 def take_all(browser: Browser, url: str, width: int, folder: Path) -> None:
     """Write every picture into a folder, in light and dark."""
     for scheme in SCHEMES:
-        for shot in SHOTS:
+        for shot in shots():
             page = browser.new_page(
                 viewport={"width": width, "height": HEIGHT}, color_scheme=scheme
             )

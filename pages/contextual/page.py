@@ -20,7 +20,7 @@ from pages.shared import results
 from pages.shared.cards import card
 from pages.shared.contents import contents_here
 from pages.shared.contextual_controls import choose_contexts, choose_thresholds, choose_token
-from pages.shared.place import Place
+from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
 from poskernel_core.analyses.contextual_heads.behaviour import regrouped
@@ -28,7 +28,9 @@ from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, Conte
 from poskernel_core.common.result import Result
 from poskernel_core.figures.contextual import plane_figure
 
-PLACE = Place("Heads", "Contextual heads", 3, topic="contextual")
+PLACE = Place(
+    "Heads", "Contextual heads", 3, topic="contextual", picture=Picture("cell=L0H4", "plane")
+)
 
 URL: Final = "query-params"
 

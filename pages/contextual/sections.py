@@ -87,7 +87,7 @@ def draw_evidence(head: Result, limits: dict[str, float]) -> None:
         ("Relative spread", "spread", f"contextual up to {limits['steady']:g}"),
         ("Spread expected of independent tokens", "predicted_spread", "no threshold"),
     )
-    lines = ["| Evidence | | Threshold |", "|:--|:--|:--|"]
+    lines = ["| Evidence | Value | Threshold |", "|:--|:--|:--|"]
     lines += [f"| {label} | {value_text(head, name)} | {limit} |" for label, name, limit in rows]
     st.markdown("\n".join(lines))
 
@@ -153,7 +153,7 @@ def draw_weights(selection: Selection, token: str) -> None:
         return
 
     def draw() -> None:
-        word_lists(found.provenance["listed"], ("up", "down"), "nats", "token-weights")
+        word_lists(found, ("up", "down"), "nats", "token-weights")
         chart("weights", without_title(weights_figure(found)))
 
     card(

@@ -32,7 +32,7 @@ NORMS = ("before attention", "before the MLP")
 
 def draw_bag(found: Result) -> None:
     """Draw which heads fill the bag, the norms' scales, and how well it predicts them."""
-    heads = found.provenance["heads"]
+    heads = found.words("heads")
     medians = ", ".join(f"{value:.2f}" for value in found.values["denominator"])
     st.markdown(
         f"**The bag is filled by {', '.join(heads)}** (median denominators {medians}).",
@@ -108,7 +108,7 @@ def draw_embedding(selection: Selection, shared: ListedChoice) -> None:
         )
         table = pd.DataFrame(
             {
-                "token": [visible(each) for each in found.provenance["words"]],
+                "token": [visible(each) for each in found.texts["words"]],
                 "extended": found.values["cosine"],
                 "plain embedding": found.values["plain_cosine"],
             }

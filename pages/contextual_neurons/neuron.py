@@ -15,8 +15,8 @@ from pages.contextual_neurons.neuron_list import select_neuron
 from pages.shared import results
 from pages.shared.cards import card, chart
 from pages.shared.contextual_controls import BagChoice, KernelChoice, ListedChoice
+from pages.shared.fit import fitted
 from pages.shared.selection import Selection
-from pages.shared.settle import settled
 from pages.shared.source import choose_text
 from pages.shared.tables import choice_table
 from pages.shared.word_lists import joined, word_lists
@@ -63,7 +63,7 @@ def draw_neuron(selection: Selection, found: Result, number: int, shared: Listed
     left, right = st.columns(2)
 
     def draw_tokens() -> None:
-        word_lists(neuron.provenance["listed"], ("for", "against"), "adds", "neuron-tokens")
+        word_lists(neuron, ("for", "against"), "adds", "neuron-tokens")
         chart("tokens", without_title(contributions_figure(neuron)))
 
     def draw_relatives() -> None:
@@ -132,7 +132,7 @@ def draw_trace(selection: Selection, number: int, bag: BagChoice, kernel: Kernel
             f"{float(trace.values['sign_agreement']):.0%} of the positions of this text."
         )
         chart("trace", without_title(trace_figure(trace, parts)))
-        coloured_text(trace.provenance["tokens"], trace.values["contribution"], "contribution")
+        coloured_text(trace.words("tokens"), trace.values["contribution"], "contribution")
 
     card(
         "trace",
@@ -160,7 +160,7 @@ def _choose_text(selection: Selection) -> _Text | None:
     if chosen == WINDOW:
         last = selection.run.windows - 1
         window = st.number_input(
-            "Window", 0, last, key="window", bind=URL, **settled("window", range(last + 1), 0)
+            "Window", 0, last, key="window", bind=URL, **fitted("window", range(last + 1), 0)
         )
         return {"window": int(window)}
     found = choose_text("the neuron is followed along it")
@@ -187,18 +187,20 @@ def draw_latents(selection: Selection, number: int, shared: ListedChoice) -> Non
     )
     if found is None:
         return
-    named = found.provenance["token_words"]
 
     def draw() -> None:
         chart("latents", without_title(latents_figure(found)))
         rows = [
             {
                 "share": float(share),
-                "towards firing": _line(named, top),
-                "against": _line(named, bottom),
+                "towards firing": joined(top, len(top)),
+                "against": joined(bottom, len(bottom)),
             }
             for share, top, bottom in zip(
-                found.values["share"], found.values["top"], found.values["bottom"], strict=True
+                found.values["share"],
+                found.texts["top_words"],
+                found.texts["bottom_words"],
+                strict=True,
             )
         ]
         column = st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)
@@ -217,7 +219,3 @@ def draw_latents(selection: Selection, number: int, shared: ListedChoice) -> Non
         f"Sub-latents of neuron {number}",
         draw,
     )
-
-
-def _line(named: dict[str, str], tokens: np.ndarray) -> str:
-    return joined([named[str(token)] for token in tokens], len(tokens))

@@ -13,8 +13,8 @@ from pages.contextual_neurons import captions as words
 from pages.shared import results
 from pages.shared.cards import card, chart
 from pages.shared.contextual_controls import ListedChoice
+from pages.shared.fit import fitted
 from pages.shared.selection import Selection
-from pages.shared.settle import settled
 from pages.shared.tables import choice_table
 from pages.shared.word_lists import joined
 from poskernel_core.analyses.bag.search import WordNeurons, WordNeuronsParams
@@ -57,7 +57,7 @@ def choose_neuron(found: Result) -> int:
         key="neuron",
         bind=URL,
         help=f"0 to {last}; the one shown first is driven most; rows of the tables choose as well",
-        **settled("neuron", range(last + 1), best),
+        **fitted("neuron", range(last + 1), best),
     )
     return int(number)
 
@@ -99,8 +99,8 @@ def _neuron_table(
     table = pd.DataFrame({"neuron": order, **(more or {})})
     for label, (name, _) in COLUMNS.items():
         table[label] = found.values[name][order]
-    for label, name in (("for", "top"), ("against", "bottom")):
-        table[label] = [_words(found, name, number) for number in order]
+    for label, name in (("for", "top_words"), ("against", "bottom_words")):
+        table[label] = [joined(found.texts[name][number]) for number in order]
     columns: dict[str, Any] = {
         label: st.column_config.NumberColumn(format="%.3g", help=meaning)
         for label, (_, meaning) in COLUMNS.items()
@@ -111,11 +111,6 @@ def _neuron_table(
         "against": st.column_config.TextColumn(width="medium", help="tokens that prevent firing"),
     }
     choice_table(table, key, select_neuron, columns)
-
-
-def _words(found: Result, name: str, neuron: int) -> str:
-    named = found.provenance["token_words"]
-    return joined([named[str(token)] for token in found.values[name][neuron]])
 
 
 def select_neuron(neuron: int) -> None:
@@ -140,7 +135,7 @@ def draw_search(selection: Selection, found: Result, shared: ListedChoice) -> No
     score = scores.values["score"]
 
     def draw() -> None:
-        st.caption(f"Tokens searched: {joined(scores.provenance['words'], 40)}")
+        st.caption(f"Tokens searched: {joined(scores.words('words'), 40)}")
         for name, title in (("for", "They fire"), ("against", "They are kept from firing")):
             st.markdown(f"**{title}**")
             order = scores.values[name]

@@ -19,7 +19,7 @@ from pages.shared.contextual_controls import (
     choose_contexts,
     choose_token,
 )
-from pages.shared.place import Place
+from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
 from poskernel_core.analyses.bag.contextual_neurons import (
@@ -29,7 +29,13 @@ from poskernel_core.analyses.bag.contextual_neurons import (
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 
-PLACE = Place("Experiments", "Contextual neurons", 8, idle=frozenset({"cell", "skip"}))
+PLACE = Place(
+    "Experiments",
+    "Contextual neurons",
+    8,
+    idle=frozenset({"cell", "skip"}),
+    picture=Picture("neuron=648", "neurons"),
+)
 
 URL: Final = "query-params"
 SCALES: Final[dict[str, ScaleChoice]] = {

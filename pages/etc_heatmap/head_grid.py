@@ -120,8 +120,8 @@ def _label(
     one = etc.select(layer=layer, head=head)
     text = (
         f"{first}ETC {value_text(one, 'etc')} tokens, {kind}, half of the mass within "
-        f"offset {value_text(one, 'half_mass_distance')}, TV distance to the attention observed "
-        f"{value_text(one, 'fidelity')}"
+        f"offset {value_text(one, 'half_mass_distance')}, total variation distance to the "
+        f"attention observed {value_text(one, 'fidelity')}"
     )
     return text + (f"; {KNOWN} known function: {known[cell]}" if cell in known else "")
 

@@ -13,7 +13,7 @@ from pages.shared import results, words_kernels
 from pages.shared.cards import card
 from pages.shared.head import heads_table, summary
 from pages.shared.links import offer
-from pages.shared.place import Place
+from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
@@ -23,7 +23,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.figures.exports import identity
 from poskernel_core.figures.of_kernels import head_curve
 
-PLACE = Place("Heads", "ETC heat map", 0)
+PLACE = Place("Heads", "ETC heat map", 0, picture=Picture("cell=L2H6"))
 
 URL: Final = "query-params"
 ETC = next(iter(MEASURES))
@@ -61,7 +61,7 @@ def page(selection: Selection) -> None:
         f"position {selection.query}. Other measures of all heads can be chosen."
     )
     introduce()
-    colour, show, sort, kinds = st.columns([6, 7, 5, 3], vertical_alignment="bottom")
+    colour, show, sort, kinds = st.columns([5, 6, 4, 3], vertical_alignment="bottom")
     offer("measure", f"offered are {', '.join(MEASURES)}")
     chosen = colour.selectbox("Colour heads by", list(MEASURES), key="measure", bind=URL)
     shown = show.pills(

@@ -7,8 +7,8 @@ from typing import Final, Literal, cast
 
 import streamlit as st
 
+from pages.shared.fit import fitted, fitted_span
 from pages.shared.selection import Selection
-from pages.shared.settle import settled, settled_span
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
 from poskernel_core.analyses.helix.spec import HelixParams
 from poskernel_core.common.result import Result
@@ -86,16 +86,16 @@ def choose_view(helix: Result) -> View:
     layers = len(helix.values["far_share"])
     positions = helix.coordinates["pos"]
     first, last = int(positions[0]), int(positions[-1])
-    one, two, three, four = st.columns([2, 3, 2, 3], vertical_alignment="bottom")
+    one, two, three, four = st.columns([2, 2, 3, 3], vertical_alignment="bottom")
     layer = one.select_slider(
         "Stream before layer",
         range(layers),
         key="hl",
         bind=URL,
-        **settled("hl", range(layers), min(2, layers - 1)),
+        **fitted("hl", range(layers), min(2, layers - 1)),
     )
     span = two.slider(
-        "Positions drawn", first, last, key="span", bind=URL, **settled_span("span", first, last)
+        "Positions drawn", first, last, key="span", bind=URL, **fitted_span("span", first, last)
     )
     groups = ["none", *(f"{size}" for size in GROUP_SIZES)]
     group = three.selectbox("Averages in groups of", groups, key="avg", bind=URL)

@@ -13,7 +13,7 @@ from pages.shared import results
 from pages.shared import words_positions as words
 from pages.shared.cards import card, chart
 from pages.shared.contents import contents_here
-from pages.shared.place import Place
+from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from poskernel_core.analyses.helix.spec import Helix
 from poskernel_core.common.result import Result
@@ -27,7 +27,13 @@ from poskernel_core.figures.of_positions import (
 )
 from poskernel_core.ledger.published import ANGLES_GPT2
 
-PLACE = Place("Positions", "Helix", 4, idle=frozenset({"cell", "query", "skip"}))
+PLACE = Place(
+    "Positions",
+    "Helix",
+    4,
+    idle=frozenset({"cell", "query", "skip"}),
+    picture=Picture("model=demo-gpt2-smooth&hl=1", "variance"),
+)
 
 FAR = "far_share"
 

@@ -21,7 +21,7 @@ from pages.shared.experiment_controls import (
 )
 from pages.shared.head_choice import HeadChoice, choose_head
 from pages.shared.measure_grid import draw_measure_grid
-from pages.shared.place import RANDOM_TOKENS_IDLE, Place
+from pages.shared.place import RANDOM_TOKENS_IDLE, Picture, Place
 from pages.shared.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.induction.spec import (
@@ -37,7 +37,14 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
 from poskernel_core.figures.of_experiments import induction_figure
 
-PLACE = Place("Experiments", "Induction recency", 6, topic="induction", idle=RANDOM_TOKENS_IDLE)
+PLACE = Place(
+    "Experiments",
+    "Induction recency",
+    6,
+    topic="induction",
+    idle=RANDOM_TOKENS_IDLE,
+    picture=Picture("model=demo-attn-2l", "candidates"),
+)
 
 MOST_LENGTH = 1000
 SHOWN = 5

@@ -13,8 +13,8 @@ from pages.shared import results
 from pages.shared import words_experiments as words
 from pages.shared.cards import card
 from pages.shared.experiment_controls import Draws, Sequences, SwitchesChoice, choose_number
+from pages.shared.fit import fitted, fitted_index
 from pages.shared.head_choice import HeadChoice
-from pages.shared.settle import settled, settled_index
 from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
 from poskernel_core.analyses.induction.spec import RecencyPatterns, RecencyPatternsParams
 from poskernel_core.analyses.random_tokens.params import RANDOM_TOKENS
@@ -73,14 +73,14 @@ def draw_patterns(draws: Draws, sequences: Sequences, switches: SwitchesChoice,
             seconds,
             key="row",
             bind=URL,
-            **settled("row", seconds, seconds[-1]),
+            **fitted("row", seconds, seconds[-1]),
         )
         if len(seconds) > 1
         else seconds[0]
     )
     numbers = list(range(layers))
     layer = right.selectbox("Layer", numbers, key="rowlayer", bind=URL,
-                            **settled_index("rowlayer", numbers, head.layer))  # fmt: skip
+                            **fitted_index("rowlayer", numbers, head.layer))  # fmt: skip
     found = results.fetch(
         RecencyPatterns,
         draws.run,
@@ -117,7 +117,7 @@ def draw_random(draws: Draws, switches: SwitchesChoice, head: HeadChoice, longes
         return
     rows = range(start + 3, length)
     query = right.select_slider(
-        "Row n (tokens)", rows, key="rquery", bind=URL, **settled("rquery", rows, length - 1)
+        "Row n (tokens)", rows, key="rquery", bind=URL, **fitted("rquery", rows, length - 1)
     )
     one = found.select(layer=head.layer, head=head.head, query=query)
     figure = partial(intrinsic_figure, found, head.layer, head.head, query)

@@ -28,7 +28,7 @@ def draw_sequences(recency: Result) -> None:
     tokens = st.toggle(
         "Show the tokens of the first sample", False, key="showtokens", bind="query-params"
     )
-    examples = recency.provenance["examples"]
+    examples = recency.texts["examples"]
     head = "".join(f"<th>{position}</th>" for position in range(roles.shape[1]))
     rows = [_row(roles[i], examples[i] if tokens else None, int(seconds[i])) for i in shown]
     st.html(

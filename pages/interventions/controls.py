@@ -18,9 +18,9 @@ from pages.interventions.move_controls import (
     offer_words,
 )
 from pages.interventions.prompt_words import fitting
+from pages.shared.fit import fitted, fitted_index, fitted_list, fitted_text
 from pages.shared.links import offer
 from pages.shared.selection import Selection, select_cell
-from pages.shared.settle import settled, settled_index, settled_list, settled_text
 from poskernel_core.analyses.interventions.presets import Preset, presets_for
 from poskernel_core.analyses.interventions.spec import Change, InterventionParams
 
@@ -59,7 +59,7 @@ def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
     presets = presets_for(selection.run.model.name)
     names = [preset.name for preset in presets]
     left, right = st.columns([3, 2], vertical_alignment="bottom")
-    index = settled_index("preset", names, names[0])
+    index = fitted_index("preset", names, names[0])
     name = left.selectbox(
         "Preset",
         names,
@@ -143,7 +143,7 @@ def _choose_prompt(first: Preset) -> str | None:
         height=140,
         on_change=keep_fitting,
         help="what comes after it is predicted; it may be as long as the context",
-        **settled_text("prompt", first.prompt),
+        **fitted_text("prompt", first.prompt),
     )
     if prompt.strip():
         return prompt
@@ -198,7 +198,7 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
         places,
         key="place",
         bind=URL,
-        **settled_index("place", places, defaults["place"]),
+        **fitted_index("place", places, defaults["place"]),
     )
     group = right.slider(
         "Positions per group",
@@ -206,7 +206,7 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
         100,
         key="group",
         bind=URL,
-        **settled("group", range(1, 101), defaults["group"]),
+        **fitted("group", range(1, 101), defaults["group"]),
     )
     keep = last.number_input(
         "Spare the first positions",
@@ -233,7 +233,7 @@ def _blind(_selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
         20,
         key="every",
         bind=URL,
-        **settled("every", range(1, 21), defaults["every"]),
+        **fitted("every", range(1, 21), defaults["every"]),
     )
     return {
         "change": "blind",
@@ -253,7 +253,7 @@ def _silence(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
         key="silenced",
         bind=URL,
         placeholder="choose one or more",
-        **settled_list("silenced", cells, defaults["silenced"]),
+        **fitted_list("silenced", cells, defaults["silenced"]),
     )  # fmt: skip
     return {"change": "silence", "heads": ", ".join(heads)}
 
@@ -271,7 +271,7 @@ def _remove(_selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
 
 
 def _text(place: Any, label: str, key: str, defaults: dict[str, Any], hint: str) -> str:
-    value = settled_text(key, defaults[key])
+    value = fitted_text(key, defaults[key])
     return str(
         place.text_input(
             label, key=key, bind=URL, help=hint, max_chars=1000, placeholder=hint, **value

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, Required, TypedDict
 import streamlit as st
 
 from pages.interventions.prompt_words import fitting, words_of
+from pages.shared.fit import fitted_index, fitted_list
 from pages.shared.selection import Selection
-from pages.shared.settle import settled_index, settled_list
 from poskernel_core.analyses.interventions.spec import Change
 from poskernel_core.common.heads import cell_name
 
@@ -58,7 +58,7 @@ def choose_move(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
             cells,
             key="edited",
             bind=URL,
-            **settled_index("edited", cells, defaults["edited"]),
+            **fitted_index("edited", cells, defaults["edited"]),
         ),
         "moves": ", ".join(
             two.multiselect(
@@ -69,7 +69,7 @@ def choose_move(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
                 accept_new_options=True,
                 placeholder="add a move below, or type one such as 36>34",
                 help="row>key: words of the prompt (pirate>ninja), or positions (36>34)",
-                **settled_list("moves", moves, defaults["moves"]),
+                **fitted_list("moves", moves, defaults["moves"]),
             )
         ),
         "stage": choose_stage(three, defaults),

@@ -14,7 +14,7 @@ from pages.shared import results
 from pages.shared import words_positions as words
 from pages.shared.cards import card, chart
 from pages.shared.contents import contents_here
-from pages.shared.place import Place
+from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from pages.shared.zoom import choose_zoom
 from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
@@ -29,7 +29,13 @@ from poskernel_core.figures.of_positions import (
     pattern_figure,
 )
 
-PLACE = Place("Positions", "Interventions", 5, idle=frozenset({"query", "skip"}))
+PLACE = Place(
+    "Positions",
+    "Interventions",
+    5,
+    idle=frozenset({"query", "skip"}),
+    picture=Picture("cell=L2H6", "loss"),
+)
 
 SHOWN_WHOLE = 64
 

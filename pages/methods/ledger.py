@@ -8,10 +8,10 @@ import pandas as pd
 import streamlit as st
 
 from pages.shared import results
+from pages.shared.fit import fitted_index
 from pages.shared.jobs import follow
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
-from pages.shared.settle import settled_index
 from poskernel_core.common.errors import Cancelled, PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.ledger.compare import Checked, brief, check, not_computed
@@ -36,7 +36,7 @@ def draw_ledger(selection: Selection) -> None:
         key="published",
         bind="query-params",
         help="choose another name where the selected model is a copy of it",
-        **settled_index("published", names, own),
+        **fitted_index("published", names, own),
     )
     figures = figures_of(chosen)
     if not figures:
@@ -152,7 +152,7 @@ def _draw_details(figures: tuple[Published, ...], lines: dict[str, Checked]) -> 
         names,
         key="ledgerid",
         bind="query-params",
-        **settled_index("ledgerid", names, names[0]),
+        **fitted_index("ledgerid", names, names[0]),
     )
     figure = next(each for each in figures if each.id == chosen)
     line = lines.get(chosen)

@@ -6,10 +6,16 @@ import streamlit as st
 
 from pages.methods.definitions import draw_definitions
 from pages.methods.ledger import draw_ledger
-from pages.shared.place import Place
+from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 
-PLACE = Place("About", "Methods", 9, idle=frozenset({"cell", "query", "skip"}))
+PLACE = Place(
+    "About",
+    "Methods",
+    9,
+    idle=frozenset({"cell", "query", "skip"}),
+    picture=Picture("part=Reproduction+ledger&published=gpt2&compute=true"),
+)
 
 TABS = ("Definitions", "Reproduction ledger")
 

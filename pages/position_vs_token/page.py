@@ -13,10 +13,10 @@ from pages.shared import words_experiments as words
 from pages.shared.cards import card, chart
 from pages.shared.contents import contents_here
 from pages.shared.experiment_controls import Draws, choose_draws, choose_number, enough_context
+from pages.shared.fit import fitted
 from pages.shared.head_choice import HeadChoice, choose_head
-from pages.shared.place import RANDOM_TOKENS_IDLE, Place
+from pages.shared.place import RANDOM_TOKENS_IDLE, Picture, Place
 from pages.shared.selection import Selection
-from pages.shared.settle import settled
 from poskernel_core.analyses.position_vs_token.spec import (
     CONDITIONS,
     PositionVsToken,
@@ -25,18 +25,23 @@ from poskernel_core.analyses.position_vs_token.spec import (
     PositionZeroParams,
 )
 from poskernel_core.common.result import Result
-from poskernel_core.figures.layout import set_height
+from poskernel_core.figures.layout import THIRD, set_height
 from poskernel_core.figures.of_experiments import (
     condition_map_figure,
     pattern_conditions_figure,
     score_conditions_figure,
 )
 
-PLACE = Place("Experiments", "Position against token", 7, idle=RANDOM_TOKENS_IDLE)
+PLACE = Place(
+    "Experiments",
+    "Position against token",
+    7,
+    idle=RANDOM_TOKENS_IDLE,
+    picture=Picture("cell=L2H6", "lookback"),
+)
 
 URL: Final = "query-params"
 MOST_LENGTH = 256
-MAP_HEIGHT = 340  # height in pixels of a map that fills a third of the page
 
 
 def draw_head(parts: Result, head: HeadChoice, query: int) -> None:
@@ -55,7 +60,7 @@ def draw_head(parts: Result, head: HeadChoice, query: int) -> None:
     def draw() -> None:
         for number, column in enumerate(st.columns(len(CONDITIONS))):
             with column:
-                chart(f"map-{number}", set_height(maps(number), MAP_HEIGHT))
+                chart(f"map-{number}", set_height(maps(number), THIRD))
 
     card(
         "maps",
@@ -79,7 +84,7 @@ def draw_page(selection: Selection, draws: Draws) -> None:
         rows,
         key="pquery",
         bind=URL,
-        **settled("pquery", rows, min(8, rows[-1])),
+        **fitted("pquery", rows, min(8, rows[-1])),
     )  # fmt: skip
     parts = results.fetch(
         PositionVsToken,

@@ -43,9 +43,7 @@ def draw_first(zero: Result, parts: Result, head: HeadChoice) -> None:
         f"{value_text(both.select(offset=1), 'profile')}."
     )
     induction = strongest(np.nan_to_num(zero.values["candidate_attention"]).max(axis=0))
-    for number, (column, case) in enumerate(
-        zip(st.columns(3), zero.provenance["cases"], strict=True)
-    ):
+    for number, (column, case) in enumerate(zip(st.columns(3), zero.words("cases"), strict=True)):
         _draw_case(column, case, zero.select(case=number))
     figure = partial(position_zero_figure, zero, induction.layer, induction.head)
     shown = zero.select(layer=induction.layer, head=induction.head)

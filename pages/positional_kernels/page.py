@@ -14,7 +14,7 @@ from pages.shared import results, words_kernels
 from pages.shared.cards import card
 from pages.shared.contents import contents_here
 from pages.shared.head import summary
-from pages.shared.place import Place
+from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from pages.shared.source import SourceChoice, choose_source
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
@@ -25,7 +25,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.figures import folded_square, kernel_map, small_multiples
 from poskernel_core.figures.of_kernels import head_curve
 
-PLACE = Place("Heads", "Positional kernels", 1)
+PLACE = Place("Heads", "Positional kernels", 1, picture=Picture("cell=L2H6&log=offset", "map"))
 
 LOCAL = "offset of local heads"
 

@@ -10,13 +10,12 @@ import streamlit as st
 
 from pages.shared.cards import Explanation, card, chart
 from poskernel_core.common.result import Result
-from poskernel_core.figures.layout import set_height
+from poskernel_core.figures.layout import THIRD, set_height
 from poskernel_core.figures.maps import Colours, difference_colours, probability_colours
 
 __all__ = ["coloured", "draw_three"]
 
 PANELS = ("kernel", "observed", "difference")
-MAP_HEIGHT = 400  # height in pixels of a map that fills a third of the page
 Make = Callable[[dict[str, np.ndarray]], list[go.Figure]]
 
 
@@ -35,7 +34,7 @@ def draw_three(kind: str, title: str, result: Result, words: Explanation, make: 
             zip(st.columns(len(found)), figures(), strict=True)
         ):
             with column:
-                chart(f"{kind}-{PANELS[number]}", set_height(figure, MAP_HEIGHT))
+                chart(f"{kind}-{PANELS[number]}", set_height(figure, THIRD), square=True)
 
     shown = result.only(*(name for name in PANELS if name in result.values))
     card(kind, figures, shown, words, title, draw)

@@ -12,14 +12,20 @@ from pages.shared import results
 from pages.shared import words_positions as words
 from pages.shared.cards import card
 from pages.shared.contents import contents_here
-from pages.shared.place import Place
+from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
 from poskernel_core.figures.of_positions import profile_figure, scores_figure, table_figure
 
-PLACE = Place("Heads", "Previous-token heads", 2, idle=frozenset({"skip"}))
+PLACE = Place(
+    "Heads",
+    "Previous-token heads",
+    2,
+    idle=frozenset({"skip"}),
+    picture=Picture("model=demo-gpt2-smooth&cell=L2H6", "scores"),
+)
 
 MOST_OFFSETS = 32
 REACHES = (4, 8, 16, 32)

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from pages.shared.fit import fitted
 from pages.shared.selection import select_cell
-from pages.shared.settle import settled
 from pages.shared.tables import choice_table, rounded_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
@@ -51,7 +51,7 @@ def ranked_table(ranked: Result, selected: str) -> None:
         key="back",
         bind="query-params",
         help="shows P(k) of every head as a column",
-        **settled("back", range(last + 1), 1),
+        **fitted("back", range(last + 1), 1),
     )
     only = right.toggle(
         f"Only heads whose largest diagonal is k = {back}",

@@ -27,7 +27,7 @@ from poskernel_core.figures.exports import (
     to_npz,
 )
 from poskernel_core.figures.grid_picture import grid_picture
-from poskernel_core.figures.layout import broken, without_title
+from poskernel_core.figures.layout import THIRD, broken, is_square, without_title
 from poskernel_core.figures.pictures import Picture
 
 __all__ = ["Explanation", "card", "chart", "dark", "keep_grid", "provenance_line"]
@@ -122,11 +122,20 @@ def _tool(label: str, icon: str) -> Any:
     )
 
 
-def chart(name: str, figure: go.Figure, image: str = "svg") -> None:
-    """Draw one Plotly figure in the page's colours; its camera saves a file of that name."""
+def chart(name: str, figure: go.Figure, image: str = "svg", *, square: bool = False) -> None:
+    """Draw one Plotly figure in the page's colours; its camera saves a file of that name.
+
+    A map that is ``square``, or whose cells are, is as high as its column is wide.
+    """
     shown = _OPEN.get()
     file = name if shown is None else file_stem(shown.result, name)
-    st.plotly_chart(_legible(figure), key=f"figure-{name}", config=chart_config(file, image))
+    key, config = f"figure-{name}", chart_config(file, image)
+    if not (square or is_square(figure)):
+        st.plotly_chart(_legible(figure), key=key, config=config)
+        return
+    size = "third" if figure.layout.height <= THIRD else "whole"
+    with st.container(key=f"square-{size}-{name}"):  # style.css gives it its height
+        st.plotly_chart(_legible(figure), height="stretch", key=key, config=config)
 
 
 def keep_grid(data: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, TypedDict
 
 import streamlit as st
 
-from pages.shared.settle import settled
+from pages.shared.fit import fitted
 from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
 from poskernel_core.data import texts
 
@@ -76,7 +76,7 @@ def choose_contexts(place: Any, default: int, most: int) -> int:
         key="contexts",
         bind=URL,
         help="texts of the corpus into which the token is put",
-        **settled("contexts", offered, min(default, offered[-1])),
+        **fitted("contexts", offered, min(default, offered[-1])),
     )
 
 
@@ -88,7 +88,7 @@ def choose_thresholds(longest: int) -> dict[str, float]:
         longest,
         key="broad",
         bind=URL,
-        **settled("broad", range(1, longest + 1), min(int(DEFAULT_THRESHOLDS["broad"]), longest)),
+        **fitted("broad", range(1, longest + 1), min(int(DEFAULT_THRESHOLDS["broad"]), longest)),
     )
     steady = st.slider(
         "Largest spread of a steady denominator",

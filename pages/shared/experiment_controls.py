@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, TypedDict
 
 import streamlit as st
 
+from pages.shared.fit import fitted
 from pages.shared.selection import Selection
-from pages.shared.settle import settled
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.data.layouts import MOST_CANDIDATES
@@ -78,7 +78,7 @@ def choose_draws(selection: Selection, default: int) -> Draws:
         key="samples",
         bind=URL,
         help="each sequence is new; errors fall with the square root of their number",
-        **settled("samples", SAMPLE_COUNTS, default),
+        **fitted("samples", SAMPLE_COUNTS, default),
     )
     seed = two.number_input(
         "Seed", 0, 10_000, 0, key="seed", bind=URL, help="equal seeds draw equal tokens"
@@ -97,7 +97,7 @@ def choose_draws(selection: Selection, default: int) -> Draws:
 def choose_number(place: Any, label: str, options: range, key: str, default: int) -> int:
     """Draw a field for a whole number; one that no longer fits is moved to the nearest."""
     nearest = min(max(default, options[0]), options[-1])
-    value = settled(key, options, nearest)
+    value = fitted(key, options, nearest)
     return int(place.number_input(label, options[0], options[-1], key=key, bind=URL, **value))
 
 

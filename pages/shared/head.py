@@ -21,17 +21,17 @@ SUMMARY_ROWS = {
     "consistency": (
         "Consistency over queries ↓",
         "",
-        "mean TV distance between kernels of different queries; 0: they agree",
+        "mean total variation distance between kernels of different queries; 0: they agree",
     ),
     "equivariance": (
         "Translation equivariance ↓",
         "",
-        "mean TV distance to the kernels of other positions, aligned; 0: the same everywhere",
+        "mean total variation distance to kernels of other positions, aligned; 0: all are alike",
     ),
     "fidelity": (
         "Fidelity ↓",
         "",
-        "TV distance of the kernel to the mean attention observed; 0: position explains it",
+        "total variation distance to the mean attention observed; 0: position explains it",
     ),
 }
 """Label, unit and meaning of every number; total variation lies from 0 to 1, ↓: lower is better."""

@@ -52,16 +52,23 @@ def _return(job: Job) -> None:
 
 
 def _draw_left(job: Job) -> None:
-    st.info(
-        "You have cancelled this computation; it goes on for other readers who wait for it.",
-        icon=":material/cancel:",
-    )
+    """Say that the job goes on for others, as long as it does, and offer to come back to it."""
+    st.fragment(_draw_going_on, run_every=TICK_SECONDS)(job)
     st.button(
         "Wait for it again",
         key=f"return-{job.key}",
         icon=":material/refresh:",
         on_click=_return,
         args=(job,),
+    )
+
+
+def _draw_going_on(job: Job) -> None:
+    if job.ended and not is_behind():
+        st.rerun(scope="app")
+    st.info(
+        "You have cancelled this computation; it goes on for other readers who wait for it.",
+        icon=":material/cancel:",
     )
 
 

@@ -5,10 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["RANDOM_TOKENS_IDLE", "Place"]
+__all__ = ["RANDOM_TOKENS_IDLE", "Picture", "Place"]
 
 RANDOM_TOKENS_IDLE: Final = frozenset({"run", "query", "skip"})
 """Settings that change nothing where sequences are random tokens."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What the README's picture of a page shows.
+
+    Attributes:
+        chosen: what is selected, as the page's address tells it.
+        last: the name of the last card in it; empty: the whole page.
+    """
+
+    chosen: str = ""
+    last: str = ""
 
 
 @dataclass(frozen=True)
@@ -22,6 +35,7 @@ class Place:
         title: its name there, and its heading.
         order: its rank among all pages; sections come in the order of their first pages.
         topic: the topic whose instructive head it opens on; empty: the model's own.
+        picture: what the README's picture of it shows.
         idle: settings of the sidebar that change nothing on it; ``run`` is all of a run.
     """
 
@@ -29,4 +43,5 @@ class Place:
     title: str
     order: int
     topic: str = ""
+    picture: Picture = Picture()
     idle: frozenset[str] = frozenset()

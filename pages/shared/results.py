@@ -16,7 +16,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
-from poskernel_core.engine.requests import Asked, canonical, settle
+from poskernel_core.engine.requests import Asked, canonical, canonical_of
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
 
@@ -52,7 +52,7 @@ def located(name: str, revision: str | None) -> Located:
 def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None:
     """Return a result; where it takes a while, draw its progress and return None."""
     try:
-        found = ask(settle(find(question.name), run, params))
+        found = ask(canonical_of(find(question.name), run, params))
     except NotInModel as error:
         st.info(plain(str(error)), icon=":material/info:")
         return None

@@ -16,10 +16,10 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.shared import results
+from pages.shared.fit import fitted, fitted_index
 from pages.shared.fragment import draw_note
 from pages.shared.links import offer
 from pages.shared.place import Place
-from pages.shared.settle import settled, settled_index
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import cell_name, parse_cell
 from poskernel_core.common.specs import (
@@ -87,7 +87,7 @@ def choose(place: Place) -> Selection:
             key="query",
             bind=URL,
             **_helped("query", idle, "the position that attends; kernels are shown for this one"),
-            **settled("query", positions, min(DEFAULT_QUERY, run.context - 1)),
+            **fitted("query", positions, min(DEFAULT_QUERY, run.context - 1)),
         )
         skip = st.slider(
             "Skip first keys (tokens)",
@@ -100,7 +100,7 @@ def choose(place: Place) -> Selection:
                 idle,
                 "heads park attention on the first tokens; kernels leave these keys out",
             ),
-            **settled("skip", range(MAX_SKIP + 1), DEFAULT_SKIP),
+            **fitted("skip", range(MAX_SKIP + 1), DEFAULT_SKIP),
         )
     return Selection(located, run, layer, head, query, skip)
 
@@ -126,7 +126,7 @@ def _choose_cell(located: Located, topic: str, idle: frozenset[str]) -> tuple[in
     cells = [cell_name(layer, head) for layer in layers for head in heads]
     telling = telling_head(located.spec.name, topic)
     default = telling if telling in cells else cells[0]
-    index = settled_index("cell", cells, default)
+    index = fitted_index("cell", cells, default)
     offer("cell", f"this model has {cells[0]} to {cells[-1]}")
     cell = st.selectbox(
         "Head",
@@ -211,7 +211,7 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
             bind=URL,
             disabled=unused,
             help=why,
-            **settled_index("context", contexts, default),
+            **fitted_index("context", contexts, default),
         )
         windows = st.select_slider(
             "Windows of text, at most",
@@ -220,7 +220,7 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
             bind=URL,
             disabled=unused,
             help=why,
-            **settled("texts", WINDOW_COUNTS, DEFAULT_TEXTS),
+            **fitted("texts", WINDOW_COUNTS, DEFAULT_TEXTS),
         )
         start = st.toggle(
             "Start token first", True, key="start", bind=URL, disabled=unused, help=why

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from poskernel_core.common.result import Result
 from poskernel_core.figures.layout import visible
 
 __all__ = ["joined", "word_lists"]
@@ -16,17 +17,13 @@ NUMBER = 70
 """Width in pixels of the numbers, which stay in sight on a phone."""
 
 
-def word_lists(
-    listed: dict[str, Sequence[tuple[str, float]]], titles: tuple[str, str], unit: str, key: str
-) -> None:
-    """Draw the tokens at both ends (``up``, ``down``), with their numbers."""
-    for place, (name, title) in zip(
-        st.columns(2), zip(("up", "down"), titles, strict=True), strict=True
-    ):
+def word_lists(found: Result, titles: tuple[str, str], unit: str, key: str) -> None:
+    """Draw the tokens at both ends (``top``, ``bottom``), with their numbers."""
+    for place, name, title in zip(st.columns(2), ("top", "bottom"), titles, strict=True):
         table = pd.DataFrame(
             {
-                title: [visible(word) for word, _ in listed[name]],
-                unit: [value for _, value in listed[name]],
+                title: [visible(word) for word in found.texts[f"{name}_words"]],
+                unit: found.values[f"{name}_value"],
             }
         )
         columns = {unit: st.column_config.NumberColumn(format="%.3g", width=NUMBER)}

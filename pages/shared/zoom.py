@@ -6,7 +6,7 @@ from typing import Final
 
 import streamlit as st
 
-from pages.shared.settle import settled, settled_index
+from pages.shared.fit import fitted, fitted_index
 
 __all__ = ["choose_zoom"]
 
@@ -26,7 +26,7 @@ def choose_zoom(length: int) -> tuple[int, int] | None:
         sizes,
         key="zoomsize",
         bind=URL,
-        **settled_index("zoomsize", sizes, DEFAULT if DEFAULT in sizes else sizes[-1]),
+        **fitted_index("zoomsize", sizes, DEFAULT if DEFAULT in sizes else sizes[-1]),
     )
     last = length - size
     first = right.slider(
@@ -35,6 +35,6 @@ def choose_zoom(length: int) -> tuple[int, int] | None:
         last,
         key="zoom",
         bind=URL,
-        **settled("zoom", range(last + 1), 0),
+        **fitted("zoom", range(last + 1), 0),
     )
     return first, first + size

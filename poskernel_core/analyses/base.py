@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from poskernel_core.common.axes import Tokens
-from poskernel_core.common.result import Result, Value
+from poskernel_core.common.result import Result, Value, texts_array
 from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.data.layouts import TokenPool
@@ -63,6 +63,7 @@ class Question(ABC, Generic[P]):
         spoken: what it computes, as it reads after "Computing".
         params: the class of its parameters.
         values: what its answer holds; axes and units are those declared here.
+        texts: what of its answer is text, declared the same way.
         uses: what a part of a model may lack, and without which there is no answer.
         measures: what the grid of all heads can be coloured by.
         figure: the function that draws an answer, as ``module:function``; none: by its axes.
@@ -74,6 +75,7 @@ class Question(ABC, Generic[P]):
     spoken: ClassVar[str]
     params: type[P]
     values: ClassVar[tuple[Value, ...]]
+    texts: ClassVar[tuple[Value, ...]] = ()
     uses: ClassVar[tuple[Part, ...]] = ()
     measures: ClassVar[tuple[HeadMeasure, ...]] = ()
     figure: ClassVar[str] = ""
@@ -88,27 +90,32 @@ class Question(ABC, Generic[P]):
         *,
         labels: Mapping[str, tuple[str, ...]] | None = None,
         coordinates: Mapping[str, np.ndarray] | None = None,
+        texts: Mapping[str, Any] | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> Result:
         """Return an answer: the values given, with the axes and units that are declared for them.
 
+        ``texts`` are nested lists of strings.
+
         Raises:
-            ValueError: a value or an error that is not declared.
+            ValueError: a value, a text or an error that is not declared.
         """
         declared = {value.name: value for value in cls.values}
-        errors = dict(errors or {})
-        odd = (values.keys() - declared.keys()) | {
-            name for name in errors if name not in declared or not declared[name].has_error
-        }
+        spoken = {text.name: text for text in cls.texts}
+        errors, texts = dict(errors or {}), texts or {}
+        odd = (values.keys() - declared.keys()) | (texts.keys() - spoken.keys())
+        odd |= {name for name in errors if name not in declared or not declared[name].has_error}
         if odd:
             raise ValueError(f"{cls.name!r} does not declare {sorted(odd)}, or not with errors")
+        known = {name: (declared | spoken)[name] for name in (*values, *texts)}
         return Result(
             analysis=cls.name,
             params=params.model_dump(),
             values=dict(values),
-            axes={name: declared[name].axes for name in values},
-            units={name: declared[name].unit for name in values},
+            axes={name: value.axes for name, value in known.items()},
+            units={name: value.unit for name, value in known.items()},
             errors=errors,
+            texts={name: texts_array(text) for name, text in texts.items()},
             labels=dict(labels or {}),
             coordinates=dict(coordinates or {}),
             provenance=dict(provenance or {}),
@@ -122,7 +129,7 @@ class Question(ABC, Generic[P]):
         """Return the parameters asked for first where the defaults do not fit a model."""
         return {}
 
-    def settled(self, run: RunSpec, params: P) -> RunSpec:
+    def canonical(self, run: RunSpec, params: P) -> RunSpec:
         """Return the run as far as the answer depends on it, so that equal answers share a key.
 
         Raises:
@@ -140,7 +147,7 @@ class Question(ABC, Generic[P]):
 
 
 class Analysis(Question[P]):
-    """A pure function from statistics to a result; role ``main`` is the settled run itself."""
+    """A pure function from statistics to a result; role ``main`` is the canonical run itself."""
 
     @abstractmethod
     def compute(self, statistics: Statistics, params: P, progress: Progress) -> Result:
@@ -179,7 +186,7 @@ class Subject:
 
     Attributes:
         model: a loaded model (``models.LoadedModel``), this experiment's alone.
-        windows: token ids of the settled run, ``[text, pos]``.
+        windows: token ids of the canonical run, ``[text, pos]``.
         words: the text of each token of the first window; empty without a tokenizer.
         decode: token ids -> the text of each.
         start_token: whether position 0 holds the start token.

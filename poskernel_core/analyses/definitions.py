@@ -104,7 +104,7 @@ def _method(question: Question[Any]) -> Method:
         title=question.title,
         summary=summary,
         about="\n\n".join(about),
-        values=tuple(_described(question.values)),
+        values=tuple(_described((*question.values, *question.texts))),
         params=_params(question),
         runs_model=isinstance(question, Experiment),
         **parts,

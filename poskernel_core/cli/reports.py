@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from poskernel_core.cli.terminal import printable
-from poskernel_core.common.result import Result
+from poskernel_core.common.result import Result, Texts
 from poskernel_core.common.rounding import texts_of
 from poskernel_core.engine.job import Job
 from poskernel_core.ledger.compare import Checked, brief
@@ -43,9 +43,9 @@ def summary(result: Result) -> str:
         f"tokens of {run['corpus']!r}, {run['dtype']} on {run['device']}, {run['date']}",
         f"parameters: {result.params}",
     ]
-    for name in ("conditions", "cases", "runs", "heads", "variants", "words"):
-        if name in run:
-            lines.append(f"{name}: {', '.join(run[name])}")
+    for name, texts in result.texts.items():
+        if result.units[name] == "name" and texts.ndim == 1:
+            lines.append(f"{name}: {', '.join(texts)}")
     for axis, places in result.coordinates.items():
         lines.append(f"{axis}: {_text(result, '', places)}")
     for name, array in result.values.items():
@@ -57,11 +57,11 @@ def summary(result: Result) -> str:
             lines.append(_rounded(texts_of(result, name)))
             continue
         lines.append(_text(result, name, array))
-        lines += _spelt(result, name, array)
         if errors is not None and known:
             lines.append(f"standard error\n{_text(result, '', errors)}")
-    for name, tokens in run.get("listed", {}).items():
-        lines.append(f"\n{name}: {', '.join(f'{word!r} {value:.3g}' for word, value in tokens)}")
+    for name, texts in result.texts.items():
+        if result.units[name] != "name" and texts.size <= MOST:
+            lines += [f"\n{name} [{' x '.join(result.axes[name])}]", *_spelt(result, name, texts)]
     return "\n".join(lines)
 
 
@@ -73,12 +73,11 @@ def _rounded(texts: np.ndarray) -> str:
         return str(texts)
 
 
-def _spelt(result: Result, name: str, array: np.ndarray) -> list[str]:
-    """Return the words of a value that holds tokens, a line for each row, where they are known."""
-    words = result.provenance.get("token_words", {})
-    if result.units[name] != "token" or not words or array.size > MOST:
-        return []
-    return [" ".join(repr(words[str(token)]) for token in row) for row in np.atleast_2d(array)]
+def _spelt(result: Result, name: str, texts: Texts) -> list[str]:
+    """Return sentences, a line each, or tokens, a line for each row."""
+    if result.units[name] == "sentence":
+        return [str(text) for text in texts.ravel()]
+    return [" ".join(map(repr, row)) for row in np.atleast_2d(texts).tolist()]
 
 
 def ledger_text(model: str, lines: Sequence[Checked], known: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ def only_visible(
 
 
 def repeat_kv(x: Any, heads: int, axis: int = 0) -> Any:
-    """Return an array or a tensor over key heads as one over so many query heads.
+    """Return an array or a tensor over key heads as one over ``heads`` query heads.
 
     ``head // kv`` neighbouring query heads share each key head of ``axis``.
     """

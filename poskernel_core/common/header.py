@@ -1,4 +1,4 @@
-"""What a pass knew of itself: its sizes, where it ran, and what only the running model tells."""
+"""What a pass knew of itself: its sizes, where it ran, and what only the running model knows."""
 
 from __future__ import annotations
 

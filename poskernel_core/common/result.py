@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from jaxtyping import Shaped
 
 from poskernel_core.common.errors import BadRequest
 
-__all__ = ["Result", "Value", "each", "plain"]
+__all__ = ["TOKENS", "Result", "Texts", "Value", "each", "plain", "texts_array"]
+
+Texts = Shaped[np.ndarray, "..."]
+"""Texts as an array of objects: NumPy's own strings would lose a NUL at the end of a token."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +24,7 @@ class Value:
     Attributes:
         name: its name, that of the definitions in snake case.
         axes: the names of its axes, from the axis legend.
-        unit: its unit, in words.
+        unit: its unit, in words; of texts what each is: a token, a name, a sentence.
         meaning: what it is, in Markdown.
         has_error: whether it comes with a standard error.
     """
@@ -48,8 +53,9 @@ class Result:
         analysis: the analysis' name.
         params: its parameters.
         values: arrays by name (names of the definitions, in snake case).
-        axes: for every value its axes, by the names of the axis legend.
-        units: for every value its unit.
+        axes: for every value and text its axes, by the names of the axis legend.
+        units: for every value and text its unit.
+        texts: what is text, such as the tokens of a prompt: arrays of strings by name.
         errors: standard errors, of the same shape as the value of that name.
         labels: for values that are codes, the text of each code.
         coordinates: what the indices of an axis stand for, such as the query positions.
@@ -65,11 +71,12 @@ class Result:
     errors: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     coordinates: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    texts: dict[str, Texts] = field(default_factory=dict, repr=False)
     provenance: dict[str, Any] = field(default_factory=dict)
     chosen: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value in self.values.items():
+        for name, value in (self.values | self.texts).items():
             if value.ndim != len(self.axes[name]) or name not in self.units:
                 raise ValueError(f"{name}: axes {self.axes[name]} for shape {value.shape}")
             if name in self.errors and self.errors[name].shape != value.shape:
@@ -95,39 +102,56 @@ class Result:
             place = int(np.flatnonzero(known == coordinate)[0])
         sizes = {
             size
-            for name, array in self.values.items()
+            for name, array in (self.values | self.texts).items()
             for each, size in zip(self.axes[name], array.shape, strict=True)
             if each == axis
         }
-        if not sizes:
+        if all(axis not in self.axes[name] for name in self.values):
             raise BadRequest(f"{self.analysis!r} has no {axis} to choose: leave it out.")
         if any(not 0 <= place < size for size in sizes):
             raise BadRequest(f"No {axis} {coordinate}: expected 0 to {min(sizes) - 1}.")
 
         def take(name: str, array: np.ndarray) -> np.ndarray:
             where = self.axes[name].index(axis) if axis in self.axes[name] else None
-            return array if where is None else np.asarray(np.take(array, place, axis=where))
+            if where is None:
+                return array
+            return np.asarray(np.take(array, place, axis=where), dtype=array.dtype)
 
         return replace(
             self,
             values={name: take(name, array) for name, array in self.values.items()},
             errors={name: take(name, array) for name, array in self.errors.items()},
+            texts={name: take(name, array) for name, array in self.texts.items()},
             axes={name: tuple(a for a in axes if a != axis) for name, axes in self.axes.items()},
             coordinates={name: c for name, c in self.coordinates.items() if name != axis},
             chosen={**self.chosen, axis: int(coordinate)},
         )
 
     def only(self, *names: str) -> Result:
-        """Return the result with some of its values alone."""
+        """Return the result with some of its values alone, and the texts along their axes."""
         used = {axis for name in names for axis in self.axes[name]}
+        texts = {
+            name: text for name, text in self.texts.items() if used.issuperset(self.axes[name])
+        }
+        both = (*names, *texts)
         return replace(
             self,
             values={name: self.values[name] for name in names},
-            axes={name: self.axes[name] for name in names},
-            units={name: self.units[name] for name in names},
+            texts=texts,
+            axes={name: self.axes[name] for name in both},
+            units={name: self.units[name] for name in both},
             errors={name: self.errors[name] for name in names if name in self.errors},
             labels={name: self.labels[name] for name in names if name in self.labels},
             coordinates={axis: c for axis, c in self.coordinates.items() if axis in used},
+        )
+
+    def with_text(self, declared: Value, text: Any) -> Result:
+        """Return the result with one more text: nested lists of strings, or one string."""
+        return replace(
+            self,
+            texts={**self.texts, declared.name: texts_array(text)},
+            axes={**self.axes, declared.name: declared.axes},
+            units={**self.units, declared.name: declared.unit},
         )
 
     def text_of(self, name: str) -> Any:
@@ -138,6 +162,61 @@ class Result:
             return words.take(array).tolist() if array.ndim else words[int(array)]
         return plain(array)
 
+    @classmethod
+    def join(cls, results: Sequence[Result], axis: str, places: Sequence[str | int]) -> Result:
+        """Return answers to one question as one, along a new axis, which comes first.
+
+        ``places`` say what each stands for: numbers become the axis' coordinates, names a text of
+        the axis' name. Parameters and provenance that differ are listed in the same order.
+
+        Raises:
+            BadRequest: no results, an axis that they have, or results that are unlike.
+        """
+        if not results or len(results) != len(places):
+            raise BadRequest(
+                f"Expected a place for each result, got {len(places)} for {len(results)}."
+            )
+        first = results[0]
+        if any(axis in axes for axes in first.axes.values()) or axis in first.chosen:
+            raise BadRequest(
+                f"The results have an axis {axis!r} already: name the new one otherwise."
+            )
+        for one, place in zip(results, places, strict=True):
+            for what, (ours, theirs) in _likeness(first, one).items():
+                if ours != theirs:
+                    raise BadRequest(
+                        f"Only like results can be joined: expected {what} of {places[0]!r}, "
+                        f"{ours}, got {theirs} of {place!r}."
+                    )
+
+        def stacked(part: str) -> dict[str, np.ndarray]:
+            return {
+                name: np.stack([getattr(one, part)[name] for one in results])
+                for name in getattr(first, part)
+            }
+
+        joined = replace(
+            first,
+            params=_listed([one.params for one in results]),
+            values=stacked("values"),
+            errors=stacked("errors"),
+            texts=stacked("texts"),
+            axes={name: (axis, *axes) for name, axes in first.axes.items()},
+            provenance=_listed([one.provenance for one in results]),
+            chosen={
+                name: at
+                for name, at in first.chosen.items()
+                if all(one.chosen.get(name) == at for one in results)
+            },
+        )
+        if all(isinstance(place, str) for place in places):
+            return joined.with_text(Value(axis, (axis,), "name", ""), list(places))
+        return replace(joined, coordinates={axis: np.array(places), **first.coordinates})
+
+    def words(self, name: str) -> list[str]:
+        """Return a text along one axis as a list; empty where the result has none of the name."""
+        return [str(text) for text in self.texts.get(name, ())]
+
     def as_json(self) -> dict[str, Any]:
         """Return the result as plain JSON values, the shape that ``show --json`` prints."""
         return {
@@ -145,11 +224,49 @@ class Result:
             "run": {**self.provenance, "params": self.params},
             "at": self.chosen,
             "values": {name: self.text_of(name) for name in self.values},
+            "texts": {name: array.tolist() for name, array in self.texts.items()},
             "units": self.units,
             "errors": {name: plain(array) for name, array in self.errors.items()},
             "axes": {name: list(axes) for name, axes in self.axes.items()},
             "coordinates": {name: plain(array) for name, array in self.coordinates.items()},
         }
+
+
+def _likeness(one: Result, other: Result) -> dict[str, tuple[Any, Any]]:
+    """Return what two results must share to be joined, by what it is called in a sentence."""
+
+    def told(result: Result) -> dict[str, Any]:
+        return {
+            "the question": result.analysis,
+            "the shape": {n: array.shape for n, array in (result.values | result.texts).items()},
+            "the axes": result.axes,
+            "the units": result.units,
+            "what has errors": sorted(result.errors),
+            "the labels": result.labels,
+            "the coordinates": {name: array.tolist() for name, array in result.coordinates.items()},
+        }
+
+    theirs = told(other)
+    return {what: (ours, theirs[what]) for what, ours in told(one).items()}
+
+
+def _listed(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what all share as it is, and of what differs everyone's in a list."""
+    names = dict.fromkeys(name for one in several for name in one)
+    every = {name: [one.get(name) for one in several] for name in names}
+    return {
+        name: found[0] if all(each == found[0] for each in found) else found
+        for name, found in every.items()
+    }
+
+
+TOKENS = Value("tokens", ("pos",), "token", "the tokens of the one text that the answer is about")
+"""The text of every answer about a single text."""
+
+
+def texts_array(texts: Any) -> Texts:
+    """Return nested lists of strings, or one string, as an array."""
+    return np.array(texts, dtype=object)
 
 
 def plain(array: np.ndarray) -> Any:

@@ -58,9 +58,9 @@ class Engine:
     Args:
         store: where results are kept (default: a new one in the default directory).
         execution: device and batch (default: ``POSKERNEL_DEVICE``, else auto).
-        present: tells whether a visitor is still there; without it all are.
+        present: whether a visitor is still there; without it all are.
 
-    A visitor is any text that tells those who ask apart, such as a session's number; the unnamed
+    A visitor is any text that distinguishes those who ask, such as a session's number; the unnamed
     visitor ``""`` is a program that has the engine to itself, always there and bound by no limit
     of its own.
     """
@@ -110,11 +110,11 @@ class Engine:
             if job is not None and not job.ended:
                 self._join(job, visitor)
                 return job
-            own = sum(visitor in other.watchers for other in self._open())
+            own = sum(visitor in other.visitors for other in self._open())
             if visitor and own >= MOST_OPEN:
                 raise Busy(f"{own} of your computations are waiting already: ask again later.")
             self.store.make_room(0)
-            job = self._jobs[asked.key] = Job(asked.key, asked, watchers={visitor})
+            job = self._jobs[asked.key] = Job(asked.key, asked, visitors={visitor})
             self._forget_old()
             message = {
                 "request": asked.wire.model_dump(mode="json"),
@@ -126,9 +126,9 @@ class Engine:
             return job
 
     def _join(self, job: Job, visitor: str) -> None:
-        if visitor in job.watchers:
+        if visitor in job.visitors:
             return
-        job.watchers.add(visitor)
+        job.visitors.add(visitor)
         job.missed_since = None
         if self._link is not None:
             self._link.send({"join": job.key, "visitor": visitor}, job)
@@ -175,8 +175,8 @@ class Engine:
             job = self.running(asked)
             if job is None or job.ended or self._link is None:
                 return False
-            job.watchers.discard(visitor)
-            if any(self._present(other) for other in job.watchers):
+            job.visitors.discard(visitor)
+            if any(self._present(other) for other in job.visitors):
                 return False
             self._link.send({"cancel": job.key}, job)
             return True
@@ -190,12 +190,12 @@ class Engine:
     def _look(self) -> None:
         while not self._closed.wait(LOOK_EVERY):
             with self._lock:
-                self.drop_unwatched()
+                self.drop_abandoned()
 
-    def drop_unwatched(self) -> None:
+    def drop_abandoned(self) -> None:
         """Cancel what still waits its turn, and whose visitors have all been gone for a while."""
         for job in self._open():
-            if job.state != "queued" or any(map(self._present, job.watchers)):
+            if job.state != "queued" or any(map(self._present, job.visitors)):
                 job.missed_since = None
             elif job.missed_since is None:
                 job.missed_since = time.monotonic()

@@ -139,7 +139,7 @@ def perform(
     tokenizer = workshop.tokenizer(located)
     cut = run.model_copy(update={"windows": 1}) if experiment.draws else run
     windows, plan = workshop.prepare(cut, execution, located, tokenizer)
-    model = workshop.shelf.take(located, execution.device)
+    model = workshop.models.take(located, execution.device)
     decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
     words = decode(windows[0].tolist())
     source = random_source(run, located.geometry, tokenizer)

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from poskernel_core.common.errors import UnknownAnalysis
 from poskernel_core.common.header import PassHeader, PlanHeader
-from poskernel_core.common.result import Result
+from poskernel_core.common.result import TOKENS, Result, texts_array
 from poskernel_core.common.specs import SCHEMA, RunSpec
+from poskernel_core.engine.earlier import with_texts
 from poskernel_core.engine.requests import CanonicalRequest
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
@@ -41,9 +43,9 @@ def keep(
     Raises:
         StoreFailed: it cannot be written.
     """
+    if tokens is not None and TOKENS.name not in result.texts:
+        result = result.with_text(TOKENS, list(tokens))
     made = provenance(asked.run, header, seconds) | result.provenance
-    if tokens is not None:
-        made["tokens"] = list(tokens)
     store.put(asked.key, *to_entry(replace(result, provenance=made)))
 
 
@@ -96,6 +98,7 @@ def to_entry(result: Result) -> Entry:
         "axes": result.axes,
         "units": result.units,
         "labels": result.labels,
+        "texts": {name: array.tolist() for name, array in result.texts.items()},
         "provenance": result.provenance,
     }
     parts = {"values": result.values, "errors": result.errors, "coordinates": result.coordinates}
@@ -106,8 +109,8 @@ def to_entry(result: Result) -> Entry:
 def from_entry(entry: Entry) -> Result | None:
     """Return the result of header and arrays; None where they are of another layout."""
     try:
-        return _from_entry(*entry)
-    except (KeyError, ValueError, TypeError, AttributeError):
+        return _from_entry(*with_texts(entry))
+    except (KeyError, ValueError, TypeError, AttributeError, UnknownAnalysis):
         return None
 
 
@@ -122,6 +125,7 @@ def _from_entry(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result
         axes={name: tuple(axes) for name, axes in header["axes"].items()},
         units=header["units"],
         labels={name: tuple(words) for name, words in header["labels"].items()},
+        texts={name: texts_array(text) for name, text in header["texts"].items()},
         provenance=header["provenance"],
         **parts,
     )

@@ -1,4 +1,4 @@
-"""What is asked for, settled once: whoever takes it from here neither looks up nor checks again."""
+"""What is asked for, made canonical once: who takes it from here neither looks up nor checks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = [
     "Asked",
     "CanonicalRequest",
     "canonical",
+    "canonical_of",
     "check_params",
     "received",
     "refusal",
-    "settle",
 ]
 
 
@@ -43,7 +43,7 @@ class CanonicalRequest:
 
     @property
     def run(self) -> RunSpec:
-        """The settled run."""
+        """The canonical run."""
         return self.wire.run
 
     @cached_property
@@ -70,11 +70,11 @@ class CanonicalRequest:
 
 
 Asked = Request | CanonicalRequest
-"""What is asked of the engine: a request, which it settles, or one that the asker has settled."""
+"""What is asked of the engine: a request, or one that the asker has made canonical."""
 
 
 def canonical(request: Asked) -> CanonicalRequest:
-    """Return a request, settled; one that is settled already as it is.
+    """Return a request in canonical form; one that has it already as it is.
 
     Raises:
         UnknownAnalysis: no such analysis.
@@ -83,17 +83,17 @@ def canonical(request: Asked) -> CanonicalRequest:
     if isinstance(request, CanonicalRequest):
         return request
     question = analyses.find(request.analysis)
-    return settle(question, request.run, check_params(question, request.params))
+    return canonical_of(question, request.run, check_params(question, request.params))
 
 
-def settle(question: Question[P], run: RunSpec, params: P) -> CanonicalRequest:
-    """Return what is asked of a run with these parameters, without what does not matter to it.
+def canonical_of(question: Question[P], run: RunSpec, params: P) -> CanonicalRequest:
+    """Return the request of a question, with the run as far as the answer depends on it.
 
     Raises:
         BadRequest: the parameters do not fit the run.
     """
-    settled = _resolved(question.settled(run, params))
-    wire = Request(analysis=question.name, run=settled, params=params.model_dump())
+    fitting = _resolved(question.canonical(run, params))
+    wire = Request(analysis=question.name, run=fitting, params=params.model_dump())
     return CanonicalRequest(question, params, wire)
 
 

@@ -66,7 +66,7 @@ class _Task:
 
 
 class Worker:
-    """Takes messages, hands them to the lanes, tells what became of them."""
+    """Takes messages, hands them to the lanes, reports what became of them."""
 
     def __init__(self, store: Store, output: TextIOBase) -> None:
         self._store = store

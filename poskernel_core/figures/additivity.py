@@ -5,7 +5,8 @@ import plotly.graph_objects as go
 
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-from poskernel_core.figures.conditions import Look, add_curve, measured
+from poskernel_core.figures.conditions import measured
+from poskernel_core.figures.curves import curves
 from poskernel_core.figures.layout import MUTED, legend_under_title, set_title, style
 from poskernel_core.figures.of_experiments import part
 from poskernel_core.figures.palette import BLUE, VERMILLION
@@ -53,18 +54,13 @@ def shares_figure(found: Result, layer: int) -> go.Figure:
 def drift_figure(found: Result, layer: int, head: int) -> go.Figure:
     """How alike one head's content stays when the same passage is moved along the context."""
     cosine, error = part(found, "content_cosine", layer=layer, head=head)
-    figure = go.Figure()
-    add_curve(
-        figure,
+    figure = curves(
         found.coordinates["shift"],
-        cosine,
-        error,
-        name="content ± 1 s.e.",
-        look=Look(BLUE),
+        {"content": (cosine, error)},
+        x_title="shift (tokens)",
+        y_title="cosine of content at both places",
         where="%{x} tokens away",
     )
-    style(figure, x_title="shift (tokens)", y_title="cosine of content at both places")
     low = np.nanmin(np.append(cosine - np.nan_to_num(np.abs(error)), 0.0))
     figure.update_yaxes(range=[1.05 * float(low), 1.05])
-    figure.update_layout(showlegend=False)
     return set_title(figure, f"{cell_name(layer, head)}: drift of content")

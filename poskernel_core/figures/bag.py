@@ -18,7 +18,7 @@ def scores_figure(scores: Result) -> go.Figure:
     """Every neuron's score for the words, largest first; both ends are named."""
     score = scores.values["score"]
     order = np.argsort(-score, kind="stable")
-    words = ", ".join(quoted(word) for word in scores.provenance["words"][:NAMED])
+    words = ", ".join(quoted(word) for word in scores.words("words")[:NAMED])
     figure = go.Figure(
         go.Scatter(
             x=np.arange(1, len(order) + 1),
@@ -53,7 +53,7 @@ def scores_figure(scores: Result) -> go.Figure:
 
 def nearest_figure(found: Result) -> go.Figure:
     """The nearest tokens' cosines: of extended embeddings, and of the plain ones."""
-    words = [quoted(word) for word in found.provenance["words"]]
+    words = [quoted(word) for word in found.words("words")]
     places = np.arange(len(words))
     figure = go.Figure()
     for name, value, colour in (
@@ -75,10 +75,7 @@ def nearest_figure(found: Result) -> go.Figure:
 def latents_figure(found: Result) -> go.Figure:
     """Share of each sub-latent in the variance of a neuron's contributions, and what is left."""
     share, rest = found.values["share"], float(found.values["rest"])
-    words = found.provenance["token_words"]
-    top = [
-        " ".join(quoted(words[str(token)]) for token in row[:NAMED]) for row in found.values["top"]
-    ]
+    top = [" ".join(quoted(word) for word in row[:NAMED]) for row in found.texts["top_words"]]
     unlisted = max(0.0, 1 - rest - float(share.sum()))
     names = [*(str(place + 1) for place in range(len(share))), "others", "rest"]
     figure = go.Figure(

@@ -1,36 +1,21 @@
-"""Position against token: means with their errors as curves, one condition or case against another.
-
-`add_curve` draws one mean with its standard error; all figures of the experiments on random tokens
-use it.
-"""
+"""Position against token: means with their errors, one condition or case against another."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import plotly.graph_objects as go
-from jaxtyping import Float, Num
+from jaxtyping import Float
 
 from poskernel_core.common.attention import only_visible
 from poskernel_core.common.rounding import rounded
+from poskernel_core.figures.curves import Curve, Look, add_curve, curves
 from poskernel_core.figures.layout import LINE, MUTED, legend_under_title, number, set_title, style
-from poskernel_core.figures.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION, fade
+from poskernel_core.figures.palette import BLUE, GREEN, PURPLE, VERMILLION, fade
 from poskernel_core.figures.stages import stage_map
 
-MARKED = 64  # a curve of up to this many points has a mark at each of them
 SHARE = "share of attention"
-Curve = Float[np.ndarray, " point"]
 Curves = Float[np.ndarray, "curve point"]
-
-
-@dataclass(frozen=True)
-class Look:
-    """How a curve differs from others, with colour and without: hex, Plotly's dash and symbol."""
-
-    colour: str
-    dash: str = "solid"
-    symbol: str = "circle"
 
 
 CONDITION_LOOKS = (  # both, position only, token only: the posts' blue, red and green
@@ -39,77 +24,6 @@ CONDITION_LOOKS = (  # both, position only, token only: the posts' blue, red and
     Look(GREEN, "dot", "diamond"),
 )
 CASE_LOOKS = (Look(BLUE), Look(VERMILLION, "dash", "square"), Look(PURPLE, "dot", "diamond"))
-_COLOURS = CATEGORICAL[:4]  # those that stand out on light and dark pages
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "triangle-down")
-
-
-def look(index: int) -> Look:
-    """The look of the `index`-th of many curves: four colours in turn, with other dashes."""
-    turn, place = divmod(index, len(_COLOURS))
-    dash = _DASHES[(place + turn) % len(_DASHES)]
-    return Look(_COLOURS[place], dash, _SYMBOLS[index % len(_SYMBOLS)])
-
-
-def add_curve(
-    figure: go.Figure,
-    x: Num[np.ndarray, " point"],
-    mean: Curve,
-    error: Curve,
-    *,
-    name: str,
-    look: Look,
-    where: str,
-    band: bool = True,
-    floor: float | None = None,
-) -> None:
-    """Add a mean and its standard error, as a band or as bars; hover shows both.
-
-    `where` is what hover says of the place, such as "key %{x}". With a `floor`, which a log axis
-    needs, the band ends there, and means below it are not drawn.
-    """
-    if not x.shape == mean.shape == error.shape:
-        raise ValueError(
-            f"expected {len(x)} means and errors, received {[*mean.shape]} and {[*error.shape]}"
-        )
-    error = np.abs(error)
-    shown = mean if floor is None else np.where(mean >= floor, mean, np.nan)
-    bars = None
-    if band:
-        low = mean - error if floor is None else np.maximum(mean - error, floor)
-        high = mean + error if floor is None else np.maximum(mean + error, floor)
-        _add_band(figure, x, low, high, name, look.colour)
-    else:
-        bars = {"array": error, "thickness": 1.4, "width": 4 if len(x) <= MARKED else 0}
-    figure.add_scatter(
-        x=x,
-        y=shown,
-        name=name,
-        legendgroup=name,
-        error_y=bars,
-        customdata=error,
-        mode="lines+markers" if len(x) <= MARKED else "lines",
-        line={"color": look.colour, "width": 2.2, "dash": look.dash},
-        marker={"color": look.colour, "symbol": look.symbol, "size": 7 if len(x) <= 32 else 5},
-        hovertemplate=f"<b>{name}</b>, {where}<br>%{{y:.3g}} ± %{{customdata:.2g}}<extra></extra>",
-    )
-
-
-def _add_band(
-    figure: go.Figure, x: Num[np.ndarray, " point"], low: Curve, high: Curve, name: str, colour: str
-) -> None:
-    """The band from `low` to `high`, which comes and goes with the curve of that name."""
-    edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-    figure.add_scatter(x=x, y=low, legendgroup=name, name=f"{name} − 1 s.e.", **edge)
-    figure.add_scatter(
-        x=x,
-        y=high,
-        legendgroup=name,
-        name=f"{name} + 1 s.e.",
-        fill="tonexty",
-        fillcolor=fade(colour, 0.28),
-        **edge,
-    )
 
 
 def measured(value: float, error: float) -> str:
@@ -133,13 +47,11 @@ def condition_curves(
 ) -> go.Figure:
     """One curve per condition, with its band of one standard error, over 0, 1, 2, ..."""
     _check(means, errors, len(names), len(CONDITION_LOOKS))
-    figure = go.Figure()
-    x = np.arange(means.shape[1])
-    for mean, error, name, one in zip(means, errors, names, CONDITION_LOOKS, strict=True):
-        add_curve(figure, x, mean, error, name=name, look=one, where=where)
-    style(figure, x_title=x_title, y_title=y_title)
+    x, pairs = np.arange(means.shape[1]), zip(means, errors, strict=True)
+    rows = dict(zip(names, pairs, strict=True))
+    figure = curves(x, rows, x_title=x_title, y_title=y_title, where=where, looks=CONDITION_LOOKS)
     figure.update_xaxes(dtick=1 if len(x) <= 13 else None)
-    return set_title(legend_under_title(figure), title)
+    return set_title(figure, title)
 
 
 def pattern_map(

@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-from poskernel_core.figures.conditions import Look, add_curve, measured
+from poskernel_core.figures.conditions import measured
+from poskernel_core.figures.curves import Look, add_curve, curves
 from poskernel_core.figures.layout import (
     LINE,
     MUTED,
@@ -209,7 +210,7 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
     )
     figure.data[-1].line.width = 4
     for index, one in enumerate(own):
-        title = html.escape(found.provenance["own_texts"][index], quote=False)
+        title = html.escape(found.texts["own_texts"][index], quote=False)
         colour = CATEGORICAL[1 + index % 5]  # blue is the mean's
         figure.add_scatter(
             x=query,
@@ -228,30 +229,20 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
 
 def copies_figure(heads: Result, layer: int, head: int) -> go.Figure:
     """One head's attention to an earlier copy of the token, and to another in its place."""
-    distance, figure = heads.coordinates["distance"], go.Figure()
-    looks = {
-        "copy_attention": ("the same token", Look(BLUE)),
-        "baseline": ("another token there", Look(MUTED, "dot", "circle-open")),
-    }
-    for name, (label, look) in looks.items():
-        add_curve(
-            figure,
-            distance,
-            *part(heads, name, layer=layer, head=head),
-            name=label,
-            look=look,
-            where="%{x} back",
-            band=False,
-        )
-    style(
-        figure,
+    distance = heads.coordinates["distance"]
+    names = {"the same token": "copy_attention", "another token there": "baseline"}
+    figure = curves(
+        distance,
+        {label: part(heads, name, layer=layer, head=head) for label, name in names.items()},
         x_title="distance of the earlier copy (tokens, log scale)",
         y_title="share of attention ± 1 s.e.",
+        where="%{x} back",
+        looks=(Look(BLUE), Look(MUTED, "dot", "circle-open")),
+        band=False,
     )
     figure.update_xaxes(type="log", tickvals=distance, ticktext=[f"{each}" for each in distance])
     figure.update_yaxes(rangemode="tozero")
-    title = f"{cell_name(layer, head)}: attention to an earlier copy"
-    return set_title(legend_under_title(figure), title)
+    return set_title(figure, f"{cell_name(layer, head)}: attention to an earlier copy")
 
 
 def weights_figure(weights: Result) -> go.Figure:

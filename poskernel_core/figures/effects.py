@@ -4,7 +4,8 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
-from poskernel_core.figures.layout import LINE, legend_under_title, quoted, set_title, style
+from poskernel_core.figures.curves import Look, curves
+from poskernel_core.figures.layout import LINE, quoted, set_title, style
 from poskernel_core.figures.palette import BLUE, VERMILLION
 
 PerCandidate = Float[np.ndarray, " candidate"]
@@ -68,20 +69,28 @@ def loss_by_position(
     positions: Int[np.ndarray, " pos"], clean: PerPosition, changed: PerPosition, *, title: str
 ) -> go.Figure:
     """The loss (nats per token) at each position, before and after; NaN leaves a gap."""
-    figure = _by_position(
+    figure = curves(
         positions,
-        [("clean", clean, BLUE, "solid"), ("changed", changed, VERMILLION, "dot")],
-        "loss (nats per token)",
+        {"clean": (clean, None), "changed": (changed, None)},
+        x_title="position (tokens)",
+        y_title="loss (nats per token)",
+        where="position %{x}",
+        looks=(Look(BLUE), Look(VERMILLION, "dot", "square")),
     )
-    figure.update_layout(hovermode="x unified")
-    return set_title(legend_under_title(figure), title)
+    return set_title(figure.update_yaxes(rangemode="tozero"), title)
 
 
 def kl_by_position(positions: Int[np.ndarray, " pos"], kl: PerPosition, *, title: str) -> go.Figure:
     """How far the prediction at each position moves: KL(clean || changed), in nats."""
-    curves = [("KL divergence", kl, VERMILLION, "solid")]
-    figure = _by_position(positions, curves, "KL(clean ‖ changed) (nats)")
-    return set_title(figure.update_layout(showlegend=False), title)
+    figure = curves(
+        positions,
+        {"KL divergence": (kl, None)},
+        x_title="position (tokens)",
+        y_title="KL(clean ‖ changed) (nats)",
+        where="position %{x}",
+        looks=(Look(VERMILLION),),
+    )
+    return set_title(figure.update_yaxes(rangemode="tozero"), title)
 
 
 def loss_by_group(
@@ -127,26 +136,3 @@ def loss_by_group(
     ticks = groups[order]
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick}" for tick in ticks])
     return set_title(figure, title)
-
-
-def _by_position(
-    positions: Int[np.ndarray, " pos"],
-    curves: list[tuple[str, PerPosition, str, str]],
-    y_title: str,
-) -> go.Figure:
-    figure = go.Figure()
-    for name, curve, colour, dash in curves:
-        if curve.shape != positions.shape:
-            raise ValueError(
-                f"expected {len(positions)} values, one per position, received {[*curve.shape]}"
-            )
-        figure.add_scatter(
-            x=positions,
-            y=curve,
-            name=name,
-            mode="lines",
-            line={"color": colour, "width": 1.8, "dash": dash},
-            hovertemplate="%{y:.4g} nats",
-        )
-    style(figure, x_title="position (tokens)", y_title=y_title)
-    return figure.update_yaxes(rangemode="tozero")

@@ -18,7 +18,7 @@ import numpy as np
 
 from poskernel_core import __version__
 from poskernel_core.common.heads import cell_name
-from poskernel_core.common.result import Result
+from poskernel_core.common.result import Result, Texts
 
 __all__ = [
     "bibtex",
@@ -196,6 +196,7 @@ def to_npz(result: Result) -> bytes:
         "about": {**result.provenance, "params": result.params},
         "identity": identity(result),
         "layout": {"axes": result.axes, "units": result.units, "labels": result.labels},
+        "texts": {name: array.tolist() for name, array in result.texts.items()},
     }
     arrays |= {name: np.array(json.dumps(text)) for name, text in texts.items()}
     np.savez_compressed(buffer, **arrays)
@@ -224,20 +225,23 @@ def to_csv(result: Result) -> str:
 def _scalars(result: Result) -> Iterator[tuple[str, str]]:
     for name, value in identity(result).items():
         yield name, " ".join(str(value).split())
-    for name, axes in result.axes.items():
-        if not axes:
+    for name in result.values:
+        if not result.axes[name]:
             yield name, f"{result.text_of(name)} {result.units[name]}"
             if name in result.errors:
                 yield f"{name} standard error", f"{float(result.errors[name])} {result.units[name]}"
 
 
 def _rows(result: Result) -> Iterator[Record]:
-    """Yield the observations: those of the values with equal axes together."""
+    """Yield the observations: those of the values with equal axes together.
+
+    Texts along some of their axes are columns of theirs.
+    """
     about = identity(result)
     fixed = {name: about[name] for name in ("model", "layer", "head", "n") if name in about}
     tables: dict[tuple[str, ...], list[str]] = {}
-    for name, axes in result.axes.items():
-        if axes:
+    for name in result.values:
+        if axes := result.axes[name]:
             tables.setdefault(axes, []).append(name)
     for axes, names in tables.items():
         shape = result.values[names[0]].shape
@@ -251,8 +255,19 @@ def _rows(result: Result) -> Iterator[Record]:
             columns[f"{name} ({result.units[name]})"] = _worded(result, name).ravel()
             if name in result.errors:
                 columns[f"{name} standard error"] = result.errors[name].ravel()
+        for name, text in result.texts.items():
+            if result.axes[name] and set(result.axes[name]) <= set(axes):
+                columns[name] = _along(text, result.axes[name], axes, shape)
         for row in zip(*(column.tolist() for column in columns.values()), strict=True):
             yield fixed | dict(zip(columns, row, strict=True))
+
+
+def _along(
+    text: Texts, of: tuple[str, ...], axes: tuple[str, ...], shape: tuple[int, ...]
+) -> Texts:
+    """Return a text for every observation of a table; texts and tables order axes alike."""
+    spread = np.expand_dims(text, [place for place, axis in enumerate(axes) if axis not in of])
+    return np.broadcast_to(spread, shape).ravel()
 
 
 def _worded(result: Result, name: str) -> np.ndarray:

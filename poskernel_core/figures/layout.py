@@ -15,6 +15,11 @@ LINE = "rgba(128,128,128,0.65)"
 MASKED = "rgba(128,128,128,0.16)"
 MUTED = "#777D84"  # text where the page's colour cannot reach: 4.2:1 on white and near-black
 
+TITLE = 36  # pixels that a title takes
+BAR = 60  # pixels from the figure's edge to its colour bar
+SHRUNK = 0.9  # how high a square map is on most pages, of the height it may have
+BARE = 20  # pixels above a plotting area that nothing stands above
+THIRD = 430  # pixels; the height of a square map in a third of the page
 LONGEST_TITLE = 42  # letters on one line of 320 pixels
 
 _QUOTES = ("\N{LEFT SINGLE QUOTATION MARK}", "\N{RIGHT SINGLE QUOTATION MARK}")
@@ -61,16 +66,34 @@ def set_title(figure: go.Figure, title: str) -> go.Figure:
 
 def without_title(figure: go.Figure) -> go.Figure:
     """Remove the title, and the room it takes, in place: for a card that has a heading."""
-    if figure.layout.title.text:
-        figure.update_layout(title_text=None)
-        if figure.layout.legend.yref == "container":
-            figure.update_layout(legend_y=1, margin_t=figure.layout.margin.t - 36)
+    if not figure.layout.title.text:
+        return figure
+    layout = figure.layout
+    figure.update_layout(title_text=None)
+    bars = [each.colorbar for each in figure.data if each.type == "heatmap"]
+    bars = [bar for bar in bars if bar.yref == "container"]
+    if bars:
+        for bar in bars:
+            bar.y = min(1.0, bar.y + _share(figure, TITLE))
+        return figure.update_layout(margin_t=layout.margin.t - TITLE)
+    named = [each for each in figure.data if each.showlegend is not False]
+    if layout.showlegend is False or (layout.showlegend is None and len(named) < 2):
+        return figure.update_layout(margin_t=min(layout.margin.t, BARE))
+    if layout.legend.yref == "container":
+        figure.update_layout(legend_y=1, margin_t=layout.margin.t - TITLE)
     return figure
+
+
+def is_square(figure: go.Figure) -> bool:
+    """Tell whether a figure is one map whose cells are as high as they are wide."""
+    return figure.layout.yaxis.scaleanchor == "x" and any(
+        trace.type == "heatmap" for trace in figure.data
+    )
 
 
 def legend_under_title(figure: go.Figure) -> go.Figure:
     """Hang the legend below the title, where it grows towards the plotting area, in place."""
-    top = 1 - 36 / figure.layout.height
+    top = 1 - TITLE / figure.layout.height
     return figure.update_layout(
         legend={"yref": "container", "y": top, "yanchor": "top"}, margin_t=72
     )
@@ -79,7 +102,7 @@ def legend_under_title(figure: go.Figure) -> go.Figure:
 def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str]) -> go.Figure:
     """Give a square map, which may be narrower than the page, its colour bar above, in place.
 
-    It stands at a height in the figure, not over the plotting area, and its unit is an annotation:
+    It stands below the figure's edge, not over the plotting area, and its unit is an annotation:
     else plotly pushes the figure's title out of sight.
     """
     bar = {
@@ -93,7 +116,7 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
         "yanchor": "top",
         "ypad": 0,
         "yref": "container",
-        "y": _bar_height(figure.layout.height),
+        "y": 1 - _share(figure, BAR),
         "lenmode": "pixels",
         "len": 230,
         "outlinewidth": 0,
@@ -108,7 +131,7 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
         yref="paper",
         y=1,
         yanchor="bottom",
-        yshift=42,
+        yshift=46,
         font_size=12,
     )
     return figure.update_layout(margin_t=100)
@@ -138,8 +161,8 @@ def set_height(figure: go.Figure, height: int) -> go.Figure:
         bar = trace.colorbar
         trace.update(
             colorbar={
-                "y": _bar_height(height),
-                "len": 150,
+                "y": 1 - BAR / (SHRUNK * height),
+                "len": 130,
                 "tickvals": bar.tickvals[::2],
                 "ticktext": bar.ticktext[::2],
             }
@@ -147,9 +170,9 @@ def set_height(figure: go.Figure, height: int) -> go.Figure:
     return figure.update_layout(height=height)
 
 
-def _bar_height(height: int) -> float:
-    """Where a bar 60 pixels below the upper edge stands, as a share of the figure's height."""
-    return 1 - 60 / height
+def _share(figure: go.Figure, pixels: float) -> float:
+    """A number of pixels as a share of the height that a square map will have."""
+    return pixels / (SHRUNK * float(figure.layout.height))
 
 
 def log_ticks(low: float, high: float) -> list[float]:

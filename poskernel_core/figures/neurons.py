@@ -4,13 +4,15 @@ Points that stand for neurons carry the neuron's number first in their customdat
 """
 
 import html
+from itertools import islice
 
 import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.common.result import Result
-from poskernel_core.figures.conditions import Look, add_curve, measured
+from poskernel_core.figures.conditions import measured
 from poskernel_core.figures.contextual import RING, histogram, log_axis, log_span
+from poskernel_core.figures.curves import Look, add_curve
 from poskernel_core.figures.layout import (
     LINE,
     MUTED,
@@ -26,6 +28,7 @@ from poskernel_core.figures.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VER
 WORST = -1.0  # R² is drawn no lower; a triangle at the lower edge and hover show the true value
 ROW = 0.07  # height of a row of triangles
 BEST = 5  # neurons named
+LABEL = 0.09  # of the cosine's range from -0.2 to 1: the height of a neuron's number
 WORDS = 5  # tokens of either end named in hover
 ENDS = 3  # tokens of either end named in the histogram
 LONGEST = 18  # letters of a word written into a figure
@@ -99,10 +102,8 @@ def _neuron_hover(found: Result, place: int) -> str:
             ("sign_agreement", "sign agreement"),
         )
     ]
-    words = found.provenance["token_words"]
-    for name, sign in (("top", "+"), ("bottom", "−")):
-        ids = found.values[name][place, :WORDS]
-        told.append(f"{sign} {' '.join(_short(words[str(token)]) for token in ids)}")
+    for name, sign in (("top_words", "+"), ("bottom_words", "−")):
+        told.append(f"{sign} {' '.join(map(_short, found.texts[name][place, :WORDS]))}")
     return "<br>".join([f"<b>neuron {place}</b>", *told])
 
 
@@ -140,12 +141,13 @@ def quality_figure(found: Result, value: str) -> go.Figure:
     if value not in QUALITY:
         raise ValueError(f"expected one of {', '.join(QUALITY)}, received {value!r}")
     query, (means, errors) = found.coordinates["query"], part(found, value)
-    names, figure, rows = found.provenance["variants"], go.Figure(), 0
+    names, figure, rows = found.words("variants"), go.Figure(), 0
     for mean, error, name, one in zip(means, errors, names, _looks(names), strict=True):
         add_curve(
             figure, query, mean, error, name=name, look=one, where="position %{x}", floor=WORST
         )
-        figure.data[-2].fillcolor = fade(one.colour, 0.15)
+        bands = {"fill": "tonexty", "legendgroup": name}
+        figure.update_traces(fillcolor=fade(one.colour, 0.15), selector=bands)
         figure.data[-1].update(line_width=4.5 if one.colour == BLUE else 2, marker_size=5)
         if (mean < WORST).any():
             rows += 1
@@ -220,7 +222,7 @@ def bag_kernel_figure(found: Result) -> go.Figure:
             xanchor="right",
             xshift=-6,
         )
-    heads = found.provenance["heads"]
+    heads = found.words("heads")
     who = ", ".join(heads) if len(heads) <= 4 else f"{len(heads)} heads"
     return set_title(figure, f"Mean kernel of {who} from position {len(kernel) - 1}")
 
@@ -230,19 +232,20 @@ def contributions_figure(neuron: Result) -> go.Figure:
     values = part(neuron, "contribution")[0]
     figure = histogram(values, "pre-activation")
     figure.update_xaxes(title_text="contribution of a token in the bag (pre-activation)")
-    listed, bars = neuron.provenance["listed"], figure.data[0]
+    bars = figure.data[0]
     named = min(ENDS, int(np.isfinite(values).sum()) // 2)
-    for side in ("up", "down"):
-        for index, (word, value) in enumerate(listed[side][:named]):
+    for side in ("top", "bottom"):
+        pairs = zip(neuron.texts[f"{side}_words"], neuron.values[f"{side}_value"], strict=True)
+        for index, (word, value) in enumerate(islice(pairs, named)):
             bar = int(np.argmin(np.abs(np.asarray(bars.x) - value)))
             text = f"{_short(word)} {_signed(float(value))}"
             figure.add_annotation(
                 x=value,
                 y=float(np.log10(bars.y[bar])),
                 text=text,
-                ax=0,
-                ay=-18 - 20 * index,
-                xanchor="center",
+                ax=0 if side == "bottom" else 14,
+                ay=-18 - 20 * (index if side == "bottom" else named - 1 - index),
+                xanchor="center" if side == "bottom" else "left",
                 font_size=12,
                 arrowwidth=1,
                 arrowhead=0,
@@ -257,7 +260,7 @@ def contributions_figure(neuron: Result) -> go.Figure:
 
 def trace_figure(trace: Result, parts: bool) -> go.Figure:
     """One neuron's true and predicted pre-activation along a text, and the prediction's parts."""
-    words = [_short(word) for word in trace.provenance["tokens"]]
+    words = [_short(word) for word in trace.words("tokens")]
     figure = go.Figure(layout_legend_traceorder="reversed")
     figure.add_hline(y=0, line={"color": MUTED, "width": 1.2})
     adds = part(trace, "contribution")[0]
@@ -326,14 +329,33 @@ def related_figure(neuron: Result, number: int) -> go.Figure:
 
 
 def _add_named(figure: go.Figure, x: np.ndarray, y: np.ndarray, places: list[int]) -> None:
-    """Marks that differ by colour and shape, with the neurons' numbers."""
-    sides = ("top center", "bottom center", "middle left", "middle right")
+    """Marks that differ by colour and shape, with the neurons' numbers in a column above each end.
+
+    Those of one end lie close to each other, and in the cloud of all others: so their numbers stand
+    apart, in the marks' order.
+    """
+    for end in (-1, 1):
+        some = sorted((place for place in places if end * x[place] > 0), key=lambda place: y[place])
+        first = max([0.35, *(y[place] + 0.15 for place in some)])
+        first = min(first, 0.92 - LABEL * len(some))
+        for row, place in enumerate(some):
+            figure.add_annotation(
+                x=x[place],
+                y=y[place],
+                text=f"{place}",
+                ax=end * 0.82,
+                axref="x",
+                ay=first + LABEL * row,
+                ayref="y",
+                font_size=12,
+                arrowwidth=1,
+                arrowhead=0,
+                arrowcolor=LINE,
+            )
     figure.add_scatter(
         x=x[places],
         y=y[places],
-        mode="markers+text",
-        text=[f"{place}" for place in places],
-        textposition=[sides[index % 4] for index in range(len(places))],
+        mode="markers",
         name="largest",
         customdata=[[int(place)] for place in places],
         cliponaxis=False,

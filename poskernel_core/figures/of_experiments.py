@@ -162,7 +162,7 @@ def head_scores_figure(scores: Result) -> go.Figure:
 
 def zero_bars(zero: Result) -> go.Figure:
     """The probability of [B] after the last [A] in the three cases of the test of position 0."""
-    cases = list(zero.provenance["cases"])
+    cases = zero.words("cases")
     return mean_bars(
         cases,
         *part(zero, "probability"),
@@ -202,7 +202,7 @@ def _conditions(
     figure = condition_curves(
         means[:, : n + 1],
         errors[:, : n + 1],
-        parts.provenance["conditions"],
+        parts.words("conditions"),
         title=_of(layer, head, f"{title} {n}"),
         x_title="key position i (tokens)",
         y_title=y_title,
@@ -214,7 +214,7 @@ def _conditions(
 def condition_map_figure(parts: Result, layer: Index, head: Index, condition: int) -> go.Figure:
     """One head's whole mean pattern in one condition."""
     pattern, _ = part(parts, "pattern", layer=layer, head=head, condition=condition)
-    return pattern_map(pattern, title=_of(layer, head, parts.provenance["conditions"][condition]))
+    return pattern_map(pattern, title=_of(layer, head, parts.words("conditions")[condition]))
 
 
 def look_back_figure(parts: Result, layer: Index, head: Index) -> go.Figure:
@@ -222,7 +222,7 @@ def look_back_figure(parts: Result, layer: Index, head: Index) -> go.Figure:
     means, errors = part(parts, "profile", layer=layer, head=head)
     offsets, _ = part(parts, "largest_offset", layer=layer, head=head)
     shown = means.shape[1] // 2 + 1
-    pairs = zip(parts.provenance["conditions"], offsets, strict=True)
+    pairs = zip(parts.words("conditions"), offsets, strict=True)
     names = [f"{name}, most at k = {offset}" for name, offset in pairs]
     figure = condition_curves(
         means[:, :shown],
@@ -242,7 +242,7 @@ def position_zero_figure(zero: Result, layer: Index, head: Index) -> go.Figure:
     return case_curves(
         rows,
         errors,
-        zero.provenance["cases"],
+        zero.words("cases"),
         ZERO_CANDIDATE,
         title=_of(layer, head, "attention of the last [A]"),
     )

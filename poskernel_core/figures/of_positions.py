@@ -12,7 +12,7 @@ from poskernel_core.figures.effects import kl_by_position, loss_by_group, loss_b
 from poskernel_core.figures.effects import next_token_bars as token_bars
 from poskernel_core.figures.helix import angle_matrix, helix_3d, helix_frames
 from poskernel_core.figures.kernels import profile_curve
-from poskernel_core.figures.layout import set_height, style
+from poskernel_core.figures.layout import THIRD, set_height, style
 from poskernel_core.figures.palette import DIVERGING, SCALE
 from poskernel_core.figures.stages import difference_map, robust_span, stage_map
 from poskernel_core.figures.tangent import score_profile_figure, tangent_figure
@@ -28,7 +28,6 @@ OWN_AXES = ("nothing", "layer 0, on this layer's axes")
 
 FINE = 256
 """Maps of more rows than this are finer than the pixels of a third of the page."""
-THIRD = 430
 """Height in pixels of a square map that fills a third of the page."""
 PATTERNS = ("clean", "changed", "difference")
 STAGE_TITLES = {"score": "raw scores", "masked_score": "masked scores", "pattern": "probabilities"}
@@ -149,7 +148,7 @@ def stage_figure(
         title=STAGE_TITLES[name].capitalize(),
         first_query=first,
         first_key=first,
-        tokens=stages.provenance.get("tokens"),
+        tokens=stages.words("tokens") or None,
         span=span,
         window=zoom if whole else None,
         unit=unit,
@@ -162,7 +161,7 @@ def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go
     values = found.values[name].astype(np.float64)
     first, stop = zoom or (0, len(values))
     values = only_visible(values[first:stop, first:stop])
-    tokens = found.provenance.get("tokens")
+    tokens = found.words("tokens") or None
     if name == "difference":
         reach = max(float(np.nanmax(np.abs(values))), 1e-6)
         figure = difference_map(
@@ -190,7 +189,7 @@ def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go
 def bars_figure(found: Result) -> go.Figure:
     """Next-token probabilities before and after."""
     return token_bars(
-        found.provenance["candidates"],
+        found.words("candidates"),
         found.values["clean_probability"],
         found.values["changed_probability"],
     )

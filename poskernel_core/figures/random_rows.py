@@ -6,7 +6,8 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
-from poskernel_core.figures.conditions import SHARE, Look, add_curve, look, measured
+from poskernel_core.figures.conditions import SHARE, measured
+from poskernel_core.figures.curves import Look, add_curve, look
 from poskernel_core.figures.kernels import FLOOR
 from poskernel_core.figures.layout import (
     MUTED,

@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float, Int, Num
 
-from poskernel_core.figures.conditions import Look, add_curve, look
+from poskernel_core.figures.curves import Look, add_curve, look
 from poskernel_core.figures.layout import (
     MUTED,
     legend_under_title,

@@ -55,7 +55,7 @@ class AttentionCall:
 class PatternBlock:
     """Rows ``first_row ..`` of a pattern, for the keys ``first_key ..`` that any of them sees.
 
-    ``padded`` is ``[text, head, row, margin + key]``: every row begins with so many zeros. Where
+    ``padded`` is ``[text, head, row, margin + key]``: every row begins with ``margin`` zeros. Where
     they are ``rows - 1``, :func:`diagonal_sums` can slant the block without copying it.
     """
 

@@ -215,7 +215,7 @@ def _modules(model: LoadedModel) -> list[nn.Module]:
         )
     if not getattr(config, "do_layer_norm_before", True):
         raise BadRequest(
-            f"{model.located.spec.name!r} has its norms behind attention and MLP, where this "
+            f"{model.located.spec.name!r} has its norms after attention and MLP, where this "
             "decomposition does not hold: choose a model with norms before them."
         )
     return [model.block(0).get_submodule(place) for place in places]
@@ -243,7 +243,7 @@ def _values(module: nn.Module, model: LoadedModel) -> tuple[Tensor, Tensor]:
     kv, d = geometry.n_kv_heads, geometry.d_head
     if geometry.architecture == "gpt_neox":  # each head's queries, keys and values together
         weight, bias = weight.reshape(-1, kv, 3, d)[:, :, 2], bias.reshape(kv, 3, d)[:, 2]
-    else:  # GPT-2 has queries, keys and values behind each other
+    else:  # GPT-2 has queries, keys and values one after the other
         weight = weight[:, -kv * d :].reshape(-1, kv, d)
         bias = bias[-kv * d :].reshape(kv, d)
     heads = geometry.n_heads

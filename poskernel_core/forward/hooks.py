@@ -59,7 +59,7 @@ class ForwardPass:
     """One pass of a model: the batch, who looks at it, and what changes it.
 
     Attributes:
-        until: the layer behind whose attention nothing is run; None for a pass to the end.
+        until: the layer after whose attention nothing is run; None for a pass to the end.
     """
 
     batch: Batch

@@ -75,7 +75,7 @@ class AveragedStream(Edit):
 
 @dataclass(frozen=True)
 class PredecessorKnockout(Edit):
-    """Attention knockout: that to the predecessor, at every so many positions, in some layers.
+    """Attention knockout: that to the predecessor, at every ``every``-th position, in some layers.
 
     After the softmax the attention is set to zero and not shared out again, as the post does;
     before it, the score is set to minus infinity, and the rest of the row takes its share.

@@ -127,8 +127,8 @@ class LoadedModel:
         ``positions [text, pos]`` are those that the tokens are said to stand at (default: 0, 1,
         ...); every token still sees those before it in the row.
 
-        ``keep`` limits the logits to the last so many positions; for 0 nothing is unembedded. What
-        is behind the attention of the layer ``until`` (-1: the last one) is never run, and no
+        ``keep`` limits the logits to that many last positions; for 0 nothing is unembedded. What
+        comes after the attention of the layer ``until`` (-1: the last one) is never run, and no
         logits come out.
 
         Raises:

@@ -97,15 +97,16 @@ def brief(numbers: Any, errors: Any = None) -> str:
     return f"[{', '.join(parts)}{', ...' if len(numbers) > FEW else ''}]"
 
 
-def _selected(figure: Published, result: Result) -> list[Result]:
-    """Return the result at the figure's selection, once for each of its cells."""
+def _selected(figure: Published, result: Result) -> Result:
+    """Return the result at the figure's selection, its cells along an axis of their own."""
     result = result.only(figure.value).select(**figure.select, **_candidate(figure, result))
     if not figure.cells:
-        return [result]
+        return result
     axes, shape = result.axes[figure.value], result.values[figure.value].shape
     sizes = dict(zip(axes, shape, strict=True))
     cells = [parse_cell(cell, sizes["layer"], sizes["head"]) for cell in figure.cells]
-    return [result.select(layer=layer, head=head) for layer, head in cells]
+    chosen = [result.select(layer=layer, head=head) for layer, head in cells]
+    return Result.join(chosen, "cell", figure.cells)
 
 
 def _candidate(figure: Published, result: Result) -> dict[str, int]:
@@ -116,7 +117,7 @@ def _candidate(figure: Published, result: Result) -> dict[str, int]:
     """
     if not figure.candidate:
         return {}
-    words = list(result.provenance.get("candidates", ()))
+    words = result.words("candidates")
     if figure.candidate not in words:
         raise BadRequest(
             f"{figure.candidate!r} is not among the likeliest next tokens: {', '.join(words)}."
@@ -133,7 +134,8 @@ def _words(figure: Published, result: Result) -> list[str]:
         return [cell_name(int(layer), int(head))]
     if figure.value not in result.labels:
         raise BadRequest(f"{figure.value!r} is a number, not a word.")
-    return [str(each.text_of(figure.value)) for each in _selected(figure, result)]
+    words = _selected(figure, result).text_of(figure.value)
+    return [str(word) for word in (words if figure.cells else [words])]
 
 
 def _check_words(figure: Published, ours: list[str]) -> Checked:
@@ -148,22 +150,17 @@ def _check_words(figure: Published, ours: list[str]) -> Checked:
 def _numbers(figure: Published, result: Result) -> tuple[np.ndarray, np.ndarray]:
     """Return our numbers and errors, as many as were published."""
     chosen = _selected(figure, result)
-    ours = np.array([each.values[figure.value] for each in chosen], dtype=float)
+    ours = np.asarray(chosen.values[figure.value], dtype=float)
     none = np.full_like(ours, np.nan)
-    errors = none if figure.value not in result.errors else _errors(figure, chosen)
+    errors = np.asarray(chosen.errors.get(figure.value, none), dtype=float)
     if figure.over:
         below = result.only(figure.value).select(**figure.over).values[figure.value]
         ours, errors = ours / below, errors / np.abs(below)
     shape = np.array(figure.published, dtype=float).shape
-    ours, errors = (a if figure.cells else a[0] for a in (ours, errors))
     if ours.ndim != len(shape) or (np.array(ours.shape) < shape).any():
         raise BadRequest(f"Expected {list(shape)} numbers, computed {list(ours.shape)}.")
     cut = tuple(slice(0, int(size)) for size in shape)
     return np.asarray(ours[cut]), np.asarray(errors[cut])
-
-
-def _errors(figure: Published, chosen: list[Result]) -> np.ndarray:
-    return np.array([each.errors[figure.value] for each in chosen], dtype=float)
 
 
 def _check_numbers(figure: Published, ours: np.ndarray, errors: np.ndarray) -> Checked:

@@ -54,7 +54,7 @@ def gather_run(workshop: Workshop, run: RunSpec, execution: Execution, report: R
     windows, plan = workshop.prepare(run, execution, located, tokenizer)
     if corpora.resolve(run.corpus).fingerprint != run.corpus.fingerprint:
         raise BadRequest(f"Corpus {run.corpus.name!r} changed meanwhile: ask again.")
-    model = workshop.shelf.take(located, execution.device, run.dtype)
+    model = workshop.models.take(located, execution.device, run.dtype)
     error = lower(model, plan, windows, run.dtype, report)
     gathered = _attempts(workshop.store, run, model, windows, plan, execution, report)
     known = {"dtype_error": error, "tokens": _texts(run, windows, tokenizer)}

@@ -49,7 +49,7 @@ class OutOfMemory(Exception):
 
 @dataclass(frozen=True)
 class Facts:
-    """What only the running model tells: per layer, the score scale and the sliding window."""
+    """What only the running model knows: per layer, the score scale and the sliding window."""
 
     scales: tuple[float, ...]
     windows: tuple[int | None, ...]

@@ -12,8 +12,8 @@ from poskernel_core.common.axes import Tokens
 from poskernel_core.common.specs import Execution, RunSpec, digest
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
+from poskernel_core.passes.model_cache import ModelCache
 from poskernel_core.passes.plan import plan_for, prepare
-from poskernel_core.passes.shelf import Shelf
 from poskernel_core.statistics import Plan
 from poskernel_core.storage.store import Store
 
@@ -42,7 +42,7 @@ class Workshop:
     """The models and texts in use; every lane takes them from here, so each is there once."""
 
     store: Store
-    shelf: Shelf = field(default_factory=Shelf, repr=False)
+    models: ModelCache = field(default_factory=ModelCache, repr=False)
     _tokenizers: LRUCache[str, Tokenizer | None] = field(
         default_factory=lambda: LRUCache(TOKENIZERS), repr=False
     )

@@ -20,9 +20,9 @@ __all__ = ["AttentionEntropy"]
 class AttentionEntropy(Statistic):
     """``entropy [layer, head, query, skip]``: mean over texts, in nats, at the recorded positions.
 
-    Entry ``skip`` leaves out so many first keys, 0 to 32, and renormalises the row, text by text:
-    entropy is not linear in the row, so none of them follows from another. ``entropy_error`` is the
-    standard error over texts. NaN where no key is left.
+    Entry ``skip`` leaves out the first ``skip`` keys, 0 to 32, and renormalises the row, text by
+    text: entropy is not linear in the row, so none of them follows from another. ``entropy_error``
+    is the standard error over texts. NaN where no key is left.
     """
 
     name = "entropy"

@@ -32,8 +32,8 @@ class MeanResiduals(Statistic):
         """Add the residual stream of a batch."""
         x, total = x.float(), self.sums["centred_square_sum"]
         self.sums["residual_sum"][layer] += x.sum(dim=0)
-        behind = x[:, int(self.plan.start_token) :]
-        centred = behind - behind.mean(dim=1, keepdim=True)
+        after = x[:, int(self.plan.start_token) :]
+        centred = after - after.mean(dim=1, keepdim=True)
         total[layer] += centred.square().sum(dtype=total.dtype)
 
     @staticmethod

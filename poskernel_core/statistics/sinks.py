@@ -54,7 +54,7 @@ class AttentionSinks(Statistic):
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
         """Divide by the number of windows."""
-        found = {}
+        found: dict[str, np.ndarray] = {}
         for name in ("alpha", "learned"):
             mean, error = mean_of_texts(sums, name, plan.windows)
             found |= {name: mean.astype(np.float32), f"{name}_error": error.astype(np.float32)}

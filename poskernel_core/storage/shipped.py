@@ -4,7 +4,7 @@ One zip file a model, ``demo/results/<model>.zip``, made by ``tools/ship_results
 that its pages ask for first, and the statistics that every head, query position and skip of the
 landing and kernels pages stand on. The entries lie under the same content addresses as those of
 the store, which looks here last. So they are never copied, evicted or in the way of newer ones,
-and an entry whose address is no longer asked for is never found. ``POSKERNEL_SHIPPED=0`` switches
+and an entry whose address is no longer asked for is never found. ``POSKERNEL_SHIPPED=0`` turns
 the layer off.
 
 Results are kept in single precision, statistics and pictures of one text with fewer bits.
@@ -107,7 +107,7 @@ def _of(directory: Path) -> Shipped:
 
 
 def shipped() -> Shipped | None:
-    """Return what comes with the project, or None where it is switched off."""
+    """Return what comes with the project, or None where it is turned off."""
     return None if os.environ.get("POSKERNEL_SHIPPED", "1") == "0" else _of(DIRECTORY)
 
 

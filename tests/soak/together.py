@@ -12,28 +12,28 @@ from pathlib import Path
 
 from bench.reader import Lost, Reader
 from bench.readers import memory_mb, percentile
+from pages.etc_heatmap.measures import MEASURES
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.specs import Request
+from poskernel_core.models.catalog import BUNDLED_MODELS
 from tests.server import Server, command_line, serve
 from tests.soak.trial import BOUND, Options, engine_at, etc, need
+from tools.recorded import page_names
 
 __all__ = ["ten_at_once", "visited"]
 
 MODELS = ("demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l")
 AT_ONCE = 4
-PAGES = (
-    "", "positional_kernels", "previous_token", "contextual", "helix", "interventions",
-    "induction_recency", "position_vs_token", "contextual_neurons", "methods", "no_such_page",
-)  # fmt: skip
+PAGES = ("", *page_names(), "no_such_page")
 PARAMETERS = {
-    "model": (*MODELS, "no-such-model", "../../etc/passwd", "<script>"),
+    "model": (*BUNDLED_MODELS, "no-such-model", "../../etc/passwd", "<script>"),
     "corpus": ("sample", "bible", "nothing", "%00"),
     "cell": ("L0H0", "L1H3", "L2H6", "L99H99", "x", "L²H1", "L-1H0"),
     "query": ("0", "1", "100", "400", "-5", "1e9", "nan", "٤"),
     "skip": ("0", "4", "8", "-1", "999", "x"),
     "context": ("64", "128", "512", "7", "1e9"),
     "start": ("true", "false", "perhaps"),
-    "measure": ("Kind", "Fidelity", "no such measure"),
+    "measure": (*MEASURES, "no such measure"),
     "order": ("number", "ETC", "?"),
     "k": ("1", "3", "1000000", "-1"),
     "hl": ("0", "2", "77"),

@@ -50,7 +50,7 @@ class _Keys(Observer):
 
 
 def shift_places(context: int, first: int, length: int, shifts: int) -> np.ndarray:
-    """Return where the passage begins, evenly spaced from behind the start token on."""
+    """Return where the passage begins, evenly spaced, from the first after the start token on."""
     step = (context - first - length) // (shifts - 1)
     return first + step * np.arange(shifts)
 
@@ -119,7 +119,7 @@ def _result(
 
 
 def _numbers(mean: np.ndarray, gram: np.ndarray, count: float) -> dict[str, np.ndarray]:
-    """Return all values of a layer from sums over so many passages, ``[kv, ...]``."""
+    """Return all values of a layer from sums over ``count`` passages, ``[kv, ...]``."""
     found = dict(zip(NAMES, shares(mean, gram, count), strict=True))
     return found | {"content_cosine": cosines(mean, gram, count)}
 
@@ -143,7 +143,7 @@ def shares(
 
 
 def cosines(mean: np.ndarray, gram: np.ndarray, count: float) -> np.ndarray:
-    """Return the cosine between contents so many shifts apart, ``[kv, shift]``; 1 for none."""
+    """Return the cosine between contents by distance in shifts, ``[kv, shift]``; 1 for none."""
     centred = gram - np.einsum("hjsd,hjrd->hsr", mean, mean) / count
     squares = np.einsum("hss->hs", centred)
     there = squares > NOTHING * np.einsum("hss->hs", gram)  # else content has no direction

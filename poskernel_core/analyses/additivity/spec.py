@@ -108,7 +108,7 @@ class Additivity(Experiment[AdditivityParams]):
         length = min(16, max(1, room // 2))
         return {"passage_length": length, "shifts": max(2, min(8, room - length + 1))}
 
-    def settled(self, run: RunSpec, params: AdditivityParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: AdditivityParams) -> RunSpec:
         """Return the run over the passages.
 
         Raises:

@@ -144,6 +144,14 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
             "that they divide by",
         ),
     )
+    texts = (
+        *each(
+            "top_words bottom_words", "neuron rank", "token", "the tokens of ``top``, ``bottom``"
+        ),
+        *each("heads", "chosen", "name", "the contextual heads"),
+        *each("variants", "variant", "name", "the kernels and scales that are tried"),
+        *each("strongest", "line", "sentence", "both ends of the neurons that the bag drives most"),
+    )
     figure = "poskernel_core.figures.of_contextual:contextual_neurons_figure"
     precomputed = "experiments"
     long = True

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from poskernel_core.analyses.bag.params import BagExperiment, BagParams, ListedParams
-from poskernel_core.common.result import each
+from poskernel_core.common.result import TOKENS, each
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 
 __all__ = ["Neuron", "NeuronLatents", "NeuronTrace"]
@@ -63,6 +63,17 @@ class Neuron(BagExperiment[NeuronParams]):
             "cosine",
             "cosine between the output weights: what they write",
         ),
+        *each(
+            "top_value bottom_value",
+            "rank",
+            "pre-activation",
+            "the largest and the smallest contributions",
+        ),
+        *each("bias", "", "pre-activation", "the neuron's bias"),
+    )
+    texts = (
+        *each("top_words bottom_words", "rank", "token", "the tokens that contribute them"),
+        *each("heads", "chosen", "name", "the contextual heads"),
     )
     figure = "poskernel_core.figures.neurons:contributions_figure"
     runs = "poskernel_core.analyses.bag.run.neuron:neuron"
@@ -142,6 +153,7 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
             "the bag's part against what the other parts leave over; 1 is best",
         ),
     )
+    texts = (TOKENS, *each("heads", "chosen", "name", "the contextual heads"))
     figure = "poskernel_core.figures.of_contextual:neuron_trace_figure"
     runs = "poskernel_core.analyses.bag.run.trace:neuron_trace"
 
@@ -200,5 +212,6 @@ class NeuronLatents(BagExperiment[NeuronLatentsParams]):
         ),
         *each("top_value bottom_value", "latent rank", "standard deviations", "their values"),
     )
+    texts = each("top_words bottom_words", "latent rank", "token", "these tokens")
     figure = "poskernel_core.figures.bag:latents_figure"
     runs = "poskernel_core.analyses.bag.run.latents:neuron_latents"

@@ -46,7 +46,7 @@ class BagExperiment(Experiment[B]):
 
     uses = ("token embeddings", "neurons")
 
-    def settled(self, run: RunSpec, params: B) -> RunSpec:
+    def canonical(self, run: RunSpec, params: B) -> RunSpec:
         """Return the run in single precision.
 
         Raises:

@@ -48,6 +48,7 @@ class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
             "share of tokens whose extended embedding is shorter",
         ),
     )
+    texts = each("words", "rank", "token", "the nearest tokens")
     figure = "poskernel_core.figures.bag:nearest_figure"
     runs = "poskernel_core.analyses.bag.run.search:extended_embedding"
 
@@ -95,5 +96,6 @@ class WordNeurons(BagExperiment[WordNeuronsParams]):
         ),
         *each("for against", "rank", "neuron", "neurons with the largest and the smallest score"),
     )
+    texts = each("words", "word", "token", "the words' tokens")
     figure = "poskernel_core.figures.bag:scores_figure"
     runs = "poskernel_core.analyses.bag.run.search:word_neurons"

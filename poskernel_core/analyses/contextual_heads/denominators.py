@@ -84,12 +84,13 @@ class Denominators(Experiment[DenominatorsParams]):
         ),
         *each("etc", "query", "tokens", "effective token count (ETC) of the token's mean kernel"),
     )
+    texts = each("own_texts", "own_text", "name", "the reader's texts and the chapters asked for")
     figure = "poskernel_core.figures.contextual:denominators_figure"
     precomputed = "experiments"
     long = True
     runs = "poskernel_core.analyses.contextual_heads.run.denominators:denominators"
 
-    def settled(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
         """Return the run in single precision.
 
         Raises:
@@ -155,13 +156,17 @@ class TokenWeights(Experiment[TokenWeightsParams]):
             "how often the token was seen: in layer 0 in all texts of the run, in "
             "later layers in those that were read",
         ),
+        *each(
+            "top_value bottom_value", "rank", "nats", "the largest and the smallest content scores"
+        ),
     )
+    texts = each("top_words bottom_words", "rank", "token", "the tokens that have them")
     figure = "poskernel_core.figures.contextual:weights_figure"
     precomputed = "experiments"
     long = True
     runs = "poskernel_core.analyses.contextual_heads.run.token_weights:token_weights"
 
-    def settled(self, run: RunSpec, params: TokenWeightsParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: TokenWeightsParams) -> RunSpec:
         """Return the run in single precision.
 
         Raises:

@@ -141,7 +141,7 @@ class ContextualHeads(Experiment[ContextualParams]):
     long = True
     runs = "poskernel_core.analyses.contextual_heads.run.contextual:contextual_heads"
 
-    def settled(self, run: RunSpec, params: ContextualParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: ContextualParams) -> RunSpec:
         """Return the run in single precision.
 
         Raises:

@@ -165,7 +165,7 @@ class Helix(Analysis[HelixParams]):
         """Return texts as prompts where positions are no part of the stream."""
         return {} if geometry.scheme == "learned" else {"prompts": "texts"}
 
-    def settled(self, run: RunSpec, params: HelixParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: HelixParams) -> RunSpec:
         """Return the pass over repeated tokens, where the corpus does not matter; or over texts."""
         if params.prompts == "texts":
             positions = default_positions(run.context)

@@ -96,7 +96,7 @@ class Tangent(Analysis[TangentParams]):
         """Return the usual position, or the last that has a neighbour on both sides."""
         return min(super().default_query(context), context - 2)
 
-    def settled(self, run: RunSpec, params: TangentParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: TangentParams) -> RunSpec:
         """Return the run; mean queries are there at every position, recorded or not."""
         return run.model_copy(update={"positions": default_positions(run.context)})
 

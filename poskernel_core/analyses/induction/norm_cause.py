@@ -113,10 +113,11 @@ class NormCause(Sampled[NormCauseParams]):
             has_error=True,
         ),
     )
+    texts = each("runs", "norms", "name", "the two runs")
     figure = "poskernel_core.figures.of_experiments:norm_cause_figure"
     runs = "poskernel_core.analyses.induction.run.norm_cause:norm_cause"
 
-    def settled(self, run: RunSpec, params: NormCauseParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: NormCauseParams) -> RunSpec:
         """Return the run of the random sequences.
 
         Raises:

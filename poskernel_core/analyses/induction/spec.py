@@ -106,7 +106,7 @@ class InductionScores(Sampled[InductionScoresParams]):
         """Return a length that the context holds."""
         return {"period": min(24, (geometry.n_ctx - 1) // 2)}
 
-    def settled(self, run: RunSpec, params: InductionScoresParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: InductionScoresParams) -> RunSpec:
         """Return the run of the random sequences."""
         return random_run(run, 2 * params.period + run.start_token, params.samples)
 
@@ -134,12 +134,12 @@ class InductionRecency(Sampled[RecencyParams]):
     Formula: $P(t) = \mathbb{E}\,\mathrm{softmax}(\text{logits of the last position})_t$ over random
     sequences.
 
-    Choices: tokens of one sequence all differ. Rows have sequences of their own, so that their
-    errors are independent. One row has no rise (NaN), one candidate no advantage (0). Flattening
-    multiplies the output $z_n$ of each head of layer 0 by $\bar r / r_n$ with
-    $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ measured on 500 random sequences of the same length under the
-    same other ablations, and $\bar r$ the mean of $r_n$; a start token's own output is left as it
-    is. The error of the measured norms is not in ours.
+    Choices: tokens of one sequence all differ; special tokens are never drawn. Rows have sequences
+    of their own, so that their errors are independent. One row has no rise (NaN), one candidate no
+    advantage (0). Flattening multiplies the output $z_n$ of each head of layer 0 by $\bar r / r_n$
+    with $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ measured on 500 random sequences of the same length
+    under the same other ablations, and $\bar r$ the mean of $r_n$; a start token's own output is
+    left as it is. The error of the measured norms is not in ours.
 
     Limits: induction on random tokens is weaker than on text, so probabilities are small.
 
@@ -219,6 +219,7 @@ class InductionRecency(Sampled[RecencyParams]):
             "only where norms are flattened: layer 0's norms before that",
         ),
     )
+    texts = each("examples", "second pos", "token", "the first sequence of every row")
     figure = "poskernel_core.figures.of_experiments:recency_figure"
     precomputed = "experiments"
     runs = "poskernel_core.analyses.induction.run.recency:induction_recency"
@@ -227,7 +228,7 @@ class InductionRecency(Sampled[RecencyParams]):
         """Return a length that the context holds."""
         return {"length": min(13, geometry.n_ctx)}
 
-    def settled(self, run: RunSpec, params: RecencyParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: RecencyParams) -> RunSpec:
         """Return the run of the random sequences.
 
         Raises:
@@ -278,7 +279,7 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
         """Return a length that the context holds."""
         return {"length": min(13, geometry.n_ctx), "second": min(10, geometry.n_ctx - 3)}
 
-    def settled(self, run: RunSpec, params: RecencyPatternsParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: RecencyPatternsParams) -> RunSpec:
         """Return the run of the random sequences.
 
         Raises:

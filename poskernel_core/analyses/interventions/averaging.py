@@ -61,7 +61,7 @@ class Averaging(Experiment[AveragingParams]):
     long = True
     runs = "poskernel_core.analyses.interventions.run.average:average"
 
-    def settled(self, run: RunSpec, params: AveragingParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: AveragingParams) -> RunSpec:
         """Return the run over a few windows of the corpus."""
         return run.model_copy(update=ALIKE | {"windows": params.loss_texts})
 

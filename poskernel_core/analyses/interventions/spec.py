@@ -149,10 +149,11 @@ class Intervention(Experiment[InterventionParams]):
             "mean attention to the predecessor in the two runs, and changed minus clean",
         ),
     )
+    texts = each("candidates", "candidate", "token", "the likeliest next tokens")
     figure = "poskernel_core.figures.of_positions:bars_figure"
     runs = "poskernel_core.analyses.interventions.run.intervene:intervene"
 
-    def settled(self, run: RunSpec, params: InterventionParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: InterventionParams) -> RunSpec:
         """Return the run of the prompt."""
         return single_run(run, params)
 

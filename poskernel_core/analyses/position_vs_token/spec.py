@@ -104,6 +104,7 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
             has_error=True,
         ),
     )
+    texts = each("conditions", "condition", "name", "the three runs")
     figure = "poskernel_core.figures.of_experiments:conditions_figure"
     precomputed = "experiments"
     runs = "poskernel_core.analyses.position_vs_token.run.parts:position_vs_token"
@@ -112,7 +113,7 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
         """Return a length that the context holds."""
         return {"length": min(24, geometry.n_ctx)}
 
-    def settled(self, run: RunSpec, params: PositionVsTokenParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: PositionVsTokenParams) -> RunSpec:
         """Return the run of the random sequences."""
         return random_run(run, params.length, params.samples)
 
@@ -179,6 +180,7 @@ class PositionZero(Sampled[PositionZeroParams]):
             has_error=True,
         ),
     )
+    texts = each("cases", "case", "name", "the three cases")
     figure = "poskernel_core.figures.of_experiments:zero_figure"
     precomputed = "experiments"
     runs = "poskernel_core.analyses.position_vs_token.run.zero:position_zero"
@@ -187,7 +189,7 @@ class PositionZero(Sampled[PositionZeroParams]):
         """Return a length that the context holds."""
         return {"length": min(11, geometry.n_ctx)}
 
-    def settled(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
         """Return the run of the random sequences; the cases say which have a start token."""
         return random_run(run, params.length, params.samples).model_copy(
             update={"start_token": False}

@@ -169,7 +169,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     figure = "poskernel_core.figures.of_positions:ranking_figure"
     precomputed = "always"
 
-    def settled(self, run: RunSpec, params: PreviousTokenParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: PreviousTokenParams) -> RunSpec:
         """Return the run; which query positions it records does not matter."""
         return run.model_copy(update={"positions": default_positions(run.context)})
 

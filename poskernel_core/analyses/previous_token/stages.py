@@ -60,7 +60,7 @@ class Stages(Analysis[StagesParams]):
     )
     figure = "poskernel_core.figures.of_positions:stages_figure"
 
-    def settled(self, run: RunSpec, params: StagesParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: StagesParams) -> RunSpec:
         """Return the pass over the one text."""
         return text_run(run, params, whole=True)
 

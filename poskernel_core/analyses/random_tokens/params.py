@@ -1,4 +1,4 @@
-"""What the experiments on random tokens share: their parameters, and the run they settle on."""
+"""What the experiments on random tokens share: their parameters, and their canonical run."""
 
 from __future__ import annotations
 

@@ -105,6 +105,6 @@ class RandomAttention(Sampled[RandomAttentionParams]):
         """Return a length that the context holds, and samples for a clear trend."""
         return {"samples": 2000, "length": min(RANDOM_TOKENS, geometry.n_ctx)}
 
-    def settled(self, run: RunSpec, params: RandomAttentionParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: RandomAttentionParams) -> RunSpec:
         """Return the run of the random sequences."""
         return random_run(run, params.length, params.samples)

@@ -69,7 +69,7 @@ class ScoreShares(Experiment[ShareParams]):
     long = True
     runs = "poskernel_core.analyses.score_shares.run:score_shares"
 
-    def settled(self, run: RunSpec, params: ShareParams) -> RunSpec:
+    def canonical(self, run: RunSpec, params: ShareParams) -> RunSpec:
         """Return the run in single precision."""
         return run.model_copy(update={"dtype": "float32"})
 

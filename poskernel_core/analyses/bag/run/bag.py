@@ -58,7 +58,7 @@ class Bag:
     Attributes:
         layer: the parts of layer 0.
         heads: the contextual heads.
-        start: first position behind the start token (1, or 0 without one).
+        start: first position after the start token (1, or 0 without one).
         kernels: ``K(n,i)`` of the destination token, ``[head, query, key]``.
         weights: content weight over median denominator, ``w_h(t) / Zmed_h``, ``[head, vocab]``.
         token_scales: the first norm's scale where each token stands, ``[vocab]``.
@@ -178,7 +178,7 @@ def _build(subject: Subject, main: StatisticsView, heads: tuple[int, ...], param
 
 
 def fingerprint(subject: Subject, main: StatisticsView) -> tuple[bool, bytes]:
-    """Return what tells texts and mean keys from others."""
+    """Return what distinguishes texts and mean keys from others."""
     data = subject.windows.tobytes() + main.layer(0)["mean_keys"].tobytes()
     return subject.start_token, hashlib.sha256(data).digest()
 

@@ -10,6 +10,7 @@ import numpy as np
 from poskernel_core.analyses.bag.neuron import NeuronLatents, NeuronLatentsParams
 from poskernel_core.analyses.bag.run.bag import listed_tokens
 from poskernel_core.analyses.bag.run.neuron import bag_of
+from poskernel_core.analyses.bag.run.vocabulary import worded
 from poskernel_core.analyses.base import Progress, Statistics, Subject
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
@@ -90,7 +91,7 @@ def _whitened(table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first components ``[token, count]`` of unit variance, and their directions.
 
     Raises:
-        BadRequest: there are not so many.
+        BadRequest: the table has fewer.
     """
     mean = table.mean(axis=0, dtype=np.float64)
     parts = np.array_split(np.arange(len(table)), -(-len(table) // ROWS))
@@ -123,9 +124,5 @@ def _result(
     for name, chosen in ends.items():
         values[name] = ids[chosen]
         values[f"{name}_value"] = np.take_along_axis(sources.T, chosen, axis=1)
-    used = np.unique(np.concatenate([values["top"], values["bottom"]])).tolist()
-    return NeuronLatents.result(
-        params,
-        values,
-        provenance={"token_words": dict(zip(map(str, used), subject.decode(used), strict=True))},
-    )
+    ends = {name: values[name] for name in ends}
+    return NeuronLatents.result(params, values, texts=worded(subject.decode, ends))

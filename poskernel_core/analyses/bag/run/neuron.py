@@ -52,20 +52,18 @@ def neuron(
     table, readers = bag.table(ids), bag.readers()
     found = (table @ readers[:, params.neuron]).numpy()
     w_out = torch.nn.functional.normalize(bag.layer.w_out, dim=1)
-    values = {
+    extremes, words = named_ends(subject.decode, ids, found, params.listed)
+    values = extremes | {
         "contribution": found,
         "related": correlations(table, readers, params.neuron).numpy(),
         "output_cosine": (w_out @ w_out[params.neuron]).numpy(),
+        "bias": bag.layer.b_in[params.neuron].numpy(),
     }
     return Neuron.result(
         params,
         values,
         coordinates={"token": ids},
-        provenance={
-            "heads": [cell_name(0, head) for head in bag.heads],
-            "bias": float(bag.layer.b_in[params.neuron]),
-            "listed": named_ends(subject.decode, ids, found, params.listed),
-        },
+        texts=words | {"heads": [cell_name(0, head) for head in bag.heads]},
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,7 +16,7 @@ from poskernel_core.analyses.bag.run.bag import TEXTS, Bag, listed_tokens
 from poskernel_core.analyses.bag.run.neuron import bag_of
 from poskernel_core.analyses.bag.run.predicted import Parts, predict
 from poskernel_core.analyses.bag.run.quality import VARIANTS, Quality
-from poskernel_core.analyses.bag.run.vocabulary import ends
+from poskernel_core.analyses.bag.run.vocabulary import ends, worded
 from poskernel_core.analyses.base import Progress, Statistics, Subject
 from poskernel_core.analyses.random_tokens.run.sampled import steps
 from poskernel_core.common.heads import cell_name
@@ -27,6 +29,7 @@ __all__ = ["NeuronSums", "contextual_neurons"]
 
 PERCENTILES = (0, 5, 50, 95, 100)
 STRONGEST = 5
+ENDS = ("top", "bottom")
 
 
 class NeuronSums:
@@ -38,7 +41,7 @@ class NeuronSums:
         self._sums = Groups()
 
     def add(self, bag: Bag, parts: Parts, true: Tensor, text: int) -> None:
-        """Add the positions of a text behind the start token; ``true [pos, neuron]``."""
+        """Add the positions of a text after the start token; ``true [pos, neuron]``."""
         whole, added = parts.activation(bag), parts.through(parts.bag, bag)
         true, whole, added = (x[bag.start :].double() for x in (true, whole, added))
         agree, fires = ((true > 0) == (whole > 0)).double(), (true > 0).double()
@@ -106,7 +109,7 @@ def _result(
     values, errors = neurons.numbers()
     joint, joint_errors = quality.numbers()
     values |= joint | _vocabulary(subject, params, bag) | _of_bag(bag, params.query)
-    words = _words(subject, values)
+    words = worded(subject.decode, {name: values[name] for name in ENDS})
     return ContextualNeurons.result(
         params,
         values,
@@ -116,26 +119,25 @@ def _result(
             "percentile": np.array(PERCENTILES),
             "chosen": np.array(bag.heads),
         },
-        provenance={
+        texts={
+            **words,
             "heads": [cell_name(0, head) for head in bag.heads],
             "variants": VARIANTS,
-            "token_words": words,
-            "listed": _strongest(values, words),
+            "strongest": list(_strongest(values, words)),
         },
     )
 
 
-def _strongest(
-    values: dict[str, np.ndarray], words: dict[str, str]
-) -> dict[str, list[tuple[str, float]]]:
-    """Return the tokens at both ends of the few neurons that the bag drives most."""
-    found = {}
+def _strongest(values: dict[str, np.ndarray], words: dict[str, list[list[str]]]) -> Iterator[str]:
+    """Yield the tokens at both ends of the few neurons that the bag drives most, a line each."""
     order = np.argsort(-np.nan_to_num(values["drive_share"]), kind="stable")
     for neuron in order[:STRONGEST].tolist():
-        for end in ("top", "bottom"):
-            pairs = zip(values[end][neuron], values[f"{end}_contribution"][neuron], strict=True)
-            found[f"neuron {neuron}, {end}"] = [(words[str(t)], float(c)) for t, c in pairs]
-    return found
+        for end in ENDS:
+            pairs = zip(
+                words[f"{end}_words"][neuron], values[f"{end}_contribution"][neuron], strict=True
+            )
+            told = ", ".join(f"{word!r} {value:.3g}" for word, value in pairs)
+            yield f"neuron {neuron}, {end}: {told}"
 
 
 def _vocabulary(
@@ -162,9 +164,3 @@ def _of_bag(bag: Bag, query: int) -> dict[str, np.ndarray]:
         "norm_scale": np.stack([np.percentile(1 / each, PERCENTILES) for each in scales]),
         "denominator": bag.denominators.numpy(),
     }
-
-
-def _words(subject: Subject, values: dict[str, np.ndarray]) -> dict[str, str]:
-    """Return the text of every token that is listed, by its id."""
-    used = np.unique(np.concatenate([values["top"].ravel(), values["bottom"].ravel()])).tolist()
-    return dict(zip(map(str, used), subject.decode(used), strict=True))

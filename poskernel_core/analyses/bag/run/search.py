@@ -56,7 +56,7 @@ def extended_embedding(
             "length": np.asarray(length[0]),
             "length_rank": np.asarray((length[1:] < length[0]).mean()),
         },
-        provenance={"words": subject.decode(ids[nearest].tolist())},
+        texts={"words": subject.decode(ids[nearest].tolist())},
     )
 
 
@@ -88,5 +88,5 @@ def word_neurons(
             "for": order[::-1][: params.listed].copy(),
             "against": order[: params.listed].copy(),
         },
-        provenance={"words": subject.decode(tokens)},
+        texts={"words": subject.decode(tokens)},
     )

@@ -43,7 +43,7 @@ def neuron_trace(
     return NeuronTrace.result(
         params,
         values,
-        provenance={
+        texts={
             "heads": [cell_name(0, head) for head in bag.heads],
             "tokens": subject.decode(tokens.tolist()),
         },

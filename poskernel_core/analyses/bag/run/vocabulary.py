@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["Ends", "contributions", "ends", "named_ends"]
+__all__ = ["Ends", "contributions", "ends", "named_ends", "worded"]
 
 CELLS = 2**24
 """Numbers of a block: 64 MB in float32."""
@@ -63,11 +63,23 @@ def ends(
 
 def named_ends(
     decode: Callable[[list[int]], list[str]], ids: np.ndarray, values: np.ndarray, listed: int
-) -> dict[str, list[tuple[str, float]]]:
-    """Return the tokens with the largest values (``up``) and the smallest (``down``), and those."""
+) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
+    """Return the largest (``top``) and smallest values as values, and their tokens as texts."""
     order = np.argsort(values, kind="stable")
-    found = {}
-    for name, places in (("up", order[::-1][:listed]), ("down", order[:listed])):
-        words = decode(ids[places].tolist())
-        found[name] = [(word, float(values[p])) for word, p in zip(words, places, strict=True)]
-    return found
+    places = {"top": order[::-1][:listed], "bottom": order[:listed]}
+    return (
+        {f"{name}_value": values[some] for name, some in places.items()},
+        {f"{name}_words": decode(ids[some].tolist()) for name, some in places.items()},
+    )
+
+
+def worded(
+    decode: Callable[[list[int]], list[str]], tokens: dict[str, np.ndarray]
+) -> dict[str, list[list[str]]]:
+    """Return the texts of token ids ``[row, rank]`` by name, each token decoded once."""
+    used = np.unique(np.concatenate([ids.ravel() for ids in tokens.values()])).tolist()
+    words = dict(zip(used, decode(used), strict=True))
+    return {
+        f"{name}_words": [[words[token] for token in row] for row in ids.tolist()]
+        for name, ids in tokens.items()
+    }

@@ -116,7 +116,6 @@ def _all_heads(
     } | {n: v for n, (v, _) in copies.items()}
     values["group"] = behaviour(values, params)
     errors = {name: stacked[f"{name}_error"] for name in ("denominator", "spread")}
-    dict.fromkeys(values, ("layer", "head"))
     return ContextualHeads.result(
         params,
         values,

@@ -73,5 +73,5 @@ def _result(
         {name: found[name] for name in names},
         {"spread": found["spread_error"], "mean": found["denominator_error"]},
         coordinates={"query": queries},
-        provenance={"own_texts": [re.sub(r"\s+", " ", title)[:TITLE] for title in own]},
+        texts={"own_texts": [re.sub(r"\s+", " ", title)[:TITLE] for title in own]},
     )

@@ -70,7 +70,7 @@ def duplicates(
     """Return means and standard errors over samples.
 
     ``copy_attention``, ``baseline [layer, head, distance]``, and the mean difference of the two at
-    distances up to 10 (``near``) and beyond (``far``), ``[layer, head]``. Layers behind ``last``
+    distances up to 10 (``near``) and beyond (``far``), ``[layer, head]``. Layers after ``last``
     are not run.
     """
     distances = copy_distances(query, int(subject.start_token))

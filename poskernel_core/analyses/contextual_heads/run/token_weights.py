@@ -53,12 +53,13 @@ def token_weights(
     seen = np.flatnonzero((count >= params.fewest) & np.isfinite(mean) & ordinary)
     if not len(seen):
         raise BadRequest(f"No token occurs {params.fewest} times in the texts: ask for fewer.")
+    extremes, words = named_ends(subject.decode, seen, mean[seen], params.listed)
     return TokenWeights.result(
         params,
-        {"log_weight": mean[seen], "count": count[seen]},
+        {"log_weight": mean[seen], "count": count[seen], **extremes},
         {"log_weight": error[seen]},
         coordinates={"token": seen},
-        provenance={"listed": named_ends(subject.decode, seen, mean[seen], params.listed)},
+        texts=words,
     )
 
 

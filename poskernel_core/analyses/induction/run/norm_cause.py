@@ -15,7 +15,14 @@ from poskernel_core.common.result import Result
 __all__ = ["norm_cause"]
 
 RUNS = ("norms as they are", "norms flat")
-PER_HEAD = ("layer", "head")
+OF_PAIRS = (
+    "probability",
+    "advantage",
+    "probability_rise",
+    "candidate_attention",
+    "attention_advantage",
+    "attention_rise",
+)
 STEPS = 1000
 """Steps of each of the four parts, for the progress."""
 Numbers = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -28,14 +35,21 @@ def norm_cause(
     shared = params.model_dump(exclude={"random_length", "trend_from"})
     own = {name: shared[name] for name in RandomAttentionParams.model_fields if name in shared}
     own |= {"length": params.random_length, "trend_from": params.trend_from}
-    found = []
+    pairs, tokens = [], []
     for place, flatten in enumerate((False, True)):
-        pairs = RecencyParams(**shared, flatten=flatten)
-        recency = induction_recency(subject, statistics, pairs, _part(progress, 2 * place))
-        tokens = RandomAttentionParams(**own, flatten=flatten)
-        rows = random_attention(subject, statistics, tokens, _part(progress, 2 * place + 1))
-        found.append(_numbers(recency, rows))
-    return _result(params, *found)
+        asked = RecencyParams(**shared, flatten=flatten)
+        recency = induction_recency(subject, statistics, asked, _part(progress, 2 * place))
+        pairs.append(recency.only(*OF_PAIRS))
+        alone = RandomAttentionParams(**own, flatten=flatten)
+        rows = random_attention(subject, statistics, alone, _part(progress, 2 * place + 1))
+        tokens.append(rows.only("slope"))
+    numbers = _numbers(*(Result.join(found, "norms", RUNS) for found in (pairs, tokens)))
+    values = {name: mean for name, (mean, _) in numbers.items()}
+    errors = {name: error for name, (_, error) in numbers.items()}
+    for name, (mean, error) in numbers.items():
+        values[f"{name}_change"] = np.asarray(mean[1] - mean[0])
+        errors[f"{name}_change"] = np.asarray(np.hypot(*error))
+    return NormCause.result(params, values, errors, texts={"runs": RUNS})
 
 
 def _part(progress: Progress, number: int) -> Progress:
@@ -48,10 +62,11 @@ def _part(progress: Progress, number: int) -> Progress:
 
 
 def _numbers(recency: Result, rows: Result) -> Numbers:
+    """Return the numbers of both runs, ``[norms, ...]`` each, from results joined along them."""
     values, errors = recency.values, recency.errors
     together = np.sqrt((errors["candidate_attention"] ** 2).sum(axis=-1))
     found = {
-        "probability": (values["probability"][:, -1], errors["probability"][:, -1]),
+        "probability": (values["probability"][..., -1], errors["probability"][..., -1]),
         "probability_advantage": (values["advantage"], errors["advantage"]),
         "attention": (values["candidate_attention"].sum(axis=-1), together),
         "attention_advantage": (values["attention_advantage"], errors["attention_advantage"]),
@@ -64,17 +79,5 @@ def _numbers(recency: Result, rows: Result) -> Numbers:
 
 def _over_rows(mean: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean over rows, which are independent, and its error."""
-    spread = np.sqrt((error**2).sum(axis=0)) / len(mean)
-    return np.asarray(mean.mean(axis=0)), np.asarray(spread)
-
-
-def _result(params: NormCauseParams, clean: Numbers, flat: Numbers) -> Result:
-    values: dict[str, np.ndarray] = {}
-    errors: dict[str, np.ndarray] = {}
-    for name, (mean, error) in clean.items():
-        flat_mean, flat_error = flat[name]
-        change = f"{name}_change"
-        values |= {name: np.stack([mean, flat_mean]), change: np.asarray(flat_mean - mean)}
-        errors[name] = np.stack([error, flat_error])
-        errors[change] = np.asarray(np.hypot(error, flat_error))
-    return NormCause.result(params, values, errors, provenance={"runs": RUNS})
+    spread = np.sqrt((error**2).sum(axis=1)) / mean.shape[1]
+    return np.asarray(mean.mean(axis=1)), np.asarray(spread)

@@ -1,4 +1,4 @@
-"""Sequences with several candidates behind the same token: which of them the model predicts."""
+"""Sequences with several candidates after the same token: which of them the model predicts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def induction_recency(
         errors,
         labels={"role": ROLES},
         coordinates={"second": np.array(seconds)},
-        provenance={"examples": _examples(subject, rows)},
+        texts={"examples": _examples(subject, rows)},
     )
 
 

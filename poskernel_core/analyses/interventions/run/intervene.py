@@ -128,7 +128,7 @@ def need_learned(subject: Subject) -> None:
 
 
 def _compared(subject: Subject, clean: Measured, changed: Measured) -> dict[str, Any]:
-    """Return values, errors, coordinates and candidates of two runs of one prompt."""
+    """Return values, errors, coordinates and texts of two runs of one prompt."""
     values = {"kl": kl_divergence(clean.logits, changed.logits)}
     for name, run in (("clean", clean), ("changed", changed)):
         values[name] = run.pattern
@@ -152,7 +152,7 @@ def _compared(subject: Subject, clean: Measured, changed: Measured) -> dict[str,
         "values": {value.name: values[value.name] for value in Intervention.values},
         "errors": {"loss_change": np.array(error)},
         "coordinates": {"candidate": chosen},
-        "provenance": {"candidates": subject.decode(chosen.tolist())},
+        "texts": {"candidates": subject.decode(chosen.tolist())},
     }
 
 

@@ -38,7 +38,7 @@ def position_vs_token(
     """Run the three conditions; see :class:`~poskernel_core.analyses.PositionVsToken`.
 
     Raises:
-        BadRequest: too long sequences for so many heads.
+        BadRequest: sequences too long for the number of heads.
     """
     check_size(subject, params.length, MOST_CELLS)
     layout = random_layout(params.length, subject.start_token)
@@ -71,7 +71,7 @@ def _result(params: PositionVsTokenParams, conditions: list[Numbers]) -> Result:
             ..., 0
         ]
     values["largest_offset"] = offset
-    return PositionVsToken.result(params, values, errors, provenance={"conditions": CONDITIONS})
+    return PositionVsToken.result(params, values, errors, texts={"conditions": CONDITIONS})
 
 
 def largest_offsets(profile: np.ndarray) -> np.ndarray:

@@ -44,9 +44,10 @@ def position_zero(
     gap = 1 if lacking else 0
     return PositionZero.result(
         params,
-        {name: _behind(mean, gap) for name, (mean, _) in pairs.items()},
-        {name: _behind(error, gap) for name, (_, error) in pairs.items()},
-        provenance={"cases": CASES, "start_token": None},
+        {name: _after_gap(mean, gap) for name, (mean, _) in pairs.items()},
+        {name: _after_gap(error, gap) for name, (_, error) in pairs.items()},
+        texts={"cases": CASES},
+        provenance={"start_token": None},
     )
 
 
@@ -67,6 +68,6 @@ def _numbers(rows: list[RowMeans], length: int) -> dict[str, tuple[np.ndarray, n
     }
 
 
-def _behind(array: np.ndarray, gap: int) -> np.ndarray:
-    """Return an array of cases behind so many that could not be run, which are NaN."""
+def _after_gap(array: np.ndarray, gap: int) -> np.ndarray:
+    """Return an array of cases after the ``gap`` that could not be run, which are NaN."""
     return np.concatenate([np.full_like(array[:gap], np.nan), array])

@@ -33,7 +33,7 @@ __all__ = ["exponents", "random_attention", "rank_correlations", "slope_weights"
 MOST_CELLS = 2**23
 FEWEST_KEYS = 3
 FEWEST_FOR_P = 10
-"""Below so many keys the t distribution is no stand-in for that of the rank correlation."""
+"""Below this number of keys the t distribution is no stand-in for that of the rank correlation."""
 PER_QUERY = ("layer", "head", "query")
 
 
@@ -43,7 +43,7 @@ def random_attention(
     """Run the sequences; see :class:`~poskernel_core.analyses.RandomAttention`.
 
     Raises:
-        BadRequest: a head that is not there, or too long sequences for so many heads.
+        BadRequest: a head that is not there, or sequences too long for the number of heads.
     """
     length, layers = params.length, subject.model.geometry.n_layers
     check_size(subject, length, MOST_CELLS)

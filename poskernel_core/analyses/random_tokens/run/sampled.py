@@ -45,7 +45,7 @@ FLATTENING = 1_000_000
 
 
 def steps(progress: Progress, total: int) -> Callable[[int], None]:
-    """Return a function that is told how many sequences were just done, of so many in all."""
+    """Return a function that is told how many sequences were just done, of ``total`` in all."""
     done = 0
 
     def count(sequences: int) -> None:
@@ -82,7 +82,7 @@ def check_size(subject: Subject, length: int, most: int, rows: int | None = None
     """Refuse patterns of all heads that hold too many cells; of ``rows`` rows, or square.
 
     Raises:
-        BadRequest: the sequences are too long for so many heads.
+        BadRequest: the sequences are too long for the number of heads.
     """
     heads = subject.model.geometry.n_layers * subject.model.geometry.n_heads
     longest = int((most / heads) ** 0.5)
@@ -131,7 +131,7 @@ def ablations(
 def flat(norms: np.ndarray, first: int) -> Edit:
     """Return the edit that gives layer 0's heads the same norm at every position from ``first`` on.
 
-    ``norms [head, pos]`` are those of now. Where a norm is zero, nothing can be scaled.
+    ``norms [head, pos]`` are the present ones. Where a norm is zero, nothing can be scaled.
     """
     target = norms[:, first:].mean(axis=1, keepdims=True)
     factor = np.ones_like(norms)

@@ -11,10 +11,10 @@ import streamlit as st
 
 from pages.shared.links import offer
 
-__all__ = ["settled", "settled_index", "settled_list", "settled_span", "settled_text"]
+__all__ = ["fitted", "fitted_index", "fitted_list", "fitted_span", "fitted_text"]
 
 
-def settled(key: str, options: Any, default: Any) -> dict[str, Any]:
+def fitted(key: str, options: Any, default: Any) -> dict[str, Any]:
     """Return the ``value`` of a slider, and move what is chosen to the nearest that fits.
 
     The default is given on every run: the browser leaves a value that equals it out of the URL.
@@ -28,7 +28,7 @@ def settled(key: str, options: Any, default: Any) -> dict[str, Any]:
     return {"value": default}
 
 
-def settled_index(key: str, options: list[Any], default: Any) -> dict[str, Any]:
+def fitted_index(key: str, options: list[Any], default: Any) -> dict[str, Any]:
     """Return the ``index`` of a select box likewise; what no longer fits becomes the default."""
     offer(key, options)
     value = st.session_state.get(key, default)
@@ -36,22 +36,22 @@ def settled_index(key: str, options: list[Any], default: Any) -> dict[str, Any]:
     return {"index": options.index(default)}
 
 
-def _write(key: str, value: Any, settled: Any, default: Any) -> None:
+def _write(key: str, value: Any, fitted: Any, default: Any) -> None:
     """Write a widget's value before it is drawn, where it or its default has changed."""
     earlier = st.session_state.get(f"default-{key}", default)
     st.session_state[f"default-{key}"] = default
-    if earlier != default or settled != value:
-        st.session_state[key] = default if value == earlier else settled
+    if earlier != default or fitted != value:
+        st.session_state[key] = default if value == earlier else fitted
 
 
-def settled_text(key: str, default: str) -> dict[str, Any]:
+def fitted_text(key: str, default: str) -> dict[str, Any]:
     """Return the ``value`` of a text field likewise; every text fits."""
     value = st.session_state.get(key, default)
     _write(key, value, value, default)
     return {"value": default}
 
 
-def settled_list(key: str, options: list[str], default: list[str]) -> dict[str, Any]:
+def fitted_list(key: str, options: list[str], default: list[str]) -> dict[str, Any]:
     """Return the ``default`` of a choice of several likewise; what no longer fits is left out."""
     offer(key, options)
     value = st.session_state.get(key, default)
@@ -59,7 +59,7 @@ def settled_list(key: str, options: list[str], default: list[str]) -> dict[str, 
     return {"default": default}
 
 
-def settled_span(key: str, first: int, last: int) -> dict[str, Any]:
+def fitted_span(key: str, first: int, last: int) -> dict[str, Any]:
     """Return the ``value`` of a slider with two ends; a span that no longer fits is cut to fit."""
     offer(key, f"it can be anything from {first} to {last}")
     default = (first, last)

@@ -12,14 +12,14 @@ import psutil
 from poskernel_core.forward.loading import LoadedModel, load, pick_device
 from poskernel_core.models.catalog import Located
 
-__all__ = ["Shelf"]
+__all__ = ["ModelCache"]
 
 ROOM = 2.0
 """Free memory that another model needs, as a multiple of the largest one that is there."""
 
 
 @dataclass
-class Shelf:
+class ModelCache:
     """Keeps the models used last in memory: two, where there is room for a second.
 
     A model may be taken by several threads: its forward passes exclude each other.

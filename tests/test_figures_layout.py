@@ -1,0 +1,78 @@
+"""What cards take off a figure: its title, and the room above it that nothing stands in."""
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from poskernel_core.figures.curves import curves
+from poskernel_core.figures.layout import (
+    BARE,
+    THIRD,
+    TITLE,
+    is_square,
+    set_height,
+    set_title,
+    without_title,
+)
+from poskernel_core.figures.maps import folded_square, kernel_map
+
+ROW = np.full(26, 1 / 26)
+
+
+def lines(count):
+    """Curves with a title."""
+    rows = {f"{i}": (np.ones(3), None) for i in range(count)}
+    figure = curves(np.arange(3), rows, x_title="x", y_title="y", where="")
+    return set_title(figure, "title")
+
+
+def test_one_curve():
+    """Nothing stands above it: neither title nor legend."""
+    figure = without_title(lines(1))
+
+    assert (None, BARE) == (figure.layout.title.text, figure.layout.margin.t)
+
+
+def test_a_legend_moves_up():
+    """By the height of the title."""
+    before, figure = lines(2), without_title(lines(2))
+
+    assert TITLE == before.layout.margin.t - figure.layout.margin.t
+    assert (1, "container") == (figure.layout.legend.y, figure.layout.legend.yref)
+
+
+def test_a_colour_bar_moves_up():
+    """As far as the plotting area, so that both stay as far apart."""
+    before, figure = (folded_square(ROW, title="title") for _ in range(2))
+    without_title(figure)
+
+    moved = before.layout.margin.t - figure.layout.margin.t
+    assert TITLE == moved
+    share = figure.data[0].colorbar.y - before.data[0].colorbar.y
+    assert share > 0
+    assert moved == pytest.approx(share * 0.9 * figure.layout.height)
+
+
+def test_no_title():
+    """Nothing is taken off a figure that has none."""
+    figure = without_title(without_title(lines(2)))
+
+    assert without_title(lines(2)).layout.margin.t == figure.layout.margin.t
+
+
+@pytest.mark.parametrize("height", [THIRD, 300])
+def test_a_bar_in_a_smaller_map(height):
+    """As many pixels below the edge as in a large one."""
+    large, small = (folded_square(ROW, title="") for _ in range(2))
+    set_height(small, height)
+
+    pixels = [(1 - one.data[0].colorbar.y) * one.layout.height for one in (large, small)]
+    assert pixels[0] == pytest.approx(pixels[1])
+
+
+def test_squares():
+    """A map of square cells is one; one of unevenly spaced queries and a curve are none."""
+    assert is_square(folded_square(ROW, title=""))
+    assert not is_square(kernel_map(np.ones((2, 3)) / 3, np.array([0, 2]), title=""))
+    assert not is_square(lines(1))
+    assert not is_square(go.Figure())
