@@ -9,6 +9,7 @@ from poskernel_core.statistics.patterns import MeanPatterns
 from poskernel_core.statistics.queries import SampledQueries
 from poskernel_core.statistics.repeats import RepeatedTokens
 from poskernel_core.statistics.residuals import MeanNormed, MeanResiduals, PositionRows
+from poskernel_core.statistics.rotary import RotaryPairs
 from poskernel_core.statistics.scores import RawScores
 
 STATISTICS: dict[str, type[Statistic]] = {
@@ -23,6 +24,7 @@ STATISTICS: dict[str, type[Statistic]] = {
         MeanNormed,
         PositionRows,
         AttentionEntropy,
+        RotaryPairs,
     )
 }
 
