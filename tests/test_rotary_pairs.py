@@ -175,7 +175,8 @@ def test_layouts_of_other_architectures(config, pairs):
             turned = rotation.turned(both.real, both.imag, q)
             back = rotation.turned(*rotation.turned_back(turned), turned)
             torch.testing.assert_close(back, q, atol=1e-5, rtol=0)
-            assert (factor == pytest.approx(1)) and (np.diff(speed) < 0).all()
+            assert factor == pytest.approx(1)
+            assert (np.diff(speed) < 0).all()
 
 
 class Odd(nn.Module):

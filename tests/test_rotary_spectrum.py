@@ -1,4 +1,4 @@
-"""Rotary spectra and equivariant kernels: by hand, in plain loops, on heads whose answer is known."""
+"""Rotary spectra and their kernels: by hand, in plain loops, on heads whose answer is known."""
 
 import math
 
@@ -315,7 +315,7 @@ def test_what_does_not_fit():
         spectrum.needs(run, spectrum.params(short=100))
     with pytest.raises(BadRequest, match="longer than the 32 keys"):
         spectrum.needs(run.model_copy(update={"context": 32}), spectrum.params(skip=32))
-    with pytest.raises(BadRequest, match="from 4 .* to 63, got 64"):
+    with pytest.raises(BadRequest, match=r"from 4 .* to 63, got 64"):
         kernel.needs(run, kernel.params(query=64))
 
 

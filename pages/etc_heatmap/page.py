@@ -16,6 +16,7 @@ from pages.shared.links import offer
 from pages.shared.place import Place
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
+from pages.shared.settle import settled_index
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.formulas import KINDS
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
@@ -62,8 +63,11 @@ def page(selection: Selection) -> None:
     )
     introduce()
     colour, show, sort, kinds = st.columns([6, 7, 5, 3], vertical_alignment="bottom")
-    offer("measure", f"offered are {', '.join(MEASURES)}")
-    chosen = colour.selectbox("Colour heads by", list(MEASURES), key="measure", bind=URL)
+    scheme = selection.located.geometry.scheme
+    offered = [title for title, measure in MEASURES.items() if measure.fits(scheme)]
+    first = settled_index("measure", offered, ETC)
+    offer("measure", f"offered are {', '.join(offered)}")
+    chosen = colour.selectbox("Colour heads by", offered, key="measure", bind=URL, **first)
     shown = show.pills(
         "Show kinds", KINDS, default=KINDS, selection_mode="multi", key="kinds", bind=URL
     )

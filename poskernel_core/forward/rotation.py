@@ -1,9 +1,9 @@
 """How a layer turns its queries and keys by position, read from the layer while it runs.
 
-Cosines and sines are those that the model hands to the layer, so that every scaled rotation (linear,
-dynamic, YaRN, llama3, a base of the layer's own) is followed as it is. Which dimensions form a pair
-is found by trying: the layer is shown one vector at several positions, and the layout that turns
-what comes out back into equal vectors is the layer's.
+Cosines and sines are those that the model hands to the layer, so that every scaled rotation
+(linear, dynamic, YaRN, llama3, a base of the layer's own) is followed as it is. Which dimensions
+form a pair is found by trying: the layer is shown one vector at several positions, and the layout
+that turns what comes out back into equal vectors is the layer's.
 """
 
 from __future__ import annotations

@@ -202,9 +202,7 @@ def _kernels(
     seen: Float[np.ndarray, "head offset"],
 ) -> dict[str, np.ndarray]:
     """Return logits, kernels and distances over the visible offsets."""
-    parts = [
-        math.positional_logit(product[..., band], pairs.speed[band], offset) for band in bands
-    ]
+    parts = [math.positional_logit(product[..., band], pairs.speed[band], offset) for band in bands]
     by_band = np.stack(parts, axis=-2)
     by_band -= by_band.mean(axis=-1, keepdims=True)
     logit = by_band.sum(axis=-2)

@@ -33,9 +33,9 @@ class RotarySpectrum(Analysis[SpectrumParams]):
 
     Choices: angles are the model's own, read while it runs; a factor $f_r$ that it scales queries
     and keys by (YaRN) counts in $A_r$ as $f_r^2$, and the scale of the scores is included, so that
-    amplitudes are in nats. The first ``skip`` positions are left out. A pair that hardly turns within
-    the context may have a large amplitude without any effect on attention; so the dominant
-    wavelength, and the weights of the bands, go by the ``swing``, by which the pair's term $A_r
+    amplitudes are in nats. The first ``skip`` positions are left out. A pair that hardly turns
+    within the context may have a large amplitude without any effect on attention; so the dominant
+    wavelength, and the weights of the bands, go by the ``swing``: by how much the pair's term $A_r
     \cos(\theta_r D + \varphi_r)$ varies over the offsets $D$ of the context.
 
     Limits: means hide what differs from token to token: where the mean share is small, content
