@@ -32,7 +32,7 @@ from poskernel_core.common.result import Result
 PLACE = Place(
     "Experiments",
     "Contextual neurons",
-    8,
+    9,
     idle=frozenset({"cell", "skip"}),
     picture=Picture("neuron=648", "neurons"),
 )

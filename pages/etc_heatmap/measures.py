@@ -46,6 +46,10 @@ class Measure:
         """One sentence on what dark and bright mean."""
         return self.declared.reading
 
+    def fits(self, scheme: str) -> bool:
+        """Tell whether models of a position scheme have it."""
+        return self.question.scheme in ("", scheme)
+
     def params(self, selection: Selection) -> Params:
         """Return what the question is asked with: what fits the model, and what is chosen."""
         question = self.question()

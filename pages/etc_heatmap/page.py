@@ -11,6 +11,7 @@ from pages.etc_heatmap.introduction import introduce
 from pages.etc_heatmap.measures import MEASURES, Measure
 from pages.shared import results, words_kernels
 from pages.shared.cards import card
+from pages.shared.fit import fitted_index
 from pages.shared.head import heads_table, summary
 from pages.shared.links import offer
 from pages.shared.place import Picture, Place
@@ -62,8 +63,11 @@ def page(selection: Selection) -> None:
     )
     introduce()
     colour, show, sort, kinds = st.columns([5, 6, 4, 3], vertical_alignment="bottom")
-    offer("measure", f"offered are {', '.join(MEASURES)}")
-    chosen = colour.selectbox("Colour heads by", list(MEASURES), key="measure", bind=URL)
+    scheme = selection.located.geometry.scheme
+    offered = [title for title, measure in MEASURES.items() if measure.fits(scheme)]
+    first = fitted_index("measure", offered, ETC)
+    offer("measure", f"offered are {', '.join(offered)}")
+    chosen = colour.selectbox("Colour heads by", offered, key="measure", bind=URL, **first)
     shown = show.pills(
         "Show kinds", KINDS, default=KINDS, selection_mode="multi", key="kinds", bind=URL
     )

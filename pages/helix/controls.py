@@ -8,6 +8,7 @@ from typing import Final, Literal, cast
 import streamlit as st
 
 from pages.shared.fit import fitted, fitted_span
+from pages.shared.place import page_link
 from pages.shared.selection import Selection
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
 from poskernel_core.analyses.helix.spec import HelixParams
@@ -43,6 +44,7 @@ def choose_prompts(selection: Selection) -> HelixParams:
             "the residual stream, and one token repeated looks alike at every position, so there "
             "is no helix of the post's kind. Shown is the mean stream over real texts, in which "
             "the causal mask leaves its own trace of position."
+            + _way_to_clocks(selection.located.geometry.scheme)
         )
         prompts: Prompts = "texts"
     else:
@@ -79,6 +81,14 @@ def choose_prompts(selection: Selection) -> HelixParams:
                 bind=URL,
             ),
         )
+
+
+def _way_to_clocks(scheme: str) -> str:
+    """Return where a rotary model's use of position is shown; nothing for other models."""
+    if scheme != "rotary":
+        return ""
+    link = page_link("rotary_spectrum", "Rotary spectrum")
+    return f" What turns its queries and keys is on the page {link}."
 
 
 def choose_view(helix: Result) -> View:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlencode
 
-__all__ = ["RANDOM_TOKENS_IDLE", "Picture", "Place"]
+import streamlit as st
+
+__all__ = ["RANDOM_TOKENS_IDLE", "Picture", "Place", "page_link"]
 
 RANDOM_TOKENS_IDLE: Final = frozenset({"run", "query", "skip"})
 """Settings that change nothing where sequences are random tokens."""
@@ -45,3 +48,9 @@ class Place:
     topic: str = ""
     picture: Picture = Picture()
     idle: frozenset[str] = frozenset()
+
+
+def page_link(address: str, title: str) -> str:
+    """Return a link to another page, in Markdown, with what is chosen on this one."""
+    query = urlencode(st.query_params.to_dict())
+    return f"[{title}]({address}{'?' if query else ''}{query})"

@@ -31,6 +31,8 @@ from poskernel_core.analyses.position_vs_token.spec import PositionVsToken, Posi
 from poskernel_core.analyses.previous_token.spec import PreviousToken
 from poskernel_core.analyses.previous_token.stages import Stages
 from poskernel_core.analyses.random_tokens.spec import RandomAttention
+from poskernel_core.analyses.rotary.kernel import EquivariantKernel
+from poskernel_core.analyses.rotary.spec import RotarySpectrum
 from poskernel_core.analyses.score_shares.spec import ScoreShares
 from poskernel_core.analyses.sinks.spec import AttentionSinks
 from poskernel_core.common.errors import UnknownAnalysis
@@ -70,6 +72,8 @@ ANALYSES: dict[str, Question[Any]] = {
         NormCause(),
         PositionVsToken(),
         PositionZero(),
+        RotarySpectrum(),
+        EquivariantKernel(),
     )
 }
 

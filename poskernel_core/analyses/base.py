@@ -65,6 +65,7 @@ class Question(ABC, Generic[P]):
         values: what its answer holds; axes and units are those declared here.
         texts: what of its answer is text, declared the same way.
         uses: what a part of a model may lack, and without which there is no answer.
+        scheme: the position scheme that it is about, such as ``rotary``; empty: any.
         measures: what the grid of all heads can be coloured by.
         figure: the function that draws an answer, as ``module:function``; none: by its axes.
         precomputed: whether ``precompute`` makes it: always, with ``--experiments``, or never.
@@ -77,6 +78,7 @@ class Question(ABC, Generic[P]):
     values: ClassVar[tuple[Value, ...]]
     texts: ClassVar[tuple[Value, ...]] = ()
     uses: ClassVar[tuple[Part, ...]] = ()
+    scheme: ClassVar[str] = ""
     measures: ClassVar[tuple[HeadMeasure, ...]] = ()
     figure: ClassVar[str] = ""
     precomputed: ClassVar[Literal["always", "experiments", "never"]] = "never"

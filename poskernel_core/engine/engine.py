@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from poskernel_core.common import settings
-from poskernel_core.common.errors import BadRequest, Busy, ComputeFailed
+from poskernel_core.common.errors import BadRequest, Busy, ComputeFailed, NotInModel
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import (
     DEFAULT_TEXTS,
@@ -229,10 +229,18 @@ class Engine:
 
 
 def _check_parts(asked: CanonicalRequest) -> None:
-    """Refuse a question that a part of a model cannot answer."""
-    model, uses = asked.run.model, asked.question.uses
-    if uses and catalog.is_local(model.name):
+    """Refuse a question that a part of a model, or a model of other positions, cannot answer."""
+    model, uses, scheme = asked.run.model, asked.question.uses, asked.question.scheme
+    local = catalog.is_local(model.name)
+    if uses and local:
         refuse(model.name, catalog.locate(model.name).config, uses)
+    if scheme:
+        located = catalog.locate(model.name, None if local else model.fingerprint)
+        if located.geometry.scheme != scheme:
+            raise NotInModel(
+                f"{model.name!r} has {located.geometry.scheme} positions, and this is about "
+                f"{scheme} ones: choose a model with {scheme} positions."
+            )
 
 
 def describe_run(

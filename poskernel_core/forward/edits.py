@@ -1,6 +1,6 @@
 """Changes to a forward pass: what an intervention is made of.
 
-An :class:`Edit` is asked at eight places of the forward pass and returns what goes on from there;
+An :class:`Edit` is asked at nine places of the forward pass and returns what goes on from there;
 what only looks is an :class:`~poskernel_core.forward.observers.Observer`.
 The attention of every architecture runs through our own function
 (:mod:`poskernel_core.forward.hooks`), so an edit takes effect in all of them alike, local layers
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.forward.attention import AttentionCall, masked_scores
+from poskernel_core.forward.rotation import Rotation
 
 __all__ = ["Chain", "Edit", "edited_attention"]
 
@@ -28,7 +29,12 @@ class Edit:
 
     Axes: ``[text, pos, model]`` for embeddings, stream and layer output,
     ``[text, head, query, key]`` for scores and patterns, ``[text, head, pos, d]`` for heads.
+
+    Attributes:
+        wants_rotations: whether :meth:`call` is asked; each layer's rotation is then read.
     """
+
+    wants_rotations: bool = False
 
     def tokens(self, x: Tensor) -> Tensor:
         """Return the token embeddings that enter the sum."""
@@ -45,6 +51,10 @@ class Edit:
     def residual(self, layer: int, x: Tensor) -> Tensor:
         """Return the residual stream before a layer."""
         return x
+
+    def call(self, call: AttentionCall, rotation: Rotation | None) -> AttentionCall:
+        """Return what enters a layer's attention; ``rotation`` is what its pairs were turned by."""
+        return call
 
     def scores(self, layer: int, scores: Tensor) -> Tensor:
         """Return a layer's masked scores; hidden keys hold minus infinity."""
@@ -69,6 +79,11 @@ class Chain(Edit):
 
     edits: Sequence[Edit]
 
+    @property
+    def wants_rotations(self) -> bool:  # type: ignore[override]
+        """Whether one of them does."""
+        return any(edit.wants_rotations for edit in self.edits)
+
     def tokens(self, x: Tensor) -> Tensor:
         """Ask every edit in turn."""
         return reduce(lambda out, edit: edit.tokens(out), self.edits, x)
@@ -80,6 +95,10 @@ class Chain(Edit):
     def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         """Ask every edit in turn."""
         return reduce(lambda out, edit: edit.rotation(*out), self.edits, (cos, sin))
+
+    def call(self, call: AttentionCall, rotation: Rotation | None) -> AttentionCall:
+        """Ask every edit in turn."""
+        return reduce(lambda out, edit: edit.call(out, rotation), self.edits, call)
 
     def residual(self, layer: int, x: Tensor) -> Tensor:
         """Ask every edit in turn."""

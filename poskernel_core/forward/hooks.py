@@ -26,6 +26,7 @@ from poskernel_core.forward.attention import AttentionCall, PatternBlock, attend
 from poskernel_core.forward.edits import Edit, edited_attention
 from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.forward.rotation import Rotation, read_rotation
 
 __all__ = ["IMPLEMENTATION", "ForwardPass", "Hooks", "PassEnded"]
 
@@ -76,6 +77,7 @@ class Hooks:
 
     def __init__(self) -> None:
         self._pass = UNOBSERVED
+        self._turn: Rotation | None = None
 
     @contextmanager
     def during(self, forward_pass: ForwardPass) -> Iterator[None]:
@@ -133,10 +135,15 @@ class Hooks:
         return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
 
     def _attention_input(
-        self, layer: int, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         x = args[0] if args else kwargs["hidden_states"]
-        self._pass.observer.attention_input(layer, x, self._pass.batch)
+        observer, edit = self._pass.observer, self._pass.edit
+        observer.attention_input(layer, x, self._pass.batch)
+        if observer.wants_rotations or (edit is not None and edit.wants_rotations):
+            self._turn = read_rotation(module, layer, x, kwargs)
+            if self._turn is not None:
+                observer.rotation(layer, self._turn, self._pass.batch)
 
     def _output(self, layer: int, _module: nn.Module, _args: Any, out: tuple[Any, ...]) -> Any:
         edit = self._pass.edit
@@ -150,6 +157,8 @@ class Hooks:
             PassEnded: the pass ends here.
         """
         running, observer, batch = self._pass, self._pass.observer, self._pass.batch
+        if running.edit is not None and running.edit.wants_rotations:
+            call = running.edit.call(call, self._turn)
         observer.attention(call, batch)
         if running.edit is None:
             see = partial(observer.pattern, batch=batch) if observer.wants_patterns else None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
+from poskernel_core.forward.rotation import Rotation
 
 __all__ = ["Batch", "Observer", "Observers"]
 
@@ -34,15 +35,17 @@ class Observer:
     """Looks at nothing; subclasses override the moments that they want to see.
 
     A pass shows, in this order, the positional embeddings, and of every layer the residual stream
-    before it, the input of its attention, the call, the pattern, and the heads' outputs. Every
-    moment comes with the batch that is running.
+    before it, the input of its attention, its rotation, the call, the pattern, and the heads'
+    outputs. Every moment comes with the batch that is running.
 
     Attributes:
         wants_patterns: whether patterns are to be shown; without an edit they are formed for those
             who want them alone.
+        wants_rotations: whether rotations are to be read and shown.
     """
 
     wants_patterns: bool = False
+    wants_rotations: bool = False
 
     def positions(self, x: Tensor, batch: Batch) -> None:
         """See ``x``, the learned positional embeddings ``[1 or text, pos, model]``."""
@@ -52,6 +55,9 @@ class Observer:
 
     def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
         """See ``x [text, pos, model]``, the stream after a layer's first norm."""
+
+    def rotation(self, layer: int, rotation: Rotation, batch: Batch) -> None:
+        """See by what a layer is about to turn its queries and keys (rotary models only)."""
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         """See what enters a layer's attention."""
@@ -70,6 +76,8 @@ class Observers(Observer):
         self._all = tuple(observers)
         self._of_patterns = tuple(each for each in observers if each.wants_patterns)
         self.wants_patterns = bool(self._of_patterns)
+        self._of_rotations = tuple(each for each in observers if each.wants_rotations)
+        self.wants_rotations = bool(self._of_rotations)
 
     def positions(self, x: Tensor, batch: Batch) -> None:
         """Show every observer the positional embeddings."""
@@ -85,6 +93,11 @@ class Observers(Observer):
         """Show every observer the input of an attention."""
         for each in self._all:
             each.attention_input(layer, x, batch)
+
+    def rotation(self, layer: int, rotation: Rotation, batch: Batch) -> None:
+        """Show the rotation to those who want it."""
+        for each in self._of_rotations:
+            each.rotation(layer, rotation, batch)
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Show every observer the call."""

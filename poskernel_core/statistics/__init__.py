@@ -9,6 +9,7 @@ from poskernel_core.statistics.patterns import MeanPatterns
 from poskernel_core.statistics.queries import SampledQueries
 from poskernel_core.statistics.repeats import RepeatedTokens
 from poskernel_core.statistics.residuals import MeanNormed, MeanResiduals, PositionRows
+from poskernel_core.statistics.rotary import RotaryPairs
 from poskernel_core.statistics.scores import RawScores
 from poskernel_core.statistics.sinks import AttentionSinks
 
@@ -25,6 +26,7 @@ STATISTICS: dict[str, type[Statistic]] = {
         PositionRows,
         AttentionEntropy,
         AttentionSinks,
+        RotaryPairs,
     )
 }
 

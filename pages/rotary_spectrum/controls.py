@@ -1,0 +1,63 @@
+"""The controls of the page on rotary spectra."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypedDict
+
+import streamlit as st
+
+from pages.shared.fit import fitted
+from pages.shared.selection import Selection
+
+__all__ = ["Bands", "View", "choose_bands", "choose_view"]
+
+URL: Final = "query-params"
+SHORT: Final = 16
+SHORTS: Final = (4, 8, 12, 16, 24, 32, 64, 128)
+
+
+class Bands(TypedDict):
+    """Where the bands of wavelengths end, as parameters."""
+
+    short: float
+    long: float | None
+
+
+@dataclass(frozen=True)
+class View:
+    """How the curves over the offset are drawn."""
+
+    log_x: bool
+
+
+def choose_bands(selection: Selection) -> Bands:
+    """Draw the choice of the bands of wavelengths."""
+    context = selection.run.context
+    left, right = st.columns(2)
+    shorts = [each for each in SHORTS if each <= context] or [context]
+    default = min(SHORT, shorts[-1])
+    short = left.select_slider(
+        "Short wavelengths: up to (tokens)",
+        shorts,
+        key="short",
+        bind=URL,
+        help="a pair with a wavelength of 16 tokens turns once in 16 tokens",
+        **fitted("short", shorts, default),
+    )
+    doubled = [context * 2**power for power in range(-3, 7)]
+    longs = [each for each in doubled if each >= short]
+    long = right.select_slider(
+        "Middle wavelengths: up to (tokens)",
+        longs,
+        key="long",
+        bind=URL,
+        help="at first the context: longer ones turn less than once in it",
+        **fitted("long", longs, context),
+    )
+    return {"short": float(short), "long": None if long == context else float(long)}
+
+
+def choose_view() -> View:
+    """Draw the choice of the axis of offsets."""
+    return View(st.toggle("Offsets on a log axis", True, key="logd", bind=URL))

@@ -1,0 +1,80 @@
+"""The rotary spectrum: what the helix page is, for models that turn queries and keys."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.rotary_spectrum.controls import Bands, choose_bands, choose_view
+from pages.rotary_spectrum.elsewhere import say_why_not
+from pages.rotary_spectrum.sections import draw_all_heads, draw_kernels, draw_spectrum
+from pages.shared import results
+from pages.shared.contents import contents_here
+from pages.shared.head_choice import choose_head
+from pages.shared.place import Place
+from pages.shared.selection import Selection
+from poskernel_core.analyses.rotary.kernel import EquivariantKernel, EquivariantParams
+from poskernel_core.analyses.rotary.spec import RotarySpectrum, SpectrumParams
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import rounded, value_text
+
+PLACE = Place("Positions", "Rotary spectrum", 5)
+
+SHORT_BAND = 0
+
+
+def draw_head(selection: Selection, found: Result, kernels: Result) -> None:
+    """Draw the selected head: its numbers, its spectrum, its kernels."""
+    choose_head(
+        kernels.values["band_distance"][..., SHORT_BAND],
+        selection,
+        "user of short wavelengths",
+    )
+    one = found.select(layer=selection.layer, head=selection.head)
+    kernel = kernels.select(layer=selection.layer, head=selection.head)
+    st.subheader(f"{selection.cell} at query position {selection.query}", anchor="head")
+    st.markdown(_numbers(one, kernel))
+    draw_spectrum(one, kernel)
+    view = choose_view()
+    draw_kernels(kernel, view)
+
+
+def _numbers(one: Result, kernel: Result) -> str:
+    """Return the head's numbers in two sentences."""
+    return (
+        f"Dominant wavelength: **{rounded(float(one.values['dominant_wavelength']))} tokens**. "
+        f"Mean share of queries {value_text(one, 'mean_share_queries')}, of keys "
+        f"{value_text(one, 'mean_share_keys')}. The equivariant kernel lies at a TV distance of "
+        f"{value_text(kernel, 'kernel_distance')} from the positional kernel and of "
+        f"{value_text(kernel, 'observed_distance')} from the attention observed; the positional "
+        f"kernel itself at {value_text(kernel, 'fidelity')} from it."
+    )
+
+
+def draw_page(selection: Selection, bands: Bands) -> None:
+    """Draw everything that follows from the chosen bands."""
+    asked = SpectrumParams(skip=selection.skip, **bands)
+    found = results.fetch(RotarySpectrum, selection.run, asked)
+    if found is None:
+        return
+    kernels = results.fetch(
+        EquivariantKernel,
+        selection.run,
+        EquivariantParams(skip=selection.skip, query=selection.query, **bands),
+    )
+    if kernels is not None:
+        draw_head(selection, found, kernels)
+    draw_all_heads(found, selection)
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    contents_here()
+    if selection.located.geometry.scheme != "rotary":
+        say_why_not(selection)
+        return
+    st.markdown(
+        "How a rotary head tells distances: each pair of its dimensions is a clock that turns at a "
+        "speed of its own, and attention adds them up."
+    )
+    draw_page(selection, choose_bands(selection))

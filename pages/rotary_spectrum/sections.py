@@ -1,0 +1,107 @@
+"""The cards of the page on rotary spectra: one head's clocks and kernels, and all heads."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import streamlit as st
+
+from pages.rotary_spectrum import captions as words
+from pages.rotary_spectrum.controls import View
+from pages.shared.cards import card
+from pages.shared.measure_grid import draw_heads, head_texts
+from pages.shared.selection import Selection
+from pages.shared.shades import linear, logarithmic
+from poskernel_core.analyses.rotary.formulas import BANDS
+from poskernel_core.analyses.rotary.spec import RotarySpectrum
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_text
+from poskernel_core.figures.of_rotary import (
+    amplitudes_figure,
+    clocks_figure,
+    equivariant_curve,
+    logit_figure,
+    shares_figure,
+    spectrum_figure,
+    usage_figure,
+    without_figure,
+)
+
+__all__ = ["draw_all_heads", "draw_kernels", "draw_spectrum"]
+
+MEASURES: Final = {measure.title: measure for measure in RotarySpectrum.measures}
+
+
+def draw_spectrum(head: Result, kernel: Result) -> None:
+    """Draw one head's clocks, its amplitudes and phases, usage and mean shares."""
+    clocks = head.only("wavelength", "phase", "amplitude", "swing")
+    card("clocks", partial(clocks_figure, head, kernel), clocks, words.CLOCKS)
+    left, right = st.columns(2)
+    with left:
+        shown = head.only("wavelength", "amplitude", "swing", "phase")
+        card("amplitudes", partial(amplitudes_figure, shown), shown, words.AMPLITUDES)
+    with right:
+        shown = head.only("wavelength", "usage", "swing", "amplitude")
+        card("usage", partial(usage_figure, shown), shown, words.USAGE)
+    shown = head.only(
+        "wavelength", "query_share", "key_share", "mean_share_queries", "mean_share_keys"
+    )
+    card("shares", partial(shares_figure, shown), shown, words.SHARES)
+
+
+def draw_kernels(kernel: Result, view: View) -> None:
+    """Draw one head's logit and kernels by offset, and the numbers of what each band does."""
+    left, right = st.columns(2)
+    with left:
+        shown = kernel.only("positional_logit", "band_logit")
+        card("logit", partial(logit_figure, shown, log_x=view.log_x), shown, words.LOGIT)
+    with right:
+        shown = kernel.only(
+            "positional_logit",
+            "equivariant_kernel",
+            "mean_key_kernel",
+            "observed",
+            "kernel_distance",
+            "observed_distance",
+            "fidelity",
+        )
+        figure = partial(equivariant_curve, shown, log_x=view.log_x)
+        card("equivariant", figure, shown, words.EQUIVARIANT)
+    shown = kernel.only(
+        "positional_logit", "equivariant_kernel", "without_band", "etc", "band_etc", "band_distance"
+    )
+    card("without", partial(without_figure, shown, log_x=view.log_x), shown, words.WITHOUT)
+    st.markdown(_band_table(kernel))
+
+
+def _band_table(kernel: Result) -> str:
+    """Return a table of what is left of the kernel without each band."""
+    lines = [
+        "| Kernel | ETC (tokens) | TV distance to the whole kernel |",
+        "|:--|:--|:--|",
+        f"| all wavelengths | {value_text(kernel, 'etc')} | |",
+    ]
+    for place, name in enumerate(BANDS):
+        band = kernel.select(band=place)
+        lines.append(
+            f"| without {name} ones | {value_text(band, 'band_etc')} | "
+            f"{value_text(band, 'band_distance')} |"
+        )
+    return "\n".join(lines)
+
+
+def draw_all_heads(found: Result, selection: Selection) -> None:
+    """Draw the grid of all heads by dominant wavelength, weight of a band, or mean share."""
+    title = st.selectbox("Colour heads by", list(MEASURES), key="rotaryby", bind="query-params")
+    measure = MEASURES[title or next(iter(MEASURES))]
+    shown = found.only(measure.value)
+    values = shown.values[measure.value].astype(float)
+    shade = logarithmic(values) if measure.scale == "log" else linear(values, 1.0)
+
+    def draw() -> None:
+        st.markdown(measure.reading)
+        texts = head_texts(shown, measure.value, measure.title)
+        draw_heads(shade, texts, measure.unit, selection, "rotary-grid")
+
+    card("all-heads", partial(spectrum_figure, found), shown, words.GRID, "All heads", draw)

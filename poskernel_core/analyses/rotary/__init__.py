@@ -1,0 +1,1 @@
+"""The spectrum of rotary heads: which wavelengths a head uses, and the kernel they make."""

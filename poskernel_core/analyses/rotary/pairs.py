@@ -1,0 +1,128 @@
+"""What the analyses of rotary heads share: their bands, and their pairs layer by layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Complex, Float
+from pydantic import Field
+
+from poskernel_core.analyses.base import SkipParams
+from poskernel_core.analyses.rotary import formulas as math
+from poskernel_core.common.attention import repeat_kv
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import PAIR_SKIPS, RunSpec
+from poskernel_core.common.views import StatisticsView
+
+__all__ = ["BandParams", "LayerPairs", "pairs_of", "rotary_run"]
+
+SHORT = 16.0
+
+
+class BandParams(SkipParams):
+    """Parameters that cut the wavelengths of a model into three bands."""
+
+    short: float = Field(
+        SHORT, gt=0, le=1e9, description="longest wavelength of the short band, in tokens"
+    )
+    long: float | None = Field(
+        None,
+        gt=0,
+        le=1e12,
+        description="longest wavelength of the middle band, in tokens (default: the context)",
+    )
+
+    def longest(self, context: int) -> float:
+        """Return where the middle band ends, in tokens.
+
+        Raises:
+            BadRequest: it ends before it begins.
+        """
+        long = float(context) if self.long is None else self.long
+        if long < self.short:
+            raise BadRequest(
+                f"Expected bands that grow, got one up to {self.short:g} tokens and one up to "
+                f"{long:g}: choose a shorter first band, or a longer second one."
+            )
+        return long
+
+    def bands(
+        self, wavelength: Float[np.ndarray, "*batch pair"], context: int
+    ) -> Bool[np.ndarray, "band *batch pair"]:
+        """Return which pairs lie in each band.
+
+        Raises:
+            BadRequest: the middle band ends before it begins.
+        """
+        return math.bands_of(wavelength, self.short, self.longest(context))
+
+
+def rotary_run(run: RunSpec, params: BandParams) -> RunSpec:
+    """Return the small pass that gathers rotary pairs, over the same windows.
+
+    Raises:
+        BadRequest: bands that do not grow, or no position left.
+    """
+    params.longest(run.context)
+    if not max(1, params.skip) < run.context:
+        raise BadRequest(
+            f"Expected a context longer than the {params.skip} keys that are left out, and of two "
+            f"tokens or more; got {run.context}: choose a longer context, or a smaller skip."
+        )
+    return run.model_copy(update={"gather": ("rotary",)})
+
+
+@dataclass(frozen=True)
+class LayerPairs:
+    """One layer's mean pairs, and the same without each group of texts.
+
+    Attributes:
+        speed, factor: radians per token and factor of every pair; NaN for those not turned.
+        queries, keys: ``[head, pair, part]``; keys are those that each query head reads.
+        queries_without, keys_without: ``[group, head, pair, part]``.
+        scale: what queries times keys are multiplied by.
+    """
+
+    speed: Float[np.ndarray, " pair"]
+    factor: Float[np.ndarray, " pair"]
+    queries: Float[np.ndarray, "head pair part"]
+    keys: Float[np.ndarray, "head pair part"]
+    queries_without: Float[np.ndarray, "group head pair part"]
+    keys_without: Float[np.ndarray, "group head pair part"]
+    scale: float
+
+    @property
+    def products(self) -> Complex[np.ndarray, "head pair"]:
+        """``scale f_r^2 U_r conj(V_r)``."""
+        return self._products(self.queries, self.keys)
+
+    @property
+    def products_without(self) -> Complex[np.ndarray, "group head pair"]:
+        """The same without each group of texts."""
+        return self._products(self.queries_without, self.keys_without)
+
+    def _products(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        both = math.complex_pairs(queries), math.complex_pairs(keys)
+        return math.products(*both, self.factor, self.scale)
+
+
+def pairs_of(view: StatisticsView, layer: int, skip: int) -> LayerPairs:
+    """Return the pairs of one layer, averaged over the positions from ``skip`` on.
+
+    The groups that are left out stand at the nearest skip for which they are kept, not below
+    ``skip`` unless no longer one has positions.
+    """
+    header, arrays = view.header, view.layer(layer)
+    kept = [place for place, each in enumerate(PAIR_SKIPS) if each < header.context]
+    place = next((at for at in kept if PAIR_SKIPS[at] >= skip), kept[-1])
+    heads = header.n_heads
+    return LayerPairs(
+        speed=arrays["pair_speed"].astype(np.float64),
+        factor=arrays["pair_factor"].astype(np.float64),
+        queries=arrays["query_pairs"][skip],
+        keys=repeat_kv(arrays["key_pairs"][skip], heads, 0),
+        queries_without=arrays["query_pairs_without"][place],
+        keys_without=repeat_kv(arrays["key_pairs_without"][place], heads, 1),
+        scale=header.scales[layer],
+    )

@@ -1,0 +1,231 @@
+"""The rotary spectrum: which wavelengths the mean query and the mean key of a head agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, Statistics
+from poskernel_core.analyses.rotary import formulas as math
+from poskernel_core.analyses.rotary.pairs import BandParams, LayerPairs, pairs_of, rotary_run
+from poskernel_core.common.jackknife import jackknife
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import RunSpec
+
+__all__ = ["RotarySpectrum", "SpectrumParams"]
+
+
+class SpectrumParams(BandParams):
+    """Parameters of the rotary spectrum."""
+
+
+class RotarySpectrum(Analysis[SpectrumParams]):
+    r"""Amplitude, phase and use of every wavelength, in every head of a rotary model.
+
+    A rotary head turns pairs of its dimensions, pair $r$ by $\theta_r$ radians per token: a clock
+    whose hand goes round once in $2\pi/\theta_r$ tokens.
+
+    Formula: with pair $r$ of query and key before the rotation as complex numbers $u_r, v_r$ and
+    their means $U_r, V_r$ over texts and positions: amplitude $A_r = |U_r| |V_r|$, phase $\varphi_r
+    = \arg(U_r \bar V_r)$; mean share $\sum_r |U_r|^2 / \mathbb{E} \sum_r |u_r|^2$; usage
+    $\mathbb{E}|u_r|\, \mathbb{E}|v_r|$ over its sum.
+
+    Choices: angles are the model's own, read while it runs; a factor $f_r$ that it scales queries
+    and keys by (YaRN) counts in $A_r$ as $f_r^2$, and the scale of the scores is included, so that
+    amplitudes are in nats. The first ``skip`` positions are left out. A pair that hardly turns
+    within the context may have a large amplitude without any effect on attention; so the dominant
+    wavelength, and the weights of the bands, go by the ``swing``: by how much the pair's term $A_r
+    \cos(\theta_r D + \varphi_r)$ varies over the offsets $D$ of the context.
+
+    Limits: means hide what differs from token to token: where the mean share is small, content
+    decides. Errors are jackknives over ten groups of texts, taken at the nearest of a few skips.
+
+    Source: usage as in "Round and round we go! What makes rotary positional encodings useful?"
+    (2410.06205); amplitudes, phases and mean shares are ours.
+    """
+
+    name = "rotary-spectrum"
+    title = "Rotary spectrum"
+    spoken = "the rotary spectrum"
+    scheme = "rotary"
+    params = SpectrumParams
+    values = (
+        *each(
+            "wavelength",
+            "layer pair",
+            "tokens",
+            "tokens in which a pair turns once; NaN for pairs that are not turned",
+        ),
+        *each("amplitude", "layer head pair", "nats", "$A_r$, scale included", has_error=True),
+        *each("phase", "layer head pair", "radians", r"$\varphi_r$, from -π to π", has_error=True),
+        *each(
+            "swing",
+            "layer head pair",
+            "nats",
+            "standard deviation of the pair's term over the offsets of the context",
+            has_error=True,
+        ),
+        *each(
+            "usage",
+            "layer head pair",
+            "share of usage",
+            "length of queries times length of keys, as a share over the pairs",
+            has_error=True,
+        ),
+        *each(
+            "query_share key_share",
+            "layer head pair",
+            "mean share, 0 to 1",
+            "squared mean over mean square of each pair",
+            has_error=True,
+        ),
+        *each(
+            "mean_share_queries mean_share_keys",
+            "layer head",
+            "mean share, 0 to 1",
+            "the same of all pairs together: 1 if all queries (or keys) of a head are alike, so "
+            "that position alone decides",
+            has_error=True,
+        ),
+        *each(
+            "dominant_wavelength",
+            "layer head",
+            "tokens",
+            "wavelength of the pair with the largest ``swing``",
+        ),
+        *each(
+            "short_weight middle_weight long_weight",
+            "layer head",
+            "share of swing",
+            "the swings of a band of wavelengths, over those of all pairs",
+            has_error=True,
+        ),
+    )
+    measures = (
+        HeadMeasure(
+            "dominant wavelength",
+            "dominant_wavelength",
+            "tokens (log scale)",
+            "Dark: the pair that moves the positional logit most turns within a few tokens.",
+            "log",
+        ),
+        HeadMeasure(
+            "weight of short wavelengths",
+            "short_weight",
+            "share of swing",
+            "Bright: what moves the positional logit turns within 16 tokens.",
+            "unit",
+        ),
+        HeadMeasure(
+            "weight of middle wavelengths",
+            "middle_weight",
+            "share of swing",
+            "Bright: what moves it turns within the context, but not within 16 tokens.",
+            "unit",
+        ),
+        HeadMeasure(
+            "weight of long wavelengths",
+            "long_weight",
+            "share of swing",
+            "Bright: what moves it turns less than once in the context.",
+            "unit",
+        ),
+        HeadMeasure(
+            "mean share of queries",
+            "mean_share_queries",
+            "mean share",
+            "Bright: the head's queries all point one way, whatever the token.",
+            "unit",
+        ),
+        HeadMeasure(
+            "mean share of keys",
+            "mean_share_keys",
+            "mean share",
+            "Bright: the head's keys all point one way, whatever the token.",
+            "unit",
+        ),
+    )
+    figure = "poskernel_core.figures.of_rotary:spectrum_figure"
+
+    def needs(self, run: RunSpec, params: SpectrumParams) -> Mapping[str, RunSpec]:
+        """Return a small pass of its own over the same windows.
+
+        Raises:
+            BadRequest: bands that do not grow, or no position left.
+        """
+        return {"main": rotary_run(run, params)}
+
+    def compute(self, statistics: Statistics, params: SpectrumParams, progress: Progress) -> Result:
+        """Compute the spectra of all layers."""
+        view = statistics["main"]
+        layers, context = range(view.header.n_layers), view.header.context
+        found, errors = [], []
+        for layer in layers:
+            pairs = pairs_of(view, layer, params.skip)
+            bands = params.bands(math.wavelengths(pairs.speed), context)
+            value, error = _spectrum(pairs, bands, np.arange(context - params.skip, dtype=float))
+            found.append(value)
+            errors.append(error)
+            progress(layer + 1, len(layers))
+        return self.result(
+            params,
+            {name: np.stack([one[name] for one in found]) for name in found[0]},
+            {name: np.stack([one[name] for one in errors]) for name in errors[0]},
+        )
+
+
+def _spectrum(
+    pairs: LayerPairs, bands: np.ndarray, offset: np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return one layer's values and their errors."""
+    value = _of_means(pairs, pairs.products, pairs.queries, pairs.keys, bands, offset)
+    without = _of_means(
+        pairs, pairs.products_without, pairs.queries_without, pairs.keys_without, bands, offset
+    )
+    turns = np.exp(1j * (without["phase"] - value["phase"]))
+    error = {name: jackknife(array) for name, array in without.items()}
+    error["phase"] = jackknife(np.angle(turns))
+    wavelength, swing = math.wavelengths(pairs.speed), value["swing"]
+    turned = np.isfinite(swing).any(axis=-1)
+    largest = np.nan_to_num(swing, nan=-1).argmax(axis=-1)
+    value["dominant_wavelength"] = np.where(turned, wavelength[largest], np.nan)
+    return value | {"wavelength": wavelength}, error
+
+
+def _of_means(
+    pairs: LayerPairs,
+    product: np.ndarray,
+    queries: np.ndarray,
+    keys: np.ndarray,
+    bands: np.ndarray,
+    offset: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Return what mean pairs give, ``[..., head, pair]`` or ``[..., head]``."""
+    turned = np.isfinite(pairs.speed)
+    swing = math.swings(product, pairs.speed, offset)
+    used = queries[..., math.SIZE].astype(np.float64) * keys[..., math.SIZE]
+    per_pair = {
+        "amplitude": np.abs(product),
+        "phase": np.angle(product),
+        "swing": swing,
+        "usage": _share(used, used[..., turned].sum(axis=-1, keepdims=True)),
+        "query_share": _pair_share(queries),
+        "key_share": _pair_share(keys),
+    }
+    values = {name: np.where(turned, array, np.nan) for name, array in per_pair.items()}
+    values["mean_share_queries"] = math.mean_share(queries[..., turned, :])
+    values["mean_share_keys"] = math.mean_share(keys[..., turned, :])
+    for name, band in zip(math.BANDS, bands, strict=True):
+        values[f"{name}_weight"] = _share(swing[..., band].sum(axis=-1), swing.sum(axis=-1))
+    return values
+
+
+def _pair_share(pairs: np.ndarray) -> np.ndarray:
+    return _share(np.abs(math.complex_pairs(pairs)) ** 2, pairs[..., math.POWER])
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Return ``part / whole``, NaN where there is nothing to share."""
+    whole = np.broadcast_to(whole, part.shape)
+    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)

@@ -1,0 +1,175 @@
+"""How a layer turns its queries and keys by position, read from the layer while it runs.
+
+Cosines and sines are those that the model hands to the layer, so that every scaled rotation
+(linear, dynamic, YaRN, llama3, a base of the layer's own) is followed as it is. Which dimensions
+form a pair is found by trying: the layer is shown one vector at several positions, and the layout
+that turns what comes out back into equal vectors is the layer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.forward.attention import AttentionCall
+
+__all__ = ["Rotation", "read_rotation"]
+
+PROBED = 7
+"""Positions at which one vector is shown."""
+EQUAL = {torch.float32: 1e-3, torch.bfloat16: 6e-2}
+"""How far vectors that are turned back may lie apart, relative to the largest number in them."""
+LINEAR = 0.5
+"""Radians by which a pair may stand off a steady turn: errors of rounding are far smaller."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """The turns of one layer; one that leaves queries and keys as they are has no pairs.
+
+    Attributes:
+        first, second: the two dimensions of every pair, ``[pair]``.
+        cos, sin: what a pair is turned (and scaled) by at every position, ``[batch, pos, pair]``
+            with a batch of 1 or one for each text.
+    """
+
+    first: Tensor
+    second: Tensor
+    cos: Tensor
+    sin: Tensor
+
+    def turned_back(
+        self, x: Float[Tensor, "text head pos d"]
+    ) -> tuple[Float[Tensor, "text head pos pair"], Float[Tensor, "text head pos pair"]]:
+        """Return the pairs of queries or keys before the rotation: both numbers of each."""
+        cos, sin = self.cos[:, None].float(), self.sin[:, None].float()
+        size = cos.square() + sin.square()
+        one, two = x[..., self.first].float(), x[..., self.second].float()
+        return (one * cos + two * sin) / size, (two * cos - one * sin) / size
+
+    def turned(self, one: Tensor, two: Tensor, x: Tensor) -> Tensor:
+        """Return ``x`` with these pairs in place of its own, neither turned nor scaled."""
+        x = x.clone()
+        x[..., self.first], x[..., self.second] = one.to(x), two.to(x)
+        return x
+
+    def speeds(self) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
+        """Return the radians per token by which every pair turns, and the factor it is scaled by.
+
+        A first estimate from two neighbouring positions is refined over 2, 4, 8, ... tokens.
+
+        Raises:
+            UnsupportedModel: a pair does not turn steadily.
+        """
+        cos, sin = (part[0].double().cpu().numpy() for part in (self.cos, self.sin))
+        turn = cos + 1j * sin
+        speed, reach = np.zeros(turn.shape[1]), 1
+        while reach < len(turn):
+            off = np.angle(turn[reach] * np.conj(turn[0]) * np.exp(-1j * speed * reach))
+            if reach > 1 and (np.abs(off) > LINEAR).any():
+                raise UnsupportedModel(
+                    "The model turns its queries and keys by angles that do not grow steadily with "
+                    "position, so they have no wavelengths: choose another model."
+                )
+            speed, reach = speed + off / reach, 2 * reach
+        return speed, np.abs(turn).mean(axis=0)
+
+
+class _Seen(Exception):
+    """Carries the call that a layer's attention was handed."""
+
+    def __init__(self, call: AttentionCall) -> None:
+        super().__init__()
+        self.call = call
+
+
+class _Probe:
+    """Stands in for the hooks of a layer while it is shown one vector."""
+
+    def attend(self, call: AttentionCall) -> Tensor:
+        raise _Seen(call)
+
+
+def read_rotation(
+    module: nn.Module, layer: int, x: Tensor, given: dict[str, Any]
+) -> Rotation | None:
+    """Return the rotation of an attention that is about to read ``x [text, pos, model]``.
+
+    ``given`` are its further arguments. None where it is handed no cosines and sines.
+
+    Raises:
+        UnsupportedModel: no known layout of pairs explains what the layer does.
+    """
+    handed = given.get("position_embeddings")
+    if handed is None:
+        return None
+    cos, sin = handed
+    rows = torch.linspace(0, x.shape[1] - 1, min(PROBED, x.shape[1])).round().long().to(x.device)
+    call = _shown(module, layer, x, rows, given)
+    for rotation in _layouts(cos, sin, call.q.shape[-1]):
+        few = Rotation(rotation.first, rotation.second, rotation.cos[:1, rows],
+                       rotation.sin[:1, rows])  # fmt: skip
+        if all(_equal(few.turned(*few.turned_back(each), each)) for each in (call.q, call.k)):
+            return rotation
+    raise UnsupportedModel(
+        f"{type(module).__name__} turns the queries and keys of layer {layer} in a way that "
+        "PosKernel does not know: choose another model."
+    )
+
+
+def _shown(
+    module: nn.Module, layer: int, x: Tensor, rows: Tensor, given: dict[str, Any]
+) -> AttentionCall:
+    """Return what the attention is handed where one random vector stands at all of ``rows``."""
+    generator = torch.Generator().manual_seed(0)
+    vector = torch.randn(x.shape[-1], generator=generator).to(x).expand(1, len(rows), -1)
+    turns = tuple(part[:1, rows] for part in given["position_embeddings"])
+    probed = given | {"position_embeddings": turns, "attention_mask": None}
+    probed.pop("hidden_states", None)
+    kept = vars(module)["poskernel"]
+    vars(module)["poskernel"] = (_Probe(), layer)
+    try:
+        module.forward(vector, **probed)
+    except _Seen as seen:
+        return seen.call
+    finally:
+        vars(module)["poskernel"] = kept
+    raise UnsupportedModel(
+        f"{type(module).__name__} computes its own attention, so its rotation cannot be read: "
+        "choose another model."
+    )
+
+
+def _layouts(cos: Tensor, sin: Tensor, width: int) -> Iterator[Rotation]:
+    """Yield the known layouts, each with as many cosines as it has pairs.
+
+    Models hand out one cosine for each dimension or for each pair; a pair's dimensions stand half
+    of the turned width apart, or beside each other; what is turned stands first, or last.
+    """
+    handed = cos.shape[-1]
+    for pairs in dict.fromkeys((handed // 2, handed)):
+        if not 0 < 2 * pairs <= width:
+            continue
+        for start in dict.fromkeys((0, width - 2 * pairs)):
+            at = torch.arange(pairs, device=cos.device)
+            for first, second in ((at, at + pairs), (2 * at, 2 * at + 1)):
+                takes = [slice(0, pairs)]
+                if handed == 2 * pairs and not torch.equal(cos[..., :pairs], cos[..., pairs:]):
+                    takes = [slice(0, handed, 2)]  # each cosine twice in a row
+                for take in takes:
+                    yield Rotation(start + first, start + second, cos[..., take], sin[..., take])
+    none = torch.zeros(0, dtype=torch.long, device=cos.device)
+    yield Rotation(none, none, cos[..., :0], sin[..., :0])
+
+
+def _equal(vectors: Float[Tensor, "text head pos d"]) -> bool:
+    """Tell whether the vectors of all positions are equal, but for rounding."""
+    apart = (vectors - vectors[:, :, :1]).abs().max()
+    return bool(apart <= EQUAL.get(vectors.dtype, 1e-3) * vectors.abs().max())

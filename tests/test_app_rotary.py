@@ -1,0 +1,141 @@
+"""The page on rotary spectra, as a script: a rotary model's figures, and what others are told."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.shared import results
+from poskernel_core.engine.engine import Engine
+from poskernel_core.models import catalog
+from poskernel_core.storage.store import Store
+from tests.server import ROOT
+from tools.recorded import open_page
+
+PAGE = "rotary_spectrum"
+CARDS = ("clocks", "amplitudes", "usage", "shares", "logit", "equivariant", "without")
+SMALL = {"context": "53", "texts": "50"}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    """An engine with a store of its own."""
+    engine = Engine(Store(tmp_path_factory.mktemp("store")))
+    yield engine
+    engine.close()
+    engine.store.close()
+
+
+@pytest.fixture
+def show(engine, monkeypatch, rotary):
+    """Open the page; what it asks for is computed before it goes on."""
+    monkeypatch.setenv("POSKERNEL_MODELS", rotary)
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    monkeypatch.setattr(results, "PATIENCE", 300)
+
+    def go(page: str = PAGE, **parameters: str) -> AppTest:
+        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=300)
+        for name, value in parameters.items():
+            app.query_params[name] = value
+        open_page(app, page)
+        assert ([], []) == ([*app.exception], [*app.error])
+        return app
+
+    return go
+
+
+def said(app: AppTest) -> str:
+    """All that is written on the page."""
+    return "\n".join(each.value for each in (*app.markdown, *app.info, *app.caption))
+
+
+def charts(app: AppTest) -> list[str]:
+    """The figures drawn, by their keys."""
+    return [each.proto.id.rsplit("figure-", 1)[-1] for each in app.get("plotly_chart")]
+
+
+@pytest.mark.slow
+def test_a_rotary_model(show, rotary):
+    """Seven figures of one head, its numbers, what each band does, and the grid of all heads."""
+    app = show(model=rotary, cell="L1H2", **SMALL)
+
+    assert [*CARDS] == charts(app)
+    text = said(app)
+    assert "Dominant wavelength: **" in text
+    assert "| without long ones |" in text
+    assert 1 == len([each for each in app.selectbox if each.label == "Colour heads by"])
+    for measure in ("dominant wavelength", "weight of short wavelengths", "mean share of keys"):
+        box = next(each for each in app.selectbox if each.label == "Colour heads by")
+        box.select(measure).run()
+        assert ([], []) == ([*app.exception], [*app.error])
+
+
+@pytest.mark.slow
+def test_the_bands_are_the_readers(show, rotary):
+    """Other bands, another table, another address."""
+    app = show(model=rotary, cell="L1H2", **SMALL)
+    table = next(each.value for each in app.markdown if "| without long" in each.value)
+    app.select_slider(key="short").set_value(32).run()
+    app.select_slider(key="long").set_value(106).run()
+
+    assert ([], []) == ([*app.exception], [*app.error])
+    assert table != next(each.value for each in app.markdown if "| without long" in each.value)
+    assert [["32"], ["106"]] == [app.query_params[name] for name in ("short", "long")]
+
+
+@pytest.mark.parametrize("model", catalog.BUNDLED_MODELS)
+def test_bundled_models_are_told_where_to_go(show, rotary, model):
+    """Why there is no spectrum, the way to the helix, and a model on offer that has one."""
+    app = show(model=model)
+
+    (told,) = (each.value for each in app.info)
+    assert "has learned positions" in told
+    chosen = "" if model == "demo-gpt2" else f"?model={model}"  # the first needs no parameter
+    assert f"[Helix](helix{chosen})" in told
+    assert "many clocks at once" in said(app)
+    assert [] == charts(app)
+    assert [rotary] == [
+        each.label.removeprefix("Show ").replace("\\", "")
+        for each in app.button
+        if each.key == "rotary-0"
+    ]
+
+
+def test_without_any_rotary_model(show, monkeypatch):
+    """It says that none comes with the project."""
+    monkeypatch.delenv("POSKERNEL_MODELS")
+    app = show(model="demo-attn-2l")
+    assert "No model with rotary positions comes with the project." in said(app)
+    assert [] == [each for each in app.button if (each.key or "").startswith("rotary-")]
+
+
+def test_a_button_leads_to_the_model(show, rotary, monkeypatch):
+    """It is chosen in the sidebar, and the page begins to compute."""
+    monkeypatch.setattr(results, "fetch", lambda *asked: None)
+    app = show(model="demo-gpt2")
+    app.button(key="rotary-0").click().run()
+    assert rotary == app.selectbox(key="model").value
+    assert [] == [*app.info]
+
+
+@pytest.mark.slow
+def test_the_helix_leads_here(show, rotary):
+    """From a rotary model's helix page; not from that of learned positions."""
+    told = [each.value for each in show("helix", model=rotary, **SMALL).info]
+    assert any("](rotary_spectrum?" in each for each in told)
+
+
+@pytest.mark.slow
+def test_measures_of_rotary_heads_on_the_landing_page(show, rotary):
+    """Offered for models that turn their queries and keys, and for no others."""
+    measures = {"dominant wavelength", "weight of long wavelengths", "mean share of queries"}
+    app = show("etc_heatmap", model=rotary, **SMALL)
+    box = next(each for each in app.selectbox if each.key == "measure")
+    assert measures <= set(box.options)
+    for measure in measures:
+        box.select(measure).run()
+        assert ([], []) == ([*app.exception], [*app.error])
+        box = next(each for each in app.selectbox if each.key == "measure")
+        assert measure == box.value
+    app.selectbox(key="model").select("demo-gpt2").run()
+    box = next(each for each in app.selectbox if each.key == "measure")
+    assert not measures & set(box.options)
+    assert "effective token count" == box.value
