@@ -20,11 +20,13 @@ from transformers.utils import logging as hf_logging
 
 from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, UnsupportedModel
 from poskernel_core.forward import attn_only
+from poskernel_core.forward.adapters import ADAPTED
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.finite import is_finite, require_finite
 from poskernel_core.forward.hooks import IMPLEMENTATION, ForwardPass, Hooks, PassEnded
 from poskernel_core.forward.observers import Batch, Observer, Observers
 from poskernel_core.forward.precision import EXACT
+from poskernel_core.forward.proof import check_layers, prove
 from poskernel_core.models.catalog import Located, weight_files
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.hub import fetch_snapshot
@@ -33,8 +35,18 @@ from poskernel_core.models.weights import check_weights
 __all__ = ["LoadedModel", "hooked", "load", "pick_device"]
 
 T = TypeVar("T")
-POSITIONS = {"gpt2": "wpe", "gpt_neo": "wpe", "attn-only": "wpe", "opt": "decoder.embed_positions"}
-BLOCKS = {"opt": "decoder.layers", "gpt2": "h", "gpt_neo": "h", "attn-only": "h"}
+POSITIONS = {
+    "gpt2": "wpe",
+    "gpt_neo": "wpe",
+    "attn-only": "wpe",
+    "gpt_bigcode": "wpe",
+    "opt": "decoder.embed_positions",
+    "biogpt": "embed_positions",
+}
+BLOCKS = (
+    "layers", "h", "decoder.layers", "blocks", "language_model.layers", "transformer.blocks",
+)  # fmt: skip
+"""Where the layers are, tried in this order."""
 TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
 
 LOADING = threading.Lock()
@@ -98,6 +110,11 @@ class LoadedModel:
         first = getattr(embedding, "offset", 0)  # OPT's rows begin at 2
         return embedding.weight[first : first + self.geometry.n_ctx]
 
+    @property
+    def hooks(self) -> Hooks:
+        """What shows the passes of this model, and changes them."""
+        return self._hooks
+
     def block(self, layer: int) -> nn.Module:
         """Return one layer: its norms, its attention, its MLP."""
         return _blocks(self.module, self.geometry)[layer]
@@ -138,7 +155,10 @@ class LoadedModel:
         batch = Batch(tokens, range(len(tokens)) if samples is None else samples)
         last = None if until is None else range(self.geometry.n_layers)[until]
         running = ForwardPass(batch, Observers(observers), edit, last)
-        given = {} if positions is None else {"position_ids": positions.to(self.device)}
+        given: dict[str, Tensor] = {}
+        if positions is not None:  # with a mask, nobody takes them for several texts in a row
+            given["position_ids"] = positions.to(self.device)
+            given["attention_mask"] = torch.ones_like(tokens, device=self.device)
         with (
             EXACT,
             self._hooks.during(running),
@@ -178,6 +198,8 @@ def pick_device(name: str) -> torch.device:
 def load(located: Located, device: str = "auto") -> LoadedModel:
     """Load a located model's weights (safetensors; no remote code, no pickles) in float32.
 
+    On a few tokens its attention and its logits are held against the model's own.
+
     Raises:
         UnsupportedModel: weights that do not fit the configuration, or are no numbers.
         NoNetwork, UnknownModel: as :mod:`poskernel_core.models.hub`.
@@ -186,7 +208,9 @@ def load(located: Located, device: str = "auto") -> LoadedModel:
     with LOADING:
         module = _read(located)
         _check_finite(located.spec.name, module)
-        return hooked(located, module, target)
+        model = hooked(located, module, target)
+        prove(model)
+        return model
 
 
 def _read(located: Located) -> PreTrainedModel:
@@ -209,17 +233,21 @@ def _read(located: Located) -> PreTrainedModel:
 def hooked(located: Located, module: PreTrainedModel, device: torch.device) -> LoadedModel:
     """Return a module in memory ready to be run; its attention is replaced in place."""
     geometry, hooks = located.geometry, Hooks()
-    if geometry.architecture != "gpt_neo":
+    if geometry.architecture not in ADAPTED:
         module.set_attn_implementation(IMPLEMENTATION)
     module.eval().requires_grad_(False).to(device)
     place = POSITIONS.get(geometry.architecture)
     positions = None if place is None else module.base_model.get_submodule(place)
     hooks.add_to_embeddings(module.get_input_embeddings(), positions)
-    if geometry.scheme == "rotary":
-        hooks.add_to_rotation(module.base_model.get_submodule("rotary_emb"))
+    for part in module.modules():
+        if type(part).__name__.endswith("RotaryEmbedding"):
+            hooks.add_to_rotation(part)
     for layer, block in enumerate(_blocks(module, geometry)):
         hooks.add_to_block(block, layer, geometry.architecture)
-    return LoadedModel(located, module, device, hooks)
+    model = LoadedModel(located, module, device, hooks)
+    check_layers(model)
+    hooks.add_to_attentions()
+    return model
 
 
 def _load_hub_format(located: Located) -> PreTrainedModel:
@@ -232,8 +260,10 @@ def _load_hub_format(located: Located) -> PreTrainedModel:
 def _configuration(directory: Path, geometry: Geometry) -> Any:
     """Return the configuration as transformers reads it, which must be as we read it."""
     config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
-    theirs = {field: getattr(config, field, None) for field in THEIR_SIZES}
-    ours = {field: getattr(geometry, own) for field, own in THEIR_SIZES.items()}
+    text = config.get_text_config(decoder=True)
+    theirs = {field: getattr(text, field, None) for field in THEIR_SIZES}
+    theirs = {field: size for field, size in theirs.items() if size is not None}
+    ours = {field: getattr(geometry, THEIR_SIZES[field]) for field in theirs}
     if theirs != ours:
         raise ValueError(f"transformers reads {theirs} where PosKernel reads {ours}")
     if getattr(config, "activation_function", None) == "gelu_new":
@@ -274,4 +304,14 @@ def _brief(error: Exception) -> str:
 
 
 def _blocks(module: PreTrainedModel, geometry: Geometry) -> nn.ModuleList:
-    return module.base_model.get_submodule(BLOCKS.get(geometry.architecture, "layers"))
+    for place in BLOCKS:
+        try:
+            found = module.base_model.get_submodule(place)
+        except AttributeError:
+            continue
+        if isinstance(found, nn.ModuleList) and len(found) == geometry.n_layers:
+            return found
+    raise UnsupportedModel(
+        f"No {geometry.n_layers} layers were found in {type(module).__name__}, where PosKernel "
+        "looks for them: choose another model."
+    )
