@@ -182,7 +182,7 @@ def see(model: LoadedModel, tokens: Tensor) -> Seen:
             w_in.register_forward_hook(end),
         ]
         try:
-            model.module.base_model(tokens.to(model.device), use_cache=False)
+            model.body(tokens.to(model.device), use_cache=False)
         except PassEnded:
             pass
         finally:

@@ -243,6 +243,7 @@ def _attention(
                 "not know: choose a model without it."
             )
     assert isinstance(sight, Sight)
+    sight = sight.require_known()
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     z = _attend(
         module, query, key, value, scale, sight.window,

@@ -106,9 +106,14 @@ class LoadedModel:
         place = POSITIONS.get(self.geometry.architecture)
         if place is None:
             raise BadRequest(f"{self.located.spec.name!r} has no positional embeddings.")
-        embedding = self.module.base_model.get_submodule(place)
+        embedding = self.body.get_submodule(place)
         first = getattr(embedding, "offset", 0)  # OPT's rows begin at 2
         return embedding.weight[first : first + self.geometry.n_ctx]
+
+    @property
+    def body(self) -> nn.Module:
+        """The model without its unembedding."""
+        return _body(self.module)
 
     @property
     def hooks(self) -> Hooks:
@@ -172,7 +177,7 @@ class LoadedModel:
     def _logits(self, tokens: Tensor, keep: int | None, given: dict[str, Tensor]) -> Tensor:
         name = repr(self.located.spec.name)
         if keep == 0:
-            found = self.module.base_model(tokens, use_cache=False, **given).last_hidden_state
+            found = self.body(tokens, use_cache=False, **given).last_hidden_state
             require_finite(found, name)
             return torch.empty(len(tokens), 0, 0)
         found = self.module(tokens, use_cache=False, logits_to_keep=keep or 0, **given)
@@ -237,7 +242,7 @@ def hooked(located: Located, module: PreTrainedModel, device: torch.device) -> L
         module.set_attn_implementation(IMPLEMENTATION)
     module.eval().requires_grad_(False).to(device)
     place = POSITIONS.get(geometry.architecture)
-    positions = None if place is None else module.base_model.get_submodule(place)
+    positions = None if place is None else _body(module).get_submodule(place)
     hooks.add_to_embeddings(module.get_input_embeddings(), positions)
     for part in module.modules():
         if type(part).__name__.endswith("RotaryEmbedding"):
@@ -303,10 +308,16 @@ def _brief(error: Exception) -> str:
     return f"there is no {text}" if isinstance(error, KeyError) else text[:250]
 
 
+def _body(module: PreTrainedModel) -> nn.Module:
+    """Return a module without its unembedding; Llama 4 names its body otherwise than it says."""
+    body: nn.Module = module.base_model
+    return body if body is not module else module.get_submodule("model")
+
+
 def _blocks(module: PreTrainedModel, geometry: Geometry) -> nn.ModuleList:
     for place in BLOCKS:
         try:
-            found = module.base_model.get_submodule(place)
+            found = _body(module).get_submodule(place)
         except AttributeError:
             continue
         if isinstance(found, nn.ModuleList) and len(found) == geometry.n_layers:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from poskernel_core.common.attention import ScoreRule, first_visible
+from poskernel_core.common.attention import first_visible, is_hidden
 from poskernel_core.common.errors import UnsupportedModel
 
 __all__ = ["Sight", "sight_of"]
@@ -28,10 +28,25 @@ class Sight:
     Attributes:
         window: how many keys, the query's own included; None for all.
         chunk: length of the chunks beyond whose start nothing is seen, or None.
+        known: whether this is all that the mask does. Models make masks that no layer uses.
     """
 
     window: int | None = None
     chunk: int | None = None
+    known: bool = True
+
+    def require_known(self) -> Sight:
+        """Return what is seen, if our attention knows it.
+
+        Raises:
+            UnsupportedModel: the mask is none of those that it knows.
+        """
+        if self.known:
+            return self
+        raise UnsupportedModel(
+            "The model masks its attention in a way that PosKernel does not know (it knows causal "
+            "masks over all keys, over a sliding window, and over chunks): choose another model."
+        )
 
 
 def sight_of(
@@ -42,19 +57,11 @@ def sight_of(
     device: Any = "cpu",
     **_further: Any,
 ) -> Sight:
-    """Return what a mask of transformers lets queries see; it takes the place of the mask.
-
-    Raises:
-        UnsupportedModel: it is no causal mask over all keys, a window, or chunks.
-    """
+    """Return what a mask of transformers lets queries see; it takes the place of the mask."""
     if q_length != kv_length:
-        raise UnsupportedModel(
-            f"The model masks {q_length} queries by {kv_length} keys: PosKernel reads attention of "
-            "a text to itself alone; choose a decoder."
-        )
+        return Sight(known=False)
     none = torch.zeros(1, 1, dtype=torch.long, device=device)
     keys = torch.arange(kv_length, device=device)[None, :]
-    sight: Sight | None = None
     starts: list[int] = []
     for first in range(0, q_length, ROWS):
         rows = torch.arange(first, min(first + ROWS, q_length), device=device)[:, None]
@@ -62,15 +69,11 @@ def sight_of(
         seen = seen.expand(len(rows), kv_length)
         starts += seen.int().argmax(dim=-1).tolist()
         sight = _sight(starts)
-        hidden = ScoreRule(1.0, sight.window, sight.chunk).is_hidden(rows, keys)
-        if bool((seen == hidden).any()):
-            raise _unknown()
+        if bool((seen == is_hidden(rows, keys, sight.window, sight.chunk)).any()):
+            return Sight(known=False)
     sight = _sight(starts)
-    if any(
-        low != first_visible(n, 0, sight.window, sight.chunk) for n, low in enumerate(starts)
-    ):
-        raise _unknown()
-    return sight
+    lows = [first_visible(n, 0, sight.window, sight.chunk) for n in range(q_length)]
+    return sight if lows == starts else Sight(known=False)
 
 
 def _sight(starts: list[int]) -> Sight:
@@ -79,10 +82,3 @@ def _sight(starts: list[int]) -> Sight:
     if cut is None:
         return Sight()
     return Sight(window=cut) if starts[cut] == 1 else Sight(chunk=cut)
-
-
-def _unknown() -> UnsupportedModel:
-    return UnsupportedModel(
-        "The model masks its attention in a way that PosKernel does not know (it knows causal "
-        "masks over all keys, over a sliding window, and over chunks): choose another model."
-    )

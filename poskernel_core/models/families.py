@@ -20,6 +20,8 @@ class Family:
             layer but each so-manieth; None for none.
         fixed: whether the heads' widths add up to the stream's.
         compressed: whether keys are kept compressed, and one is made for every head.
+        lends_keys: whether layers may use another layer's keys and values.
+        state_space: whether what configurations call linear attention is a state-space layer.
     """
 
     scheme: str
@@ -27,6 +29,8 @@ class Family:
     sliding: str | int | None = None
     fixed: bool = False
     compressed: bool = False
+    lends_keys: bool = False
+    state_space: bool = False
 
 
 LEARNED = Family("learned", fixed=True)
@@ -61,7 +65,9 @@ FAMILIES: dict[str, Family] = {
     "gemma": _wide(256),
     "gemma2": _wide(256, 2, sliding_window=4096),
     "gemma3_text": _wide(256, 6, sliding_window=4096),
-    "gemma4_text": _wide(256, 6, sliding_window=512),
+    "gemma4_text": Family(
+        "rotary", {"head_dim": 256, "sliding_window": 512}, 6, lends_keys=True
+    ),
     "vaultgemma": _wide(256, 2, sliding_window=4096),
     "olmo": ROTARY,
     "olmo2": ROTARY,
@@ -107,13 +113,13 @@ FAMILIES: dict[str, Family] = {
     "qwen3_next": _wide(256),
     "qwen3_5_text": _wide(256),
     "olmo_hybrid": ROTARY,
-    "jamba": Family("none"),
-    "bamba": ROTARY,
-    "granitemoehybrid": Family("none"),
+    "jamba": Family("none", state_space=True),
+    "bamba": Family("rotary", state_space=True),
+    "granitemoehybrid": Family("none", state_space=True),
     "falcon_h1": ROTARY,
     "lfm2": ROTARY,
     "lfm2_moe": ROTARY,
-    "nemotron_h": _wide(128),
+    "nemotron_h": Family("none", {"head_dim": 128}, state_space=True),
     "minimax": ROTARY,
 }
 """Every architecture that is read, by ``model_type``."""

@@ -148,7 +148,14 @@ def read_geometry(name: str, config: dict[str, Any]) -> Geometry:
 
 
 def _given(config: dict[str, Any]) -> dict[str, Any]:
-    return {field: value for field, value in config.items() if value is not None}
+    """Return the fields that say something; a window of 0 says that there is none."""
+    given = {field: value for field, value in config.items() if value is not None}
+    if given.get("sliding_window") == 0:
+        del given["sliding_window"]
+    listed = given.get("layers_block_type")
+    if isinstance(listed, list):
+        given.setdefault("num_hidden_layers", len(listed))
+    return given
 
 
 def _check_numbers(name: str, config: dict[str, Any]) -> None:
@@ -296,19 +303,36 @@ def _layers(
     found = []
     for i, name in enumerate(kinds):
         if name in HEADLESS:
-            found.append(Layer("none", 0, 0, positions=False, reason=HEADLESS[name]))
+            known = "mamba" if family.state_space and name == "linear_attention" else name
+            found.append(Layer("none", 0, 0, positions=False, reason=HEADLESS[known]))
             continue
         seen = NAMES[name]
         own_width, own_keys = d_head, key_heads
-        if kind == "gemma4_text" and seen == "full":
-            own_width = sizes.optional(MOST_HEAD_WIDTH, "global_head_dim") or 512
-            own_keys = sizes.optional(MOST_HEADS, "num_global_key_value_heads") or key_heads
+        if kind == "gemma4_text":
+            own = _Sizes(sizes.name, _of_gemma4(config, i, seen))
+            own_width = own.optional(MOST_HEAD_WIDTH, "head_dim") or d_head
+            own_keys = own.optional(MOST_HEADS, "num_key_value_heads") or key_heads
         turned = family.scheme != "none" and i not in bare
         if kind in ("cohere2", "exaone4") and seen == "full" and "sliding_attention" in kinds:
             turned = False
         base = _base(config, name, seen) if turned and family.scheme == "rotary" else None
         found.append(Layer(seen, own_width, own_keys, windows.get(seen), turned, base))
     return tuple(found)
+
+
+def _of_gemma4(config: dict[str, Any], layer: int, kind: str) -> dict[str, Any]:
+    """Return what Gemma 4 says of one layer alone, in the newer form or in the older."""
+    listed = config.get("per_layer_config")
+    if isinstance(listed, dict):
+        own = listed.get(str(layer), {})
+        return own if isinstance(own, dict) else {}
+    if kind != "full":
+        return {}
+    shared = config.get("num_global_key_value_heads")
+    return {
+        "head_dim": config.get("global_head_dim", 512),
+        "num_key_value_heads": shared if config.get("attention_k_eq_v", True) else None,
+    }
 
 
 def _base(config: dict[str, Any], name: str, kind: str) -> float | None:

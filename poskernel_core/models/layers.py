@@ -1,4 +1,4 @@
-"""Each layer of a model, as its configuration lists them: what its heads see, or why it has none."""
+"""Each layer of a model, as its configuration lists it: what its heads see, or why it has none."""
 
 from __future__ import annotations
 
@@ -105,8 +105,9 @@ def _implied(config: dict[str, Any], n_layers: int, sliding: str | int | None) -
         return ["full_attention" if i in no_positions(config, n_layers) else "chunked_attention"
                 for i in layers]  # fmt: skip
     if kind in ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"):
-        first = _number(config, "max_window_layers", 28) if config.get("use_sliding_window") else 256
-        return [other if i >= first else full for i in layers]
+        first = _number(config, "max_window_layers", 28)
+        slides = config.get("use_sliding_window")
+        return [other if slides and i >= first else full for i in layers]
     if sliding is None or config.get("sliding_window") is None:
         return [full] * n_layers
     if sliding == "all":
