@@ -6,7 +6,7 @@ count: scale, window, chunk, cap, slopes. It holds for whole scores and for thos
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -106,6 +106,12 @@ class ScoreRule:
     def plain(self) -> bool:
         """Whether a score is the scaled product, neither capped nor biased."""
         return self.cap is None and self.slopes is None
+
+    def of_heads(self, heads: slice) -> ScoreRule:
+        """Return the rule of some heads alone."""
+        if self.slopes is None:
+            return self
+        return replace(self, slopes=replace(self.slopes, per_head=self.slopes.per_head[heads]))
 
     def first_visible(self, n: int, skip: int = 0) -> int:
         """Return the first key that the query at ``n`` sees."""

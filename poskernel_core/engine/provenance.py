@@ -41,6 +41,7 @@ def keep(
     Raises:
         StoreFailed: it cannot be written.
     """
+    result = result.without_heads(header.reasons)
     made = provenance(asked.run, header, seconds) | result.provenance
     if tokens is not None:
         made["tokens"] = list(tokens)

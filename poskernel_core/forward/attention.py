@@ -27,6 +27,7 @@ __all__ = [
     "masked_scores",
     "pattern_blocks",
     "softmax_with_sinks",
+    "uniform_blocks",
 ]
 
 BLOCK = 64
@@ -132,6 +133,21 @@ def pattern_blocks(call: AttentionCall) -> Iterator[PatternBlock]:
         yield PatternBlock(call.layer, first, start, softmax_with_sinks(scores, call.sinks), pad)
 
 
+def uniform_blocks(layer: int, like: Tensor, rows: int | None = None) -> Iterator[PatternBlock]:
+    """Yield the pattern of heads that see all earlier keys alike, as large as ``like`` in memory.
+
+    ``like`` is ``[text, head, pos, d]``; ``rows`` are the rows of a block.
+    """
+    text, heads, length, _ = like.shape
+    height = rows or BLOCK
+    for first in range(0, length, height):
+        stop = min(first + height, length)
+        count = torch.arange(first + 1, stop + 1, device=like.device)[:, None]
+        keys = torch.arange(1, stop + 1, device=like.device)
+        block = (keys <= count) / count
+        yield PatternBlock(layer, first, 0, block.expand(text, heads, -1, -1), 0)
+
+
 def softmax_with_sinks(
     scores: Float[Tensor, "text head query key"], sinks: Float[Tensor, " head"] | None
 ) -> Float[Tensor, "text head query key"]:
@@ -184,11 +200,14 @@ def diagonal_sums(
     return sums
 
 
-def band_sums(call: AttentionCall, reach: int) -> Float[Tensor, "text head band"]:
+def band_sums(
+    call: AttentionCall, reach: int, first_position: int = 0
+) -> Float[Tensor, "text head band"]:
     """Return the sums of the raw scores along the diagonals with ``|n - i| <= reach``.
 
     Raw scores know no mask: keys after the query are there too. Index ``b`` of the last axis is
-    the offset ``n - i = b - reach``. Only a band of the scores is ever multiplied.
+    the offset ``n - i = b - reach``. Only a band of the scores is ever multiplied. ALiBi's bias is
+    added for the queries and keys from ``first_position`` on.
     """
     text, heads, length, _ = call.q.shape
     groups = heads // call.k.shape[1]
@@ -205,20 +224,24 @@ def band_sums(call: AttentionCall, reach: int) -> Float[Tensor, "text head band"
             (text, heads, stop - first, 2 * reach + 1), (*scores.stride()[:2], width + 1, 1)
         )
         total += slanted.sum(dim=-2).flip(-1)
-    return total if call.slopes is None else total + _band_of_bias(call, reach, text).to(total)
+    return (
+        total
+        if call.slopes is None
+        else total + _band_of_bias(call, reach, first_position).to(total)
+    )
 
 
-def _band_of_bias(call: AttentionCall, reach: int, texts: int) -> Tensor:
-    """Return the sums of ALiBi's bias along the diagonals of the band, ``[text, head, band]``."""
+def _band_of_bias(call: AttentionCall, reach: int, first: int) -> Tensor:
+    """Return the sums of ALiBi's bias along the diagonals of the band, ``[head, band]``."""
     assert call.slopes is not None
-    rows = torch.from_numpy(call.slopes.bias(call.q.shape[2]))
+    rows = torch.from_numpy(call.slopes.bias(call.q.shape[2])[:, first:])
     heads, length = rows.shape
     found = rows.new_zeros(heads, 2 * reach + 1)
     for band, offset in enumerate(range(-reach, reach + 1)):
         low, high = max(0, offset), min(length, length + offset)
         if low < high:
             found[:, band] = (rows[:, low - offset : high - offset] - rows[:, low:high]).sum(dim=-1)
-    return found.expand(texts, -1, -1)
+    return found
 
 
 def hidden_keys(

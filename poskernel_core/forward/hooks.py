@@ -23,7 +23,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from poskernel_core.common.attention import Slopes
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward.adapters import ADAPTED, adapt
-from poskernel_core.forward.attention import AttentionCall, PatternBlock, attend
+from poskernel_core.forward.attention import AttentionCall, PatternBlock, attend, uniform_blocks
 from poskernel_core.forward.edits import Edit, edited_attention
 from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.masks import Sight, sight_of
@@ -82,11 +82,14 @@ class Hooks:
 
     Attributes:
         attentions: the module of every layer whose attention has been computed so far.
+        without_heads: layers that compute none, and how many heads, key heads, and of which width
+            they are shown as having: of zeros, which see all keys alike.
     """
 
     def __init__(self) -> None:
         self._pass = UNOBSERVED
         self.attentions: dict[int, nn.Module] = {}
+        self.without_heads: dict[int, tuple[int, int, int]] = {}
 
     @contextmanager
     def during(self, forward_pass: ForwardPass) -> Iterator[None]:
@@ -167,11 +170,30 @@ class Hooks:
         edit, x = self._pass.edit, args[0] if args else kwargs["hidden_states"]
         x = x if edit is None else edit.residual(layer, x)
         self._pass.observer.residual(layer, x, self._pass.batch)
-        if layer == self._pass.until and self.attentions and layer not in self.attentions:
-            raise PassEnded  # a layer without heads
+        if layer in self.without_heads:
+            self._show_nothing(layer, x)
         if edit is None:
             return None
         return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
+
+    def _show_nothing(self, layer: int, x: Tensor) -> None:
+        """Show a layer without heads as heads of zeros, so that observers miss no layer.
+
+        What they make of it is never shown: results say of such a layer that it has no heads.
+        """
+        observer, batch = self._pass.observer, self._pass.batch
+        heads, shared, width = self.without_heads[layer]
+        observer.attention_input(layer, x, batch)
+        zeros = x.new_zeros(1).expand(x.shape[0], heads, x.shape[1], width)
+        keys = zeros[:, :shared]
+        observer.attention(AttentionCall(layer, zeros, keys, keys, 1.0), batch)
+        if observer.wants_patterns:
+            whole = self._pass.edit is not None
+            for block in uniform_blocks(layer, zeros, x.shape[1] if whole else None):
+                observer.pattern(block, batch)
+        observer.heads(layer, zeros, batch)
+        if layer == self._pass.until:
+            raise PassEnded
 
     def _attention_input(
         self, layer: int, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -237,7 +259,7 @@ def _attention(
     if is_causal is False:
         further["is_causal"] = is_causal
     for name in sorted(further.keys() - WITHOUT_EFFECT):
-        if further[name] is not None and further[name] is not False or name == "is_causal":
+        if (further[name] is not None and further[name] is not False) or name == "is_causal":
             raise UnsupportedModel(
                 f"{type(module).__name__} hands {name!r} to its attention, which PosKernel does "
                 "not know: choose a model without it."

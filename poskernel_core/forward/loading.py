@@ -252,6 +252,10 @@ def hooked(located: Located, module: PreTrainedModel, device: torch.device) -> L
     model = LoadedModel(located, module, device, hooks)
     check_layers(model)
     hooks.add_to_attentions()
+    bare = set(range(geometry.n_layers)) - set(geometry.with_heads)
+    hooks.without_heads = dict.fromkeys(
+        bare, (geometry.n_heads, geometry.n_kv_heads, geometry.d_head)
+    )
     return model
 
 

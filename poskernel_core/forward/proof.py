@@ -213,4 +213,3 @@ def _own_attention(model: LoadedModel) -> Iterator[None]:
 
 def _dtype(model: LoadedModel) -> torch.dtype:
     return next(model.module.parameters()).dtype
-

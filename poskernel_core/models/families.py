@@ -36,9 +36,7 @@ class Family:
 LEARNED = Family("learned", fixed=True)
 ROTARY = Family("rotary")
 SLIDING = Family("rotary", sliding="all")
-COMPRESSED = Family(
-    "rotary", {"qk_nope_head_dim": 128, "qk_rope_head_dim": 64}, compressed=True
-)
+COMPRESSED = Family("rotary", {"qk_nope_head_dim": 128, "qk_rope_head_dim": 64}, compressed=True)
 
 
 def _wide(head_dim: int, sliding: str | int | None = None, **defaults: Any) -> Family:
@@ -65,9 +63,7 @@ FAMILIES: dict[str, Family] = {
     "gemma": _wide(256),
     "gemma2": _wide(256, 2, sliding_window=4096),
     "gemma3_text": _wide(256, 6, sliding_window=4096),
-    "gemma4_text": Family(
-        "rotary", {"head_dim": 256, "sliding_window": 512}, 6, lends_keys=True
-    ),
+    "gemma4_text": Family("rotary", {"head_dim": 256, "sliding_window": 512}, 6, lends_keys=True),
     "vaultgemma": _wide(256, 2, sliding_window=4096),
     "olmo": ROTARY,
     "olmo2": ROTARY,

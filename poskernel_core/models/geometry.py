@@ -207,9 +207,7 @@ def _sizes(kind: str, family: Family, sizes: _Sizes) -> Geometry:
     name, config = sizes.name, sizes.config
     heads = sizes.first(MOST_HEADS, "num_attention_heads", "num_heads", "n_head", "n_heads")
     width = sizes.first(MOST_WIDTH, "hidden_size", "n_embd", "d_model")
-    n_layers = sizes.first(
-        MOST_LAYERS, "num_hidden_layers", "num_layers", "n_layer", "n_layers"
-    )
+    n_layers = sizes.first(MOST_LAYERS, "num_hidden_layers", "num_layers", "n_layer", "n_layers")
     for field, most in OTHER_SIZES.items():
         sizes.optional(most, field)
     d_head = _head_width(kind, family, sizes, heads, width)

@@ -82,8 +82,9 @@ def _implied(config: dict[str, Any], n_layers: int, sliding: str | int | None) -
     kind = config.get("model_type")
     full, other = "full_attention", "sliding_attention"
     if kind == "jamba":
-        period, offset = _number(config, "attn_layer_period", 8), _number(
-            config, "attn_layer_offset", 4
+        period, offset = (
+            _number(config, "attn_layer_period", 8),
+            _number(config, "attn_layer_offset", 4),
         )
         return [full if i % period == offset else "mamba" for i in layers]
     if kind == "bamba":
