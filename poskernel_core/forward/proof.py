@@ -84,9 +84,8 @@ def difference(model: LoadedModel, tokens: Tensor | None = None) -> Difference:
     apart = [
         float((ours.whole[layer] - pattern.float()).abs().max())
         for layer, pattern in theirs.items()
-        if layer in ours.whole
     ]
-    if theirs.keys() != ours.whole.keys() or not apart:
+    if tuple(sorted(theirs)) != model.geometry.with_heads:
         return Difference(float("inf"), float("inf"))
     largest = float(own.abs().max().clamp(min=torch.finfo(torch.float32).tiny))
     return Difference(max(apart), float((logits - own).abs().max()) / largest)
@@ -170,6 +169,7 @@ class _Patterns(Observer):
 def _eager(model: LoadedModel, tokens: Tensor) -> tuple[dict[int, Tensor], Tensor]:
     """Return the patterns and logits that transformers computes itself."""
     seen: dict[int, Tensor] = {}
+    architecture = model.geometry.architecture
 
     def keep(layer: int) -> Any:
         def hook(_module: nn.Module, _args: Any, out: Any) -> None:
@@ -183,10 +183,23 @@ def _eager(model: LoadedModel, tokens: Tensor) -> tuple[dict[int, Tensor], Tenso
         for layer, attention in model.hooks.attentions.items():
             handle = attention.register_forward_hook(keep(layer))
             stack.callback(handle.remove)
+            if architecture == "falcon":
+                handle = attention.register_forward_pre_hook(_once, with_kwargs=True)
+                stack.callback(handle.remove)
         stack.enter_context(_own_attention(model))
         stack.enter_context(torch.inference_mode())
         logits = model.module(tokens.to(model.device), use_cache=False).logits.float()
     return seen, logits
+
+
+def _once(_module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Take ALiBi's bias from Falcon's eager attention, whose mask holds it already.
+
+    transformers adds it twice there, and once in its default attention, as the model was trained.
+    """
+    if kwargs.get("alibi") is not None:
+        kwargs = {**kwargs, "alibi": torch.zeros_like(kwargs["alibi"])}
+    return args, kwargs
 
 
 @contextmanager
