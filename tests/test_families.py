@@ -64,10 +64,12 @@ def eager(path, ids):
     for part in model.modules():
         if type(part).__name__ == "FalconAttention":
             part.register_forward_pre_hook(without_second_bias, with_kwargs=True)
-    modules = {type(m).__module__ for m in model.modules() if "transformers.models" in type(m).__module__}
+    modules = {
+        type(m).__module__ for m in model.modules() if "transformers.models" in type(m).__module__
+    }
     with pytest.MonkeyPatch.context() as patch:
         for module in modules:
-            original = getattr(sys.modules[module], "eager_attention_forward", None)
+            original = getattr(sys.modules.get(module), "eager_attention_forward", None)
             if original is not None:
                 patch.setattr(
                     f"{module}.eager_attention_forward",
@@ -85,7 +87,7 @@ def without_second_bias(_module, args, kwargs):
 
 
 def test_falcon_adds_its_bias_once(loaded, family_dirs):
-    """transformers' default attention, other than its eager one, is the reference for Falcon."""
+    """Transformers' default attention, other than its eager one, is the reference for Falcon."""
     name = "falcon-alibi"
     ids = random_ids(300)
     plain = AutoModelForCausalLM.from_pretrained(family_dirs[name], attn_implementation="sdpa")
@@ -156,9 +158,7 @@ def test_scores_in_plain_loops(loaded, truths, name):
         weights = [math.exp(s - top) for s in scores]
         sink = 0.0 if call.sinks is None else math.exp(float(call.sinks[head]) - top)
         expected = [w / (sum(weights) + sink) for w in weights]
-        np.testing.assert_allclose(
-            out.attentions[place][0, head, n, : n + 1], expected, atol=1e-5
-        )
+        np.testing.assert_allclose(out.attentions[place][0, head, n, : n + 1], expected, atol=1e-5)
 
 
 @ALL

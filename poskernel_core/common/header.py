@@ -88,8 +88,13 @@ class PassHeader(PlanHeader):
 
     def rule(self, layer: int) -> ScoreRule:
         """Return how a layer makes scores of products, and which keys its queries see."""
-        own = (each[layer] if each else None for each in (self.chunks, self.caps, self.slopes))
-        return ScoreRule(self.scales[layer], self.sliding_windows[layer], *own)
+        return ScoreRule(
+            self.scales[layer],
+            self.sliding_windows[layer],
+            self.chunks[layer] if self.chunks else None,
+            self.caps[layer] if self.caps else None,
+            self.slopes[layer] if self.slopes else None,
+        )
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> PassHeader | None:

@@ -30,7 +30,7 @@ def adapt(attention: nn.Module, architecture: str, attend: Attend) -> None:
     method, make = ADAPTED[architecture]
     vars(attention)[method] = types.MethodType(make(attend), attention)
     if architecture == "gptj":
-        plain = attention._get_embed_positions
+        plain: Callable[..., Tensor] = attention._get_embed_positions  # type: ignore[assignment]
 
         def turned(self: Any, position_ids: Tensor) -> Any:
             found = plain(position_ids)

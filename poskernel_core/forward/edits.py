@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-import torch
 from torch import Tensor
 
 from poskernel_core.common.attention import Slopes, repeat_kv

@@ -201,7 +201,7 @@ class Hooks:
         x = args[0] if args else kwargs["hidden_states"]
         self._pass.observer.attention_input(layer, x, self._pass.batch)
 
-    def _output(self, layer: int, _module: nn.Module, _args: Any, out: tuple[Any, ...]) -> Any:
+    def _output(self, layer: int, _module: nn.Module, _args: Any, out: Any) -> Any:
         edit = self._pass.edit
         if edit is None:
             return None
@@ -259,7 +259,7 @@ def _attention(
     if is_causal is False:
         further["is_causal"] = is_causal
     for name in sorted(further.keys() - WITHOUT_EFFECT):
-        if (further[name] is not None and further[name] is not False) or name == "is_causal":
+        if further[name] is not None:
             raise UnsupportedModel(
                 f"{type(module).__name__} hands {name!r} to its attention, which PosKernel does "
                 "not know: choose a model without it."

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +18,9 @@ from torch import Tensor, nn
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward.adapters import ADAPTED, adapted, release
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
+from poskernel_core.forward.loaded import LoadedModel
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.precision import EXACT
-
-if TYPE_CHECKING:
-    from poskernel_core.forward.loading import LoadedModel
 
 __all__ = ["TOLERANCE", "Difference", "check_layers", "difference", "prove"]
 

@@ -13,8 +13,8 @@ class Family:
     """What holds for all models of one architecture.
 
     Attributes:
-        scheme: how position comes in: ``learned``, ``rotary``, ``alibi``, ``sinusoidal``, or
-            ``none`` (the causal mask alone).
+        scheme: how position comes in: ``learned``, ``rotary``, ``ALiBi``, or
+            ``no`` (the causal mask alone).
         defaults: what transformers takes where a configuration says nothing.
         sliding: which layers slide where a configuration does not list them: ``all``, or every
             layer but each so-manieth; None for none.
@@ -104,18 +104,18 @@ FAMILIES: dict[str, Family] = {
     "dbrx": ROTARY,
     "gptj": Family("rotary", fixed=True),
     "falcon": Family("rotary", fixed=True),
-    "bloom": Family("alibi", {"max_position_embeddings": 2048}, fixed=True),
-    "mpt": Family("alibi", {"max_seq_len": 2048}, fixed=True),
+    "bloom": Family("ALiBi", {"max_position_embeddings": 2048}, fixed=True),
+    "mpt": Family("ALiBi", {"max_seq_len": 2048}, fixed=True),
     "qwen3_next": _wide(256),
     "qwen3_5_text": _wide(256),
     "olmo_hybrid": ROTARY,
-    "jamba": Family("none", state_space=True),
+    "jamba": Family("no", state_space=True),
     "bamba": Family("rotary", state_space=True),
-    "granitemoehybrid": Family("none", state_space=True),
+    "granitemoehybrid": Family("no", state_space=True),
     "falcon_h1": ROTARY,
     "lfm2": ROTARY,
     "lfm2_moe": ROTARY,
-    "nemotron_h": Family("none", {"head_dim": 128}, state_space=True),
+    "nemotron_h": Family("no", {"head_dim": 128}, state_space=True),
     "minimax": ROTARY,
 }
 """Every architecture that is read, by ``model_type``."""

@@ -76,7 +76,7 @@ class Geometry:
         n_ctx: longest context, in tokens.
         n_vocab: number of tokens.
         architecture: ``model_type`` of the configuration.
-        scheme: ``learned``, ``rotary``, ``alibi``, or ``none`` (the causal mask alone).
+        scheme: ``learned``, ``rotary``, ``ALiBi``, or ``no`` (the causal mask alone).
         layers: each layer's own sizes. Where they differ, ``d_head`` is the largest and
             ``n_kv_heads`` what all layers' can be spread out to; a layer's queries and keys are
             filled up with zeros, its key heads repeated.
@@ -99,6 +99,11 @@ class Geometry:
         if not self.layers:
             return tuple(range(self.n_layers))
         return tuple(i for i, layer in enumerate(self.layers) if layer.reason is None)
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why layers have no heads, by the layers that have none."""
+        return {i: layer.reason for i, layer in enumerate(self.layers) if layer.reason is not None}
 
     def reason(self, layer: int) -> str | None:
         """Return why a layer has no heads, or None where it has."""
@@ -219,7 +224,7 @@ def _sizes(kind: str, family: Family, sizes: _Sizes) -> Geometry:
         raise UnsupportedModel(
             f"No layer of {name!r} has attention heads: choose a model with attention."
         )
-    alibi = family.scheme == "alibi" or bool(kind == "falcon" and config.get("alibi"))
+    alibi = family.scheme == "ALiBi" or bool(kind == "falcon" and config.get("alibi"))
     return Geometry(
         n_layers=n_layers,
         n_heads=heads,
@@ -237,7 +242,7 @@ def _sizes(kind: str, family: Family, sizes: _Sizes) -> Geometry:
         ),
         n_vocab=sizes.first(MOST_TOKENS, "vocab_size", "d_vocab"),
         architecture=kind,
-        scheme="alibi" if alibi else family.scheme,
+        scheme="ALiBi" if alibi else family.scheme,
         layers=layers,
     )
 
@@ -310,7 +315,7 @@ def _layers(
             own = _Sizes(sizes.name, _of_gemma4(config, i, seen))
             own_width = own.optional(MOST_HEAD_WIDTH, "head_dim") or d_head
             own_keys = own.optional(MOST_HEADS, "num_key_value_heads") or key_heads
-        turned = family.scheme != "none" and i not in bare
+        turned = family.scheme != "no" and i not in bare
         if kind in ("cohere2", "exaone4") and seen == "full" and "sliding_attention" in kinds:
             turned = False
         base = _base(config, name, seen) if turned and family.scheme == "rotary" else None

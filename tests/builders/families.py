@@ -164,7 +164,8 @@ FAMILY_MODELS: dict[str, FamilyModel] = {
         [None] * 3, "multipliers of scores, stream and logits",
     ),
     "stablelm": FamilyModel(
-        "stablelm", rotary(heads=5, key_heads=1, rope_parameters=PARTIAL, use_qkv_bias=True, qk_layernorm=True),
+        "stablelm",
+        rotary(heads=5, key_heads=1, rope_parameters=PARTIAL, use_qkv_bias=True, qk_layernorm=True),
         [None] * 3, "half of each head rotated, norms and biases of queries and keys",
     ),
     "cohere": FamilyModel(

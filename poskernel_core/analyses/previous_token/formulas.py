@@ -13,7 +13,7 @@ __all__ = ["contrasts", "position_profile", "without_bias"]
 def position_profile(
     queries: np.ndarray, keys: np.ndarray, rule: ScoreRule | float, start: int
 ) -> np.ndarray:
-    """Return the mean score of ``q_n`` and ``m_{n-k}`` over ``n``, by offset ``k``, ``[head, band]``.
+    """Return the mean score of ``q_n`` and ``m_{n-k}`` over ``n``, by offset, ``[head, band]``.
 
     A soft cap is applied to the score of the two means.
 
