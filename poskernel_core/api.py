@@ -130,7 +130,8 @@ def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
             f"The pass did not gather {error.args[0]!r}, which {analysis!r} needs: leave out "
             "'gather', or add to it."
         ) from error
-    return replace(result, provenance=provenance(run, gathered.header, 0.0))
+    result = replace(result, provenance=provenance(run, gathered.header, 0.0))
+    return result.without_heads(gathered.header.reasons)
 
 
 def show(

@@ -176,8 +176,8 @@ def test_the_base_class_looks_at_nothing(loaded, ids):
 
 
 TOLD = {
-    "softcap": 30.0,
-    "s_aux": torch.ones(5),
+    "indices": torch.ones(5),
+    "is_causal": False,
     "made_up": False,
     "attention_mask": torch.zeros(1, 1, 5, 5),
 }

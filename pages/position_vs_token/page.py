@@ -118,5 +118,12 @@ def page(selection: Selection) -> None:
             "the same), *token only* means no rotation.",
             icon=":material/info:",
         )
+    elif geometry.scheme != "learned":
+        st.info(
+            f"This model has {geometry.scheme} positions, and no positional embeddings: *position "
+            "only* means content replaced by its mean, *token only* means without a bias by "
+            "distance.",
+            icon=":material/info:",
+        )
     if enough_context(selection):
         draw_page(selection, choose_draws(selection, 500))

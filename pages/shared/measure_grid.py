@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
 import streamlit as st
 
 from pages.shared.cards import keep_grid
 from pages.shared.grid import grid_data, head_grid
 from pages.shared.selection import Selection, select_cell
 from pages.shared.shades import Shade, linear
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import cell_name, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
 
@@ -44,12 +43,19 @@ def draw_heads(
     extras: Extras | None = None,
     pick: Callable[[str], None] = select_cell,
 ) -> None:
-    """Draw all heads; a click selects the head on every page (``pick`` gets its name)."""
-    extras = extras or Extras()
+    """Draw all heads; a click selects the head on every page (``pick`` gets its name).
+
+    The row of a layer without heads is empty, says why, and selects nothing.
+    """
+    extras, bare = extras or Extras(), selection.located.geometry.reasons
+    labels = [
+        [f"layer {layer} has no heads: it is {bare[layer]}"] * len(row) if layer in bare else row
+        for layer, row in enumerate(labels)
+    ]
 
     def selected() -> None:
         cell = st.session_state[key].cell
-        if cell:
+        if cell and layer_of(cell) not in bare:
             pick(cell)
 
     data = grid_data(
@@ -69,8 +75,9 @@ def draw_measure_grid(
     measured: Result, name: str, meaning: str, selection: Selection, key: str
 ) -> None:
     """Draw ``measured.values[name] [layer, head]`` from 0 to its largest."""
-    values = np.nan_to_num(measured.values[name])
-    draw_heads(linear(values), head_texts(measured, name, meaning), meaning, selection, key)
+    draw_heads(
+        linear(measured.values[name]), head_texts(measured, name, meaning), meaning, selection, key
+    )
 
 
 def head_texts(measured: Result, name: str, meaning: str) -> list[list[str]]:

@@ -36,6 +36,7 @@ from poskernel_core.data import texts
 from poskernel_core.engine.engine import DEFAULT_CONTEXT, describe_run
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
+from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.known import telling_head
 
 __all__ = ["Selection", "choose", "select_cell", "select_model"]
@@ -122,7 +123,7 @@ def _helped(name: str, idle: frozenset[str], words: str) -> dict[str, Any]:
 
 def _choose_cell(located: Located, topic: str, idle: frozenset[str]) -> tuple[int, int]:
     geometry = located.geometry
-    layers, heads = range(geometry.n_layers), range(geometry.n_heads)
+    layers, heads = geometry.with_heads, range(geometry.n_heads)
     cells = [cell_name(layer, head) for layer in layers for head in heads]
     telling = telling_head(located.spec.name, topic)
     default = telling if telling in cells else cells[0]
@@ -137,6 +138,14 @@ def _choose_cell(located: Located, topic: str, idle: frozenset[str]) -> tuple[in
         **_helped("cell", idle, "layer and head; type to search"),
     )
     return parse_cell(cell, geometry.n_layers, geometry.n_heads)
+
+
+def _bare(geometry: Geometry) -> str:
+    """Say how many layers have no heads, and why."""
+    if not geometry.reasons:
+        return ""
+    why = "; ".join(dict.fromkeys(geometry.reasons.values()))
+    return f" {_count(len(geometry.reasons), 'layer')} without heads ({why})."
 
 
 def _choose_model() -> Located:
@@ -182,7 +191,7 @@ def _choose_model() -> Located:
     st.caption(
         f"{_count(geometry.n_layers, 'layer')} × {_count(geometry.n_heads, 'head')}, "
         f"{geometry.scheme} positions, "
-        f"context {geometry.n_ctx}.{good_for}"
+        f"context {geometry.n_ctx}.{_bare(geometry)}{good_for}"
     )
     draw_note(name)
     return located

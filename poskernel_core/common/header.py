@@ -7,7 +7,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from poskernel_core.common.attention import ScoreRule, Slopes
+
 __all__ = ["PassHeader", "PlanHeader"]
+
+OF_FEW = ("headless", "chunks", "caps", "slopes")
+"""What most models have nothing of, and no manifest of theirs holds."""
 
 
 class PlanHeader(BaseModel):
@@ -22,6 +27,7 @@ class PlanHeader(BaseModel):
         samples: queries kept per position.
         start_token: whether position 0 holds the start token.
         device, dtype: where it runs, in which precision.
+        headless: for every layer why it has no heads, None where it has; empty where all have.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -42,6 +48,16 @@ class PlanHeader(BaseModel):
     start_token: bool
     device: str
     dtype: str
+    headless: tuple[str | None, ...] = ()
+
+    def reason(self, layer: int) -> str | None:
+        """Return why a layer has no heads, or None where it has."""
+        return self.headless[layer] if self.headless else None
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why layers have no heads, by the layers that have none."""
+        return {layer: why for layer, why in enumerate(self.headless) if why}
 
 
 class PassHeader(PlanHeader):
@@ -50,6 +66,10 @@ class PassHeader(PlanHeader):
     Attributes:
         scales: what queries times keys are multiplied by, per layer.
         sliding_windows: how many keys a query sees, per layer; None where it sees all.
+        chunks: length of the chunks beyond whose start no query sees, per layer; None where there
+            are none. Empty where no layer has any; so are the two next.
+        caps: soft cap of the scores, per layer.
+        slopes: of ALiBi, per layer.
         resumed_at_window: the window that it went on from, 0 if it ran in one go.
         seconds: how long it took since then.
         dtype_error: relative error of mean keys in its precision, measured against float32.
@@ -58,10 +78,23 @@ class PassHeader(PlanHeader):
 
     scales: tuple[float, ...]
     sliding_windows: tuple[int | None, ...]
+    chunks: tuple[int | None, ...] = ()
+    caps: tuple[float | None, ...] = ()
+    slopes: tuple[Slopes | None, ...] = ()
     resumed_at_window: int = 0
     seconds: float = 0.0
     dtype_error: float = 0.0
     tokens: tuple[str, ...] | None = None
+
+    def rule(self, layer: int) -> ScoreRule:
+        """Return how a layer makes scores of products, and which keys its queries see."""
+        return ScoreRule(
+            self.scales[layer],
+            self.sliding_windows[layer],
+            self.chunks[layer] if self.chunks else None,
+            self.caps[layer] if self.caps else None,
+            self.slopes[layer] if self.slopes else None,
+        )
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> PassHeader | None:
@@ -73,4 +106,5 @@ class PassHeader(PlanHeader):
 
     def as_json(self) -> dict[str, Any]:
         """Return the header as a manifest holds it: plain JSON values, tokens where there are."""
-        return self.model_dump(mode="json", exclude=None if self.tokens else {"tokens"})
+        plain = {name for name in OF_FEW if not getattr(self, name)}
+        return self.model_dump(mode="json", exclude=plain | (set() if self.tokens else {"tokens"}))

@@ -6,7 +6,7 @@ import re
 
 from poskernel_core.common.errors import BadRequest
 
-__all__ = ["cell_name", "parse_cell"]
+__all__ = ["cell_name", "layer_of", "parse_cell"]
 
 
 def parse_cell(text: str, n_layers: int, n_heads: int) -> tuple[int, int]:
@@ -28,3 +28,9 @@ def parse_cell(text: str, n_layers: int, n_heads: int) -> tuple[int, int]:
 def cell_name(layer: int, head: int) -> str:
     """Return the name of a head, such as ``L0H3``."""
     return f"L{layer}H{head}"
+
+
+def layer_of(text: str) -> int:
+    """Return the layer of a head written ``L0H3``, -1 where the text names none."""
+    found = re.fullmatch(r"[Ll]([0-9]{1,6})[Hh][0-9]{1,6}", text.strip())
+    return int(found[1]) if found else -1

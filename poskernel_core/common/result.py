@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -125,6 +125,32 @@ class Result:
             axes={name: tuple(a for a in axes if a != axis) for name, axes in self.axes.items()},
             coordinates={name: c for name, c in self.coordinates.items() if name != axis},
             chosen={**self.chosen, axis: int(coordinate)},
+        )
+
+    def without_heads(self, reasons: Mapping[int, str]) -> Result:
+        """Return the result with nothing in the layers that have no heads, and why they have none.
+
+        Numbers become NaN there, codes -1.
+        """
+        if not reasons:
+            return self
+        layers = list(reasons)
+
+        def emptied(name: str, array: np.ndarray) -> np.ndarray:
+            axes = self.axes[name]
+            if "layer" not in axes or "head" not in axes:
+                return array
+            labelled = name in self.labels
+            changed = array.copy() if labelled or array.dtype.kind == "f" else array.astype(float)
+            np.moveaxis(changed, axes.index("layer"), 0)[layers] = -1 if labelled else np.nan
+            return changed
+
+        named = {str(layer): reason for layer, reason in reasons.items()}
+        return replace(
+            self,
+            values={name: emptied(name, array) for name, array in self.values.items()},
+            errors={name: emptied(name, array) for name, array in self.errors.items()},
+            provenance={**self.provenance, "layers_without_heads": named},
         )
 
     def only(self, *names: str) -> Result:

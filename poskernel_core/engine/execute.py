@@ -7,10 +7,12 @@ torch imports it when it is called: an analysis of stored statistics does not.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 from poskernel_core.analyses.base import Analysis, Subject
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import layer_of
 from poskernel_core.common.progress import Report
 from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.common.views import StatisticsView
@@ -109,6 +111,7 @@ def compute(store: Store, asked: CanonicalRequest, report: Report) -> None:
     began, analysis = time.monotonic(), asked.question
     assert isinstance(analysis, Analysis)
     views = open_views(store, asked)
+    _check_cell(asked.params, views["main"].header.reasons)
     result = analysis.compute(
         views, asked.params, lambda done, total: report(done, total, f"Computing {analysis.title}")
     )
@@ -136,6 +139,7 @@ def perform(
     assert experiment is not None
     report(0, 0, "Loading the model")
     located = locate_again(run)
+    _check_cell(asked.params, located.geometry.reasons)
     tokenizer = workshop.tokenizer(located)
     cut = run.model_copy(update={"windows": 1}) if experiment.draws else run
     windows, plan = workshop.prepare(cut, execution, located, tokenizer)
@@ -163,3 +167,16 @@ def perform(
         header = header.model_copy(update={"windows": run.windows})
     tokens = words if len(windows) == 1 and not experiment.draws else None
     keep(workshop.store, asked, result, header, tokens, time.monotonic() - began)
+
+
+def _check_cell(params: Any, reasons: Mapping[int, str]) -> None:
+    """Refuse a question about a head of a layer that has none.
+
+    Raises:
+        BadRequest: the head asked about is in such a layer.
+    """
+    layer = layer_of(getattr(params, "cell", ""))
+    if layer in reasons:
+        raise BadRequest(
+            f"Layer {layer} has no heads: it is {reasons[layer]}; choose a head of another layer."
+        )

@@ -45,6 +45,7 @@ def keep(
     """
     if tokens is not None and TOKENS.name not in result.texts:
         result = result.with_text(TOKENS, list(tokens))
+    result = result.without_heads(header.reasons)
     made = provenance(asked.run, header, seconds) | result.provenance
     store.put(asked.key, *to_entry(replace(result, provenance=made)))
 

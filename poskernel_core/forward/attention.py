@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from poskernel_core.common.attention import is_hidden, repeat_kv
+from poskernel_core.common.attention import ScoreRule, Slopes, is_hidden, repeat_kv
 
 __all__ = [
     "AttentionCall",
@@ -26,6 +26,8 @@ __all__ = [
     "hidden_keys",
     "masked_scores",
     "pattern_blocks",
+    "softmax_with_sinks",
+    "uniform_blocks",
 ]
 
 BLOCK = 64
@@ -41,6 +43,11 @@ class AttentionCall:
         k, v: keys and values, ``[text, kv, pos, d]``; ``head // kv`` query heads share each.
         scale: factor of ``q . k`` in the score.
         window: width of the sliding window in tokens, or None.
+        chunk: length of the chunks beyond whose start no query sees, or None.
+        cap: soft cap of the scores, or None.
+        slopes: of ALiBi, or None.
+        sinks: one more logit of every head ``[head]``, which takes attention and writes nothing; or
+            None.
     """
 
     layer: int
@@ -48,7 +55,16 @@ class AttentionCall:
     k: Tensor
     v: Tensor
     scale: float
-    window: int | None
+    window: int | None = None
+    chunk: int | None = None
+    cap: float | None = None
+    slopes: Slopes | None = None
+    sinks: Tensor | None = None
+
+    @property
+    def rule(self) -> ScoreRule:
+        """How scores are made of products here, and which keys a query sees."""
+        return ScoreRule(self.scale, self.window, self.chunk, self.cap, self.slopes)
 
 
 @dataclass(frozen=True)
@@ -67,7 +83,7 @@ class PatternBlock:
 
     @property
     def pattern(self) -> Float[Tensor, "text head row key"]:
-        """The attention probabilities; they sum to 1 over the last axis."""
+        """The attention probabilities; they sum to 1 over the last axis, less a learned sink's."""
         return self.padded[..., self.margin :]
 
 
@@ -79,7 +95,7 @@ def attend(
     Where nobody sees it, the pattern is never formed, unless its scores may be infinite: torch's
     fused kernel puts out zeros for those, and not the NaN that they are.
     """
-    if see is None and _scores_fit(call):
+    if see is None and call.cap is None and call.sinks is None and _scores_fit(call):
         return _fused(call)
     text, heads, length, _ = call.q.shape
     groups = heads // call.k.shape[1]
@@ -97,31 +113,65 @@ def attend(
 
 def pattern_blocks(call: AttentionCall) -> Iterator[PatternBlock]:
     """Yield the exact attention pattern of a call, block by block of query rows."""
-    length = call.q.shape[2]
+    length, rule = call.q.shape[2], call.rule
     groups = call.q.shape[1] // call.k.shape[1]
     margin = min(BLOCK, length) - 1
     padded_keys = torch.nn.functional.pad(call.k, (0, 0, margin, 0))
     for first in range(0, length, BLOCK):
         stop = min(first + BLOCK, length)
-        start = 0 if call.window is None else max(0, first - call.window + 1)
+        start = rule.first_visible(first)
         pad = stop - first - 1
         keys = padded_keys[:, :, margin + start - pad : margin + stop]
         queries = _grouped(call.q[:, :, first:stop] * call.scale, groups)
         scores = _ungrouped(queries @ keys.transpose(-1, -2), groups).float()
-        _hide(scores, first, start - pad, pad, call.window)
-        yield PatternBlock(call.layer, first, start, torch.softmax(scores, dim=-1), pad)
+        if not rule.plain:
+            scores = rule.capped(scores)
+            if rule.slopes is not None:
+                keys_there = slice(start, stop)
+                scores[..., pad:] += rule.bias(slice(first, stop), keys_there, scores)
+        _hide(scores, first, start - pad, pad, rule)
+        yield PatternBlock(call.layer, first, start, softmax_with_sinks(scores, call.sinks), pad)
 
 
-def _hide(scores: Tensor, first: int, origin: int, pad: int, window: int | None) -> None:
-    """Set the scores of padding, of future keys and of keys before the window to minus infinity.
+def uniform_blocks(layer: int, like: Tensor, rows: int | None = None) -> Iterator[PatternBlock]:
+    """Yield the pattern of heads that see all earlier keys alike, as large as ``like`` in memory.
+
+    ``like`` is ``[text, head, pos, d]``; ``rows`` are the rows of a block.
+    """
+    text, heads, length, _ = like.shape
+    height = rows or BLOCK
+    for first in range(0, length, height):
+        stop = min(first + height, length)
+        count = torch.arange(first + 1, stop + 1, device=like.device)[:, None]
+        keys = torch.arange(1, stop + 1, device=like.device)
+        block = (keys <= count) / count
+        yield PatternBlock(layer, first, 0, block.expand(text, heads, -1, -1), 0)
+
+
+def softmax_with_sinks(
+    scores: Float[Tensor, "text head query key"], sinks: Float[Tensor, " head"] | None
+) -> Float[Tensor, "text head query key"]:
+    """Return the softmax of scores among which every row has its head's sink logit, if any.
+
+    The sink's own share is left out, so that rows sum to less than 1.
+    """
+    if sinks is None:
+        return torch.softmax(scores, dim=-1)
+    sink = sinks.float()[:, None, None]
+    total = torch.logaddexp(scores.logsumexp(dim=-1, keepdim=True), sink)
+    return (scores - total).exp()
+
+
+def _hide(scores: Tensor, first: int, origin: int, pad: int, rule: ScoreRule) -> None:
+    """Set the scores of padding, of future keys and of keys out of sight to minus infinity.
 
     Row ``r`` is query ``first + r``, column ``c`` is key ``origin + c``.
     """
     scores[..., :pad] = -torch.inf
-    seen_by_all = first - origin if window is None else 0
+    seen_by_all = first - origin if rule.window is None and rule.chunk is None else 0
     rows = torch.arange(first, first + scores.shape[-2], device=scores.device)[:, None]
     keys = torch.arange(origin + seen_by_all, origin + scores.shape[-1], device=scores.device)
-    scores[..., seen_by_all:].masked_fill_(is_hidden(rows, keys[None, :], window), -torch.inf)
+    scores[..., seen_by_all:].masked_fill_(rule.is_hidden(rows, keys[None, :]), -torch.inf)
 
 
 def diagonal_sums(
@@ -150,11 +200,14 @@ def diagonal_sums(
     return sums
 
 
-def band_sums(call: AttentionCall, reach: int) -> Float[Tensor, "text head band"]:
+def band_sums(
+    call: AttentionCall, reach: int, first_position: int = 0
+) -> Float[Tensor, "text head band"]:
     """Return the sums of the raw scores along the diagonals with ``|n - i| <= reach``.
 
     Raw scores know no mask: keys after the query are there too. Index ``b`` of the last axis is
-    the offset ``n - i = b - reach``. Only a band of the scores is ever multiplied.
+    the offset ``n - i = b - reach``. Only a band of the scores is ever multiplied. ALiBi's bias is
+    added for the queries and keys from ``first_position`` on.
     """
     text, heads, length, _ = call.q.shape
     groups = heads // call.k.shape[1]
@@ -165,26 +218,49 @@ def band_sums(call: AttentionCall, reach: int) -> Float[Tensor, "text head band"
         keys = padded[:, :, first : stop + 2 * reach]
         queries = _grouped(call.q[:, :, first:stop] * call.scale, groups)
         scores = _ungrouped(queries @ keys.transpose(-1, -2), groups).float().contiguous()
+        scores = call.rule.capped(scores)
         width = scores.shape[-1]
         slanted = scores.as_strided(
             (text, heads, stop - first, 2 * reach + 1), (*scores.stride()[:2], width + 1, 1)
         )
         total += slanted.sum(dim=-2).flip(-1)
-    return total
+    return (
+        total
+        if call.slopes is None
+        else total + _band_of_bias(call, reach, first_position).to(total)
+    )
 
 
-def hidden_keys(length: int, window: int | None, device: torch.device) -> Bool[Tensor, "query key"]:
+def _band_of_bias(call: AttentionCall, reach: int, first: int) -> Tensor:
+    """Return the sums of ALiBi's bias along the diagonals of the band, ``[head, band]``."""
+    assert call.slopes is not None
+    rows = torch.from_numpy(call.slopes.bias(call.q.shape[2])[:, first:])
+    heads, length = rows.shape
+    found = rows.new_zeros(heads, 2 * reach + 1)
+    for band, offset in enumerate(range(-reach, reach + 1)):
+        low, high = max(0, offset), min(length, length + offset)
+        if low < high:
+            found[:, band] = (rows[:, low - offset : high - offset] - rows[:, low:high]).sum(dim=-1)
+    return found
+
+
+def hidden_keys(
+    length: int, window: int | None, device: torch.device, chunk: int | None = None
+) -> Bool[Tensor, "query key"]:
     """Return which keys of a sequence each query may not see."""
     positions = torch.arange(length, device=device)
-    hidden: Tensor = is_hidden(positions[:, None], positions[None, :], window)
+    hidden: Tensor = is_hidden(positions[:, None], positions[None, :], window, chunk)
     return hidden
 
 
 def masked_scores(call: AttentionCall) -> Float[Tensor, "text head query key"]:
     """Return all scores of a call, in float32; hidden keys hold minus infinity."""
     keys = repeat_kv(call.k, call.q.shape[1], 1)
-    scores = ((call.q * call.scale) @ keys.transpose(-1, -2)).float()
-    hidden = hidden_keys(call.q.shape[2], call.window, scores.device)
+    scores = call.rule.capped(((call.q * call.scale) @ keys.transpose(-1, -2)).float())
+    length = call.q.shape[2]
+    if call.slopes is not None:
+        scores = scores + call.rule.bias(slice(0, length), slice(0, length), scores)
+    hidden = hidden_keys(length, call.window, scores.device, call.chunk)
     return scores.masked_fill(hidden, -torch.inf)
 
 
@@ -207,10 +283,14 @@ def _scores_fit(call: AttentionCall) -> bool:
 
 def _fused(call: AttentionCall) -> Tensor:
     """Return the attention output without forming the pattern."""
-    length = call.q.shape[2]
+    length, rule = call.q.shape[2], call.rule
     mask = None
-    if call.window is not None and call.window < length:
-        mask = ~hidden_keys(length, call.window, call.q.device)
+    if rule.slopes is not None:
+        bias = rule.bias(slice(0, length), slice(0, length), call.q)
+        hidden = hidden_keys(length, rule.window, call.q.device, rule.chunk)
+        mask = bias.masked_fill(hidden, -torch.inf)[None]
+    elif min(rule.window or length, rule.chunk or length) < length:
+        mask = ~hidden_keys(length, rule.window, call.q.device, rule.chunk)
     return torch.nn.functional.scaled_dot_product_attention(
         call.q,
         call.k,

@@ -1,6 +1,6 @@
 """Changes to a forward pass: what an intervention is made of.
 
-An :class:`Edit` is asked at nine places of the forward pass and returns what goes on from there;
+An :class:`Edit` is asked at ten places of the forward pass and returns what goes on from there;
 what only looks is an :class:`~poskernel_core.forward.observers.Observer`.
 The attention of every architecture runs through our own function
 (:mod:`poskernel_core.forward.hooks`), so an edit takes effect in all of them alike, local layers
@@ -11,14 +11,13 @@ edited one is a run with an ``Edit()``: both are computed in the same way, to th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
-import torch
 from torch import Tensor
 
-from poskernel_core.common.attention import repeat_kv
-from poskernel_core.forward.attention import AttentionCall, masked_scores
+from poskernel_core.common.attention import Slopes, repeat_kv
+from poskernel_core.forward.attention import AttentionCall, masked_scores, softmax_with_sinks
 from poskernel_core.forward.rotation import Rotation
 
 __all__ = ["Chain", "Edit", "edited_attention"]
@@ -47,6 +46,10 @@ class Edit:
     def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         """Return the cosines and sines ``[text, pos, d]`` of the rotation (rotary models only)."""
         return cos, sin
+
+    def slopes(self, layer: int, slopes: Slopes) -> Slopes | None:
+        """Return the slopes of a layer's ALiBi, None for no bias (ALiBi models only)."""
+        return slopes
 
     def residual(self, layer: int, x: Tensor) -> Tensor:
         """Return the residual stream before a layer."""
@@ -100,6 +103,13 @@ class Chain(Edit):
         """Ask every edit in turn."""
         return reduce(lambda out, edit: edit.call(out, rotation), self.edits, call)
 
+    def slopes(self, layer: int, slopes: Slopes) -> Slopes | None:
+        """Ask every edit in turn, until one leaves none."""
+        left: Slopes | None = slopes
+        for edit in self.edits:
+            left = None if left is None else edit.slopes(layer, left)
+        return left
+
     def residual(self, layer: int, x: Tensor) -> Tensor:
         """Ask every edit in turn."""
         return reduce(lambda out, edit: edit.residual(layer, out), self.edits, x)
@@ -124,6 +134,8 @@ class Chain(Edit):
 def edited_attention(call: AttentionCall, edit: Edit) -> tuple[Tensor, Tensor]:
     """Return the heads' outputs ``[text, head, pos, d]`` and the pattern, both after the edit."""
     values = repeat_kv(call.v, call.q.shape[1], 1)
+    if call.slopes is not None:
+        call = replace(call, slopes=edit.slopes(call.layer, call.slopes))
     scores = edit.scores(call.layer, masked_scores(call))
-    pattern = edit.pattern(call.layer, torch.softmax(scores, dim=-1))
+    pattern = edit.pattern(call.layer, softmax_with_sinks(scores, call.sinks))
     return edit.heads(call.layer, pattern.to(values.dtype) @ values), pattern

@@ -19,6 +19,7 @@ from poskernel_core.forward.precision import EXACT
 __all__ = ["FirstLayer", "LinearNorm", "Seen", "count_neurons", "see", "take_apart"]
 
 GPT2 = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
+LIKE_LLAMA = ("llama", "mistral", "qwen2", "qwen3")
 LLAMA = (
     "input_layernorm", "self_attn.v_proj", "self_attn.o_proj",
     "post_attention_layernorm", "mlp.gate_proj", "mlp.down_proj",
@@ -182,7 +183,7 @@ def see(model: LoadedModel, tokens: Tensor) -> Seen:
             w_in.register_forward_hook(end),
         ]
         try:
-            model.module.base_model(tokens.to(model.device), use_cache=False)
+            model.body(tokens.to(model.device), use_cache=False)
         except PassEnded:
             pass
         finally:
@@ -203,7 +204,13 @@ def _seen(kept: dict[str, Tensor], tokens: Tensor, model: LoadedModel) -> Seen:
 def _modules(model: LoadedModel) -> list[nn.Module]:
     """Return the six modules of layer 0, in the order of ``PLACES``."""
     geometry, config = model.geometry, model.module.config
-    places = PLACES.get(geometry.architecture, LLAMA)
+    known = PLACES | dict.fromkeys(LIKE_LLAMA, LLAMA)
+    if geometry.architecture not in known:
+        raise BadRequest(
+            f"Layer 0 of {geometry.architecture!r} models is not taken apart into heads and "
+            f"neurons; choose a model of {', '.join(known)}."
+        )
+    places = known[geometry.architecture]
     if len(places) < len(LLAMA):
         raise BadRequest(
             f"{model.located.spec.name!r} has attention only, no neurons: choose a model with MLPs."

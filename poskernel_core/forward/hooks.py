@@ -1,8 +1,8 @@
 """How a Hugging Face module shows a forward pass to an observer, and lets an edit change it.
 
-transformers hands every attention's queries, keys, values and scale to a registered function; ours
-is :func:`poskernel_core.forward.attention.attend`. GPT-Neo computes its own attention and is
-patched.
+transformers hands an attention's queries, keys, values and scale to a registered function; ours is
+:func:`poskernel_core.forward.attention.attend`. Architectures that compute their own attention have
+an adapter (:mod:`poskernel_core.forward.adapters`).
 A pass without an edit takes that road; one that an
 :class:`~poskernel_core.forward.edits.Edit` changes forms the whole pattern, so that it can be
 changed.
@@ -10,7 +10,6 @@ changed.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,10 +20,13 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from poskernel_core.common.attention import Slopes
 from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.forward.attention import AttentionCall, PatternBlock, attend
+from poskernel_core.forward.adapters import ADAPTED, adapt
+from poskernel_core.forward.attention import AttentionCall, PatternBlock, attend, uniform_blocks
 from poskernel_core.forward.edits import Edit, edited_attention
 from poskernel_core.forward.finite import require_finite
+from poskernel_core.forward.masks import Sight, sight_of
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.rotation import Rotation, read_rotation
 
@@ -33,21 +35,25 @@ __all__ = ["IMPLEMENTATION", "ForwardPass", "Hooks", "PassEnded"]
 IMPLEMENTATION = "poskernel"
 """The name under which transformers knows our attention."""
 
-ATTENTION = {
-    "gpt2": "attn",
-    "attn-only": "attn",
-    "gpt_neo": "attn.attention",
-    "gpt_neox": "attention",
-}
-
 WITHOUT_EFFECT = {
     "position_ids",  # positions are in the queries and keys already, added or rotated in
+    "cache_position",
+    "position_embeddings",
     "use_cache",  # a pass reads whole texts and keeps no keys for a next one
+    "past_key_values",
     "dropout",  # 0 in evaluation mode, in which every module is
+    "output_attentions",  # what is to come out beside, not what is computed
+    "output_hidden_states",
+    "output_router_logits",
+    "return_dict",
+    "logits_to_keep",
+    "num_items_in_batch",
+    "sliding_window",  # the mask says it; a window without a mask is seen below
 }
 """Arguments that transformers hands to an attention and that do not change what it computes.
 
-Beside scaling and sliding window these are all that it hands to any architecture that is read.
+Beside scaling, soft cap, sinks and mask these are all that it hands to any architecture that is
+read.
 """
 
 
@@ -73,11 +79,19 @@ UNOBSERVED = ForwardPass(Batch(torch.empty(0, 0, dtype=torch.long), range(0)), O
 
 
 class Hooks:
-    """The hooks of one model's modules, which all know the pass that is running."""
+    """The hooks of one model's modules, which all know the pass that is running.
+
+    Attributes:
+        attentions: the module of every layer whose attention has been computed so far.
+        without_heads: layers that compute none, and how many heads, key heads, and of which width
+            they are shown as having: of zeros, which see all keys alike.
+    """
 
     def __init__(self) -> None:
         self._pass = UNOBSERVED
         self._turn: Rotation | None = None
+        self.attentions: dict[int, nn.Module] = {}
+        self.without_heads: dict[int, tuple[int, int, int]] = {}
 
     @contextmanager
     def during(self, forward_pass: ForwardPass) -> Iterator[None]:
@@ -99,14 +113,36 @@ class Hooks:
         rotary.register_forward_hook(self._rotation)
 
     def add_to_block(self, block: nn.Module, layer: int, architecture: str) -> None:
-        """Show one block's input and attention, and let an edit change them."""
-        attention = block.get_submodule(ATTENTION.get(architecture, "self_attn"))
+        """Show one block's input, and know its layer when its attention is computed.
+
+        Raises:
+            UnsupportedModel: another layer has the same block, or a part of it.
+        """
         block.register_forward_pre_hook(partial(self._residual, layer), with_kwargs=True)
-        attention.register_forward_pre_hook(partial(self._attention_input, layer), with_kwargs=True)
-        attention.register_forward_hook(partial(self._output, layer))
-        vars(attention)["poskernel"] = (self, layer)
-        if architecture == "gpt_neo":
-            vars(attention)["_attn"] = types.MethodType(_gpt_neo_attention, attention)
+        for part in block.modules():
+            if "poskernel" in vars(part) and vars(part)["poskernel"][1] != layer:
+                raise UnsupportedModel(
+                    f"Layers {vars(part)['poskernel'][1]} and {layer} of this {architecture!r} "
+                    "model share one module, which PosKernel cannot tell apart: choose another."
+                )
+            vars(part)["poskernel"] = (self, layer)
+        if architecture in ADAPTED:
+            method = ADAPTED[architecture][0]
+            of_heads = [
+                part
+                for part in block.modules()
+                if type(part).__name__.endswith("Attention") and hasattr(part, method)
+                if not any(isinstance(child, nn.ModuleList) for child in part.children())
+            ]
+            adapt(of_heads[-1], architecture, _attend)
+
+    def add_to_attentions(self) -> None:
+        """Show the input of every attention that has been computed, and let an edit change it."""
+        for layer, attention in self.attentions.items():
+            attention.register_forward_pre_hook(
+                partial(self._attention_input, layer), with_kwargs=True
+            )
+            attention.register_forward_hook(partial(self._output, layer))
 
     def _tokens(self, _module: nn.Module, _args: Any, out: Tensor) -> Tensor:
         edit = self._pass.edit
@@ -118,11 +154,17 @@ class Hooks:
         self._pass.observer.positions(out, self._pass.batch)
         return out
 
-    def _rotation(
-        self, _module: nn.Module, _args: Any, out: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor]:
+    def rotated(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines as the running pass changes them."""
         edit = self._pass.edit
-        return out if edit is None else edit.rotation(*out)
+        return (cos, sin) if edit is None else edit.rotation(cos, sin)
+
+    def _rotation(self, _module: nn.Module, _args: Any, out: Any) -> Any:
+        if self._pass.edit is None:
+            return None
+        if isinstance(out, Tensor) and out.is_complex():  # turned as complex numbers
+            return torch.complex(*self.rotated(out.real, out.imag)).to(out.dtype)
+        return self.rotated(*out)
 
     def _residual(
         self, layer: int, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -130,9 +172,30 @@ class Hooks:
         edit, x = self._pass.edit, args[0] if args else kwargs["hidden_states"]
         x = x if edit is None else edit.residual(layer, x)
         self._pass.observer.residual(layer, x, self._pass.batch)
+        if layer in self.without_heads:
+            self._show_nothing(layer, x)
         if edit is None:
             return None
         return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
+
+    def _show_nothing(self, layer: int, x: Tensor) -> None:
+        """Show a layer without heads as heads of zeros, so that observers miss no layer.
+
+        What they make of it is never shown: results say of such a layer that it has no heads.
+        """
+        observer, batch = self._pass.observer, self._pass.batch
+        heads, shared, width = self.without_heads[layer]
+        observer.attention_input(layer, x, batch)
+        zeros = x.new_zeros(1).expand(x.shape[0], heads, x.shape[1], width)
+        keys = zeros[:, :shared]
+        observer.attention(AttentionCall(layer, zeros, keys, keys, 1.0), batch)
+        if observer.wants_patterns:
+            whole = self._pass.edit is not None
+            for block in uniform_blocks(layer, zeros, x.shape[1] if whole else None):
+                observer.pattern(block, batch)
+        observer.heads(layer, zeros, batch)
+        if layer == self._pass.until:
+            raise PassEnded
 
     def _attention_input(
         self, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -145,9 +208,13 @@ class Hooks:
             if self._turn is not None:
                 observer.rotation(layer, self._turn, self._pass.batch)
 
-    def _output(self, layer: int, _module: nn.Module, _args: Any, out: tuple[Any, ...]) -> Any:
+    def _output(self, layer: int, _module: nn.Module, _args: Any, out: Any) -> Any:
         edit = self._pass.edit
-        return None if edit is None else (edit.output(layer, out[0]), *out[1:])
+        if edit is None:
+            return None
+        if isinstance(out, Tensor):
+            return edit.output(layer, out)
+        return (edit.output(layer, out[0]), *out[1:])
 
     def attend(self, call: AttentionCall) -> Tensor:
         """Return the heads' outputs of a call, shown and changed as the running pass asks.
@@ -179,43 +246,77 @@ def _attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,
+    attention_mask: Sight | Tensor | None,
     scaling: float | None = None,
-    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    is_causal: bool | None = None,
     **further: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function registered with transformers; masks are ours (no padding here).
+    """The attention function registered with transformers.
+
+    The mask is what :func:`~poskernel_core.forward.masks.sight_of` made of it (no padding here).
 
     Raises:
         UnsupportedModel: an argument by which the attention would be another than ours.
     """
-    further |= {"attention_mask": attention_mask}
+    sight = attention_mask
+    if sight is None:
+        sight = Sight(window=further.get("sliding_window"))
+    if not isinstance(sight, Sight):
+        further["attention_mask"] = sight
+    if is_causal is False:
+        further["is_causal"] = is_causal
     for name in sorted(further.keys() - WITHOUT_EFFECT):
         if further[name] is not None:
             raise UnsupportedModel(
                 f"{type(module).__name__} hands {name!r} to its attention, which PosKernel does "
                 "not know: choose a model without it."
             )
+    assert isinstance(sight, Sight)
+    sight = sight.require_known()
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    out = _attend(module, query, key, value, scale, sliding_window)
-    return out.transpose(1, 2).contiguous(), None
-
-
-def _gpt_neo_attention(
-    self: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None
-) -> tuple[Tensor, None]:
-    """GPT-Neo's attention: unscaled scores, and a window in its local layers."""
-    window = self.config.window_size if self.attention_type == "local" else None
-    return _attend(self, query, key, value, 1.0, window), None
+    z = _attend(
+        module, query, key, value, scale, sight.window,
+        chunk=sight.chunk, cap=softcap, sinks=s_aux,
+    )  # fmt: skip
+    return z.transpose(1, 2).contiguous(), None
 
 
 def _attend(
-    module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None
+    module: nn.Module,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    window: int | None = None,
+    *,
+    chunk: int | None = None,
+    cap: float | None = None,
+    slopes: Slopes | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
+    if "poskernel" not in vars(module):
+        raise UnsupportedModel(
+            f"{type(module).__name__} computes attention outside of the model's layers, which "
+            "PosKernel does not know: choose another model."
+        )
     hooks, layer = vars(module)["poskernel"]
-    out: Tensor = hooks.attend(AttentionCall(layer, q, k, v, float(scale), window))
+    if hooks.attentions.setdefault(layer, module) is not module:
+        raise UnsupportedModel(
+            f"Layer {layer} computes two attentions ({type(module).__name__} is the second), which "
+            "PosKernel does not know: choose another model."
+        )
+    if q.shape[2] != k.shape[2] or q.shape[1] % k.shape[1]:
+        raise UnsupportedModel(
+            f"{type(module).__name__} attends from {tuple(q.shape)} to {tuple(k.shape)}, which is "
+            "no attention of a text to itself: choose a decoder."
+        )
+    scale = float(scale)
+    call = AttentionCall(layer, q, k, v, scale, window, chunk, cap or None, slopes, sinks)
+    out: Tensor = hooks.attend(call)
     return out
 
 
 AttentionInterface.register(IMPLEMENTATION, _attention)
-AttentionMaskInterface.register(IMPLEMENTATION, lambda *args, **kwargs: None)
+AttentionMaskInterface.register(IMPLEMENTATION, sight_of)

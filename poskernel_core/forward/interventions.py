@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from poskernel_core.common.attention import Slopes
 from poskernel_core.forward.edits import Edit
 
 __all__ = [
@@ -96,7 +97,8 @@ class PredecessorKnockout(Edit):
     def _cut(self, layer: int, square: Tensor, value: float) -> Tensor:
         if layer not in self.layers:
             return square
-        rows = torch.tensor(range(self.every, square.shape[-2], self.every), dtype=torch.long)
+        every = range(self.every, square.shape[-2], self.every)
+        rows = torch.tensor(every, dtype=torch.long, device=square.device)
         square = square.clone()
         square[..., rows, rows - 1] = value
         return square
@@ -172,7 +174,7 @@ class RemovedEmbeddings(Edit):
     """Token embeddings, or positions, removed; norms are computed anew.
 
     Embeddings become zero. Rotary positions are removed by rotating every query and key as at
-    position 0.
+    position 0, ALiBi's by taking its bias away.
     """
 
     which: Literal["tokens", "positions"]
@@ -190,6 +192,10 @@ class RemovedEmbeddings(Edit):
         if self.which == "tokens":
             return cos, sin
         return cos[:, :1].expand_as(cos), sin[:, :1].expand_as(sin)
+
+    def slopes(self, layer: int, slopes: Slopes) -> Slopes | None:
+        """Return no slopes where positions are removed."""
+        return slopes if self.which == "tokens" else None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""What a model's configuration says of its attention: layers, heads, positions."""
+"""What a model's configuration says of its attention: layers, heads, positions.
+
+The files are read as JSON, without transformers: pages describe models at once, and a stranger's
+file allocates nothing. What transformers makes of them is held against this when a model is loaded.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.models.families import FAMILIES, REFUSED, Family
+from poskernel_core.models.layers import HEADLESS, NAMES, Layer, layer_kinds, no_positions
 
-__all__ = ["ARCHITECTURES", "Geometry", "read_geometry"]
+__all__ = ["ARCHITECTURES", "Geometry", "model_type", "read_geometry", "text_config"]
 
-ARCHITECTURES: dict[str, str] = {
-    "gpt2": "learned",
-    "gpt_neo": "learned",
-    "opt": "learned",
-    "attn-only": "learned",
-    "llama": "rotary",
-    "mistral": "rotary",
-    "qwen2": "rotary",
-    "qwen3": "rotary",
-    "gpt_neox": "rotary",
-}
+ARCHITECTURES: dict[str, str] = {name: family.scheme for name, family in FAMILIES.items()}
 """Position scheme of every architecture that is read, by ``model_type``."""
-
-REFUSED = {
-    "bloom": "ALiBi positions",
-    "mpt": "ALiBi positions",
-    "falcon": "ALiBi or mixed positions",
-    "t5": "relative position buckets and an encoder",
-    "bert": "bidirectional attention",
-    "roberta": "bidirectional attention",
-    "mamba": "no attention",
-    "gptj": "an attention that cannot be replaced",
-}
-
-GROUPED = ("llama", "mistral", "qwen2", "qwen3")
-"""Architectures whose heads may share keys, and may have a width of their own."""
 
 # Limits: about twice the largest models that are public.
 MOST_LAYERS = 256
@@ -46,6 +28,10 @@ MOST_TOKENS = 2_000_000
 MOST_MASKED = 16_384
 """Longest context of GPT-Neo, each of whose layers holds a mask of context x context."""
 
+MOST_EXPERTS = 4096
+MOST_NESTED = MOST_CONTEXT
+COUNTERS = {"tokens_seen", "total_flos", "seed", "poskernel"}
+
 OTHER_SIZES = {
     "intermediate_size": 8 * MOST_WIDTH,
     "ffn_dim": 8 * MOST_WIDTH,
@@ -54,6 +40,27 @@ OTHER_SIZES = {
     "window_size": MOST_CONTEXT,
     "sliding_window": MOST_CONTEXT,
     "num_labels": 100_000,
+    "attention_chunk_size": MOST_CONTEXT,
+    "vocab_size_per_layer_input": MOST_TOKENS,
+    "max_window_layers": MOST_LAYERS,
+    "moe_intermediate_size": 8 * MOST_WIDTH,
+    "shared_expert_intermediate_size": 8 * MOST_WIDTH,
+    "num_experts": MOST_EXPERTS,
+    "num_local_experts": MOST_EXPERTS,
+    "n_routed_experts": MOST_EXPERTS,
+    "n_shared_experts": MOST_EXPERTS,
+    "num_shared_experts": MOST_EXPERTS,
+    "mamba_d_state": MOST_WIDTH,
+    "mamba_expand": 64,
+    "mamba_n_heads": MOST_WIDTH,
+    "mamba_d_head": MOST_WIDTH,
+    "linear_num_value_heads": MOST_WIDTH,
+    "linear_num_key_heads": MOST_WIDTH,
+    "linear_key_head_dim": MOST_WIDTH,
+    "linear_value_head_dim": MOST_WIDTH,
+    "q_lora_rank": MOST_WIDTH,
+    "kv_lora_rank": MOST_WIDTH,
+    "v_head_dim": MOST_HEAD_WIDTH,
 }
 """Further sizes that transformers allocates by, and their limits."""
 
@@ -69,7 +76,10 @@ class Geometry:
         n_ctx: longest context, in tokens.
         n_vocab: number of tokens.
         architecture: ``model_type`` of the configuration.
-        scheme: ``learned`` or ``rotary``.
+        scheme: ``learned``, ``rotary``, ``ALiBi``, or ``no`` (the causal mask alone).
+        layers: each layer's own sizes. Where they differ, ``d_head`` is the largest and
+            ``n_kv_heads`` what all layers' can be spread out to; a layer's queries and keys are
+            filled up with zeros, its key heads repeated.
     """
 
     n_layers: int
@@ -81,6 +91,29 @@ class Geometry:
     n_vocab: int
     architecture: str
     scheme: str
+    layers: tuple[Layer, ...] = ()
+
+    @property
+    def with_heads(self) -> tuple[int, ...]:
+        """The layers that have heads; all of them where nothing else is said."""
+        if not self.layers:
+            return tuple(range(self.n_layers))
+        return tuple(i for i, layer in enumerate(self.layers) if layer.reason is None)
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why layers have no heads, by the layers that have none."""
+        return {i: layer.reason for i, layer in enumerate(self.layers) if layer.reason is not None}
+
+    def reason(self, layer: int) -> str | None:
+        """Return why a layer has no heads, or None where it has."""
+        return self.layers[layer].reason if self.layers else None
+
+
+def text_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration of the part that reads text, where a model has others too."""
+    inner = config.get("text_config")
+    return inner if isinstance(inner, dict) else config
 
 
 def model_type(config: dict[str, Any]) -> str:
@@ -96,23 +129,54 @@ def read_geometry(name: str, config: dict[str, Any]) -> Geometry:
     Raises:
         UnsupportedModel: an architecture that is not read, or a size that is missing.
     """
+    outer, config = config, text_config(config)
     kind = model_type(config)
-    if kind not in ARCHITECTURES or config.get("shortformer_pos"):
+    if kind not in FAMILIES or config.get("shortformer_pos"):
         why = "shortformer positions" if config.get("shortformer_pos") else REFUSED.get(kind)
-        known = ", ".join(ARCHITECTURES)
+        known = ", ".join(FAMILIES)
         raise UnsupportedModel(
             f"{name!r} is of architecture {kind!r}{f' ({why})' if why else ''}, which is not read; "
             f"PosKernel reads {known}."
         )
-    if config.get("quantization_config") is not None:
-        raise UnsupportedModel(
-            f"{name!r} has quantized weights, which are not read: give the model it was made from."
-        )
-    geometry = _sizes(kind, _Sizes(name, config))
-    _check_fit(name, geometry)
+    for each in (outer, config):
+        if each.get("quantization_config") is not None:
+            raise UnsupportedModel(
+                f"{name!r} has quantized weights, which are not read: give the model it was made "
+                "from."
+            )
+    _check_numbers(name, outer)
+    family = FAMILIES[kind]
+    geometry = _sizes(kind, family, _Sizes(name, family.defaults | _given(config)))
     if kind == "gpt_neo":
         _check_layer_kinds(name, config.get("attention_types"), geometry.n_layers)
     return geometry
+
+
+def _given(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that say something; a window of 0 says that there is none."""
+    given = {field: value for field, value in config.items() if value is not None}
+    if given.get("sliding_window") == 0:
+        del given["sliding_window"]
+    listed = given.get("layers_block_type")
+    if isinstance(listed, list):
+        given.setdefault("num_hidden_layers", len(listed))
+    return given
+
+
+def _check_numbers(name: str, config: dict[str, Any]) -> None:
+    """Check that no whole number anywhere is beyond any size, such as one of a nested part."""
+    left: list[tuple[str, Any]] = list(config.items())
+    while left:
+        field, value = left.pop()
+        if isinstance(value, dict):
+            left += [(str(key), inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            left += [(field, inner) for inner in value]
+        elif type(value) is int and value > MOST_NESTED and field not in COUNTERS:
+            raise UnsupportedModel(
+                f"Expected {field!r} in the config.json of {name!r} to be at most "
+                f"{MOST_NESTED:,}, got {str(value)[:40]!r}."
+            )
 
 
 @dataclass(frozen=True)
@@ -144,47 +208,173 @@ class _Sizes:
         return size
 
 
-def _sizes(kind: str, sizes: _Sizes) -> Geometry:
+def _sizes(kind: str, family: Family, sizes: _Sizes) -> Geometry:
+    name, config = sizes.name, sizes.config
     heads = sizes.first(MOST_HEADS, "num_attention_heads", "num_heads", "n_head", "n_heads")
     width = sizes.first(MOST_WIDTH, "hidden_size", "n_embd", "d_model")
-    own = sizes.optional(MOST_HEAD_WIDTH, "head_dim", "d_head")
-    key_heads = sizes.optional(MOST_HEADS, "num_key_value_heads") if kind in GROUPED else None
+    n_layers = sizes.first(MOST_LAYERS, "num_hidden_layers", "num_layers", "n_layer", "n_layers")
     for field, most in OTHER_SIZES.items():
         sizes.optional(most, field)
+    d_head = _head_width(kind, family, sizes, heads, width)
+    layers = _layers(kind, family, sizes, n_layers, d_head, _key_heads(kind, family, sizes, heads))
+    for layer in layers:
+        _check_fit(name, family, layer, heads, width)
+    shared = {layer.n_kv_heads for layer in layers if layer.reason is None}
+    if not shared:
+        raise UnsupportedModel(
+            f"No layer of {name!r} has attention heads: choose a model with attention."
+        )
+    alibi = family.scheme == "ALiBi" or bool(kind == "falcon" and config.get("alibi"))
     return Geometry(
-        n_layers=sizes.first(MOST_LAYERS, "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
+        n_layers=n_layers,
         n_heads=heads,
-        n_kv_heads=key_heads or heads,
+        n_kv_heads=max(shared) if len(shared) == 1 else _spread(shared, heads),
         d_model=width,
-        d_head=own or width // heads,
+        d_head=max(layer.d_head for layer in layers),
         n_ctx=sizes.first(
             MOST_MASKED if kind == "gpt_neo" else MOST_CONTEXT,
             "max_position_embeddings",
             "n_positions",
             "n_ctx",
+            "max_seq_len",
+            "max_sequence_length",
+            "seq_length",
         ),
         n_vocab=sizes.first(MOST_TOKENS, "vocab_size", "d_vocab"),
         architecture=kind,
-        scheme=ARCHITECTURES[kind],
+        scheme="ALiBi" if alibi else family.scheme,
+        layers=layers,
     )
 
 
-def _check_fit(name: str, geometry: Geometry) -> None:
-    heads, own = geometry.n_heads, geometry.architecture in GROUPED
-    if heads % geometry.n_kv_heads:
+def _spread(shared: set[int], heads: int) -> int:
+    """Return how many key heads all layers' can be repeated to."""
+    fits = [n for n in range(max(shared), heads + 1) if all(n % each == 0 for each in shared)]
+    return next((n for n in fits if heads % n == 0), heads)
+
+
+def _head_width(kind: str, family: Family, sizes: _Sizes, heads: int, width: int) -> int:
+    if family.compressed:
+        return sizes.first(MOST_HEAD_WIDTH, "qk_nope_head_dim") + sizes.first(
+            MOST_HEAD_WIDTH, "qk_rope_head_dim"
+        )
+    own = sizes.optional(MOST_HEAD_WIDTH, "head_dim", "d_head", "kv_channels")
+    if kind == "attn-only" or own is None or not family.fixed:
+        return own or width // heads
+    return width // heads
+
+
+def _key_heads(kind: str, family: Family, sizes: _Sizes, heads: int) -> int:
+    """Return how many key heads a layer has unless it has its own."""
+    if family.compressed or kind in ("bloom", "mpt", "gptj", "gpt_neox", "persimmon", "biogpt"):
+        return heads
+    config = sizes.config
+    if kind == "falcon":
+        if config.get("new_decoder_architecture"):
+            return sizes.optional(MOST_HEADS, "num_kv_heads") or heads
+        return 1 if config.get("multi_query", True) else heads
+    if kind == "gpt_bigcode":
+        return 1 if config.get("multi_query", True) else heads
+    if kind == "dbrx":
+        inner = config.get("attn_config")
+        nested = _Sizes(sizes.name, inner if isinstance(inner, dict) else {})
+        return nested.optional(MOST_HEADS, "kv_n_heads") or 1
+    if family is FAMILIES["gpt2"]:
+        return heads
+    return sizes.optional(MOST_HEADS, "num_key_value_heads") or heads
+
+
+def _layers(
+    kind: str, family: Family, sizes: _Sizes, n_layers: int, d_head: int, key_heads: int
+) -> tuple[Layer, ...]:
+    """Return every layer's own sizes."""
+    config = sizes.config
+    kinds = None if kind == "gpt_neo" else layer_kinds(config, n_layers, family.sliding)
+    if kind == "gpt_neo":
+        kinds = _gpt_neo_kinds(sizes.name, config, n_layers)
+    if kinds is None or not set(kinds) <= NAMES.keys() | HEADLESS.keys():
         raise UnsupportedModel(
-            f"The config.json of {name!r} names {heads} heads that share {geometry.n_kv_heads} "
+            f"Expected the layers of {sizes.name!r} to be listed in its config.json as {n_layers} "
+            f"kinds among {', '.join([*NAMES, *HEADLESS])}; got "
+            f"{str(config.get('layer_types', config.get('layers_block_type')))[:60]!r}."
+        )
+    windows = {
+        "sliding": sizes.optional(MOST_CONTEXT, "sliding_window", "window_size"),
+        "chunked": sizes.optional(MOST_CONTEXT, "attention_chunk_size"),
+    }
+    bare = no_positions(config, n_layers)
+    found = []
+    for i, name in enumerate(kinds):
+        if name in HEADLESS:
+            known = "mamba" if family.state_space and name == "linear_attention" else name
+            found.append(Layer("none", 0, 0, positions=False, reason=HEADLESS[known]))
+            continue
+        seen = NAMES[name]
+        own_width, own_keys = d_head, key_heads
+        if kind == "gemma4_text":
+            own = _Sizes(sizes.name, _of_gemma4(config, i, seen))
+            own_width = own.optional(MOST_HEAD_WIDTH, "head_dim") or d_head
+            own_keys = own.optional(MOST_HEADS, "num_key_value_heads") or key_heads
+        turned = family.scheme != "no" and i not in bare
+        if kind in ("cohere2", "exaone4") and seen == "full" and "sliding_attention" in kinds:
+            turned = False
+        base = _base(config, name, seen) if turned and family.scheme == "rotary" else None
+        found.append(Layer(seen, own_width, own_keys, windows.get(seen), turned, base))
+    return tuple(found)
+
+
+def _of_gemma4(config: dict[str, Any], layer: int, kind: str) -> dict[str, Any]:
+    """Return what Gemma 4 says of one layer alone, in the newer form or in the older."""
+    listed = config.get("per_layer_config")
+    if isinstance(listed, dict):
+        own = listed.get(str(layer), {})
+        return own if isinstance(own, dict) else {}
+    if kind != "full":
+        return {}
+    shared = config.get("num_global_key_value_heads")
+    return {
+        "head_dim": config.get("global_head_dim", 512),
+        "num_key_value_heads": shared if config.get("attention_k_eq_v", True) else None,
+    }
+
+
+def _base(config: dict[str, Any], name: str, kind: str) -> float | None:
+    """Return the base of a layer's rotation, where its configuration tells it."""
+    told = config.get("rope_parameters")
+    if isinstance(told, dict):
+        own = told.get(name)
+        value = (own if isinstance(own, dict) else told).get("rope_theta")
+    else:
+        value = config.get("rope_local_base_freq") if kind == "sliding" else None
+        value = value or config.get("rope_theta") or config.get("rotary_emb_base")
+    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if fits and value is not None and 0 < value < 1e18 else None
+
+
+def _gpt_neo_kinds(name: str, config: dict[str, Any], n_layers: int) -> list[str]:
+    listed = config.get("attention_types") or [[["global", "local"], max(1, n_layers // 2)]]
+    _check_layer_kinds(name, config.get("attention_types"), n_layers)
+    kinds = [kind for part, count in listed for _ in range(count) for kind in part]
+    return (kinds * n_layers)[:n_layers]
+
+
+def _check_fit(name: str, family: Family, layer: Layer, heads: int, width: int) -> None:
+    if layer.reason is not None:
+        return
+    if heads % layer.n_kv_heads:
+        raise UnsupportedModel(
+            f"The config.json of {name!r} names {heads} heads that share {layer.n_kv_heads} "
             "key heads: the first number must be a multiple of the second."
         )
-    if not own and heads * geometry.d_head != geometry.d_model:
+    if family.fixed and heads * layer.d_head != width:
         raise UnsupportedModel(
-            f"The config.json of {name!r} names {heads} heads of width {geometry.d_head} in a "
-            f"stream of width {geometry.d_model}: the heads' widths must add up to the stream's."
+            f"The config.json of {name!r} names {heads} heads of width {layer.d_head} in a "
+            f"stream of width {width}: the heads' widths must add up to the stream's."
         )
-    if geometry.d_head == 0:
+    if layer.d_head == 0:
         raise UnsupportedModel(
             f"The config.json of {name!r} names {heads} heads in a stream of width "
-            f"{geometry.d_model}: a head must be one wide or more."
+            f"{width}: a head must be one wide or more."
         )
 
 

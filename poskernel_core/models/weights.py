@@ -15,7 +15,9 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.models.families import FAMILIES
 from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.layers import Layer
 
 __all__ = ["check_enough", "check_weights"]
 
@@ -51,9 +53,17 @@ def _fewest(geometry: Geometry, config: dict[str, Any]) -> int:
     """Return how many numbers the embeddings and the attention of all layers have."""
     width, embedded = geometry.d_model, config.get("word_embed_proj_dim") or geometry.d_model
     positions = geometry.n_ctx * width if geometry.scheme == "learned" else 0
-    heads = 2 * (geometry.n_heads + geometry.n_kv_heads)
-    attention = geometry.n_layers * heads * geometry.d_head * width
+    attention = sum(_of_layer(geometry, layer) for layer in geometry.layers) * width
     return geometry.n_vocab * embedded + positions + attention
+
+
+def _of_layer(geometry: Geometry, layer: Layer) -> int:
+    """Return how wide a layer's projections are together, as far as every model has them."""
+    family = FAMILIES[geometry.architecture]
+    if layer.reason is not None or family.compressed:
+        return 0
+    own_keys = 0 if family.lends_keys else layer.n_kv_heads
+    return 2 * (geometry.n_heads + own_keys) * layer.d_head
 
 
 def _numbers_in(name: str, file: Path) -> int:

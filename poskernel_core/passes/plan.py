@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import numpy as np
 
 from poskernel_core.common.axes import Tokens
@@ -17,6 +15,11 @@ from poskernel_core.models import catalog
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.tokenizers import Tokenizer
 from poskernel_core.statistics import Plan
+
+SIZES = (
+    "n_layers", "n_heads", "n_kv_heads", "n_ctx", "n_vocab", "architecture", "scheme", "d_head",
+    "d_model",
+)  # fmt: skip
 
 __all__ = ["locate_again", "plan_for", "plan_header", "prepare", "random_source"]
 
@@ -141,8 +144,11 @@ def plan_for(
 
 def plan_header(plan: Plan, run: RunSpec, device: str) -> PlanHeader:
     """Return what is known of a pass before it runs: sizes, windows, precision, device."""
+    geometry = plan.geometry
+    reasons = tuple(geometry.reason(layer) for layer in range(geometry.n_layers))
     return PlanHeader(
-        **asdict(plan.geometry),
+        **{name: getattr(geometry, name) for name in SIZES},
+        headless=reasons if any(reasons) else (),
         context=plan.context,
         windows=plan.windows,
         positions=plan.positions,

@@ -124,8 +124,7 @@ def gather(
     work.check_finite()
     header = PassHeader(
         **plan_header(plan, run, str(model.device)).model_dump(),
-        scales=work.facts.scales,
-        sliding_windows=work.facts.windows,
+        **work.facts.header(),
         resumed_at_window=resumed,
         seconds=round(time.monotonic() - began, 3),
     )

@@ -7,12 +7,14 @@ A pass runs the model once over many windows and feeds the statistics. Nothing o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from poskernel_core.common.attention import ScoreRule
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.specs import Gather
@@ -49,10 +51,21 @@ class OutOfMemory(Exception):
 
 @dataclass(frozen=True)
 class Facts:
-    """What only the running model knows: per layer, the score scale and the sliding window."""
+    """What only the running model knows: how each layer makes scores, and what its queries see."""
 
-    scales: tuple[float, ...]
-    windows: tuple[int | None, ...]
+    rules: tuple[ScoreRule, ...]
+
+    def header(self) -> dict[str, Any]:
+        """Return the rules as the fields of a pass header; what no layer has is left empty."""
+        few = {
+            "chunks": tuple(rule.chunk for rule in self.rules),
+            "caps": tuple(rule.cap for rule in self.rules),
+            "slopes": tuple(rule.slopes for rule in self.rules),
+        }
+        return {
+            "scales": tuple(rule.scale for rule in self.rules),
+            "sliding_windows": tuple(rule.window for rule in self.rules),
+        } | {name: found if any(found) else () for name, found in few.items()}
 
 
 def shards(windows: int, context: int, device: str = "cpu") -> list[range]:
@@ -121,9 +134,9 @@ class Pass:
 
     @property
     def facts(self) -> Facts:
-        """Scale and window of every layer; known after the first batch."""
-        seen = [self._calls.seen[layer] for layer in range(self.plan.geometry.n_layers)]
-        return Facts(tuple(scale for scale, _ in seen), tuple(window for _, window in seen))
+        """The rule of every layer; known after the first batch."""
+        layers = range(self.plan.geometry.n_layers)
+        return Facts(tuple(self._calls.seen[layer] for layer in layers))
 
     def sums(self) -> Sums:
         """Return a copy of the sums so far, as NumPy arrays."""
@@ -158,14 +171,18 @@ class Pass:
 
 
 class _Calls(Observer):
-    """Sees the score scale of every layer, and its sliding window where it hides anything."""
+    """Sees how every layer makes scores; a window or chunk only where it hides anything."""
 
     def __init__(self) -> None:
-        self.seen: dict[int, tuple[float, int | None]] = {}
+        self.seen: dict[int, ScoreRule] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        hides = call.window is not None and call.window < call.q.shape[2]
-        self.seen[call.layer] = (call.scale, call.window if hides else None)
+        length, rule = call.q.shape[2], call.rule
+        self.seen[call.layer] = replace(
+            rule,
+            window=rule.window if rule.window is not None and rule.window < length else None,
+            chunk=rule.chunk if rule.chunk is not None and rule.chunk < length else None,
+        )
 
 
 def dtype_error(model: LoadedModel, plan: Plan, windows: Tokens, dtype: str) -> float:

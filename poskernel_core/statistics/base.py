@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from poskernel_core.common.attention import repeat_kv
 from poskernel_core.forward.observers import Observer
 from poskernel_core.models.geometry import Geometry
 
-__all__ = ["Plan", "Statistic", "Sums"]
+__all__ = ["Plan", "Statistic", "Sums", "fitted"]
 
 Sums = dict[str, np.ndarray]
 
@@ -72,3 +73,16 @@ class Statistic(Observer, ABC):
         narrow = not wide or self.device.type == "mps"
         dtype = torch.float32 if narrow else torch.float64
         return torch.zeros(self.plan.geometry.n_layers, *shape, dtype=dtype, device=self.device)
+
+
+def fitted(x: Tensor, width: int, heads: int | None = None, axis: int = 0) -> Tensor:
+    """Return one layer's queries or keys ``[..., d]`` as large as the largest layer's.
+
+    Dimensions are filled up with zeros, which leaves products as they are; key heads along
+    ``axis`` are repeated for the query heads that share them.
+    """
+    if x.shape[-1] < width:
+        x = torch.nn.functional.pad(x, (0, width - x.shape[-1]))
+    if heads is not None and x.shape[axis] < heads:
+        x = repeat_kv(x, heads, axis)
+    return x

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, Sums
+from poskernel_core.statistics.base import Plan, Statistic, Sums, fitted
 
 __all__ = ["SampledQueries"]
 
@@ -34,6 +34,7 @@ class SampledQueries(Statistic):
         count = min(slots.shape[2] - first, call.q.shape[0])
         if count > 0:
             taken = call.q[:count, :, list(self.plan.positions)].float()
+            taken = fitted(taken, slots.shape[-1])
             slots[:, :, first : first + count] = taken.permute(2, 1, 0, 3)
 
     @staticmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,7 +11,7 @@ from torch import Tensor
 from poskernel_core.common.specs import BAND
 from poskernel_core.forward.attention import AttentionCall, band_sums
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, Sums
+from poskernel_core.statistics.base import Plan, Statistic, Sums, fitted
 from poskernel_core.statistics.per_text import add_texts, mean_of_texts
 
 __all__ = ["RawScores"]
@@ -51,13 +53,16 @@ class RawScores(Statistic):
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Add the profile and the contrasts of every text of a batch, and the queries."""
-        self.sums["query_sum"][call.layer] += call.q.float().sum(dim=0)
+        summed = call.q.float().sum(dim=0)
+        self.sums["query_sum"][call.layer] += fitted(summed, self.plan.geometry.d_head)
         if self.plan.start_token:
             q, k = call.q.clone(), call.k.clone()
             q[:, :, 0] = k[:, :, 0] = 0
-            call = AttentionCall(call.layer, q, k, call.v, call.scale, call.window)
+            call = replace(call, q=q, k=k)
         total = self.sums["score_sum"]
-        means = band_sums(call, BAND).to(total.dtype) / _pairs(self.plan).to(total)
+        means = band_sums(call, BAND, int(self.plan.start_token)).to(total.dtype) / _pairs(
+            self.plan
+        ).to(total)
         contrasts = means @ torch.from_numpy(CONTRASTS.T).to(total)
         for name, values in (("score", means), ("contrast", contrasts)):
             add_texts(self.sums, name, call.layer, values)

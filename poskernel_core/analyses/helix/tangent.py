@@ -159,7 +159,9 @@ def _layer(
     arrays = main.layer(layer)
     queries = arrays["mean_queries"][:, params.query].astype(np.float64)
     keys = repeat_kv(arrays["mean_keys"], len(queries))
-    scores = main.header.scales[layer] * np.einsum("hd,hid->hi", queries, keys[:, first:])
+    products = np.einsum("hd,hid->hi", queries, keys[:, first:])[:, None]
+    query = slice(params.query, params.query + 1)
+    scores = main.header.rule(layer).scores(products, query, slice(first, keys.shape[1]))[:, 0]
     heads = [_split(row, frame, params.query) for row in scores]
     found = {name: np.stack([head[name] for head in heads]) for name in heads[0]}
     return found | {"observed_score": _without_mean(arrays["score_profile"])}

@@ -11,7 +11,6 @@ from pydantic import Field
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams
 from poskernel_core.analyses.kernels import formulas as math
 from poskernel_core.analyses.sources import queries_at
-from poskernel_core.common.attention import first_visible
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result, each
@@ -117,10 +116,10 @@ def _layer(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return distances between the heads of a layer and their errors, ``[head, other]``."""
     view, n = statistics["main"], params.query
-    window = view.header.sliding_windows[layer]
-    low = first_visible(n, params.skip, window)
+    rule = view.header.rule(layer)
+    low = rule.first_visible(n, params.skip)
     keys = view.layer(layer)["mean_keys"][:, low : n + 1]
-    kernels = math.kernel_rows(queries_at(statistics, layer, n), keys, view.header.scales[layer])
+    kernels = math.kernel_rows(queries_at(statistics, layer, n), keys, rule, low)
     distance = _pairwise(kernels.mean(axis=1))
     if kernels.shape[1] < 2:
         return distance, np.full_like(distance, np.nan)

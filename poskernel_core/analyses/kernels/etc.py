@@ -10,7 +10,6 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams
 from poskernel_core.analyses.kernels import formulas as math
-from poskernel_core.common.attention import first_visible
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result, each
 from poskernel_core.common.specs import RunSpec
@@ -208,17 +207,17 @@ def _layer(
 ) -> dict[str, np.ndarray]:
     """Return the summaries of one layer, ``[head, query]`` each."""
     arrays, header = view.layer(layer), view.header
-    scale, window = header.scales[layer], header.sliding_windows[layer]
+    rule = header.rule(layer)
     heads, context = arrays["queries"].shape[1], header.context
     means = np.zeros((heads, len(positions), context))
     rows: list[dict[str, np.ndarray]] = []
     for place, n in enumerate(positions):
-        low = first_visible(int(n), params.skip, window)
+        low = rule.first_visible(int(n), params.skip)
         if low > n:
             rows.append(_nothing(heads))
             continue
         kernels = math.kernel_rows(
-            arrays["queries"][place], arrays["mean_keys"][:, low : n + 1], scale
+            arrays["queries"][place], arrays["mean_keys"][:, low : n + 1], rule, low
         )
         means[:, place, low : n + 1] = kernels.mean(axis=1)
         rows.append(

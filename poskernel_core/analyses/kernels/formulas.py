@@ -1,7 +1,8 @@
 """The mathematics of positional kernels, on NumPy arrays.
 
 With the mean key ``m_i = E_text[k_i]`` each score splits exactly into position and content,
-``s(n,i) = a(n,i) + c(n,i)``, ``a(n,i) = scale * q_n . m_i``. The positional kernel is
+``s(n,i) = a(n,i) + c(n,i)``, ``a(n,i) = scale * q_n . m_i`` (with a soft cap the capped score of
+the mean key; with ALiBi its bias is part of ``a``). The positional kernel is
 ``K(n,i) = softmax_i a(n,i)`` over the visible keys ``i >= skip``.
 
 Source: "Positional kernels of attention heads" (its formulas for the positional pattern and the
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Int
+
+from poskernel_core.common.attention import ScoreRule
 
 __all__ = [
     "KINDS",
@@ -37,15 +40,24 @@ QUERY_GROUPS = 8
 def kernel_rows(
     queries: Float[np.ndarray, "head sample d"],
     mean_keys: Float[np.ndarray, "kv key d"],
-    scale: float,
+    rule: ScoreRule | float,
+    first: int = 0,
 ) -> Float[np.ndarray, "head sample key"]:
-    """Return ``softmax(scale * q . m_i)`` over the keys given (the visible ones), float64.
+    """Return ``softmax_i a(n,i)`` over the keys given (the visible ones), float64.
 
-    ``head // kv`` query heads share each key head, in order.
+    ``a(n,i)`` is the score of the mean key: ``scale * q . m_i``, with the layer's soft cap and
+    slopes where ``rule`` has any. The last key is the query's own position; ``first`` is the
+    first one's. ``head // kv`` query heads share each key head, in order.
     """
     heads, samples, width = queries.shape
     shared = queries.reshape(mean_keys.shape[0], -1, width).astype(np.float64)
-    scores = scale * (shared @ mean_keys.astype(np.float64).transpose(0, 2, 1))
+    rule = rule if isinstance(rule, ScoreRule) else ScoreRule(rule)
+    products = shared @ mean_keys.astype(np.float64).transpose(0, 2, 1)
+    scores = rule.capped(rule.scale * products)
+    if rule.slopes is not None:
+        last = first + mean_keys.shape[1]
+        bias = rule.bias(slice(last - 1, last), slice(first, last), scores)
+        scores = (scores.reshape(heads, samples, -1) + bias).reshape(scores.shape)
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=-1, keepdims=True)

@@ -16,7 +16,6 @@ from poskernel_core.analyses.sources import (
     queries_at,
     source_runs,
 )
-from poskernel_core.common.attention import first_visible
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result, each
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
@@ -151,15 +150,15 @@ def _layer(
 ) -> dict[str, np.ndarray]:
     view, n = statistics["main"], params.query
     header, arrays = view.header, view.layer(layer)
-    scale, window = header.scales[layer], header.sliding_windows[layer]
-    low = first_visible(n, params.skip, window)
+    rule = header.rule(layer)
+    low = rule.first_visible(n, params.skip)
     if low > n:
         raise BadRequest(
             f"Query position {n} sees no key when the first {params.skip} are left out: choose a "
             "later query or a smaller skip."
         )
     queries = queries_at(statistics, layer, n)
-    kernels = math.kernel_rows(queries, arrays["mean_keys"][:, low : n + 1], scale)
+    kernels = math.kernel_rows(queries, arrays["mean_keys"][:, low : n + 1], rule, low)
     observed = observed_row(statistics, layer, n, low)
     lows, highs = np.percentile(kernels, PERCENTILES, axis=1)
     samples = kernels.shape[1]
@@ -192,9 +191,9 @@ def observed_row(
     heads = slice(None) if head is None else slice(head, head + 1)
     keys = attended_by_text(statistics, layer)
     if keys is not None:
-        scale, queries = view.header.scales[layer], queries_at(statistics, layer, n)[heads]
+        rule, queries = view.header.rule(layer).of_heads(heads), queries_at(statistics, layer, n)
         shared = keys if head is None else keys[kv_head(view, head)]
-        return math.kernel_rows(queries, shared[:, low : n + 1], scale)[:, 0]
+        return math.kernel_rows(queries[heads], shared[:, low : n + 1], rule, low)[:, 0]
     places = np.flatnonzero(np.array(view.header.positions) == n)
     if len(places) == 0:
         return None

@@ -16,7 +16,6 @@ from poskernel_core.analyses.sources import (
     query_positions,
     source_runs,
 )
-from poskernel_core.common.attention import first_visible
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result, each
@@ -85,7 +84,7 @@ class KernelMap(Analysis[KernelMapParams]):
         shape = (len(positions), header.context)
         maps = {"kernel": np.full(shape, np.nan), "observed": np.full(shape, np.nan)}
         for place, n in enumerate(positions.tolist()):
-            low = first_visible(n, params.skip, header.sliding_windows[layer])
+            low = header.rule(layer).first_visible(n, params.skip)
             if low <= n:
                 maps["kernel"][place, low : n + 1] = _row(statistics, layer, head, n, low)
                 seen = observed_row(statistics, layer, n, low, head)
@@ -104,4 +103,5 @@ def _row(
     view = statistics["main"]
     keys = view.layer(layer)["mean_keys"][kv_head(view, head), low : n + 1]
     queries = queries_at(statistics, layer, n)[head : head + 1]
-    return math.kernel_rows(queries, keys, view.header.scales[layer])[0].mean(axis=0)
+    rule = view.header.rule(layer).of_heads(slice(head, head + 1))
+    return math.kernel_rows(queries, keys, rule, low)[0].mean(axis=0)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from poskernel_core.common.attention import repeat_kv
+from poskernel_core.common.attention import ScoreRule, repeat_kv
 from poskernel_core.common.specs import BAND
 
 __all__ = ["contrasts", "position_profile", "without_bias"]
 
 
-def position_profile(queries: np.ndarray, keys: np.ndarray, scale: float, start: int) -> np.ndarray:
-    """Return the mean of ``scale q_n . m_{n-k}`` over ``n``, by offset ``k``, ``[head, band]``.
+def position_profile(
+    queries: np.ndarray, keys: np.ndarray, rule: ScoreRule | float, start: int
+) -> np.ndarray:
+    """Return the mean score of ``q_n`` and ``m_{n-k}`` over ``n``, by offset, ``[head, band]``.
+
+    A soft cap is applied to the score of the two means.
 
     Args:
         queries: mean queries ``[head, pos, d]``.
         keys: mean keys ``[kv, pos, d]``, of the same texts.
-        scale: factor of the score.
+        rule: how the layer makes scores; a number is the scale alone.
         start: the first position that counts (1 leaves out a start token).
 
     Returns:
@@ -25,12 +29,20 @@ def position_profile(queries: np.ndarray, keys: np.ndarray, scale: float, start:
     q = queries[:, start:].astype(np.float64)
     k = repeat_kv(keys[:, start:].astype(np.float64), len(queries))
     length = q.shape[1]
+    rule = rule if isinstance(rule, ScoreRule) else ScoreRule(rule)
     profile = np.full((len(q), 2 * BAND + 1), np.nan)
     for offset in range(max(-BAND, 1 - length), min(BAND, length - 1) + 1):
         late, early = max(offset, 0), max(-offset, 0)
         count = length - late - early
         pairs = q[:, late : late + count] * k[:, early : early + count]
-        profile[:, BAND + offset] = scale * pairs.sum(axis=(1, 2)) / count
+        if rule.plain:
+            profile[:, BAND + offset] = rule.scale * pairs.sum(axis=(1, 2)) / count
+            continue
+        scores = rule.capped(rule.scale * pairs.sum(axis=2))
+        if rule.slopes is not None:
+            bias = rule.slopes.bias(start + length)[:, start:]
+            scores = scores + bias[:, early : early + count] - bias[:, late : late + count]
+        profile[:, BAND + offset] = scores.sum(axis=1) / count
     return profile
 
 

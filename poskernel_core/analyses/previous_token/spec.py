@@ -225,7 +225,7 @@ def _split(view: StatisticsView, scores: np.ndarray) -> dict[str, np.ndarray]:
             bands.position_profile(
                 view.layer(layer)["mean_queries"],
                 view.layer(layer)["mean_keys"],
-                header.scales[layer],
+                header.rule(layer),
                 int(header.start_token),
             )
             for layer in range(header.n_layers)

@@ -78,8 +78,9 @@ class Stages(Analysis[StagesParams]):
         arrays = view.layer(layer)
         queries = arrays["queries"][:, head, 0].astype(np.float64)
         keys = arrays["mean_keys"][kv_head(view, head)][0].astype(np.float64)
-        score = header.scales[layer] * queries @ keys.T
-        masked = only_visible(score, header.sliding_windows[layer])
+        rule, all_of_it = header.rule(layer).of_heads(slice(head, head + 1)), slice(0, len(keys))
+        score = rule.scores((queries @ keys.T)[None], all_of_it, all_of_it)[0]
+        masked = only_visible(score, rule.window, rule.chunk)
         weights = np.exp(np.nan_to_num(masked - np.nanmax(masked, axis=1, keepdims=True), nan=-1e9))
         pattern = weights / weights.sum(axis=1, keepdims=True)
         progress(1, 1)

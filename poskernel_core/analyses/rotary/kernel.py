@@ -18,7 +18,6 @@ from poskernel_core.analyses.kernels.kernel import observed_row
 from poskernel_core.analyses.rotary import formulas as math
 from poskernel_core.analyses.rotary.pairs import BandParams, LayerPairs, pairs_of, rotary_run
 from poskernel_core.analyses.sources import queries_at
-from poskernel_core.common.attention import first_visible
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result, each
@@ -53,7 +52,8 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     Limits: one query and one key stand for all. Where ``kernel_distance`` is large, mean keys
     change with position, or queries differ; where ``observed_distance`` is, content decides.
     Errors are jackknives over ten groups of texts, taken at the nearest of a few skips; those of
-    the positional kernel and of the observed attention are not included.
+    the positional kernel and of the observed attention are not included. A soft cap on scores is
+    left out of $S$; the positional kernel has it.
 
     Source: ours; that removing wavelengths shows what they do follows "Round and round we go! What
     makes rotary positional encodings useful?" (2410.06205).
@@ -169,12 +169,13 @@ def _layer(statistics: Statistics, layer: int, params: EquivariantParams) -> dic
     """Return the values of one layer, and their errors under names that end in ``_error``."""
     view, n = statistics["main"], params.query
     header = view.header
-    low = first_visible(n, params.skip, header.sliding_windows[layer])
+    rule = header.rule(layer)
+    low = rule.first_visible(n, params.skip)
     offset = np.arange(n - low + 1, dtype=float)
     pairs = pairs_of(statistics["rotary"], layer, params.skip)
     bands = params.bands(math.wavelengths(pairs.speed), header.context)
     keys = view.layer(layer)["mean_keys"][:, low : n + 1]
-    kernels = kernel_rows(queries_at(statistics, layer, n), keys, header.scales[layer])
+    kernels = kernel_rows(queries_at(statistics, layer, n), keys, rule, low)
     mean_key = kernels.mean(axis=1)[:, ::-1]
     observed = observed_row(statistics, layer, n, low)
     seen = np.full_like(mean_key, np.nan) if observed is None else observed[:, ::-1]

@@ -7,7 +7,7 @@ import torch
 
 from poskernel_core.analyses.base import Progress, Statistics, Subject
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
-from poskernel_core.common.attention import first_visible, repeat_kv
+from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result
 from poskernel_core.common.views import StatisticsView
@@ -31,14 +31,19 @@ class _Variances(Observer):
         self._main, self._positions, self._skip = main, positions, skip
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        heads = call.q.shape[1]
+        heads, width = call.q.shape[1], call.q.shape[-1]
         mean = torch.from_numpy(self._main.layer(call.layer)["mean_keys"].copy()).double()
         mean, keys = repeat_kv(mean, heads), repeat_kv(call.k.cpu().double(), heads, 1)
         for place, n in enumerate(self._positions):
-            first = first_visible(n, self._skip, call.window)
-            query = call.q[:, :, n, :, None].cpu().double() * call.scale
-            score = (keys[:, :, first : n + 1] @ query)[..., 0]
-            position = (mean[:, first : n + 1] @ query)[..., 0]
+            seen = range(call.rule.first_visible(n, self._skip), n + 1)
+            query = call.q[:, :, n, :, None].cpu().double()
+            score, position = (
+                call.rule.scores((each @ query).swapaxes(-1, -2), [n], seen)[:, :, 0]
+                for each in (
+                    keys[:, :, seen.start : seen.stop],
+                    mean[:, seen.start : seen.stop, :width],
+                )
+            )
             a, c = (_centred(x) for x in (position, score - position))
             found = [(x * y).sum(dim=-1).numpy() for x, y in ((a, a), (c, c), (a, 2 * c))]
             rows = slice(batch.samples.start, batch.samples.stop)

@@ -29,19 +29,19 @@ ROWS = 4096
 
 
 class _QueriesAndKeys(Observer):
-    """Keeps the scaled queries and the keys of layer 0, in float64."""
+    """Keeps the queries and the keys of layer 0, in float64."""
 
     def __init__(self) -> None:
         self.queries = self.keys = torch.zeros(0)
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         if call.layer == 0:
-            self.queries = call.q.cpu().double() * call.scale
+            self.queries = call.q.cpu().double()
             self.keys = call.k.cpu().double()
 
 
 def destination_queries(subject: Subject, token: int) -> Float[Tensor, "head query d"]:
-    """Return the scaled queries of the destination token at every position."""
+    """Return the queries of the destination token at every position, in layer 0."""
     tokens = torch.full((1, subject.windows.shape[1]), token)
     tokens[:, : int(subject.start_token)] = int(subject.windows[0, 0])
     seen = _QueriesAndKeys()
@@ -52,10 +52,11 @@ def destination_queries(subject: Subject, token: int) -> Float[Tensor, "head que
 def destination_kernels(
     queries: Float[Tensor, "head query d"], main: StatisticsView
 ) -> Float[Tensor, "head query key"]:
-    """Return the kernels ``K(n,i)`` of scaled queries in layer 0, nothing skipped."""
-    mean = _mean_keys(main, len(queries))[:, : queries.shape[1]]
-    hidden = hidden_keys(queries.shape[1], main.header.sliding_windows[0], mean.device)
-    scores = queries @ mean.transpose(1, 2)
+    """Return the kernels ``K(n,i)`` of queries in layer 0, nothing skipped."""
+    length, rule = queries.shape[1], main.header.rule(0)
+    mean = _mean_keys(main, queries)[:, :length]
+    hidden = hidden_keys(length, rule.window, mean.device, rule.chunk)
+    scores = rule.scores(queries @ mean.transpose(1, 2), slice(0, length), slice(0, length))
     return torch.softmax(scores.masked_fill(hidden, -torch.inf), dim=-1)
 
 
@@ -69,8 +70,12 @@ def quantiles(kernels: Float[Tensor, "head key"], start: int) -> list[int]:
 def content_scores(
     subject: Subject, main: StatisticsView, query: Float[Tensor, "head d"], places: list[int]
 ) -> Float[Tensor, "place head vocab"]:
-    """Return the content score ``c`` of every token at some key positions, for scaled queries."""
-    geometry, mean = subject.model.geometry, _mean_keys(main, len(query))
+    """Return the content score ``c`` of every token at some key positions, for queries.
+
+    ALiBi's bias is the same for all tokens, so that content has no part in it.
+    """
+    geometry, mean = subject.model.geometry, _mean_keys(main, query)
+    rule = main.header.rule(0)
     found = torch.zeros(len(places), geometry.n_heads, geometry.n_vocab, dtype=torch.float64)
     for row, place in zip(found, places, strict=True):
         for ids in torch.arange(geometry.n_vocab).split(ROWS):
@@ -78,11 +83,14 @@ def content_scores(
             at = torch.full_like(tokens, place)
             subject.model.run(tokens, observers=[seen], positions=at, until=0)
             keys = repeat_kv(seen.keys[:, :, 0], len(query), 1)
-            row[:, ids] = torch.einsum("hd,thd->ht", query, keys - mean[:, place])
+            products = torch.einsum("hd,thd->ht", query, keys)
+            at_mean = torch.einsum("hd,hd->h", query, mean[:, place])[:, None]
+            row[:, ids] = rule.capped(rule.scale * products) - rule.capped(rule.scale * at_mean)
     return found
 
 
-def _mean_keys(main: StatisticsView, heads: int) -> Float[Tensor, "head key d"]:
+def _mean_keys(main: StatisticsView, queries: Tensor) -> Float[Tensor, "head key d"]:
+    """Return the mean keys of layer 0 for queries ``[head, ..., d]``."""
     mean = torch.tensor(main.layer(0)["mean_keys"], dtype=torch.float64)
-    repeated: Tensor = repeat_kv(mean, heads)
+    repeated: Tensor = repeat_kv(mean, len(queries))[..., : queries.shape[-1]]
     return repeated

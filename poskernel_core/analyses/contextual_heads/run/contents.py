@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from poskernel_core.analyses.base import Subject
-from poskernel_core.common.attention import first_visible, repeat_kv
+from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.common.views import StatisticsView
@@ -153,11 +153,17 @@ class _LastQuery(Observer):
         if self._layers is not None and call.layer not in self._layers:
             return
         heads, length = call.q.shape[1:3]
-        first = first_visible(length - 1, self._skip, call.window)
+        first = call.rule.first_visible(length - 1, self._skip)
         mean = torch.tensor(self._main.layer(call.layer)["mean_keys"][:, first:length])
-        query = call.q[:, :, -1].cpu().double() * call.scale
+        query, width = call.q[:, :, -1].cpu().double(), call.q.shape[-1]
         keys = repeat_kv(call.k[:, :, first:].cpu().double(), heads, 1)
-        score = (keys @ query[..., None])[..., 0]
-        position = torch.einsum("thd,hkd->thk", query, repeat_kv(mean.double(), heads))
+        mean = repeat_kv(mean.double(), heads)[..., :width]
+        score, position = (
+            call.rule.scores(products[:, :, None], [length - 1], range(first, length))[:, :, 0]
+            for products in (
+                (keys @ query[..., None])[..., 0],
+                torch.einsum("thd,hkd->thk", query, mean),
+            )
+        )
         kernel = torch.softmax(position, dim=-1)
         self.rows.append(LastQuery(call.layer, first, kernel, score - position))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from poskernel_core.analyses.base import Subject
 from poskernel_core.common.attention import repeat_kv
-from poskernel_core.forward.attention import AttentionCall, hidden_keys
+from poskernel_core.forward.attention import AttentionCall, hidden_keys, softmax_with_sinks
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Moments
 
@@ -118,8 +118,11 @@ class _Places(Observer):
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         heads, length = call.q.shape[1:3]
         keys = repeat_kv(call.k.cpu().double(), heads, 1)
-        queries = call.q[:, :, self._queries].cpu().double() * call.scale
-        hidden = hidden_keys(length, call.window, keys.device)[self._queries]
-        scores = (queries @ keys.transpose(-1, -2)).masked_fill(hidden, -torch.inf)
+        queries = call.q[:, :, self._queries].cpu().double()
+        hidden = hidden_keys(length, call.window, keys.device, call.chunk)[self._queries]
+        products = queries @ keys.transpose(-1, -2)
+        scores = call.rule.scores(products, self._queries, slice(0, length))
+        scores = scores.masked_fill(hidden, -torch.inf)
         places = torch.arange(len(self._keys))
-        self.layers.append(torch.softmax(scores, dim=-1)[:, :, places, self._keys])
+        sinks = None if call.sinks is None else call.sinks.cpu()
+        self.layers.append(softmax_with_sinks(scores, sinks)[:, :, places, self._keys])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from poskernel_core.analyses.base import Subject
-from poskernel_core.common.attention import repeat_kv
+from poskernel_core.common.attention import ScoreRule, repeat_kv
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.forward.attention import AttentionCall, hidden_keys
 from poskernel_core.forward.observers import Batch, Observer
@@ -62,10 +62,10 @@ class _MeanQueriesAndKeys(Observer):
     def __init__(self) -> None:
         self._queries: dict[int, Groups] = {}
         self._keys: dict[int, Groups] = {}
-        self._calls: dict[int, tuple[float, int | None]] = {}
+        self._calls: dict[int, ScoreRule] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        self._calls[call.layer] = (call.scale, call.window)
+        self._calls[call.layer] = call.rule
         self._queries.setdefault(call.layer, Groups()).add(call.q, batch.samples)
         self._keys.setdefault(call.layer, Groups()).add(call.k, batch.samples)
 
@@ -77,10 +77,12 @@ class _MeanQueriesAndKeys(Observer):
         return {name: array[0] for name, array in whole.items()}, replicates
 
     def _numbers(self, layer: int, q: np.ndarray, k: np.ndarray) -> dict[str, np.ndarray]:
-        scale, window = self._calls[layer]
+        rule, all_of_it = self._calls[layer], slice(0, q.shape[2])
         keys = repeat_kv(torch.from_numpy(k), q.shape[1], 1)
-        scores = scale * torch.from_numpy(q) @ keys.transpose(-1, -2)
-        hidden = hidden_keys(q.shape[2], window, scores.device)
+        scores = rule.capped(rule.scale * torch.from_numpy(q) @ keys.transpose(-1, -2))
+        if rule.slopes is not None:
+            scores = scores + rule.bias(all_of_it, all_of_it, scores)
+        hidden = hidden_keys(q.shape[2], rule.window, scores.device, rule.chunk)
         pattern = torch.softmax(scores.masked_fill(hidden, -torch.inf), dim=-1)
         parts = {"score": scores.masked_fill(hidden, torch.nan), **patterns_and_parts(pattern)}
         return {name: part.numpy() for name, part in parts.items()}

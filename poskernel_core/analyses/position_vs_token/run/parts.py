@@ -42,7 +42,7 @@ def position_vs_token(
     """
     check_size(subject, params.length, MOST_CELLS)
     layout = random_layout(params.length, subject.start_token)
-    rotary = subject.model.geometry.scheme == "rotary"
+    rotary = subject.model.geometry.scheme != "learned"  # positions are in queries and keys
     count = steps(progress, (2 + rotary) * params.samples)
     layers, model = subject.model.geometry.n_layers, subject.model
     both, token = Parts(layers), Parts(layers)

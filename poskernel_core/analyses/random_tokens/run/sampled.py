@@ -149,7 +149,7 @@ def norms_of(squares: Moments) -> tuple[np.ndarray, np.ndarray]:
 
 def visible_keys(call: AttentionCall) -> np.ndarray:
     """Return how many keys each query of a call sees, ``[query]``."""
-    hidden = hidden_keys(call.q.shape[2], call.window, torch.device("cpu"))
+    hidden = hidden_keys(call.q.shape[2], call.window, torch.device("cpu"), call.chunk)
     return np.asarray((~hidden).sum(dim=-1).numpy())
 
 

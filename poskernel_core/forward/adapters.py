@@ -1,0 +1,190 @@
+"""Architectures that compute their attention themselves: the way from each to ours.
+
+transformers hands most architectures' queries and keys to a function that can be registered. These
+few keep their own; what they do up to the product, and after the heads, is done here as they do it.
+An adapter takes the place of one method of the attention module.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from poskernel_core.common.attention import Slopes
+from poskernel_core.common.errors import UnsupportedModel
+
+__all__ = ["ADAPTED", "adapt", "adapted", "release"]
+
+REPLACED = ("_attn", "_get_embed_positions", "forward")
+Attend = Callable[..., Tensor]
+"""``attend(module, q, k, v, scale, window=None, slopes=None)``: the heads' outputs."""
+
+
+def adapt(attention: nn.Module, architecture: str, attend: Attend) -> None:
+    """Replace the part of an attention module that forms the pattern."""
+    method, make = ADAPTED[architecture]
+    vars(attention)[method] = types.MethodType(make(attend), attention)
+    if architecture == "gptj":
+        plain: Callable[..., Tensor] = attention._get_embed_positions  # type: ignore[assignment]
+
+        def turned(self: Any, position_ids: Tensor) -> Any:
+            found = plain(position_ids)
+            sin, cos = found.chunk(2, dim=-1)
+            hooks, _ = vars(self)["poskernel"]
+            cos, sin = hooks.rotated(cos, sin)
+            return torch.cat([sin, cos], dim=-1)
+
+        vars(attention)["_get_embed_positions"] = types.MethodType(turned, attention)
+
+
+def adapted(attention: nn.Module) -> dict[str, Any]:
+    """Return the methods of an attention module that are replaced, by name."""
+    return {name: vars(attention)[name] for name in REPLACED if name in vars(attention)}
+
+
+def release(attention: nn.Module) -> None:
+    """Give an attention module its own methods back."""
+    for method in REPLACED:
+        vars(attention).pop(method, None)
+
+
+def _gpt_neo(attend: Attend) -> Callable[..., Any]:
+    """GPT-Neo: unscaled scores, and a window in its local layers."""
+
+    def attention(
+        self: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None
+    ) -> tuple[Tensor, None]:
+        window = self.config.window_size if self.attention_type == "local" else None
+        return attend(self, query, key, value, 1.0, window), None
+
+    return attention
+
+
+def _gptj(attend: Attend) -> Callable[..., Any]:
+    """GPT-J: rotated before, scaled by the root of the head's width."""
+
+    def attention(
+        self: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None
+    ) -> tuple[Tensor, None]:
+        return attend(self, query, key, value, 1 / float(self.scale_attn)), None
+
+    return attention
+
+
+def _bloom(attend: Attend) -> Callable[..., Any]:
+    """BLOOM: ALiBi, the residual added behind the projection."""
+
+    def forward(
+        self: Any, hidden_states: Tensor, residual: Tensor, alibi: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, None]:
+        query, key, value = self._reshape(self.query_key_value(hidden_states))
+        text, length = hidden_states.shape[:2]
+        bias = alibi.reshape(text, self.num_heads, -1)[0]
+        slopes = _slopes(self, bias)
+        z = attend(self, query, key, value, self.inv_norm_factor, slopes=slopes)
+        out = self.dense(z.transpose(1, 2).reshape(text, length, -1))
+        return residual + out, None
+
+    return forward
+
+
+def _mpt(attend: Attend) -> Callable[..., Any]:
+    """MPT: ALiBi, projections that may be clipped."""
+
+    def forward(
+        self: Any, hidden_states: Tensor, position_bias: Tensor | None = None, *_: Any, **__: Any
+    ) -> tuple[Tensor, None]:
+        text, length = hidden_states.shape[:2]
+        mixed = self.Wqkv(hidden_states)
+        if self.clip_qkv:
+            mixed = mixed.clamp(min=-self.clip_qkv, max=self.clip_qkv)
+        query, key, value = (
+            part.reshape(text, length, self.n_heads, self.head_dim).transpose(1, 2)
+            for part in mixed.chunk(3, dim=2)
+        )
+        slopes = None
+        if position_bias is not None:
+            bias = position_bias[:, 0, max(0, position_bias.shape[2] - length) :]
+            slopes = _slopes(self, bias - bias[:, :1])
+        z = attend(self, query, key, value, self.softmax_scale, slopes=slopes)
+        return self.out_proj(z.transpose(1, 2).reshape(text, length, -1)), None
+
+    return forward
+
+
+def _falcon(attend: Attend) -> Callable[..., Any]:
+    """Falcon: rotary, or ALiBi in bfloat16 before the scale; key heads shared by all or by some."""
+
+    def forward(
+        self: Any,
+        hidden_states: Tensor,
+        alibi: Tensor | None,
+        *_: Any,
+        position_embeddings: tuple[Tensor, Tensor] | None = None,
+        **__: Any,
+    ) -> tuple[Tensor, None]:
+        text, length = hidden_states.shape[:2]
+        parts = self._split_heads(self.query_key_value(hidden_states))
+        query, key, value = (part.transpose(1, 2) for part in parts)
+        if self.new_decoder_architecture:  # spread out over the heads that share them
+            step = self.num_heads // self.num_kv_heads
+            key, value = key[:, ::step], value[:, ::step]
+        slopes = None
+        if alibi is None:
+            assert position_embeddings is not None
+            query, key = _rotated(query, key, *position_embeddings)
+        else:
+            bias = alibi.reshape(text, self.num_heads, -1)[0]
+            slopes = _slopes(self, bias, self.inv_norm_factor, rounded=True)
+        z = attend(self, query, key, value, 1 / math.sqrt(self.head_dim), slopes=slopes)
+        return self.dense(z.transpose(1, 2).reshape(text, length, -1)), None
+
+    return forward
+
+
+def _rotated(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+    """Rotate halves of the heads, as Llama and Falcon do."""
+
+    def turned(x: Tensor) -> Tensor:
+        first, second = x.chunk(2, dim=-1)
+        return x * cos[:, None] + torch.cat([-second, first], dim=-1) * sin[:, None]
+
+    return turned(query), turned(key)
+
+
+def _slopes(module: Any, bias: Tensor, factor: float = 1.0, rounded: bool = False) -> Slopes:
+    """Return the slopes of a bias ``[head, key]`` that begins at 0.
+
+    Raises:
+        UnsupportedModel: the bias is no slope times position.
+    """
+    known = vars(module).setdefault("poskernel_slopes", {})
+    length = bias.shape[1]
+    if length not in known:
+        first = bias[:, 1] if length > 1 else torch.zeros_like(bias[:, 0])
+        slopes = Slopes(tuple(first.double().tolist()), factor, rounded)
+        expected = torch.from_numpy(slopes.bias(length) / factor).to(bias)
+        exact = bias.dtype == torch.float32
+        if not torch.allclose(bias, expected, rtol=1e-6 if exact else 1e-2, atol=1e-6):
+            raise UnsupportedModel(
+                f"{type(module).__name__} adds a bias to its scores that is not a slope times the "
+                "distance, which PosKernel does not know: choose another model."
+            )
+        known[length] = slopes
+    found: Slopes = known[length]
+    return found
+
+
+ADAPTED: dict[str, tuple[str, Callable[[Attend], Callable[..., Any]]]] = {
+    "gpt_neo": ("_attn", _gpt_neo),
+    "gptj": ("_attn", _gptj),
+    "bloom": ("forward", _bloom),
+    "mpt": ("forward", _mpt),
+    "falcon": ("forward", _falcon),
+}
+"""Method that is replaced, and what replaces it, by architecture."""

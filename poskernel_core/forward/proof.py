@@ -1,0 +1,226 @@
+"""Whether our attention is the model's own: seen on a few tokens, each time a model is loaded.
+
+A configuration may ask for something that we do not know of, and transformers may change what an
+architecture computes. So the same tokens are run twice over the same weights, through our attention
+and through transformers' eager one, and patterns and logits are held against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.forward.adapters import ADAPTED, adapted, release
+from poskernel_core.forward.attention import AttentionCall, PatternBlock
+from poskernel_core.forward.loaded import LoadedModel
+from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.forward.precision import EXACT
+
+__all__ = ["TOLERANCE", "Difference", "check_layers", "difference", "prove"]
+
+TOLERANCE = 1e-4
+"""Largest relative difference of patterns and logits in float32."""
+REDUCED_TOLERANCE = 0.05
+"""The same in 16 bits, where each side rounds its own way."""
+TOKENS = 29
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far our attention is from a model's own.
+
+    Attributes:
+        pattern: largest difference of an attention probability.
+        logits: largest difference of a logit, relative to the largest logit.
+    """
+
+    pattern: float
+    logits: float
+
+    @property
+    def largest(self) -> float:
+        """The larger of the two; NaN counts as infinite."""
+        both = torch.tensor([self.pattern, self.logits]).nan_to_num(torch.inf, torch.inf)
+        return float(both.max())
+
+
+def prove(model: LoadedModel) -> Difference:
+    """Hold a model's attention against its own.
+
+    Raises:
+        UnsupportedModel: they differ by more than the tolerance.
+    """
+    found = difference(model)
+    most = TOLERANCE if _dtype(model) == torch.float32 else REDUCED_TOLERANCE
+    if found.largest > most:
+        raise UnsupportedModel(
+            f"PosKernel computes the attention of {model.located.spec.name!r} otherwise than "
+            f"transformers: patterns differ by up to {found.pattern:.2g}, logits by "
+            f"{found.logits:.2g} of the largest (at most {most:g} is allowed); choose another "
+            "model."
+        )
+    return found
+
+
+def difference(model: LoadedModel, tokens: Tensor | None = None) -> Difference:
+    """Return how far patterns and logits are from transformers' own on these tokens.
+
+    Default: 29 made-up ones. Logits are those of the road that a pass without observers takes.
+    """
+    tokens = made_up(model) if tokens is None else tokens
+    ours = _Patterns()
+    with EXACT:
+        logits = model.run(tokens)
+        model.run(tokens, observers=[ours], until=-1)
+        theirs, own = _eager(model, tokens)
+    apart = [
+        float((ours.whole[layer] - pattern.float()).abs().max())
+        for layer, pattern in theirs.items()
+    ]
+    if tuple(sorted(theirs)) != model.geometry.with_heads:
+        return Difference(float("inf"), float("inf"))
+    largest = float(own.abs().max().clamp(min=torch.finfo(torch.float32).tiny))
+    return Difference(max(apart), float((logits - own).abs().max()) / largest)
+
+
+def made_up(model: LoadedModel) -> Tensor:
+    """Return a few token ids that are all different where the vocabulary is large enough."""
+    length = min(TOKENS, model.geometry.n_ctx)
+    ids = (torch.arange(length, device="cpu") * 7919 + 11) % model.geometry.n_vocab
+    return ids[None]
+
+
+def check_layers(model: LoadedModel) -> None:
+    """Run a few tokens, and check that heads are where, and as large as, the configuration says.
+
+    Raises:
+        UnsupportedModel: they are not.
+    """
+    seen = _Shapes()
+    model.run(made_up(model)[:, :3], observers=[seen])
+    geometry = model.geometry
+    wrong = None
+    for layer in range(geometry.n_layers):
+        said = None if geometry.reason(layer) else _said(model, layer)
+        if said != seen.shapes.get(layer):
+            wrong = layer, said, seen.shapes.get(layer)
+            break
+    if wrong is not None:
+        layer, said, found = wrong
+        raise UnsupportedModel(
+            f"The config.json of {model.located.spec.name!r} is read as {_heads(said)} in layer "
+            f"{layer}, and the model has {_heads(found)} there: PosKernel does not know this "
+            "architecture well enough; choose another model."
+        )
+
+
+def _said(model: LoadedModel, layer: int) -> tuple[int, int, int]:
+    geometry = model.geometry
+    if not geometry.layers:
+        return geometry.n_heads, geometry.n_kv_heads, geometry.d_head
+    own = geometry.layers[layer]
+    return geometry.n_heads, own.n_kv_heads, own.d_head
+
+
+def _heads(shape: tuple[int, int, int] | None) -> str:
+    if shape is None:
+        return "no heads"
+    heads, shared, width = shape
+    return f"{heads} heads of width {width} that share {shared} keys"
+
+
+class _Shapes(Observer):
+    """Heads, key heads and head width of every layer."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[int, tuple[int, int, int]] = {}
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        """Note the sizes of a call."""
+        self.shapes[call.layer] = (call.q.shape[1], call.k.shape[1], call.q.shape[-1])
+
+
+class _Patterns(Observer):
+    """Whole patterns, by layer."""
+
+    wants_patterns = True
+
+    def __init__(self) -> None:
+        self.whole: dict[int, Tensor] = {}
+
+    def pattern(self, block: PatternBlock, batch: Batch) -> None:
+        """Put a block where it belongs."""
+        rows, length = block.pattern.shape[2], batch.tokens.shape[1]
+        if block.layer not in self.whole:
+            shape = *block.pattern.shape[:2], length, length
+            self.whole[block.layer] = block.pattern.new_zeros(shape)
+        place = self.whole[block.layer][:, :, block.first_row : block.first_row + rows]
+        place[..., block.first_key : block.first_key + block.pattern.shape[3]] = block.pattern
+
+
+def _eager(model: LoadedModel, tokens: Tensor) -> tuple[dict[int, Tensor], Tensor]:
+    """Return the patterns and logits that transformers computes itself."""
+    seen: dict[int, Tensor] = {}
+    architecture = model.geometry.architecture
+
+    def keep(layer: int) -> Any:
+        def hook(_module: nn.Module, _args: Any, out: Any) -> None:
+            square = [part for part in out if isinstance(part, Tensor) and part.ndim == 4]
+            if square:
+                seen[layer] = square[0]
+
+        return hook
+
+    with ExitStack() as stack:
+        for layer, attention in model.hooks.attentions.items():
+            handle = attention.register_forward_hook(keep(layer))
+            stack.callback(handle.remove)
+            if architecture == "falcon":
+                handle = attention.register_forward_pre_hook(_once, with_kwargs=True)
+                stack.callback(handle.remove)
+        stack.enter_context(_own_attention(model))
+        stack.enter_context(torch.inference_mode())
+        logits = model.module(tokens.to(model.device), use_cache=False).logits.float()
+    return seen, logits
+
+
+def _once(_module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Take ALiBi's bias from Falcon's eager attention, whose mask holds it already.
+
+    transformers adds it twice there, and once in its default attention, as the model was trained.
+    """
+    if kwargs.get("alibi") is not None:
+        kwargs = {**kwargs, "alibi": torch.zeros_like(kwargs["alibi"])}
+    return args, kwargs
+
+
+@contextmanager
+def _own_attention(model: LoadedModel) -> Iterator[None]:
+    """Let a model compute its own attention for a while."""
+    architecture = model.geometry.architecture
+    if architecture in ADAPTED:
+        ours = {each: adapted(each) for each in model.hooks.attentions.values()}
+        for attention in ours:
+            release(attention)
+        try:
+            yield
+        finally:
+            for attention, methods in ours.items():
+                vars(attention).update(methods)
+        return
+    before = model.module.config._attn_implementation
+    model.module.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.module.set_attn_implementation(before)
+
+
+def _dtype(model: LoadedModel) -> torch.dtype:
+    return next(model.module.parameters()).dtype

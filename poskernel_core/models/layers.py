@@ -1,0 +1,138 @@
+"""Each layer of a model, as its configuration lists it: what its heads see, or why it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["HEADLESS", "Layer", "layer_kinds", "no_positions"]
+
+FULL, SLIDING, CHUNKED, NONE = "full", "sliding", "chunked", "none"
+
+NAMES = {
+    "full_attention": FULL,
+    "attention": FULL,
+    "global": FULL,
+    "hybrid": FULL,
+    "sliding_attention": SLIDING,
+    "local": SLIDING,
+    "chunked_attention": CHUNKED,
+}
+"""Kinds of layers with heads, by the names that configurations give them."""
+
+HEADLESS = {
+    "linear_attention": "linear attention, which has no softmax",
+    "mamba": "a state-space layer, without attention",
+    "mamba2": "a state-space layer, without attention",
+    "recurrent": "a recurrent layer, without attention",
+    "conv": "a convolution, without attention",
+    "mlp": "an MLP alone, without attention",
+    "moe": "experts alone, without attention",
+}
+"""Why layers have no heads, by the names that configurations give them."""
+
+OF_NEMOTRON = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer's attention, as far as its configuration tells.
+
+    Attributes:
+        kind: ``full``, ``sliding``, ``chunked``, or ``none`` for a layer without heads.
+        d_head: width of its queries and keys; 0 without heads.
+        n_kv_heads: its key heads; 0 without heads.
+        window: how many keys a query sees, or the length of a chunk; None for all.
+        positions: whether position enters its queries, keys or scores beside the mask.
+        base: of its rotation; None where it has none, or where it is not told.
+        reason: why it has no heads; None where it has.
+    """
+
+    kind: str
+    d_head: int
+    n_kv_heads: int
+    window: int | None = None
+    positions: bool = True
+    base: float | None = None
+    reason: str | None = None
+
+
+def layer_kinds(
+    config: dict[str, Any], n_layers: int, sliding: str | int | None
+) -> list[str] | None:
+    """Return the name of every layer's kind as the configuration lists or implies it.
+
+    ``sliding`` is what :class:`~poskernel_core.models.families.Family` says of unlisted layers.
+    None where a list is there that is no list of so many names.
+    """
+    listed = config.get("layer_types") or config.get("layers_block_type")
+    pattern = config.get("hybrid_override_pattern")
+    if listed is None and isinstance(pattern, str):
+        listed = [OF_NEMOTRON.get(letter, letter) for letter in pattern]
+    if listed is None:
+        return _implied(config, n_layers, sliding)
+    fits = isinstance(listed, list) and len(listed) == n_layers
+    return listed if fits and all(isinstance(name, str) for name in listed) else None
+
+
+def _implied(config: dict[str, Any], n_layers: int, sliding: str | int | None) -> list[str]:
+    """Return the kinds of layers from the fields that stand for a list."""
+    layers = range(n_layers)
+    kind = config.get("model_type")
+    full, other = "full_attention", "sliding_attention"
+    if kind == "jamba":
+        period, offset = (
+            _number(config, "attn_layer_period", 8),
+            _number(config, "attn_layer_offset", 4),
+        )
+        return [full if i % period == offset else "mamba" for i in layers]
+    if kind == "bamba":
+        chosen = _numbers(config, "attn_layer_indices")
+        return [full if i in chosen else "mamba" for i in layers]
+    if kind in ("lfm2", "lfm2_moe"):
+        if config.get("full_attn_idxs") is None:
+            return [full] * n_layers
+        chosen = _numbers(config, "full_attn_idxs")
+        return [full if i in chosen else "conv" for i in layers]
+    if kind in ("qwen3_next", "qwen3_5_text"):
+        interval = _number(config, "full_attention_interval", 4)
+        return ["linear_attention" if (i + 1) % interval else full for i in layers]
+    if kind == "minimax":
+        return ["linear_attention" if (i + 1) % 2 == 0 else full for i in layers]
+    if kind == "olmo_hybrid":
+        return [full if (i + 1) % 4 == 0 or n_layers < 4 else "linear_attention" for i in layers]
+    if kind == "llama4_text":
+        return ["full_attention" if i in no_positions(config, n_layers) else "chunked_attention"
+                for i in layers]  # fmt: skip
+    if kind in ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"):
+        first = _number(config, "max_window_layers", 28)
+        slides = config.get("use_sliding_window")
+        return [other if slides and i >= first else full for i in layers]
+    if sliding is None or config.get("sliding_window") is None:
+        return [full] * n_layers
+    if sliding == "all":
+        return [other] * n_layers
+    each = _number(config, "sliding_window_pattern", int(sliding))
+    return [other if (i + 1) % each else full for i in layers]
+
+
+def no_positions(config: dict[str, Any], n_layers: int) -> frozenset[int]:
+    """Return the layers that rotate nothing (NoPE), of SmolLM3 and Llama 4."""
+    if config.get("model_type") not in ("smollm3", "llama4_text"):
+        return frozenset()
+    listed = config.get("no_rope_layers")
+    if isinstance(listed, list) and listed:
+        return frozenset(i for i, turned in enumerate(listed[:n_layers]) if not turned)
+    interval = _number(config, "no_rope_layer_interval", 4)
+    return frozenset(i for i in range(n_layers) if (i + 1) % interval == 0)
+
+
+def _number(config: dict[str, Any], field: str, default: int) -> int:
+    value = config.get(field)
+    return value if type(value) is int and value > 0 else default
+
+
+def _numbers(config: dict[str, Any], field: str) -> Sequence[int]:
+    value = config.get(field)
+    return [each for each in value if type(each) is int] if isinstance(value, list) else []
