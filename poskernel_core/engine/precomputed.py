@@ -26,5 +26,5 @@ def first_questions(
             | ({"cell": cell} if "cell" in question.params.model_fields else {}),
         )
         for name, question in ANALYSES.items()
-        if question.precomputed in wanted
+        if question.precomputed in wanted and question.scheme in ("", geometry.scheme)
     ]

@@ -55,6 +55,7 @@ class AttentionEntropy(Analysis[EntropyParams]):
             "Dark: in each text the head looks at few keys; bright: at many.",
         ),
     )
+    precomputed = "always"
 
     def needs(self, run: RunSpec, params: EntropyParams) -> Mapping[str, RunSpec]:
         """Return a small pass of its own over the same windows."""

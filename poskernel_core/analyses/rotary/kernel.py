@@ -136,6 +136,7 @@ class EquivariantKernel(Analysis[EquivariantParams]):
         ),
     )
     figure = "poskernel_core.figures.of_rotary:equivariant_figure"
+    precomputed = "always"
 
     def needs(self, run: RunSpec, params: EquivariantParams) -> Mapping[str, RunSpec]:
         """Return the run, and the small pass that gathers rotary pairs.

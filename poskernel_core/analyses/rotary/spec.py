@@ -147,6 +147,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
         ),
     )
     figure = "poskernel_core.figures.of_rotary:spectrum_figure"
+    precomputed = "always"
 
     def needs(self, run: RunSpec, params: SpectrumParams) -> Mapping[str, RunSpec]:
         """Return a small pass of its own over the same windows.

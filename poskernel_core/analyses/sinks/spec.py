@@ -83,6 +83,7 @@ class AttentionSinks(Analysis[SinkParams]):
             "unit",
         ),
     )
+    precomputed = "always"
 
     def needs(self, run: RunSpec, params: SinkParams) -> Mapping[str, RunSpec]:
         """Return the statistic of its own over the same windows."""
