@@ -62,9 +62,15 @@ By `tools/measure_demo.py`, on {windows} windows of the bundled sample; every he
 """
 
 
-def write_card(recipe: Recipe, out: Path, pieces: list[Piece], steps: int) -> None:
-    """Measure the model in `out`, and write its card and figures there."""
-    measured = measure(out)
+def write_card(
+    recipe: Recipe,
+    out: Path,
+    pieces: list[Piece],
+    steps: int,
+    measured_in: Path | None = None,
+) -> None:
+    """Measure the model in `out`, or in a folder of it, and write its card and figures in `out`."""
+    measured = measure(measured_in or out)
     (out / "measured.json").write_text(to_json(measured) + "\n", encoding="utf-8")
     card = CARD.format(
         name=recipe.name,
