@@ -25,11 +25,11 @@ __all__ = [
     "Experiment",
     "HeadMeasure",
     "Params",
-    "Part",
     "Progress",
     "Question",
     "SkipParams",
     "Statistics",
+    "SubQuestion",
     "Subject",
 ]
 
@@ -150,7 +150,7 @@ class Analysis(Question[P]):
 
 
 @dataclass(frozen=True)
-class Part:
+class SubQuestion:
     """A question of a run that another answer stands on."""
 
     question: Question[Any]
@@ -166,7 +166,7 @@ class Composition(Question[P]):
     """
 
     @abstractmethod
-    def parts(self, run: RunSpec, params: P) -> Mapping[str, Part]:
+    def parts(self, run: RunSpec, params: P) -> Mapping[str, SubQuestion]:
         """Return the questions that it stands on, by name, in the order of the answer.
 
         Raises:

@@ -14,14 +14,12 @@ __all__ = ["Emergence", "emergence", "label_counts"]
 class Emergence:
     """When each head's measure appeared, in steps; NaN where it ends at 0 or has no end."""
 
-    step: Float[np.ndarray, "*head"]
-    earliest: Float[np.ndarray, "*head"]
-    latest: Float[np.ndarray, "*head"]
+    step: Float[np.ndarray, "..."]
+    earliest: Float[np.ndarray, "..."]
+    latest: Float[np.ndarray, "..."]
 
 
-def emergence(
-    steps: Int[np.ndarray, " step"], measure: Float[np.ndarray, "step *head"]
-) -> Emergence:
+def emergence(steps: Int[np.ndarray, " step"], measure: Float[np.ndarray, "step ..."]) -> Emergence:
     """Return the step from which a measure stays above half of its final value.
 
     ``steps`` ascend. Between the last checkpoint that is not above and the next one, the crossing
@@ -49,9 +47,7 @@ def emergence(
     return Emergence(**found)
 
 
-def label_counts(
-    codes: Int[np.ndarray, "step *head"], labels: int
-) -> Int[np.ndarray, "step label"]:
+def label_counts(codes: Int[np.ndarray, "step ..."], labels: int) -> Int[np.ndarray, "step label"]:
     """Return how many heads have each label at every checkpoint; a negative code has none."""
     flat = codes.reshape(len(codes), -1)
     return np.stack([(flat == label).sum(axis=1) for label in range(labels)], axis=1)

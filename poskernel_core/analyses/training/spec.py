@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Composition, Part, Question, SkipParams
+from poskernel_core.analyses.base import Composition, Question, SkipParams, SubQuestion
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.analyses.training.formulas import emergence, label_counts
@@ -138,12 +138,12 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
     def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
         self._questions = questions
 
-    def parts(self, run: RunSpec, params: OverTrainingParams) -> Mapping[str, Part]:
+    def parts(self, run: RunSpec, params: OverTrainingParams) -> Mapping[str, SubQuestion]:
         """Return the question that declares the measure, for every checkpoint."""
         question, _ = measure_called(params.measure, self._questions.values())
         geometry = _geometry(run.model)
         return {
-            checkpoint.revision: Part(
+            checkpoint.revision: SubQuestion(
                 question,
                 at,
                 asked_with(question, at, geometry, query=params.query, skip=params.skip),
@@ -234,7 +234,7 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     )
     figure = "poskernel_core.figures.training:kernel_over_training_figure"
 
-    def parts(self, run: RunSpec, params: KernelOverTrainingParams) -> Mapping[str, Part]:
+    def parts(self, run: RunSpec, params: KernelOverTrainingParams) -> Mapping[str, SubQuestion]:
         """Return the kernels of all heads, for every checkpoint.
 
         Raises:
@@ -246,7 +246,8 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
         asked = KernelParams(query=params.query, skip=params.skip)
         question.needs(run, asked)
         return {
-            checkpoint.revision: Part(question, at, asked) for checkpoint, at in _runs(run, params)
+            checkpoint.revision: SubQuestion(question, at, asked)
+            for checkpoint, at in _runs(run, params)
         }
 
     def compose(
