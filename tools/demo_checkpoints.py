@@ -12,7 +12,7 @@ from demo_files import save_model
 from demo_recipes import Recipe
 from transformers import GPT2LMHeadModel
 
-FIRST = 64
+FIRST = 128
 """The first step after 0 that is kept: before it a model has learned how frequent tokens are."""
 
 DOUBLINGS = 2

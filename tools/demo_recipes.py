@@ -14,6 +14,9 @@ START_TOKEN = "<|endoftext|>"
 class Recipe:
     """What is trained, and on which windows; all times are shares of the whole training.
 
+    `random_share` of the windows are random tokens repeated, `repeated_share` text repeated, the
+    others text as it is. `rate` multiplies all learning rates.
+
     With `waves`, W_pos is kept smooth: only so many of its slowest waves are left. `mixed` is
     whether the matrices are multiplied in 16 bits, which is slower where they are narrow. `note` is
     said on the card.
@@ -31,6 +34,9 @@ class Recipe:
     short_share: float
     clean_share: float
     tokens_per_step: int = 2048
+    random_share: float = 0.30
+    repeated_share: float = 0.15
+    rate: float = 1.0
     waves: int | None = None
     mixed: bool = True
     note: str = ""
@@ -82,8 +88,8 @@ RECIPES = {
     "demo-training": Recipe(
         name="demo-training",
         layers=2,
-        heads=6,
-        width=96,
+        heads=4,
+        width=128,
         context=128,
         vocabulary=1024,
         mlp=False,
@@ -91,6 +97,10 @@ RECIPES = {
         short_window=128,
         short_share=0.0,
         clean_share=0.0,
+        tokens_per_step=1024,
+        random_share=0.45,
+        repeated_share=0.20,
+        rate=3.0,
         mixed=False,
     ),
 }
@@ -147,7 +157,7 @@ def set_rates(
     `clean_share` of the training it learns at half the rate and decays: what the heads use is
     restored by the gradient, what they do not use fades.
     """
-    share = max(min(1.0, (step + 1) / 100, 2 * (1 - progress)), 0.0)
+    share = recipe.rate * max(min(1.0, (step + 1) / 100, 2 * (1 - progress)), 0.0)
     muon, adam = optimizers
     muon.param_groups[0]["lr"] = 0.01 * share
     rest, positions = adam.param_groups

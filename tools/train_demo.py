@@ -94,7 +94,7 @@ def prepare_windows(recipe: Recipe, pieces: list[Piece], out: Path, seed: int) -
     """Turn the texts into a source of windows, with the tokenizer saved in `out`."""
     stream = encode(load_tokenizer(out).backend_tokenizer, [piece.text for piece in pieces])
     print(f"{len(pieces)} texts, {len(stream):,} tokens", flush=True)
-    return Windows(stream, recipe.vocabulary, seed)
+    return Windows(stream, recipe, seed)
 
 
 def train(run: Run, start: float = 0.0) -> None:

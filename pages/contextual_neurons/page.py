@@ -29,7 +29,7 @@ from poskernel_core.analyses.bag.contextual_neurons import (
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 
-PLACE = Place("Experiments", "Contextual neurons", 8, idle=frozenset({"cell", "skip"}))
+PLACE = Place("Experiments", "Contextual neurons", 9, idle=frozenset({"cell", "skip"}))
 
 URL: Final = "query-params"
 SCALES: Final[dict[str, ScaleChoice]] = {

@@ -27,7 +27,7 @@ from poskernel_core.figures.of_positions import (
 )
 from poskernel_core.ledger.published import ANGLES_GPT2
 
-PLACE = Place("Positions", "Helix", 4, idle=frozenset({"cell", "query", "skip"}))
+PLACE = Place("Positions", "Helix", 5, idle=frozenset({"cell", "query", "skip"}))
 
 FAR = "far_share"
 

@@ -37,7 +37,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
 from poskernel_core.figures.of_experiments import induction_figure
 
-PLACE = Place("Experiments", "Induction recency", 6, topic="induction", idle=RANDOM_TOKENS_IDLE)
+PLACE = Place("Experiments", "Induction recency", 7, topic="induction", idle=RANDOM_TOKENS_IDLE)
 
 MOST_LENGTH = 1000
 SHOWN = 5

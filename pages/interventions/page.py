@@ -29,7 +29,7 @@ from poskernel_core.figures.of_positions import (
     pattern_figure,
 )
 
-PLACE = Place("Positions", "Interventions", 5, idle=frozenset({"query", "skip"}))
+PLACE = Place("Positions", "Interventions", 6, idle=frozenset({"query", "skip"}))
 
 SHOWN_WHOLE = 64
 

@@ -9,7 +9,7 @@ from pages.methods.ledger import draw_ledger
 from pages.shared.place import Place
 from pages.shared.selection import Selection
 
-PLACE = Place("About", "Methods", 9, idle=frozenset({"cell", "query", "skip"}))
+PLACE = Place("About", "Methods", 10, idle=frozenset({"cell", "query", "skip"}))
 
 TABS = ("Definitions", "Reproduction ledger")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -12,7 +12,7 @@ from pages.shared import results
 from pages.shared.plain import plain, say_error
 from pages.shared.selection import Selection, select_model
 from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
-from poskernel_core.common.errors import BadRequest, PosKernelError
+from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run
@@ -20,13 +20,18 @@ from poskernel_core.figures.training import STEPS, TOKENS
 from poskernel_core.models.known import telling_head
 from poskernel_core.models.training import LOG, TrainingRun
 
-__all__ = ["Chosen", "choose_run", "say_what_is_alike"]
+__all__ = ["Chosen", "choose_run", "offer_to_compute", "say_what_is_alike"]
 
 BUNDLED: Final = "demo-training"
 MANY = 40
 """Checkpoints from which on those nearest to powers of two are shown first."""
 
+NAMED = 6
+WANTED: Final = "wanted-run"
+"""The run whose missing checkpoints the reader has asked for."""
+
 C = TypeVar("C", bound=CheckpointParams)
+Asked: TypeAlias = tuple[type[OfCheckpoints[C]], C]
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,13 @@ class Chosen:
         selection: what the sidebar says, of that run's model.
         training: the checkpoints.
         over: what they stand against: steps or tokens.
+        answers: those that the page has had, by question and parameters.
     """
 
     selection: Selection
     training: TrainingRun
     over: str = STEPS
+    answers: dict[Any, Result | None] = field(default_factory=dict, repr=False)
 
     def choose_axis(self) -> str:
         """Draw what the checkpoints stand against and return it."""
@@ -58,48 +65,76 @@ class Chosen:
             or STEPS
         )
 
+    def missing(self, *asked: Asked[Any]) -> list[str]:
+        """Return the checkpoints of which an answer to one of these is not there yet.
+
+        Raises:
+            PosKernelError: a request does not fit.
+        """
+        found = {
+            name
+            for question, params in asked
+            for name in results.missing(question, self.selection.run, self._of_all(params))
+        }
+        return [name for name in self._names if name in found]
+
     def fetch(self, question: type[OfCheckpoints[C]], params: C) -> Result | None:
-        """Return what is known of the checkpoints; say what is not, and offer to compute it."""
-        names = [each.revision for each in self.training.checkpoints]
-        everything = params.model_copy(update={"checkpoints": ",".join(names)})
+        """Return the answer about all checkpoints, or about those that are there meanwhile.
+
+        What is missing is computed once the reader has asked for it; it is asked for once, however
+        many figures show it.
+        """
+        key = (question.name, params)
+        if key not in self.answers:
+            self.answers[key] = self._fetch(question, params)
+        return self.answers[key]
+
+    def _fetch(self, question: type[OfCheckpoints[C]], params: C) -> Result | None:
         run = self.selection.run
-        try:
-            missing = results.missing(question, run, everything)
-        except PosKernelError as error:
-            say_error(str(error))
-            return None
-        key = f"compute-{question.name}-{getattr(params, 'measure', '')}-{params.skip}"
-        if not missing or st.session_state.get(key):
-            found = results.fetch(question, run, everything)
+        missing = self.missing((question, params))
+        if not missing or st.session_state.get(WANTED) == self.training.model:
+            found = results.fetch(question, run, self._of_all(params))
             if found is not None:
                 return found
-        elif missing:
-            _offer_to_compute(missing, len(names), key)
-        there = [name for name in names if name not in missing]
+        there = ",".join(name for name in self._names if name not in missing)
         if not there:
             return None
-        part = params.model_copy(update={"checkpoints": ",".join(there)})
-        return results.fetch(question, run, part)
+        return results.fetch(question, run, params.model_copy(update={"checkpoints": there}))
+
+    @property
+    def _names(self) -> list[str]:
+        return [each.revision for each in self.training.checkpoints]
+
+    def _of_all(self, params: C) -> C:
+        return params.model_copy(update={"checkpoints": ",".join(self._names)})
 
 
-def _offer_to_compute(missing: list[str], every: int, key: str) -> None:
-    few = ", ".join(missing[:6]) + (", ..." if len(missing) > 6 else "")
-    row = st.container(horizontal=True, vertical_alignment="center")
-    row.info(
+def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
+    """Say which checkpoints are not computed yet, with one button that computes all of them.
+
+    Raises:
+        PosKernelError: a request does not fit.
+    """
+    missing = chosen.missing(*asked)
+    if not missing or st.session_state.get(WANTED) == chosen.training.model:
+        return
+    few = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
+    every = len(chosen.training.checkpoints)
+    st.info(
         plain(f"{len(missing)} of {every} checkpoints are not computed yet: {few}."),
         icon=":material/pending:",
     )
-    row.button(
+    st.button(
         "Compute them",
         icon=":material/play_arrow:",
-        key=f"button-{key}",
-        on_click=_compute,
-        args=(key,),
+        key="compute-checkpoints",
+        on_click=_want,
+        args=(chosen.training.model,),
     )
 
 
-def _compute(key: str) -> None:
-    st.session_state[key] = True
+def _want(model: str) -> None:
+    st.session_state[WANTED] = model
 
 
 def choose_run(selection: Selection) -> Chosen | None:

@@ -169,55 +169,43 @@ def draw_grids(found: Result, measure: Measure, selection: Selection) -> None:
     )
 
 
-def draw_kinds(chosen: Chosen, measure: str) -> None:
+def draw_kinds(chosen: Chosen, asked: OverTrainingParams) -> None:
     """Draw how many heads are of each kind at every checkpoint."""
-    selection = chosen.selection
-    found = chosen.fetch(
-        OverTraining,
-        OverTrainingParams(measure=measure, query=selection.query, skip=selection.skip),
-    )
+    found = chosen.fetch(OverTraining, asked)
     if found is not None:
         card(
             "kinds",
             partial(count_figure, found, chosen.over),
             found,
             words.KINDS,
-            f"Kinds of kernels over training, at n = {selection.query}",
+            f"Kinds of kernels over training, at n = {asked.query}",
         )
 
 
-def draw_kernel(chosen: Chosen) -> None:
-    """Draw the selected head's kernel at every checkpoint."""
-    selection = chosen.selection
-    found = _kernels(chosen, selection.skip)
+def draw_kernel(chosen: Chosen, asked: KernelOverTrainingParams) -> None:
+    """Draw one head's kernel at every checkpoint."""
+    found = chosen.fetch(KernelOverTraining, asked)
     if found is not None:
         card(
             "kernel",
             partial(kernel_over_training_figure, found),
             found,
             words.KERNEL,
-            f"Kernel of {selection.cell} over training, at n = {selection.query}",
+            f"Kernel of {asked.cell} over training, at n = {asked.query}",
         )
 
 
-def _kernels(chosen: Chosen, skip: int) -> Result | None:
-    selection = chosen.selection
-    asked = KernelOverTrainingParams(cell=selection.cell, query=selection.query, skip=skip)
-    return chosen.fetch(KernelOverTraining, asked)
-
-
-def draw_two_shares(chosen: Chosen, measure: str) -> None:
+def draw_two_shares(
+    chosen: Chosen, asked: OverTrainingParams, unskipped: KernelOverTrainingParams
+) -> None:
     """Draw the selected head's induction score and its attention to the first token."""
-    selection = chosen.selection
-    scores = chosen.fetch(
-        OverTraining,
-        OverTrainingParams(measure=measure, query=selection.query, skip=selection.skip),
-    )
-    kernels = _kernels(chosen, 0)
+    scores = chosen.fetch(OverTraining, asked)
+    kernels = chosen.fetch(KernelOverTraining, unskipped)
     if scores is None or kernels is None:
         return
     if not np.array_equal(scores.coordinates["step"], kernels.coordinates["step"]):
-        return
+        return  # one of them is still computed
+    selection = chosen.selection
     one = scores.select(layer=selection.layer, head=selection.head)
     card(
         "two-shares",

@@ -42,9 +42,9 @@ KINDS = explained(
 
 KERNEL = explained(
     "kernel-over-training",
-    "Each row is a checkpoint, early ones above; across is the offset $n - i$, brightness the share "
-    "of attention by position alone (log scale). A local head is bright at the left, a uniform one "
-    "alike all over.",
+    "Each row is a checkpoint, early ones above; across is the offset $n - i$, brightness the "
+    "share of attention by position alone (log scale). A local head is bright at the left, a "
+    "uniform one alike all over.",
     "kernel",
     "etc",
 )

@@ -32,7 +32,7 @@ from poskernel_core.figures.of_experiments import (
     score_conditions_figure,
 )
 
-PLACE = Place("Experiments", "Position against token", 7, idle=RANDOM_TOKENS_IDLE)
+PLACE = Place("Experiments", "Position against token", 8, idle=RANDOM_TOKENS_IDLE)
 
 URL: Final = "query-params"
 MOST_LENGTH = 256

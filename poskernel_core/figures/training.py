@@ -68,7 +68,7 @@ def axis_of(result: Result, over: str = STEPS) -> Axis:
 
 def over_training_figure(result: Result) -> go.Figure:
     """A measure over training: kinds as counts, one head or the most changed ones as curves."""
-    if "count" in result.values:
+    if "measure" in result.labels and "count" in result.values:
         return count_figure(result)
     if result.axes["measure"] == ("step",):
         return one_head_figure(result)

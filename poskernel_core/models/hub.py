@@ -165,11 +165,11 @@ def revisions(name: str) -> tuple[str, ...]:
 
 def _refs_here(name: str) -> list[str]:
     """Return the names of the revisions in the local cache."""
-    from huggingface_hub import scan_cache_dir
+    from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
     try:
-        repositories = scan_cache_dir().repos
+        repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
     except CacheNotFound:
         return []
     return [ref for each in repositories if each.repo_id == name for ref in each.refs]
@@ -200,14 +200,14 @@ def remove_weights(name: str, commit: str, keep: frozenset[str] = frozenset()) -
 
     Weights that another commit on this machine holds as well stay where they are.
     """
-    from huggingface_hub import scan_cache_dir
+    from huggingface_hub import constants, scan_cache_dir
 
     removed = [file for file in _files_here(name, commit) if file.file_name not in keep]
     if not removed:
         return 0
     elsewhere = {
         file.blob_path
-        for repository in scan_cache_dir().repos
+        for repository in scan_cache_dir(constants.HF_HUB_CACHE).repos
         if repository.repo_id == name
         for revision in repository.revisions
         if revision.commit_hash != commit
@@ -224,11 +224,11 @@ def remove_weights(name: str, commit: str, keep: frozenset[str] = frozenset()) -
 
 def _files_here(name: str, commit: str) -> list[CachedFileInfo]:
     """Return the safetensors of a commit in the local cache."""
-    from huggingface_hub import scan_cache_dir
+    from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
     try:
-        repositories = scan_cache_dir().repos
+        repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
     except CacheNotFound:
         return []
     return [

@@ -170,7 +170,8 @@ def first_of_equals(
     """Return for each checkpoint with the weights of an earlier one that earlier one's revision.
 
     Local weights are compared tensor by tensor; the hub is asked for the hashes of its files, and
-    nothing is downloaded. ``on_unknown`` is told of those whose hashes the hub does not tell.
+    nothing is downloaded. ``on_unknown`` is told of those whose hashes are not known: the hub does
+    not tell them, or cannot be reached.
 
     Raises:
         UnknownModel, UnsupportedModel, NoNetwork: as :mod:`.catalog` and :mod:`.hub`.
@@ -199,4 +200,4 @@ def _print_of(run: TrainingRun, checkpoint: Checkpoint) -> object:
     if run.local:
         located = catalog.locate(run.model, checkpoint.revision)
         return weights_digest(catalog.weight_files(run.model, Path(str(located.directory))))
-    return hub.published(run.model, checkpoint.revision).weights
+    return () if hub.offline() else hub.published(run.model, checkpoint.revision).weights

@@ -50,4 +50,4 @@ def emergence(steps: Int[np.ndarray, " step"], measure: Float[np.ndarray, "step 
 def label_counts(codes: Int[np.ndarray, "step ..."], labels: int) -> Int[np.ndarray, "step label"]:
     """Return how many heads have each label at every checkpoint; a negative code has none."""
     flat = codes.reshape(len(codes), -1)
-    return np.stack([(flat == label).sum(axis=1) for label in range(labels)], axis=1)
+    return (flat[:, :, None] == np.arange(labels)).sum(axis=1)

@@ -109,7 +109,7 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
             "layer head",
             "that of the measure",
             "its value at the last checkpoint minus that at the first, with the error of two "
-            "independent values",
+            "independent values; NaN where the measure is a kind",
             has_error=True,
         ),
         *each(
@@ -124,7 +124,12 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
             "steps",
             "the checkpoints around it: between them it could lie anywhere",
         ),
-        *each("count", "step label", "heads", "heads of each kind, where the measure is a kind"),
+        *each(
+            "count",
+            "step label",
+            "heads",
+            "heads of each kind, in the order of its labels; empty where the measure is no kind",
+        ),
         *each("tokens", "step", "tokens", "tokens read before each checkpoint; NaN: not known"),
         *each(
             "equal_to",
@@ -164,11 +169,9 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
             training, found
         )
         errors: dict[str, np.ndarray] = {}
-        labels = one[-1].labels.get(name)
-        if labels is not None:
-            values["count"] = label_counts(values["measure"], len(labels))
-        else:
-            values |= _changes(steps, values["measure"].astype(float))
+        labels = one[-1].labels.get(name, ())
+        values["count"] = label_counts(values["measure"].astype(int), len(labels))
+        values |= _changes(steps, values["measure"].astype(float), bool(labels))
         if all(name in each.errors for each in one):
             errors["measure"] = np.stack([each.errors[name] for each in one])
             errors["change"] = np.hypot(errors["measure"][0], errors["measure"][-1])
@@ -181,8 +184,7 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
             provenance=_provenance(training, found, run),
         )
         unit = one[-1].units[name]
-        own = {"measure": unit, "change": unit} if labels is None else {"measure": unit}
-        return replace(result, units=result.units | own)
+        return replace(result, units=result.units | {"measure": unit, "change": unit})
 
 
 class KernelOverTrainingParams(CheckpointParams):
@@ -291,7 +293,9 @@ def _geometry(model: ModelSpec) -> Geometry:
     return catalog.locate(model.name).geometry
 
 
-def _changes(steps: np.ndarray, measure: np.ndarray) -> dict[str, np.ndarray]:
+def _changes(steps: np.ndarray, measure: np.ndarray, kinds: bool) -> dict[str, np.ndarray]:
+    """Return how much each head's measure changed, and where it emerged; NaN where it is a kind."""
+    measure = np.full_like(measure, np.nan) if kinds else measure
     found = emergence(steps, measure)
     return {
         "change": measure[-1] - measure[0],
