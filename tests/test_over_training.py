@@ -107,9 +107,7 @@ def test_a_head_emerges_where_it_was_made_to(look_back):
 def test_each_checkpoint_is_a_result_of_its_own(look_back, made, asked, engine):
     """What is stacked is what the question itself says of each checkpoint."""
     for place, step in enumerate(STEPS):
-        one = pk.show(
-            "previous-token", str(made), engine=engine, revision=f"step-{step}", **asked
-        )
+        one = pk.show("previous-token", str(made), engine=engine, revision=f"step-{step}", **asked)
         np.testing.assert_array_equal(
             one.values["previous_mass"], look_back.values["measure"][place]
         )
@@ -220,9 +218,7 @@ def test_what_cannot_be_asked(made, asked, engine, model, params, error, words):
 def test_a_head_outside(made, asked, engine):
     """A kernel over training is of a head of the model."""
     with pytest.raises(BadRequest, match="L0H0 to L1H2"):
-        pk.show(
-            "kernel-over-training", str(made), engine=engine, params={"cell": "L5H0"}, **asked
-        )
+        pk.show("kernel-over-training", str(made), engine=engine, params={"cell": "L5H0"}, **asked)
 
 
 @pytest.fixture
@@ -264,7 +260,7 @@ def test_precompute_names_equal_checkpoints(made, precomputing):
 
 def test_precompute_removes_what_it_downloaded(monkeypatch, precomputing):
     """The weights of each hub checkpoint, one after the other; those here before are kept."""
-    how, said, answered = precomputing
+    how, said, _ = precomputing
     here = {"commit-step2": {"model.safetensors"}}
     events = []
 
@@ -272,7 +268,9 @@ def test_precompute_removes_what_it_downloaded(monkeypatch, precomputing):
         return hub.Published(f"commit-{revision}", (("model.safetensors", f"sha-{revision}"),))
 
     def located(name, revision):
-        return type("Located", (), {"spec": type("Spec", (), {"fingerprint": f"commit-{revision}"})})
+        return type(
+            "Located", (), {"spec": type("Spec", (), {"fingerprint": f"commit-{revision}"})}
+        )
 
     def remove(name, commit, keep):
         events.append(("removed", commit, sorted(here[commit] - keep)))

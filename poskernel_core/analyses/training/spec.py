@@ -190,7 +190,7 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
 class KernelOverTrainingParams(CheckpointParams):
     """Parameters of one head's kernel over training."""
 
-    cell: str = Field("L0H0", max_length=16, description="the head, such as L0H3")
+    cell: str = Field("L0H0", description="the head, such as L0H3")
 
 
 class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
