@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from pages.etc_heatmap.measures import MEASURES
+from pages.shared.measures import MEASURES
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from tests.test_app_downloads import download
 from tests.visit import (

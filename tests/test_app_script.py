@@ -20,7 +20,11 @@ from tools.recorded import open_page
 FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
 LONGEST_PAGE = 140
-BOXES: dict[str, list[str]] = {}
+BOXES = {
+    "over_training": [
+        r"demo\-gpt2 comes without checkpoints of its training; shown is demo\-training\."
+    ]
+}
 """The boxes that a page shows at first, by its address."""
 COMPUTE = ("forward", "passes", "statistics", "engine.worker")
 ALONE = """

@@ -201,7 +201,10 @@ def test_canonical_is_settled(name):
     params = {field: value for field, value in needed.items() if field in fields}
     if name == "intervention":
         params["change"] = "remove"
-    once = canonical(Request(analysis=name, run=RUN, params=params))
+    training = isinstance(analyses.find(name), analyses.Composition)
+    model = ModelSpec(name="demo-training") if training else RUN.model
+    run = RUN.model_copy(update={"model": model})
+    once = canonical(Request(analysis=name, run=run, params=params))
 
     sent = Request.model_validate_json(once.wire.model_dump_json())
     for again in (canonical(sent), received(sent)):

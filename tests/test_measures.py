@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from pages.etc_heatmap.measures import MEASURES, Measure
 from pages.shared.explained import sections
+from pages.shared.measures import MEASURES, Measure
 from pages.shared.selection import Selection
 from pages.shared.shades import NO_VALUE
 from poskernel_core.analyses import ANALYSES

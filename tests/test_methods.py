@@ -6,7 +6,7 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
-from poskernel_core.analyses.base import Analysis, Params
+from poskernel_core.analyses.base import Analysis, Composition, Params
 from poskernel_core.analyses.definitions import SECTIONS, as_markdown, methods, values_of
 from poskernel_core.common.result import each
 
@@ -39,7 +39,11 @@ def test_values_are_those_of_a_result(engine, name):
     params = {field: value for field, value in SMALL.items() if field in fields}
     cell = {"cell": "L0H1"} if "cell" in fields and fields["cell"].is_required() else {}
 
-    found = pk.show(name, MODEL, context=64, windows=12, engine=engine, params=params, **cell)
+    training = isinstance(ANALYSES[name], Composition)
+    model = "demo-training" if training else MODEL
+    params |= {"checkpoints": "step-0, step-128"} if training else {}
+
+    found = pk.show(name, model, context=64, windows=12, engine=engine, params=params, **cell)
 
     listed = " ".join(FOUND[name].values)
     axes = dict(re.findall(r"`([a-z]\w+)(?: \[([\w, ]+)\])?`", listed))

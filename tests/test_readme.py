@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from pages.etc_heatmap.measures import MEASURES
+from pages.shared.measures import MEASURES
 from tests.test_app_script import places
 from tools.screenshots import SCHEMES, shots
 

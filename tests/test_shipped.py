@@ -159,7 +159,7 @@ def asked(model):
 def today(request):
     """The same request with the fingerprints and settings of today."""
     corpus = request.run.corpus.model_copy(update={"fingerprint": "", "revision": None})
-    model = catalog.locate(request.run.model.name).spec
+    model = catalog.locate(request.run.model.name, request.run.model.revision).spec
     run = request.run.model_copy(update={"model": model, "corpus": corpora.resolve(corpus)})
     return canonical(request.model_copy(update={"run": run}))
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from pages.etc_heatmap.measures import MEASURES
 from pages.shared.cards import Explanation
+from pages.shared.measures import MEASURES
 from poskernel_core.analyses.definitions import methods
 
 MODULES = (

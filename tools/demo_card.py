@@ -41,7 +41,7 @@ is no good at writing: it is made to have the heads that the pages teach.
 ## Training
 
 {steps:,} steps of {step_tokens:,} tokens, {tokens:.1f} million tokens in all, by
-`tools/train_demo.py {name}`. 55 % of the windows are text, 15 % text repeated, 30 %
+`tools/train_demo.py {name}`. {text} of the windows are text, {repeated} text repeated, {random}
 random tokens repeated; every window begins with the start token.{note}
 
 | domain | characters | origin and licence |
@@ -62,14 +62,23 @@ By `tools/measure_demo.py`, on {windows} windows of the bundled sample; every he
 """
 
 
-def write_card(recipe: Recipe, out: Path, pieces: list[Piece], steps: int) -> None:
-    """Measure the model in `out`, and write its card and figures there."""
-    measured = measure(out)
+def write_card(
+    recipe: Recipe,
+    out: Path,
+    pieces: list[Piece],
+    steps: int,
+    measured_in: Path | None = None,
+) -> None:
+    """Measure the model in `out`, or in a folder of it, and write its card and figures in `out`."""
+    measured = measure(measured_in or out)
     (out / "measured.json").write_text(to_json(measured) + "\n", encoding="utf-8")
     card = CARD.format(
         name=recipe.name,
         shape=shape(recipe),
         steps=steps,
+        text=percent(1 - recipe.repeated_share - recipe.random_share),
+        repeated=percent(recipe.repeated_share),
+        random=percent(recipe.random_share),
         note=f"\n\n{fill(recipe.note, 100)}" if recipe.note else "",
         step_tokens=recipe.tokens_per_step,
         tokens=steps * recipe.tokens_per_step / 1e6,
@@ -79,6 +88,11 @@ def write_card(recipe: Recipe, out: Path, pieces: list[Piece], steps: int) -> No
         figures="\n".join(f"| {name} | {value} |" for name, value in figures(measured)),
     )
     (out / "README.md").write_text(card, encoding="utf-8")
+
+
+def percent(share: float) -> str:
+    """A share as in `55 %`."""
+    return f"{100 * share:.0f} %"
 
 
 def shape(recipe: Recipe) -> str:

@@ -26,10 +26,16 @@ def save_tokenizer(tokenizer: Tokenizer, context: int, out: Path) -> None:
     wrapped.save_pretrained(out)
 
 
-def save_model(model: GPT2LMHeadModel, recipe: Recipe, out: Path, steps: int) -> None:
+def save_model(
+    model: GPT2LMHeadModel,
+    recipe: Recipe,
+    out: Path,
+    steps: int,
+    dtype: torch.dtype = torch.float32,
+) -> None:
     """Write configuration and weights; a kill in between leaves whole files."""
     tensors = {
-        name: tensor.detach().float().cpu().contiguous()
+        name: tensor.detach().to("cpu", dtype).contiguous()
         for name, tensor in model.state_dict().items()
         if name != "lm_head.weight"  # tied to the token embedding
     }
@@ -51,7 +57,7 @@ def load_model(folder: Path) -> GPT2LMHeadModel:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if config["model_type"] == "attn-only":
         model = build_model(_recipe_of(config))
-        tensors = load_file(folder / WEIGHTS)
+        tensors = {name: tensor.float() for name, tensor in load_file(folder / WEIGHTS).items()}
         model.load_state_dict(tensors | {"lm_head.weight": tensors["transformer.wte.weight"]})
     else:
         model = GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32)

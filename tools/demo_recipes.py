@@ -1,4 +1,4 @@
-"""The two demo models: their shapes, how they are built, and how they are optimised."""
+"""The demo models: their shapes, how they are built, and how they are optimised."""
 
 from dataclasses import dataclass, replace
 
@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
+LONGEST_WAVE = 64.0
+POSITION_SIZE = 0.05
 START = 0
 START_TOKEN = "<|endoftext|>"
 
@@ -14,8 +16,13 @@ START_TOKEN = "<|endoftext|>"
 class Recipe:
     """What is trained, and on which windows; all times are shares of the whole training.
 
-    With `waves`, W_pos is kept smooth: only so many of its slowest waves are left. `note` is said
-    on the card.
+    `random_share` of the windows are random tokens repeated, `repeated_share` text repeated, the
+    others text as it is. `rate` multiplies all learning rates. With `sinusoids` W_pos begins as
+    sines and cosines of the position, which make the previous one easy to find.
+
+    With `waves`, W_pos is kept smooth: only so many of its slowest waves are left. `mixed` is
+    whether the matrices are multiplied in 16 bits, which is slower where they are narrow. `note` is
+    said on the card.
     """
 
     name: str
@@ -30,7 +37,12 @@ class Recipe:
     short_share: float
     clean_share: float
     tokens_per_step: int = 2048
+    random_share: float = 0.30
+    repeated_share: float = 0.15
+    rate: float = 1.0
+    sinusoids: bool = False
     waves: int | None = None
+    mixed: bool = True
     note: str = ""
 
     def window(self, progress: float) -> int:
@@ -77,6 +89,25 @@ RECIPES = {
         short_share=0.0,
         clean_share=0.0,
     ),
+    "demo-training": Recipe(
+        name="demo-training",
+        layers=2,
+        heads=4,
+        width=128,
+        context=64,
+        vocabulary=1024,
+        mlp=False,
+        minutes=35,
+        short_window=64,
+        short_share=0.0,
+        clean_share=0.0,
+        tokens_per_step=1024,
+        random_share=0.40,
+        repeated_share=0.20,
+        rate=2.0,
+        sinusoids=True,
+        mixed=False,
+    ),
 }
 
 
@@ -104,11 +135,25 @@ def build_model(recipe: Recipe) -> GPT2LMHeadModel:
         attn_implementation="sdpa",
     )
     model = GPT2LMHeadModel(config)
+    if recipe.sinusoids:
+        begin_as_sinusoids(model.transformer.wpe.weight)
     if not recipe.mlp:
         for block in model.transformer.h:
             block.mlp = NoMLP()
             block.ln_2 = nn.Identity()
     return model
+
+
+@torch.no_grad()
+def begin_as_sinusoids(rows: Tensor) -> None:
+    """Fill W_pos [position, width] with waves from 2 pi tokens long to `LONGEST_WAVE` times that.
+
+    They are those of Vaswani et al., "Attention is all you need", in a shorter range.
+    """
+    positions, width = rows.shape
+    pace = LONGEST_WAVE ** -torch.linspace(0, 1, width // 2)
+    angles = torch.arange(positions)[:, None] * pace
+    rows.copy_(POSITION_SIZE * torch.cat([angles.sin(), angles.cos()], dim=1))
 
 
 def build_optimizers(model: GPT2LMHeadModel) -> list[torch.optim.Optimizer]:
@@ -131,7 +176,7 @@ def set_rates(
     `clean_share` of the training it learns at half the rate and decays: what the heads use is
     restored by the gradient, what they do not use fades.
     """
-    share = max(min(1.0, (step + 1) / 100, 2 * (1 - progress)), 0.0)
+    share = recipe.rate * max(min(1.0, (step + 1) / 100, 2 * (1 - progress)), 0.0)
     muon, adam = optimizers
     muon.param_groups[0]["lr"] = 0.01 * share
     rest, positions = adam.param_groups

@@ -4,11 +4,9 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-from demo_recipes import START, START_TOKEN
+from demo_recipes import START, START_TOKEN, Recipe
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-RANDOM_SHARE = 0.30
-REPEATED_SHARE = 0.15
 SHORTEST_PERIOD = 8
 FEWEST_TOKENS = 512
 
@@ -37,10 +35,11 @@ def encode(tokenizer: Tokenizer, texts: list[str]) -> np.ndarray:
 class Windows:
     """Draws batches of windows; each begins with the start token."""
 
-    def __init__(self, stream: np.ndarray, vocabulary: int, seed: int) -> None:
+    def __init__(self, stream: np.ndarray, recipe: Recipe, seed: int) -> None:
         """`stream` is the text as token ids, [tokens]."""
         self._stream = stream
-        self._vocabulary = vocabulary
+        self._vocabulary = recipe.vocabulary
+        self._random, self._repeated = recipe.random_share, recipe.repeated_share
         self._rng = np.random.default_rng(seed)
 
     def batch(self, count: int, length: int) -> np.ndarray:
@@ -57,9 +56,9 @@ class Windows:
 
     def _body(self, length: int) -> np.ndarray:
         kind = self._rng.random()
-        if kind < RANDOM_SHARE:
+        if kind < self._random:
             return np.resize(self._random_tokens(self._period(length)), length)
-        if kind < RANDOM_SHARE + REPEATED_SHARE:
+        if kind < self._random + self._repeated:
             return np.resize(self._text(self._period(length)), length)
         return self._text(length)
 

@@ -38,13 +38,18 @@ def open_page(app: AppTest, name: str) -> AppTest:
 def visit_all(model: str, answer: Answer) -> Iterator[tuple[str, dict[str, Request]]]:
     """Open every page of a model; yield its address, and by their keys the requests it made.
 
-    `answer` is what a page gets for a request. An answer that takes its time holds the page up.
+    `answer` is what a page gets for a request. An answer that takes its time holds the page up. An
+    answer that is put together from others counts as these. Requests of another model's, which a
+    page shows instead, are left out, and so is a page that made no others.
 
     Raises:
         PageFailed: a page showed an error.
     """
     for name in page_names():
-        yield name, visit(model, name, answer)
+        asked = visit(model, name, answer)
+        own = {key: each for key, each in asked.items() if each.run.model.name == model}
+        if own or not asked:
+            yield name, own
 
 
 def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
@@ -56,10 +61,12 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
     def ask(request: Asked) -> Result | Job:
         asking = canonical(request)
         found = answer(asking)
-        asked[asking.key] = asking.wire
+        for part in asking.parts().values() or [asking]:
+            asked[part.key] = part.wire
         return found
 
-    kept, results.ask = results.ask, ask
+    kept, results.ask = (results.ask, results.missing), ask
+    results.missing = lambda *_: []  # all of it is computed here
     here = Path.cwd()
     os.chdir(ROOT)
     try:
@@ -71,7 +78,7 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
         asked.clear()  # the landing page came first
         open_page(app, name)
     finally:
-        results.ask = kept
+        results.ask, results.missing = kept
         os.chdir(here)
     shown = [each.value for each in (*app.exception, *app.error)]
     if shown:

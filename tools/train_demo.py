@@ -1,7 +1,8 @@
 """Train a bundled demo model: `python tools/train_demo.py demo-gpt2 --corpus DIR --out DIR`.
 
 One thread of a processor is enough. The rate and the window length follow the clock, so that the
-training ends when its minutes are over; what is on disk at any time is whole and loads.
+training ends when its minutes are over; what is on disk at any time is whole and loads. With
+`--checkpoints` the weights are kept on the way, a directory each, in `--out`.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import torch
 from demo_card import write_card
+from demo_checkpoints import is_due, keep_checkpoint, last_checkpoint
 from demo_files import load_model, load_tokenizer, save_model, save_tokenizer, trained_steps
 from demo_measures import induction, previous_token, repeated_random
 from demo_recipes import RECIPES, Recipe, build_model, build_optimizers, set_rates
@@ -36,6 +38,7 @@ class Run:
     minutes: float
     device: str
     steps: int
+    checkpoints: bool = False
 
 
 def main() -> None:
@@ -52,9 +55,14 @@ def main() -> None:
     model = (load_model(args.out) if args.resume else build_model(recipe)).to(args.device)
     minutes = args.minutes or recipe.minutes
     steps = trained_steps(args.out) if args.resume else 0
-    run = Run(recipe, model, windows, args.out, minutes, args.device, steps)
+    run = Run(
+        recipe, model, windows, args.out, minutes, args.device, steps, checkpoints=args.checkpoints
+    )
     train(run, args.from_progress)
-    write_card(recipe, args.out, pieces, run.steps)
+    if args.checkpoints:
+        write_card(recipe, args.out, pieces, run.steps, measured_in=last_checkpoint(args.out))
+    else:
+        write_card(recipe, args.out, pieces, run.steps)
 
 
 def parse_args() -> argparse.Namespace:
@@ -70,6 +78,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "--from-progress", type=float, default=0.0, help="enter the schedule here, 0 to 1"
     )
+    parser.add_argument(
+        "--checkpoints", action="store_true", help="keep the weights at log-spaced steps alone"
+    )
     return parser.parse_args()
 
 
@@ -83,7 +94,7 @@ def prepare_windows(recipe: Recipe, pieces: list[Piece], out: Path, seed: int) -
     """Turn the texts into a source of windows, with the tokenizer saved in `out`."""
     stream = encode(load_tokenizer(out).backend_tokenizer, [piece.text for piece in pieces])
     print(f"{len(pieces)} texts, {len(stream):,} tokens", flush=True)
-    return Windows(stream, recipe.vocabulary, seed)
+    return Windows(stream, recipe, seed)
 
 
 def train(run: Run, start: float = 0.0) -> None:
@@ -92,6 +103,8 @@ def train(run: Run, start: float = 0.0) -> None:
     began = saved = time.monotonic()
     first, progress = run.steps, start
     while progress < 1:
+        if run.checkpoints and is_due(run.steps):
+            keep_checkpoint(run.model, run.recipe, run.out, run.steps)
         set_rates(optimizers, run.recipe, run.steps - first, progress)
         loss = training_step(run, optimizers, progress)
         if run.recipe.waves is not None:
@@ -101,10 +114,13 @@ def train(run: Run, start: float = 0.0) -> None:
         progress = start + (1 - start) * (now - began) / (60 * run.minutes)
         if run.steps % LOG_STEPS == 0:
             report(run, progress, loss.item())
-        if now - saved > SAVE_SECONDS:
+        if now - saved > SAVE_SECONDS and not run.checkpoints:
             save_model(run.model, run.recipe, run.out, run.steps)
             saved = now
-    save_model(run.model, run.recipe, run.out, run.steps)
+    if run.checkpoints:
+        keep_checkpoint(run.model, run.recipe, run.out, run.steps)
+    else:
+        save_model(run.model, run.recipe, run.out, run.steps)
 
 
 def smooth(run: Run, done: float) -> None:
@@ -124,7 +140,7 @@ def training_step(run: Run, optimizers: list[torch.optim.Optimizer], progress: f
     tokens = torch.from_numpy(run.windows.batch(count, length + 1)).to(run.device)
     first = torch.from_numpy(run.windows.offsets(count, run.recipe.context - length))
     positions = (first[:, None] + torch.arange(length)).to(run.device)
-    with torch.autocast(run.device, dtype=torch.bfloat16):
+    with torch.autocast(run.device, dtype=torch.bfloat16, enabled=run.recipe.mixed):
         logits = run.model(tokens[:, :-1], position_ids=positions, use_cache=False).logits
     loss = cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
     for optimizer in optimizers:

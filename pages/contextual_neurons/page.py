@@ -32,7 +32,7 @@ from poskernel_core.common.result import Result
 PLACE = Place(
     "Experiments",
     "Contextual neurons",
-    9,
+    10,
     idle=frozenset({"cell", "skip"}),
     picture=Picture("neuron=648", "neurons"),
 )

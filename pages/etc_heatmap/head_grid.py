@@ -8,8 +8,8 @@ from typing import TypedDict
 import numpy as np
 import streamlit as st
 
-from pages.etc_heatmap.measures import Measure
 from pages.shared.measure_grid import Extras, draw_heads, head_texts
+from pages.shared.measures import Measure
 from pages.shared.selection import Selection, select_cell
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result

@@ -8,12 +8,12 @@ import streamlit as st
 
 from pages.etc_heatmap.head_grid import Order, draw_grid, kind_thresholds
 from pages.etc_heatmap.introduction import introduce
-from pages.etc_heatmap.measures import MEASURES, Measure
 from pages.shared import results, words_kernels
 from pages.shared.cards import card
 from pages.shared.fit import fitted_index
 from pages.shared.head import heads_table, summary
 from pages.shared.links import offer
+from pages.shared.measures import MEASURES, Measure
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
 from pages.shared.selection import Selection

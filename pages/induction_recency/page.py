@@ -40,7 +40,7 @@ from poskernel_core.figures.of_experiments import induction_figure
 PLACE = Place(
     "Experiments",
     "Induction recency",
-    7,
+    8,
     topic="induction",
     idle=RANDOM_TOKENS_IDLE,
     picture=Picture("model=demo-attn-2l", "candidates"),

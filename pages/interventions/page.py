@@ -32,7 +32,7 @@ from poskernel_core.figures.of_positions import (
 PLACE = Place(
     "Positions",
     "Interventions",
-    6,
+    7,
     idle=frozenset({"query", "skip"}),
     picture=Picture("cell=L2H6", "loss"),
 )

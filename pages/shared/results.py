@@ -19,8 +19,9 @@ from poskernel_core.engine.job import Job
 from poskernel_core.engine.requests import Asked, canonical, canonical_of
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
+from poskernel_core.models.training import TrainingRun, training_run
 
-__all__ = ["ask", "engine", "fetch", "located", "say_notice", "stop"]
+__all__ = ["ask", "engine", "fetch", "located", "missing", "say_notice", "stop", "training"]
 
 PATIENCE = 0.8
 """Seconds that a page waits for a quick result before it draws progress instead."""
@@ -47,6 +48,21 @@ def say_notice() -> None:
 def located(name: str, revision: str | None) -> Located:
     """Return a model's files and sizes; asked again every five minutes."""
     return catalog.locate(name, revision)
+
+
+@st.cache_data(ttl=300, show_spinner=False)
+def training(name: str) -> TrainingRun | None:
+    """Return the checkpoints of a model; asked again every five minutes."""
+    return training_run(name)
+
+
+def missing(question: type[Question[P]], run: RunSpec, params: P) -> list[str]:
+    """Return the names of the parts of an answer that are not there yet.
+
+    Raises:
+        PosKernelError: the request does not fit.
+    """
+    return engine().missing(canonical_of(find(question.name), run, params))
 
 
 def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None:

@@ -77,8 +77,8 @@ def choose(place: Place) -> Selection:
         PageStopped: the model or corpus is not available.
     """
     with st.sidebar:
-        located = _choose_model()
         idle = place.idle
+        located = _choose_model(idle)
         run = _choose_run(located, idle)
         layer, head = _choose_cell(located, place.topic, idle)
         positions = default_positions(run.context)
@@ -148,7 +148,7 @@ def _bare(geometry: Geometry) -> str:
     return f" {_count(len(geometry.reasons), 'layer')} without heads ({why})."
 
 
-def _choose_model() -> Located:
+def _choose_model(idle: frozenset[str]) -> Located:
     names = [entry.name for entry in catalog.entries()]
     about = {entry.name: entry for entry in catalog.entries()}
     free = catalog.may_type_any_model()
@@ -181,6 +181,8 @@ def _choose_model() -> Located:
         revision = typed.strip() or None
         if revision and not free and re.fullmatch("[0-9a-f]{7,40}", revision):
             results.stop("Expected a branch or tag as revision, got a commit: leave it empty.")
+    else:
+        revision = _choose_checkpoint(name, idle)
     try:
         located = results.located(name, revision)
     except BadRequest as error:
@@ -195,6 +197,26 @@ def _choose_model() -> Located:
     )
     draw_note(name)
     return located
+
+
+def _choose_checkpoint(name: str, idle: frozenset[str]) -> str | None:
+    """Draw the checkpoints of a directory that holds some, the last one first chosen."""
+    try:
+        run = results.training(name)
+    except BadRequest as error:
+        results.stop(str(error))
+    if run is None:
+        return None
+    names = [each.revision for each in run.checkpoints]
+    chosen: str = st.selectbox(
+        "Checkpoint",
+        names,
+        key="checkpoint",
+        bind=URL,
+        **fitted_index("checkpoint", names, names[-1]),
+        **_helped("checkpoint", idle, "the model as it was at that step of its training"),
+    )
+    return chosen
 
 
 def _count(number: int, of: str) -> str:

@@ -8,7 +8,7 @@ from poskernel_core.analyses.additivity.spec import Additivity
 from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
 from poskernel_core.analyses.bag.neuron import Neuron, NeuronLatents, NeuronTrace
 from poskernel_core.analyses.bag.search import ExtendedEmbedding, WordNeurons
-from poskernel_core.analyses.base import Analysis, Experiment, Params, Question
+from poskernel_core.analyses.base import Analysis, Composition, Experiment, Params, Question
 from poskernel_core.analyses.contextual_heads.denominators import Denominators, TokenWeights
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
 from poskernel_core.analyses.entropy.spec import AttentionEntropy
@@ -35,6 +35,7 @@ from poskernel_core.analyses.rotary.kernel import EquivariantKernel
 from poskernel_core.analyses.rotary.spec import RotarySpectrum
 from poskernel_core.analyses.score_shares.spec import ScoreShares
 from poskernel_core.analyses.sinks.spec import AttentionSinks
+from poskernel_core.analyses.training.spec import KernelOverTraining, OverTraining
 from poskernel_core.common.errors import UnknownAnalysis
 from poskernel_core.common.result import Result
 
@@ -74,10 +75,21 @@ ANALYSES: dict[str, Question[Any]] = {
         PositionZero(),
         RotarySpectrum(),
         EquivariantKernel(),
+        KernelOverTraining(),
     )
 }
+ANALYSES["over-training"] = OverTraining(ANALYSES)
 
-__all__ = ["ANALYSES", "Analysis", "Experiment", "Params", "Question", "Result", "find"]
+__all__ = [
+    "ANALYSES",
+    "Analysis",
+    "Composition",
+    "Experiment",
+    "Params",
+    "Question",
+    "Result",
+    "find",
+]
 
 
 def find(name: str) -> Question[Any]:

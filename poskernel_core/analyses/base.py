@@ -21,6 +21,7 @@ from poskernel_core.models.geometry import Geometry
 
 __all__ = [
     "Analysis",
+    "Composition",
     "Experiment",
     "HeadMeasure",
     "Params",
@@ -28,6 +29,7 @@ __all__ = [
     "Question",
     "SkipParams",
     "Statistics",
+    "SubQuestion",
     "Subject",
 ]
 
@@ -154,6 +156,39 @@ class Analysis(Question[P]):
     @abstractmethod
     def compute(self, statistics: Statistics, params: P, progress: Progress) -> Result:
         """Compute the result; provenance is added by whoever calls."""
+
+
+@dataclass(frozen=True)
+class SubQuestion:
+    """A question of a run that another answer stands on."""
+
+    question: Question[Any]
+    run: RunSpec
+    params: Params
+
+
+class Composition(Question[P]):
+    """A question whose answer is put together from the answers to others.
+
+    Each of these is a result of its own, stored under its own key. What is put together is not
+    stored, and so it is never older than what it is made of.
+    """
+
+    @abstractmethod
+    def parts(self, run: RunSpec, params: P) -> Mapping[str, SubQuestion]:
+        """Return the questions that it stands on, by name, in the order of the answer.
+
+        Raises:
+            BadRequest: the parameters do not fit the run.
+        """
+
+    @abstractmethod
+    def compose(self, found: Mapping[str, Result], run: RunSpec, params: P) -> Result:
+        """Return the answer from those of all parts; arithmetic on a few numbers, no more."""
+
+    def needs(self, run: RunSpec, params: P) -> Mapping[str, RunSpec]:
+        """Return nothing: its parts say themselves which passes they stand on."""
+        return {}
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,14 @@ from poskernel_core.cli.terminal import complain, say
 from poskernel_core.common.errors import BadRequest, PosKernelError, TooLittleText
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import Request, model_prefix
+from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.precomputed import first_questions
 from poskernel_core.ledger.published import BUNDLED_FIGURES, figures_of, known_models
 from poskernel_core.ledger.reproduce import compare, published_name
 from poskernel_core.models import catalog, hub
 from poskernel_core.models.known import telling_head
+from poskernel_core.models.training import required_run
 from poskernel_core.storage.archive import export_model, import_archive
 from poskernel_core.storage.store import Store
 
@@ -75,19 +77,50 @@ def _cached_results(store: Store, name: str) -> int:
     return sum(1 for _ in store.keys(prefix))
 
 
-def precompute(experiments: bool, **given: Any) -> None:
-    """Compute what the pages show first, and say so.
+def precompute(
+    experiments: bool, revisions: str | None, remove_weights: bool, **given: Any
+) -> None:
+    """Compute what the pages show first, and say so; of many checkpoints, one after another.
 
     Everything is asked for at once, so that one pass gathers all that stands on the same windows.
 
     Args:
         experiments: also those on random tokens.
+        revisions: the checkpoints of the model's training; None: the model alone.
+        remove_weights: whether weights that were downloaded for it are removed again.
         given: the fields of :class:`Run`.
 
     Raises:
         PosKernelError: what went wrong, in one sentence.
     """
     run = Run(**given)
+    if revisions is None:
+        if remove_weights:
+            raise BadRequest(
+                "--remove-weights is for --revisions: say which checkpoints are computed."
+            )
+        _precompute_one(run, experiments)
+        return
+    if run.revision is not None:
+        raise BadRequest("Give --revision or --revisions, not both.")
+    training = required_run(run.model).chosen(revisions)
+    engine = _engine(run)
+    try:
+        precompute_checkpoints(
+            training,
+            Precomputing(
+                engine.store,
+                lambda checkpoint: _first_requests(run, checkpoint, experiments),
+                lambda request: _answer(engine, request),
+                complain,
+                remove_weights,
+            ),
+        )
+    finally:
+        engine.close()
+
+
+def _precompute_one(run: Run, experiments: bool) -> None:
     geometry = catalog.locate(run.model, run.revision).geometry
     engine = _engine(run)
     try:
@@ -117,6 +150,24 @@ def _or_left_out(name: str) -> Iterator[None]:
         if analyses.find(name).precomputed == "always":
             raise
         complain(f"{name}: left out. {error}")
+
+
+def _first_requests(run: Run, checkpoint: str, experiments: bool) -> list[Request]:
+    """Return what is asked of one checkpoint: what its pages show first, and every measure."""
+    geometry = catalog.locate(run.model, checkpoint).geometry
+    at = run.fields() | {"revision": checkpoint}
+    described = describe_run(run.model, **at)
+    asked = dict(
+        first_questions(
+            described, geometry, telling_head(run.model, "contextual"), experiments=experiments
+        )
+    )
+    for name, question in analyses.ANALYSES.items():
+        if question.measures:
+            asked.setdefault(name, question.fitting(described, geometry))
+    return [
+        build_request(name, run.model, params=params, **at)[0] for name, params in asked.items()
+    ]
 
 
 def show(analysis: str, query: int | None, head: str | None, **given: Any) -> None:

@@ -25,6 +25,7 @@ from poskernel_core.common.specs import (
     is_device,
 )
 from poskernel_core.engine.engine import DEFAULT_CONTEXT
+from poskernel_core.models.schedules import SCHEDULES
 
 __all__ = [
     "FILE",
@@ -41,6 +42,7 @@ MOST = 10**9
 
 RUN_SECTION = "The run"
 RESULT = "The result"
+TRAINING = "Over training"
 FILE = Value("the name of a file", Path)
 TEXT = Value("a text", str)
 
@@ -124,7 +126,24 @@ def revision_option() -> Option:
 def precompute_options() -> list[click.Parameter]:
     """Return what more is computed, and the options of a run."""
     what = "also the experiments on random tokens, as shown first"
-    return [Option("--experiments", section=RESULT, what=what, is_flag=True), *run_options()]
+    return [
+        Option("--experiments", section=RESULT, what=what, is_flag=True),
+        Option(
+            "--revisions",
+            section=TRAINING,
+            what="checkpoints of its training, one after another: revisions between commas, all, "
+            f"log (those nearest to powers of two), or a known schedule ({either([*SCHEDULES])})",
+            metavar="LIST",
+            type=TEXT,
+        ),
+        Option(
+            "--remove-weights",
+            section=TRAINING,
+            what="remove the weights of each checkpoint again that this command has downloaded",
+            is_flag=True,
+        ),
+        *run_options(),
+    ]
 
 
 def show_options(question: Question[Any]) -> list[click.Parameter]:

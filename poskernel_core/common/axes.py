@@ -17,6 +17,8 @@ text     windows of text in a batch
 band     offsets ``n - i`` from ``-BAND`` to ``BAND``, future keys included
 row      consecutive query positions inside one block of a pattern
 component principal components, the largest variance first
+step     checkpoints of a training run, by their steps
+label    what a value that is a kind can be
 ======== =====================================================================
 
 NumPy arrays carry analyses and statistics; torch tensors stay inside a pass.

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cachetools import LRUCache
+
 from poskernel_core.common import settings
 from poskernel_core.common.errors import BadRequest, Busy, ComputeFailed, NotInModel
 from poskernel_core.common.result import Result
@@ -38,6 +40,7 @@ __all__ = ["Engine", "describe_run"]
 
 DEFAULT_CONTEXT = 1024
 JOBS_KEPT = 64
+COMPOSITIONS_KEPT = 64
 MOST_OPEN = 96
 """Jobs of one visitor that may be under way or waiting."""
 
@@ -74,6 +77,7 @@ class Engine:
         self.store = store or Store()
         self.execution = execution or default_execution()
         self._jobs: dict[str, Job] = {}
+        self._compositions: LRUCache[tuple[str, ...], Result] = LRUCache(COMPOSITIONS_KEPT)
         self._lock = threading.Lock()
         self._link: WorkerLink | None = None
         self._present = present or (lambda visitor: True)
@@ -91,8 +95,40 @@ class Engine:
         Raises:
             BadRequest: the parameters do not fit the analysis or the run.
         """
-        found = self.store.get(canonical(request).key)
+        asked = canonical(request)
+        if asked.composition is not None:
+            return self._composed(asked)
+        found = self.store.get(asked.key)
         return None if found is None else from_entry(found)
+
+    def missing(self, request: Asked) -> list[str]:
+        """Return the names of the parts of a composition whose results are not in the store.
+
+        Raises:
+            BadRequest: the parameters do not fit the analysis or the run.
+        """
+        parts = canonical(request).parts()
+        return [name for name, part in parts.items() if not self.store.has(part.key)]
+
+    def _composed(self, asked: CanonicalRequest) -> Result | None:
+        """Return what the stored results of all parts make together, kept until one changes."""
+        parts = asked.parts()
+        key = (asked.key, *(part.key for part in parts.values()))
+        with self._lock:
+            kept = self._compositions.get(key)
+        if kept is not None:
+            return kept
+        if not all(self.store.has(part.key) for part in parts.values()):
+            return None
+        entries = {name: self.store.get(part.key) for name, part in parts.items()}
+        found = {name: from_entry(each) for name, each in entries.items() if each is not None}
+        whole = {name: each for name, each in found.items() if each is not None}
+        if len(whole) < len(parts) or asked.composition is None:
+            return None
+        made = asked.composition.compose(whole, asked.run, asked.params)
+        with self._lock:
+            self._compositions[key] = made
+        return made
 
     def submit(self, request: Asked, visitor: str = "") -> Job:
         """Return the job of a request: one that is under way, or a new one.
@@ -104,7 +140,8 @@ class Engine:
         """
         asked = canonical(request)
         _check_parts(asked)
-        check_request(self.store, asked)
+        for each in _first_to_compute(self.store, asked):
+            check_request(self.store, each)
         with self._lock:
             job = self._jobs.get(asked.key)
             if job is not None and not job.ended:
@@ -226,6 +263,13 @@ class Engine:
                 self._link.close()
             self._link = WorkerLink(self.store.directory.resolve(), self.log)
         self._link.send(message, job)
+
+
+def _first_to_compute(store: Store, asked: CanonicalRequest) -> list[CanonicalRequest]:
+    """Return what is looked at before a worker starts: of many parts the first that is missing."""
+    if asked.composition is None:
+        return [asked]
+    return [part for part in asked.parts().values() if not store.has(part.key)][:1]
 
 
 def _check_parts(asked: CanonicalRequest) -> None:

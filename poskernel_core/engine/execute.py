@@ -17,7 +17,8 @@ from poskernel_core.common.progress import Report
 from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.engine.provenance import keep
-from poskernel_core.engine.requests import CanonicalRequest
+from poskernel_core.engine.requests import CanonicalRequest, canonical_of
+from poskernel_core.models import catalog
 from poskernel_core.storage.statistics import (
     LayerMissing,
     StoredStatistics,
@@ -30,7 +31,7 @@ from poskernel_core.storage.store import Store
 if TYPE_CHECKING:
     from poskernel_core.passes.workshop import Workshop
 
-__all__ = ["compute", "gather_missing", "missing_runs", "open_views", "perform"]
+__all__ = ["compute", "compute_parts", "gather_missing", "missing_runs", "open_views", "perform"]
 
 
 def missing_runs(store: Store, asked: CanonicalRequest) -> list[RunSpec]:
@@ -118,6 +119,45 @@ def compute(store: Store, asked: CanonicalRequest, report: Report) -> None:
     header = views["main"].header
     tokens = views.get("queries", views["main"]).header.tokens or header.tokens
     keep(store, asked, result, header, tokens, time.monotonic() - began)
+
+
+def compute_parts(
+    workshop: Workshop, asked: CanonicalRequest, execution: Execution, report: Report
+) -> None:
+    """Answer what a composition is made of, one part after another, and write these results.
+
+    Raises:
+        BadRequest, ComputeFailed, LayerMissing, StoreFailed: as for any of them.
+        Cancelled: raised by ``report``; what is done by then is kept.
+    """
+    parts = asked.parts()
+    for done, part in enumerate(parts.values()):
+
+        def told(_done: int, _total: int, _note: str, before: int = done) -> None:
+            report(before, len(parts), "Parts done")
+
+        told(0, 0, "")
+        found = _located(part)
+        if workshop.store.has(found.key):
+            continue
+        gather_missing(workshop, found, execution, told)
+        if found.experiment is None:
+            compute(workshop.store, found, told)
+        else:
+            perform(workshop, found, execution, told)
+
+
+def _located(part: CanonicalRequest) -> CanonicalRequest:
+    """Return a part with its model's fingerprint, for which the hub may have to be asked.
+
+    Raises:
+        UnknownModel, NoNetwork: as :func:`poskernel_core.models.catalog.locate`.
+    """
+    model = part.run.model
+    if model.fingerprint:
+        return part
+    found = catalog.locate(model.name, model.revision).spec
+    return canonical_of(part.question, part.run.model_copy(update={"model": found}), part.params)
 
 
 def perform(

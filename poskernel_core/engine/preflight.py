@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.specs import RunSpec
+from poskernel_core.common.specs import ModelSpec, RunSpec
 from poskernel_core.data.made import RANDOM, REPEATED
 from poskernel_core.data.texts import BUNDLED, HUB, check_reachable, find_file
 from poskernel_core.engine.execute import missing_runs
@@ -37,7 +37,7 @@ def check_request(store: Store, asked: CanonicalRequest) -> None:
     for run in reads:
         check_reachable(run.corpus)
         if catalog.is_local(run.model.name):
-            _check_tokenizer(run.model.name, run.model.fingerprint, _reads_text(run))
+            _check_tokenizer(run.model, _reads_text(run))
     for run in missing:
         _check_room(store.limit, run)
 
@@ -48,14 +48,13 @@ def _reads_text(run: RunSpec) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _check_tokenizer(name: str, _fingerprint: str, needed: bool) -> None:
+def _check_tokenizer(model: ModelSpec, needed: bool) -> None:
     """Check a local model's tokenizer; the fingerprint covers its files."""
-    check_tokenizer(catalog.locate(name), needed)
+    check_tokenizer(catalog.find_again(model), needed)
 
 
 def _check_room(limit: int, run: RunSpec) -> None:
-    local = catalog.is_local(run.model.name)
-    geometry = catalog.locate(run.model.name, None if local else run.model.fingerprint).geometry
+    geometry = catalog.find_again(run.model).geometry
     needed = least_bytes(geometry, run, _least_windows(run))
     if needed > limit:
         raise BadRequest(

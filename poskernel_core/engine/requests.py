@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from poskernel_core import analyses
-from poskernel_core.analyses.base import Experiment, P, Params, Question
+from poskernel_core.analyses.base import Composition, Experiment, P, Params, Question
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.data import corpora
@@ -62,6 +62,26 @@ class CanonicalRequest:
         """
         runs = self.question.needs(self.run, self.params)
         return {role: _resolved(run) for role, run in runs.items()}
+
+    @property
+    def composition(self) -> Composition[Any] | None:
+        """The question if its answer is put together from others, else None."""
+        return self.question if isinstance(self.question, Composition) else None
+
+    def parts(self) -> dict[str, CanonicalRequest]:
+        """Return the requests whose answers make up this one's; none where it is no composition.
+
+        Found anew each time: which commit a hub revision is may be known only meanwhile.
+
+        Raises:
+            BadRequest: the parameters do not fit the run.
+        """
+        if self.composition is None:
+            return {}
+        parts = self.composition.parts(self.run, self.params)
+        return {
+            name: canonical_of(part.question, part.run, part.params) for name, part in parts.items()
+        }
 
     @property
     def experiment(self) -> Experiment[Any] | None:

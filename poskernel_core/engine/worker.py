@@ -110,6 +110,8 @@ class Worker:
             self._attempt(task, partial(step, task))
 
     def _analyse(self, task: _Task) -> bool:
+        if task.asked.composition is not None:
+            return self._queue(self._passes, task)
         if execute.missing_runs(self._store, task.asked):
             return self._queue(self._passes, task)
         experiment = task.asked.experiment
@@ -124,6 +126,9 @@ class Worker:
     def _pass(self, task: _Task) -> bool:
         report = self._reporter(task)
         workshop = self._start(report)
+        if task.asked.composition is not None:
+            execute.compute_parts(workshop, task.asked, task.execution, report)
+            return True
         others = [
             other.asked for other in self._passes.waiting() if other.execution == task.execution
         ]

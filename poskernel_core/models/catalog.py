@@ -20,6 +20,7 @@ from poskernel_core.common.files import MAX_JSON_BYTES, read_json
 from poskernel_core.common.settings import allow_any_model
 from poskernel_core.common.specs import ModelSpec
 from poskernel_core.models.aliases import official_name
+from poskernel_core.models.checkpoints import local_checkpoints
 from poskernel_core.models.geometry import Geometry, read_geometry
 from poskernel_core.models.hub import fetch_file
 from poskernel_core.models.weights import check_weights
@@ -29,7 +30,9 @@ __all__ = [
     "Located",
     "ModelEntry",
     "entries",
+    "find_again",
     "is_local",
+    "local_directory",
     "locate",
     "may_type_any_model",
     "note_of",
@@ -38,6 +41,9 @@ __all__ = [
 
 DEMO = Path(__file__).resolve().parents[1] / "demo"
 LONGEST_NAME = 1024
+LISTED = 24
+"""Checkpoints that are listed for who asks for one that is not there."""
+
 MAX_INDEX_BYTES = 100 * 2**20
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -104,6 +110,9 @@ CURATED: tuple[ModelEntry, ...] = (
         "The positional embeddings and layer 0's attention are GPT-2 small's own; token embeddings "
         "are random, so what depends on content says nothing about GPT-2.",
     ),
+    ModelEntry(
+        "demo-training", "0.2 M", "learned", "heads over training, offline: induction as it forms"
+    ),
     ModelEntry("gpt2", "124 M", "learned", "the posts' model: heat map, helix, contextual heads"),
     ModelEntry(
         "roneneldan/TinyStories-Instruct-33M",
@@ -133,7 +142,13 @@ CURATED: tuple[ModelEntry, ...] = (
 )
 
 
-BUNDLED_MODELS = ("demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l", "gpt2-small-layer0")
+BUNDLED_MODELS = (
+    "demo-gpt2",
+    "demo-gpt2-smooth",
+    "demo-attn-2l",
+    "gpt2-small-layer0",
+    "demo-training",
+)
 
 
 def _bundled() -> dict[str, Path]:
@@ -164,8 +179,27 @@ def is_local(name: str) -> bool:
     return name in _bundled() or os.path.isdir(os.path.expanduser(name))
 
 
+def local_directory(name: str) -> Path | None:
+    """Return the directory of a bundled model or of one named by its path; None for the hub's."""
+    directory = _bundled().get(name)
+    if directory is None and (os.path.isdir(name) or _looks_like_path(name)):
+        directory = Path(os.path.expanduser(name))
+    return directory
+
+
+def find_again(spec: ModelSpec) -> Located:
+    """Find a model that was located before, at the same commit or checkpoint.
+
+    Raises:
+        UnknownModel, UnsupportedModel, NoNetwork: as :func:`locate`.
+    """
+    return locate(spec.name, spec.revision if is_local(spec.name) else spec.fingerprint)
+
+
 def locate(name: str, revision: str | None = None) -> Located:
     """Find a model by bundled name, local directory, hub name or transformer_lens' short name.
+
+    A directory of checkpoints is a model whose revisions they are; the last one is its own.
 
     Raises:
         UnknownModel: nothing of that name.
@@ -180,11 +214,9 @@ def locate(name: str, revision: str | None = None) -> Located:
             f"A model's name or directory has up to {LONGEST_NAME} characters, got {len(name)}: "
             f"{name[:40]!r} and more."
         )
-    directory = _bundled().get(name)
-    if directory is None and (os.path.isdir(name) or _looks_like_path(name)):
-        directory = Path(os.path.expanduser(name))
+    directory = local_directory(name)
     if directory is not None:
-        return _locate_directory(name, directory, revision)
+        return _locate_local(name, directory, revision)
     return _locate_on_hub(official_name(name), revision)
 
 
@@ -192,11 +224,31 @@ def _looks_like_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 
-def _locate_directory(name: str, directory: Path, revision: str | None) -> Located:
-    if revision:
+def _locate_local(name: str, directory: Path, revision: str | None) -> Located:
+    """Find a model directory, or one of the checkpoints in it."""
+    own = os.path.isfile(directory / "config.json")
+    if own and not revision:
+        return _locate_directory(name, directory, None)
+    kept = [each.revision for each in local_checkpoints(directory)]
+    if revision and not kept:
         raise UnknownModel(
-            f"A local model has no revisions: leave out revision {revision!r} for {name!r}."
+            f"A local model has no revisions, unless it is a directory of checkpoints: leave out "
+            f"revision {revision!r} for {name!r}."
         )
+    if revision and revision not in kept:
+        raise UnknownModel(
+            f"No checkpoint {revision!r} in {name!r}: expected one of {_brief_list(kept)}."
+        )
+    chosen = revision or (kept[-1] if kept else None)
+    return _locate_directory(name, directory / (chosen or ""), chosen)
+
+
+def _brief_list(names: list[str]) -> str:
+    shown = names if len(names) <= LISTED else [*names[:LISTED], "...", names[-1]]
+    return ", ".join(shown)
+
+
+def _locate_directory(name: str, directory: Path, revision: str | None) -> Located:
     if not os.path.isfile(directory / "config.json"):
         raise UnknownModel(
             f"Expected a model directory with config.json and {WEIGHTS}; "
@@ -210,7 +262,8 @@ def _locate_directory(name: str, directory: Path, revision: str | None) -> Locat
     geometry = read_geometry(name, config)
     check_weights(name, weights, geometry, config)
     config_text = json.dumps(config, sort_keys=True)
-    spec = ModelSpec(name=name, fingerprint=_hash_files(print_key, config_text))
+    fingerprint = _hash_files(print_key, config_text)
+    spec = ModelSpec(name=name, revision=revision, fingerprint=fingerprint)
     return Located(spec, directory, config, geometry)
 
 
@@ -279,7 +332,7 @@ def _is_text_map(value: Any) -> TypeGuard[dict[str, str]]:
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def _hash_files(files: tuple[tuple[str, int, int], ...], config_text: str) -> str:
     """Return the SHA-256 over all of a model's files; cached by path, size and time."""
     total = hashlib.sha256(config_text.encode())

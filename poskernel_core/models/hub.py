@@ -6,16 +6,34 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from poskernel_core.common.errors import NoNetwork, UnknownModel, UnsupportedModel
 
-__all__ = ["fetch_file", "fetch_snapshot", "offline", "on_this_machine"]
+if TYPE_CHECKING:
+    from huggingface_hub import CachedFileInfo
 
+__all__ = [
+    "Published",
+    "commit_here",
+    "fetch_file",
+    "fetch_snapshot",
+    "offline",
+    "on_this_machine",
+    "published",
+    "remove_weights",
+    "revisions",
+    "weights_here",
+]
+
+T = TypeVar("T")
 CONNECT_SECONDS = 3.0
 SAFE = ["*.json", "*.safetensors", "*.txt", "*.model", "tokenizer*"]
+WEIGHTS = ".safetensors"
 
 
 @lru_cache(maxsize=1)
@@ -96,7 +114,135 @@ def on_this_machine(name: str) -> bool:
         return False
 
 
-def _guarded(name: str, revision: str | None, call: Callable[[], str]) -> str:
+@dataclass(frozen=True)
+class Published:
+    """What the hub tells of one revision before anything of it is downloaded.
+
+    Attributes:
+        commit: the commit that the revision is.
+        weights: the SHA-256 of its safetensors, by file name; empty where the hub does not tell.
+    """
+
+    commit: str
+    weights: tuple[tuple[str, str], ...]
+
+
+def published(name: str, revision: str | None) -> Published:
+    """Ask the hub for the commit of a revision, and for the hashes of its weights.
+
+    Raises:
+        UnknownModel, NoNetwork: as for :func:`fetch_file`.
+    """
+    from huggingface_hub import HfApi
+
+    if offline():
+        raise NoNetwork(_no_network(name))
+    told = _guarded(
+        name, revision, lambda: HfApi().model_info(name, revision=revision, files_metadata=True)
+    )
+    weights = [
+        (file.rfilename, file.lfs.sha256 if file.lfs else "")
+        for file in told.siblings or ()
+        if file.rfilename.endswith(WEIGHTS)
+    ]
+    known = weights and all(sha for _, sha in weights)
+    return Published(str(told.sha), tuple(sorted(weights)) if known else ())
+
+
+def revisions(name: str) -> tuple[str, ...]:
+    """Return the branches and tags of a hub repository; offline those on this machine.
+
+    Raises:
+        UnknownModel, NoNetwork: as for :func:`fetch_file`.
+    """
+    from huggingface_hub import HfApi
+
+    if offline():
+        return tuple(sorted(_refs_here(name)))
+    refs = _guarded(name, None, lambda: HfApi().list_repo_refs(name))
+    return tuple(dict.fromkeys(each.name for each in (*refs.branches, *refs.tags)))
+
+
+def _refs_here(name: str) -> list[str]:
+    """Return the names of the revisions in the local cache."""
+    from huggingface_hub import constants, scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
+    except CacheNotFound:
+        return []
+    return [ref for each in repositories if each.repo_id == name for ref in each.refs]
+
+
+def commit_here(name: str, revision: str) -> str | None:
+    """Return the commit of a revision whose configuration is on this machine; no network is used.
+
+    It is that of the last time the hub was asked.
+    """
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(name, "config.json", revision=revision)
+    except (HFValidationError, OSError):
+        return None
+    return Path(found).parent.name if isinstance(found, str) else None
+
+
+def weights_here(name: str, commit: str) -> frozenset[str]:
+    """Return the names of the safetensors of a commit that are on this machine."""
+    return frozenset(file.file_name for file in _files_here(name, commit))
+
+
+def remove_weights(name: str, commit: str, keep: frozenset[str] = frozenset()) -> int:
+    """Remove the safetensors of a commit from this machine, but for those named; return the bytes.
+
+    Weights that another commit on this machine holds as well stay where they are.
+    """
+    from huggingface_hub import constants, scan_cache_dir
+
+    removed = [file for file in _files_here(name, commit) if file.file_name not in keep]
+    if not removed:
+        return 0
+    elsewhere = {
+        file.blob_path
+        for repository in scan_cache_dir(constants.HF_HUB_CACHE).repos
+        if repository.repo_id == name
+        for revision in repository.revisions
+        if revision.commit_hash != commit
+        for file in revision.files
+    }
+    total = 0
+    for file in removed:
+        file.file_path.unlink(missing_ok=True)
+        if file.blob_path not in elsewhere:
+            file.blob_path.unlink(missing_ok=True)  # the same path where links cannot be made
+            total += file.size_on_disk
+    return total
+
+
+def _files_here(name: str, commit: str) -> list[CachedFileInfo]:
+    """Return the safetensors of a commit in the local cache."""
+    from huggingface_hub import constants, scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
+    except CacheNotFound:
+        return []
+    return [
+        file
+        for repository in repositories
+        if repository.repo_id == name
+        for revision in repository.revisions
+        if revision.commit_hash == commit
+        for file in revision.files
+        if file.file_name.endswith(WEIGHTS)
+    ]
+
+
+def _guarded(name: str, revision: str | None, call: Callable[[], T]) -> T:
     from huggingface_hub import errors
 
     try:

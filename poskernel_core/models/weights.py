@@ -6,6 +6,8 @@ must bring the numbers of a thousand layers: that is seen here, before anything 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -19,9 +21,10 @@ from poskernel_core.models.families import FAMILIES
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.layers import Layer
 
-__all__ = ["check_enough", "check_weights"]
+__all__ = ["check_enough", "check_weights", "weights_digest"]
 
 MAX_HEADER_BYTES = 32 * 2**20
+BLOCK_BYTES = 2**20
 
 
 def check_weights(
@@ -87,3 +90,36 @@ def _count(path: str, size: int, _time: int) -> int:
     with safe_open(path, framework="numpy") as tensors:
         shapes = [tensors.get_slice(key).get_shape() for key in tensors.keys()]  # noqa: SIM118
     return sum(math.prod(shape) for shape in shapes)
+
+
+def weights_digest(files: Sequence[Path]) -> str:
+    """Return the SHA-256 of the tensors in safetensors files: names, types, shapes and bytes.
+
+    Unlike the files' own it does not depend on notes in their headers, or on which tensor lies in
+    which of several files.
+    """
+    states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    tensors = [each for state in states for each in _tensor_digests(*state)]
+    return hashlib.sha256(json.dumps(sorted(tensors)).encode()).hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def _tensor_digests(path: str, _size: int, _time: int) -> tuple[tuple[str, str, str, str], ...]:
+    """Return name, type, shape and SHA-256 of each tensor of a file that has been checked."""
+    found = []
+    with open(path, "rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        header: dict[str, Any] = json.loads(stream.read(length))
+        header.pop("__metadata__", None)
+        for name, about in header.items():
+            begin, end = about["data_offsets"]
+            stream.seek(8 + length + begin)
+            total = hashlib.sha256()
+            while begin < end:
+                block = stream.read(min(BLOCK_BYTES, end - begin))
+                if not block:
+                    break
+                total.update(block)
+                begin += len(block)
+            found.append((name, about["dtype"], str(about["shape"]), total.hexdigest()))
+    return tuple(found)

@@ -30,8 +30,7 @@ def locate_again(run: RunSpec) -> catalog.Located:
     Raises:
         BadRequest: the files changed after the run was described.
     """
-    local = catalog.is_local(run.model.name)
-    found = catalog.locate(run.model.name, None if local else run.model.fingerprint)
+    found = catalog.find_again(run.model)
     if found.spec.fingerprint != run.model.fingerprint:
         raise BadRequest(f"The files of {run.model.name!r} changed meanwhile: ask again.")
     return found

@@ -13,10 +13,11 @@ from pages.shared.selection import Selection
 from pages.shared.shades import Shade, categories, diverging, linear, logarithmic
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import HeadMeasure, Params, Question
+from poskernel_core.analyses.measures import asked_with, one_a_head
 from poskernel_core.common.result import Result
 from poskernel_core.figures.palette import KIND_LOOKS
 
-__all__ = ["MEASURES", "Measure"]
+__all__ = ["MEASURES", "Measure", "shade_of"]
 
 
 @dataclass(frozen=True)
@@ -52,20 +53,17 @@ class Measure:
 
     def params(self, selection: Selection) -> Params:
         """Return what the question is asked with: what fits the model, and what is chosen."""
-        question = self.question()
-        fields = question.params.model_fields
-        chosen = {"query": selection.query, "skip": selection.skip}
-        given = question.fitting(selection.run, selection.located.geometry)
-        given |= {name: value for name, value in chosen.items() if name in fields}
-        asked: Params = question.params(**given)
-        return asked
+        return asked_with(
+            self.question(),
+            selection.run,
+            selection.located.geometry,
+            query=selection.query,
+            skip=selection.skip,
+        )
 
     def at(self, found: Result, selection: Selection) -> Result:
         """Return a result with one number a head: at the chosen position, at the last entry."""
-        if "query" in found.axes[self.value]:
-            found = found.select(query=selection.query)
-        last = self.declared.last
-        return found.select(**{last: int(found.coordinates[last][-1])}) if last else found
+        return one_a_head(self.declared, found, query=selection.query)
 
     def numbers(self, found: Result) -> np.ndarray:
         """Return the value of every head, ``[layer, head]``."""
@@ -73,25 +71,9 @@ class Measure:
 
     def shade(self, found: Result, values: np.ndarray) -> Shade:
         """Return the colours of numbers ``[layer, head]``, with their legend."""
-        match self.declared.scale:
-            case "labels":
-                labels = found.labels[self.value]
-                looks = [KIND_LOOKS[label].colour for label in labels if label in KIND_LOOKS]
-                return categories(values, labels, tuple(looks))
-            case "log":
-                most = self.declared.most
-                high = max(float(np.nanmax(found.values[most])), 2.0) if most else None
-                floor = self.declared.floor
-                if floor is None or most:
-                    return logarithmic(values, floor, high)
-                return logarithmic(np.fmax(values, floor))
-            case "diverging":
-                return diverging(values)
-            case "cosine" if np.nanmin(values) < 0:
-                return diverging(values)
-            case "unit" | "cosine":
-                return linear(values, 1.0)
-        return linear(values)
+        most = self.declared.most
+        high = max(float(np.nanmax(found.values[most])), 2.0) if most else None
+        return shade_of(self.declared, found.labels.get(self.value, ()), values, high)
 
     def words(self) -> Explanation:
         """Return how to read the grid, and the formula from the definitions."""
@@ -101,6 +83,30 @@ class Measure:
             "arrow keys and press Enter, and that head is shown everywhere.",
             self.value,
         )
+
+
+def shade_of(
+    declared: HeadMeasure, labels: tuple[str, ...], values: np.ndarray, high: float | None = None
+) -> Shade:
+    """Return the colours of a measure's numbers ``[layer, head]``, with their legend.
+
+    ``labels`` are those of its codes; ``high`` ends a log scale that the measure bounds itself.
+    """
+    match declared.scale:
+        case "labels":
+            looks = [KIND_LOOKS[label].colour for label in labels if label in KIND_LOOKS]
+            return categories(values, labels, tuple(looks))
+        case "log":
+            if declared.floor is None or high is not None:
+                return logarithmic(values, declared.floor, high)
+            return logarithmic(np.fmax(values, declared.floor))
+        case "diverging":
+            return diverging(values)
+        case "cosine" if np.nanmin(values) < 0:
+            return diverging(values)
+        case "unit" | "cosine":
+            return linear(values, 1.0)
+    return linear(values)
 
 
 MEASURES = {

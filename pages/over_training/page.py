@@ -1,0 +1,103 @@
+"""Heads over training: any measure at every checkpoint of a run, and when each head emerged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from pages.over_training.run import Chosen, choose_run, offer_to_compute, say_what_is_alike
+from pages.over_training.sections import (
+    draw_curves,
+    draw_grids,
+    draw_kernel,
+    draw_kinds,
+    draw_step,
+    draw_two_shares,
+)
+from pages.shared.contents import contents_here
+from pages.shared.links import offer
+from pages.shared.measures import MEASURES, Measure
+from pages.shared.place import Place
+from pages.shared.plain import say_error
+from pages.shared.selection import Selection
+from poskernel_core.analyses.training.spec import (
+    KernelOverTraining,
+    KernelOverTrainingParams,
+    OverTraining,
+    OverTrainingParams,
+)
+from poskernel_core.common.errors import PosKernelError
+
+PLACE = Place("Heads", "Over training", 4, topic="induction", idle=frozenset({"checkpoint"}))
+
+FIRST = "induction score"
+KINDS = "kind of kernel"
+
+
+def choose_measure() -> Measure:
+    """Draw the list of measures and return the one chosen."""
+    titles = list(MEASURES)
+    offer("follow", f"offered are {', '.join(titles)}")
+    chosen = st.selectbox(
+        "Measure", titles, index=titles.index(FIRST), key="follow", bind="query-params"
+    )
+    return MEASURES[chosen or FIRST]
+
+
+def draw_measure(chosen: Chosen, measure: Measure, asked: OverTrainingParams) -> None:
+    """Draw a measure of all heads over training."""
+    found = chosen.fetch(OverTraining, asked)
+    if found is None:
+        return
+    say_what_is_alike(found)
+    if measure.declared.scale != "labels":
+        draw_curves(found, chosen)
+    draw_step(found, measure, chosen.selection)
+    draw_grids(found, measure, chosen.selection)
+
+
+def draw_run(chosen: Chosen, measure: Measure) -> None:
+    """Draw all figures of a run.
+
+    Raises:
+        PosKernelError: what is chosen does not fit the run.
+    """
+    query, skip, cell = chosen.selection.query, chosen.selection.skip, chosen.selection.cell
+    asked, kinds, scores = (
+        OverTrainingParams(measure=title, query=query, skip=skip)
+        for title in (measure.title, KINDS, FIRST)
+    )
+    kernel = KernelOverTrainingParams(cell=cell, query=query, skip=skip)
+    unskipped = kernel.model_copy(update={"skip": 0})
+    offer_to_compute(
+        chosen,
+        *((OverTraining, each) for each in (asked, kinds, scores)),
+        *((KernelOverTraining, each) for each in (kernel, unskipped)),
+    )
+    draw_measure(chosen, measure, asked)
+    draw_kinds(chosen, kinds)
+    draw_kernel(chosen, kernel)
+    draw_two_shares(chosen, scores, unskipped)
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    contents_here()
+    st.markdown(
+        "The same question, asked of every checkpoint of a training run: what each head did at "
+        "each step, and from which step on it did what it does at the end."
+    )
+    chosen = choose_run(selection)
+    if chosen is None:
+        return
+    left, right = st.columns([3, 2], vertical_alignment="bottom")
+    with left:
+        measure = choose_measure()
+    with right:
+        chosen = replace(chosen, over=chosen.choose_axis())
+    try:
+        draw_run(chosen, measure)
+    except PosKernelError as error:
+        say_error(str(error))

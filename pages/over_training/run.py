@@ -1,0 +1,197 @@
+"""Which run the page is about: the model's own checkpoints, or those of the bundled run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias, TypeVar
+
+import numpy as np
+import streamlit as st
+
+from pages.shared import results
+from pages.shared.plain import plain, say_error
+from pages.shared.selection import Selection, select_model
+from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.figures.training import STEPS, TOKENS
+from poskernel_core.models.known import telling_head
+from poskernel_core.models.training import LOG, TrainingRun
+
+__all__ = ["Chosen", "choose_run", "offer_to_compute", "say_what_is_alike"]
+
+BUNDLED: Final = "demo-training"
+MANY = 40
+"""Checkpoints from which on those nearest to powers of two are shown first."""
+
+NAMED = 6
+WANTED: Final = "wanted-run"
+"""The run whose missing checkpoints the reader has asked for."""
+
+C = TypeVar("C", bound=CheckpointParams)
+Asked: TypeAlias = tuple[type[OfCheckpoints[C]], C]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The run that is shown, and how.
+
+    Attributes:
+        selection: what the sidebar says, of that run's model.
+        training: the checkpoints.
+        over: what they stand against: steps or tokens.
+        answers: those that the page has had, by question and parameters.
+    """
+
+    selection: Selection
+    training: TrainingRun
+    over: str = STEPS
+    answers: dict[Any, Result | None] = field(default_factory=dict, repr=False)
+
+    def choose_axis(self) -> str:
+        """Draw what the checkpoints stand against and return it."""
+        known = all(each.tokens is not None for each in self.training.checkpoints)
+        return (
+            st.segmented_control(
+                "Against",
+                [STEPS, TOKENS] if known else [STEPS],
+                default=STEPS,
+                required=True,
+                key="against",
+                bind="query-params",
+            )
+            or STEPS
+        )
+
+    def missing(self, *asked: Asked[Any]) -> list[str]:
+        """Return the checkpoints of which an answer to one of these is not there yet.
+
+        Raises:
+            PosKernelError: a request does not fit.
+        """
+        found = {
+            name
+            for question, params in asked
+            for name in results.missing(question, self.selection.run, self._of_all(params))
+        }
+        return [name for name in self._names if name in found]
+
+    def fetch(self, question: type[OfCheckpoints[C]], params: C) -> Result | None:
+        """Return the answer about all checkpoints, or about those that are there meanwhile.
+
+        What is missing is computed once the reader has asked for it; it is asked for once, however
+        many figures show it.
+        """
+        key = (question.name, params)
+        if key not in self.answers:
+            self.answers[key] = self._fetch(question, params)
+        return self.answers[key]
+
+    def _fetch(self, question: type[OfCheckpoints[C]], params: C) -> Result | None:
+        run = self.selection.run
+        missing = self.missing((question, params))
+        if not missing or st.session_state.get(WANTED) == self.training.model:
+            found = results.fetch(question, run, self._of_all(params))
+            if found is not None:
+                return found
+        there = ",".join(name for name in self._names if name not in missing)
+        if not there:
+            return None
+        return results.fetch(question, run, params.model_copy(update={"checkpoints": there}))
+
+    @property
+    def _names(self) -> list[str]:
+        return [each.revision for each in self.training.checkpoints]
+
+    def _of_all(self, params: C) -> C:
+        return params.model_copy(update={"checkpoints": ",".join(self._names)})
+
+
+def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
+    """Say which checkpoints are not computed yet, with one button that computes all of them.
+
+    Raises:
+        PosKernelError: a request does not fit.
+    """
+    missing = chosen.missing(*asked)
+    if not missing or st.session_state.get(WANTED) == chosen.training.model:
+        return
+    few = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
+    every = len(chosen.training.checkpoints)
+    st.info(
+        plain(f"{len(missing)} of {every} checkpoints are not computed yet: {few}."),
+        icon=":material/pending:",
+    )
+    st.button(
+        "Compute them",
+        icon=":material/play_arrow:",
+        key="compute-checkpoints",
+        on_click=_want,
+        args=(chosen.training.model,),
+    )
+
+
+def _want(model: str) -> None:
+    st.session_state[WANTED] = model
+
+
+def choose_run(selection: Selection) -> Chosen | None:
+    """Return the checkpoints of the model, or say that it has none and take the bundled run."""
+    name = selection.run.model.name
+    try:
+        training = results.training(name)
+        if training is None:
+            selection, training = _bundled(selection)
+            st.info(
+                plain(f"{name} comes without checkpoints of its training; shown is {BUNDLED}."),
+                icon=":material/info:",
+            )
+            st.button(
+                f"Select {BUNDLED} on every page",
+                icon=":material/timeline:",
+                on_click=select_model,
+                args=(BUNDLED,),
+                key="select-run",
+            )
+    except BadRequest as error:
+        say_error(str(error))
+        return None
+    if len(training.checkpoints) > MANY:
+        every = st.toggle(
+            f"All {len(training.checkpoints)} checkpoints, not only those nearest to powers of two",
+            False,
+            key="every",
+            bind="query-params",
+        )
+        training = training if every else training.chosen(LOG)
+    return Chosen(selection, training)
+
+
+def _bundled(selection: Selection) -> tuple[Selection, TrainingRun]:
+    """Return the bundled run, and what the sidebar says as far as that model can follow."""
+    training = results.training(BUNDLED)
+    assert training is not None  # it comes with the project
+    located = results.located(BUNDLED, None)
+    geometry = located.geometry
+    run = describe_run(BUNDLED)
+    layer, head = parse_cell(
+        telling_head(BUNDLED, "induction"), geometry.n_layers, geometry.n_heads
+    )
+    shown = replace(
+        selection, located=located, run=run, layer=layer, head=head, query=run.context - 1
+    )
+    return shown, training
+
+
+def say_what_is_alike(found: Result) -> None:
+    """Name checkpoints that hold the weights of an earlier one."""
+    steps, equal = found.coordinates["step"], found.values["equal_to"]
+    alike = [
+        f"step {step:,} has the weights of step {int(first):,}"
+        for step, first in zip(steps.tolist(), equal.tolist(), strict=True)
+        if np.isfinite(first)
+    ]
+    if alike:
+        st.warning("Equal checkpoints: " + "; ".join(alike) + ".", icon=":material/content_copy:")

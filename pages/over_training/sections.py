@@ -1,0 +1,216 @@
+"""The figures of the page on heads over training."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from pages.over_training import words
+from pages.over_training.run import Chosen
+from pages.shared.cards import card
+from pages.shared.fit import fitted_list
+from pages.shared.measure_grid import draw_heads
+from pages.shared.measures import Measure, shade_of
+from pages.shared.selection import Selection, select_cell
+from pages.shared.shades import Shade
+from pages.shared.tables import choice_table, rounded_table
+from poskernel_core.analyses.training.spec import (
+    KernelOverTraining,
+    KernelOverTrainingParams,
+    OverTraining,
+    OverTrainingParams,
+)
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_text
+from poskernel_core.figures.training import (
+    count_figure,
+    curves_figure,
+    grids_figure,
+    induction_and_sink_figure,
+    kernel_over_training_figure,
+    most_changed,
+)
+
+__all__ = [
+    "draw_curves",
+    "draw_grids",
+    "draw_kernel",
+    "draw_kinds",
+    "draw_step",
+    "draw_two_shares",
+]
+
+FEW = 3
+
+
+def draw_curves(found: Result, chosen: Chosen) -> None:
+    """Draw the measure of chosen heads against steps or tokens, and when each emerged."""
+    selection = chosen.selection
+    layers, heads = found.values["change"].shape
+    names = [cell_name(layer, head) for layer in range(layers) for head in range(heads)]
+    default = list(dict.fromkeys([selection.cell, *most_changed(found, FEW)]))
+    shown = st.multiselect(
+        "Heads",
+        names,
+        key="tracked",
+        bind="query-params",
+        help="the selected head and those that changed the most, unless you choose",
+        **fitted_list("tracked", names, default),
+    )
+    if not shown:
+        st.info("Choose at least one head.", icon=":material/info:")
+        return
+    measure = found.params["measure"]
+    card(
+        "curves",
+        partial(curves_figure, found, shown, chosen.over),
+        found,
+        words.CURVES,
+        f"{measure[:1].upper()}{measure[1:]} over training",
+    )
+    table = st.expander("Emergence of all heads as a table", on_change="rerun", key="emergence")
+    if table.open:
+        with table:
+            _emergence_table(found)
+
+
+def _emergence_table(found: Result) -> None:
+    places = list(np.ndindex(*found.values["change"].shape))
+    last = found.select(step=int(found.coordinates["step"][-1]))
+    columns = {
+        "head": [cell_name(*place) for place in places],
+        "at the end": last.values["measure"].ravel(),
+        "change": found.values["change"].ravel(),
+        "emergence (step)": np.round(found.values["emergence"].ravel()),
+        "not before": found.values["emergence_earliest"].ravel(),
+        "not after": found.values["emergence_latest"].ravel(),
+    }
+    table = pd.DataFrame(columns).sort_values("emergence (step)", kind="stable")
+    choice_table(
+        rounded_table(table, found, {"change": "change"}).format(
+            "{:,.0f}", subset=["emergence (step)", "not before", "not after"], na_rep="none"
+        ),
+        "emergence-table",
+        select_cell,
+        {"at the end": st.column_config.NumberColumn(format="%.3g")},
+    )
+
+
+def draw_step(found: Result, measure: Measure, selection: Selection) -> None:
+    """Draw the grid of all heads at the step of a slider, on one scale for all steps."""
+    steps = found.coordinates["step"].tolist()
+    step = st.select_slider(
+        "Step",
+        steps,
+        value=steps[-1],
+        key="step",
+        bind="query-params",
+        format_func=lambda each: f"{each:,}",
+    )
+    step = step if step in steps else steps[-1]
+    here = found.only("measure").select(step=int(step))
+
+    def draw() -> None:
+        shade = _shade_at(found, measure, steps.index(step))
+        draw_heads(shade, _texts(here, measure.title), measure.unit, selection, "training-grid")
+
+    card(
+        "at-step",
+        None,
+        here,
+        words.AT_STEP,
+        f"{measure.title[:1].upper()}{measure.title[1:]} at step {step:,}",
+        draw,
+    )
+
+
+def _shade_at(found: Result, measure: Measure, place: int) -> Shade:
+    """Return the colours of one step on the scale of all."""
+    values = found.values["measure"].astype(float)
+    steps, layers, heads = values.shape
+    labels = found.labels.get("measure", ())
+    whole = shade_of(measure.declared, labels, values.reshape(steps * layers, heads))
+    return Shade(whole.colours[place * layers : (place + 1) * layers], whole.legend)
+
+
+def _texts(here: Result, meaning: str) -> list[list[str]]:
+    words_of = here.text_of("measure") if "measure" in here.labels else None
+    layers, heads = here.values["measure"].shape
+
+    def text(layer: int, head: int) -> str:
+        value = (
+            words_of[layer][head]
+            if words_of
+            else value_text(here.select(layer=layer, head=head), "measure")
+        )
+        return f"{cell_name(layer, head)}: {meaning} {value}"
+
+    return [[text(layer, head) for head in range(heads)] for layer in range(layers)]
+
+
+def draw_grids(found: Result, measure: Measure, selection: Selection) -> None:
+    """Draw the grids of all checkpoints side by side."""
+    card(
+        "grids",
+        partial(
+            grids_figure,
+            found,
+            selection.cell,
+            log=measure.declared.scale == "log",
+            unit=measure.unit,
+        ),
+        found,
+        words.GRIDS,
+        f"All checkpoints: {measure.title}",
+    )
+
+
+def draw_kinds(chosen: Chosen, asked: OverTrainingParams) -> None:
+    """Draw how many heads are of each kind at every checkpoint."""
+    found = chosen.fetch(OverTraining, asked)
+    if found is not None:
+        card(
+            "kinds",
+            partial(count_figure, found, chosen.over),
+            found,
+            words.KINDS,
+            f"Kinds of kernels over training, at n = {asked.query}",
+        )
+
+
+def draw_kernel(chosen: Chosen, asked: KernelOverTrainingParams) -> None:
+    """Draw one head's kernel at every checkpoint."""
+    found = chosen.fetch(KernelOverTraining, asked)
+    if found is not None:
+        card(
+            "kernel",
+            partial(kernel_over_training_figure, found),
+            found,
+            words.KERNEL,
+            f"Kernel of {asked.cell} over training, at n = {asked.query}",
+        )
+
+
+def draw_two_shares(
+    chosen: Chosen, asked: OverTrainingParams, unskipped: KernelOverTrainingParams
+) -> None:
+    """Draw the selected head's induction score and its attention to the first token."""
+    scores = chosen.fetch(OverTraining, asked)
+    kernels = chosen.fetch(KernelOverTraining, unskipped)
+    if scores is None or kernels is None:
+        return
+    if not np.array_equal(scores.coordinates["step"], kernels.coordinates["step"]):
+        return  # one of them is still computed
+    selection = chosen.selection
+    one = scores.select(layer=selection.layer, head=selection.head)
+    card(
+        "two-shares",
+        partial(induction_and_sink_figure, one, kernels, chosen.over),
+        one,
+        words.TWO_SHARES,
+        f"Induction and attention to the first token, {selection.cell}",
+    )

@@ -1,0 +1,59 @@
+"""The words for the figures of heads over training."""
+
+from __future__ import annotations
+
+from pages.shared.explained import explained
+
+__all__ = ["AT_STEP", "CURVES", "GRIDS", "KERNEL", "KINDS", "TWO_SHARES"]
+
+CURVES = explained(
+    "over-training",
+    "One line per head; the band is one standard error of the measure at that checkpoint. The "
+    "axis is logarithmic, step 0 stands at its left end. A diamond marks the **emergence**, at "
+    "half of the head's final value; the dotted line through it reaches over the gap between two "
+    "checkpoints in which it could lie.",
+    "measure",
+    "change",
+    "emergence",
+    "emergence_earliest",
+)
+
+AT_STEP = explained(
+    "over-training",
+    "One cell per head, layers downwards, at the step of the slider above; colours mean the same "
+    "at every step. Click a cell, or walk with the arrow keys and press Enter, and that head is "
+    "shown everywhere.",
+    "measure",
+)
+
+GRIDS = explained(
+    "over-training",
+    "The grid of all heads at every checkpoint, in reading order, on one scale. The number above a "
+    "grid is its step; the selected head is framed.",
+    "measure",
+)
+
+KINDS = explained(
+    "over-training",
+    "How many heads are of each kind at every checkpoint, one on top of the other, at the chosen "
+    "query position and skip.",
+    "count",
+)
+
+KERNEL = explained(
+    "kernel-over-training",
+    "Each row is a checkpoint, early ones above; across is the offset $n - i$, brightness the "
+    "share of attention by position alone (log scale). A local head is bright at the left, a "
+    "uniform one alike all over.",
+    "kernel",
+    "etc",
+)
+
+TWO_SHARES = explained(
+    "kernel-over-training",
+    "The induction score on random tokens repeated once, with its standard error, and the mean "
+    "attention in the texts from the chosen query position to the first token, where heads park "
+    "attention that they do not need. The latter is the observed attention to key 0, nothing "
+    "skipped; it comes without an error.",
+    "observed",
+)

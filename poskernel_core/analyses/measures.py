@@ -1,0 +1,54 @@
+"""One number, or one kind, of every head: what the questions declare, and how it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from poskernel_core.analyses.base import HeadMeasure, Params, Question
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.models.geometry import Geometry
+
+__all__ = ["asked_with", "measure_called", "one_a_head"]
+
+
+def asked_with(
+    question: Question[Any], run: RunSpec, geometry: Geometry, *, query: int, skip: int
+) -> Params:
+    """Return what a question is asked with: what fits the model, and what is chosen."""
+    chosen = {"query": query, "skip": skip}
+    given = question.fitting(run, geometry)
+    given |= {name: value for name, value in chosen.items() if name in question.params.model_fields}
+    asked: Params = question.params(**given)
+    return asked
+
+
+def one_a_head(declared: HeadMeasure, found: Result, *, query: int) -> Result:
+    """Return a result with one number a head: at the chosen position, at the last entry.
+
+    Raises:
+        BadRequest: the position is not recorded.
+    """
+    if "query" in found.axes[declared.value]:
+        found = found.select(query=query)
+    last = declared.last
+    return found.select(**{last: int(found.coordinates[last][-1])}) if last else found
+
+
+def measure_called(
+    title: str, questions: Iterable[Question[Any]]
+) -> tuple[Question[Any], HeadMeasure]:
+    """Return the measure of that title, and the question that declares it.
+
+    Raises:
+        BadRequest: none is called so.
+    """
+    titles = []
+    for question in questions:
+        for declared in question.measures:
+            if declared.title == title:
+                return question, declared
+            titles.append(declared.title)
+    raise BadRequest(f"No measure {title[:60]!r}: expected one of {', '.join(titles)}.")

@@ -1,0 +1,53 @@
+"""When a measure appears in training, on plain arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+__all__ = ["Emergence", "emergence", "label_counts"]
+
+
+@dataclass(frozen=True)
+class Emergence:
+    """When each head's measure appeared, in steps; NaN where it ends at 0 or has no end."""
+
+    step: Float[np.ndarray, "..."]
+    earliest: Float[np.ndarray, "..."]
+    latest: Float[np.ndarray, "..."]
+
+
+def emergence(steps: Int[np.ndarray, " step"], measure: Float[np.ndarray, "step ..."]) -> Emergence:
+    """Return the step from which a measure stays above half of its final value.
+
+    ``steps`` ascend. Between the last checkpoint that is not above and the next one, the crossing
+    is interpolated linearly in the logarithm of the step. Where the first of the two is step 0,
+    which has none, or where all checkpoints are above, it is the earliest checkpoint that is above;
+    what lies before that is the interval. A measure that ends below 0 is taken with its sign
+    turned. A checkpoint without a number is not above.
+    """
+    final = measure[-1]
+    share = np.divide(measure, final, out=np.full(measure.shape, np.nan), where=final != 0)
+    above = share > 0.5
+    stays = np.flip(np.logical_and.accumulate(np.flip(above, axis=0), axis=0), axis=0)
+    first = np.where(np.isfinite(final) & (final != 0), len(steps) - stays.sum(axis=0), len(steps))
+    found = {name: np.full(final.shape, np.nan) for name in ("step", "earliest", "latest")}
+    for head in np.argwhere(first < len(steps)):
+        place, at = int(first[tuple(head)]), tuple(head)
+        after = float(steps[place])
+        before = float(steps[place - 1]) if place else 0.0
+        found["earliest"][at], found["latest"][at] = before, after
+        found["step"][at] = after
+        low = share[(place - 1, *at)] if place else np.nan
+        if before > 0 and np.isfinite(low):
+            way = (0.5 - low) / (share[(place, *at)] - low)
+            found["step"][at] = before * (after / before) ** way
+    return Emergence(**found)
+
+
+def label_counts(codes: Int[np.ndarray, "step ..."], labels: int) -> Int[np.ndarray, "step label"]:
+    """Return how many heads have each label at every checkpoint; a negative code has none."""
+    flat = codes.reshape(len(codes), -1)
+    return (flat[:, :, None] == np.arange(labels)).sum(axis=1)

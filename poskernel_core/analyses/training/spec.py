@@ -1,0 +1,337 @@
+"""Heads over training: any measure of all heads, or one head's kernel, at each checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Composition, Question, SkipParams, SubQuestion
+from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
+from poskernel_core.analyses.training.formulas import emergence, label_counts
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import DEFAULT_QUERY, ModelSpec, RunSpec, digest
+from poskernel_core.models import catalog
+from poskernel_core.models.checkpoints import Checkpoint
+from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.training import TrainingRun, first_of_equals, required_run, spec_of
+
+__all__ = [
+    "CheckpointParams",
+    "KernelOverTraining",
+    "KernelOverTrainingParams",
+    "OverTraining",
+    "OverTrainingParams",
+]
+
+LONGEST_LIST = 20_000
+
+
+class CheckpointParams(SkipParams):
+    """Parameters of everything that is asked of the checkpoints of a run."""
+
+    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
+    checkpoints: str = Field(
+        "",
+        max_length=LONGEST_LIST,
+        description="checkpoints between commas, or log: those nearest to powers of two; nothing: "
+        "all",
+    )
+
+
+C = TypeVar("C", bound=CheckpointParams)
+
+
+class OfCheckpoints(Composition[C]):
+    """A question asked of each checkpoint of a model's run; the answers have an axis ``step``."""
+
+    def canonical(self, run: RunSpec, params: C) -> RunSpec:
+        """Return the run of the whole training, whichever checkpoint of it is chosen.
+
+        Raises:
+            UnknownModel: the model comes without checkpoints, or without one that is asked for.
+        """
+        training = chosen_run(run, params)
+        specs = [spec_of(training, each) for each in training.checkpoints]
+        marks = [[each.revision, each.fingerprint if training.local else ""] for each in specs]
+        whole = ModelSpec(name=training.model, fingerprint=digest(marks))
+        return run.model_copy(update={"model": whole})
+
+
+class OverTrainingParams(CheckpointParams):
+    """Parameters of a measure over training."""
+
+    measure: str = Field(
+        "induction score", description="measure of the grid of all heads, by its title"
+    )
+
+
+class OverTraining(OfCheckpoints[OverTrainingParams]):
+    r"""A measure of every head at each checkpoint of a run, and when each head's emerged.
+
+    Formula: **emergence** of a head's measure $m(s)$ that ends at $m(S)$: the first step from which
+    $m$ stays above $m(S)/2$. Between the checkpoints $s_0 < s_1$ around it, $\ln s = \ln s_0 +
+    \frac{m(S)/2 - m(s_0)}{m(s_1) - m(s_0)} (\ln s_1 - \ln s_0)$; the interval in which it could
+    lie is $[s_0, s_1]$.
+
+    Choices: the logarithm of step 0 does not exist, so a measure that is above at the checkpoint
+    after it, or already at the first one, emerges at that checkpoint at the latest, and the
+    interval begins at 0. A measure that ends below 0 is taken with its sign turned.
+
+    Limits: half of the final value is crossed by noise as well where a head ends near where it
+    began: see ``change`` and its error. What happens between two checkpoints is not seen. Tokens
+    are those that the schedule tells.
+
+    Source: ours; pictures of heads over training are in Olsson et al., "In-context learning and
+    induction heads".
+    """
+
+    name = "over-training"
+    title = "A measure over training"
+    spoken = "a measure of every head over training"
+    params = OverTrainingParams
+    values = (
+        *each(
+            "measure",
+            "step layer head",
+            "that of the measure",
+            "the chosen measure at each checkpoint",
+            has_error=True,
+        ),
+        *each(
+            "change",
+            "layer head",
+            "that of the measure",
+            "its value at the last checkpoint minus that at the first, with the error of two "
+            "independent values; NaN where the measure is a kind",
+            has_error=True,
+        ),
+        *each(
+            "emergence",
+            "layer head",
+            "steps",
+            "step from which the measure stays above half of its final value",
+        ),
+        *each(
+            "emergence_earliest emergence_latest",
+            "layer head",
+            "steps",
+            "the checkpoints around it: between them it could lie anywhere",
+        ),
+        *each(
+            "count",
+            "step label",
+            "heads",
+            "heads of each kind, in the order of its labels; empty where the measure is no kind",
+        ),
+        *each("tokens", "step", "tokens", "tokens read before each checkpoint; NaN: not known"),
+        *each(
+            "equal_to",
+            "step",
+            "steps",
+            "step of an earlier checkpoint with the same weights; NaN: there is none",
+        ),
+    )
+    figure = "poskernel_core.figures.training:over_training_figure"
+
+    def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
+        self._questions = questions
+
+    def parts(self, run: RunSpec, params: OverTrainingParams) -> Mapping[str, SubQuestion]:
+        """Return the question that declares the measure, for every checkpoint."""
+        question, _ = measure_called(params.measure, self._questions.values())
+        geometry = _geometry(run.model)
+        return {
+            checkpoint.revision: SubQuestion(
+                question,
+                at,
+                asked_with(question, at, geometry, query=params.query, skip=params.skip),
+            )
+            for checkpoint, at in _runs(run, params)
+        }
+
+    def compose(
+        self, found: Mapping[str, Result], run: RunSpec, params: OverTrainingParams
+    ) -> Result:
+        """Stack the measure of all checkpoints, and find where it emerged."""
+        _, declared = measure_called(params.measure, self._questions.values())
+        name = declared.value
+        one = [one_a_head(declared, each, query=params.query).only(name) for each in found.values()]
+        training = chosen_run(run, params)
+        steps = np.array([each.step for each in training.checkpoints])
+        values = {"measure": np.stack([each.values[name] for each in one])} | _of_steps(
+            training, found
+        )
+        errors: dict[str, np.ndarray] = {}
+        labels = one[-1].labels.get(name, ())
+        values["count"] = label_counts(values["measure"].astype(int), len(labels))
+        values |= _changes(steps, values["measure"].astype(float), bool(labels))
+        if all(name in each.errors for each in one):
+            errors["measure"] = np.stack([each.errors[name] for each in one])
+            errors["change"] = np.hypot(errors["measure"][0], errors["measure"][-1])
+        result = self.result(
+            params,
+            values,
+            errors,
+            labels={"measure": labels} if labels else {},
+            coordinates={"step": steps},
+            provenance=_provenance(training, found, run),
+        )
+        unit = one[-1].units[name]
+        return replace(result, units=result.units | {"measure": unit, "change": unit})
+
+
+class KernelOverTrainingParams(CheckpointParams):
+    """Parameters of one head's kernel over training."""
+
+    cell: str = Field("L0H0", description="the head, such as L0H3")
+
+
+class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
+    r"""One head's positional kernel, and the attention observed, at each checkpoint of a run.
+
+    Formula: $K_s(n,i)$ is the kernel $\mathrm{softmax}_i\, \text{scale}\; q_n \cdot m_i$ of
+    the checkpoint of step $s$, with its own queries $q_n$ and mean keys $m_i$.
+
+    Choices: those of the positional kernel: the mean over many texts' queries. With skip 0 the
+    observed attention to key 0 is what the head parks on the first token.
+
+    Limits: the same texts at every checkpoint, so that their errors are not independent.
+
+    Source: ours; the kernel is that of "Positional kernels of attention heads".
+    """
+
+    name = "kernel-over-training"
+    title = "A kernel over training"
+    spoken = "a head's kernel over training"
+    params = KernelOverTrainingParams
+    values = (
+        *each(
+            "kernel",
+            "step key",
+            "share of attention",
+            "the head's kernel at each checkpoint",
+            has_error=True,
+        ),
+        *each(
+            "observed",
+            "step key",
+            "share of attention",
+            "mean attention observed, ``skip`` applied and renormalised",
+        ),
+        *each("etc", "step", "tokens", "effective token count of the kernel", has_error=True),
+        *each("tokens", "step", "tokens", "tokens read before each checkpoint; NaN: not known"),
+        *each(
+            "equal_to",
+            "step",
+            "steps",
+            "step of an earlier checkpoint with the same weights; NaN: there is none",
+        ),
+    )
+    figure = "poskernel_core.figures.training:kernel_over_training_figure"
+
+    def parts(self, run: RunSpec, params: KernelOverTrainingParams) -> Mapping[str, SubQuestion]:
+        """Return the kernels of all heads, for every checkpoint.
+
+        Raises:
+            BadRequest: a head outside the model, or a position outside the context.
+        """
+        geometry = _geometry(run.model)
+        parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
+        question = PositionalKernel()
+        asked = KernelParams(query=params.query, skip=params.skip)
+        question.needs(run, asked)
+        return {
+            checkpoint.revision: SubQuestion(question, at, asked)
+            for checkpoint, at in _runs(run, params)
+        }
+
+    def compose(
+        self, found: Mapping[str, Result], run: RunSpec, params: KernelOverTrainingParams
+    ) -> Result:
+        """Stack the head's kernels."""
+        geometry = _geometry(run.model)
+        layer, head = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
+        one = [each.select(layer=layer, head=head) for each in found.values()]
+        training = chosen_run(run, params)
+        names = ("kernel", "observed", "etc")
+        return self.result(
+            params,
+            {name: np.stack([each.values[name] for each in one]) for name in names}
+            | _of_steps(training, found),
+            {name: np.stack([each.errors[name] for each in one]) for name in ("kernel", "etc")},
+            coordinates={"step": np.array([each.step for each in training.checkpoints])},
+            provenance=_provenance(training, found, run),
+        )
+
+
+def chosen_run(run: RunSpec, params: CheckpointParams) -> TrainingRun:
+    """Return the checkpoints that are asked for, of the run of a model.
+
+    Raises:
+        UnknownModel, BadRequest: the model comes without checkpoints, or without one of these.
+    """
+    return required_run(run.model.name).chosen(params.checkpoints)
+
+
+def _runs(run: RunSpec, params: CheckpointParams) -> Iterator[tuple[Checkpoint, RunSpec]]:
+    """Yield the same run of every checkpoint's weights."""
+    training = chosen_run(run, params)
+    for checkpoint in training.checkpoints:
+        yield checkpoint, run.model_copy(update={"model": spec_of(training, checkpoint)})
+
+
+@lru_cache(maxsize=64)
+def _geometry(model: ModelSpec) -> Geometry:
+    """Return the sizes of a run's model, which are those of all its checkpoints."""
+    return catalog.locate(model.name).geometry
+
+
+def _changes(steps: np.ndarray, measure: np.ndarray, kinds: bool) -> dict[str, np.ndarray]:
+    """Return how much each head's measure changed, and where it emerged; NaN where it is a kind."""
+    measure = np.full_like(measure, np.nan) if kinds else measure
+    found = emergence(steps, measure)
+    return {
+        "change": measure[-1] - measure[0],
+        "emergence": found.step,
+        "emergence_earliest": found.earliest,
+        "emergence_latest": found.latest,
+    }
+
+
+def _of_steps(training: TrainingRun, found: Mapping[str, Result]) -> dict[str, np.ndarray]:
+    """Return the tokens read, and the equal checkpoints, of every step."""
+    steps = {each.revision: float(each.step) for each in training.checkpoints}
+    equal = _equal_weights(training, found)
+    tokens = [np.nan if each.tokens is None else each.tokens for each in training.checkpoints]
+    return {
+        "tokens": np.array(tokens, dtype=float),
+        "equal_to": np.array([steps.get(equal.get(name, ""), np.nan) for name in steps]),
+    }
+
+
+def _equal_weights(training: TrainingRun, found: Mapping[str, Result]) -> dict[str, str]:
+    """Return for checkpoints with the weights of an earlier one that one's revision."""
+    if training.local:
+        return dict(first_of_equals(training))
+    told = {name: each.provenance.get("weights_of") for name, each in found.items()}
+    return {name: first for name, first in told.items() if first}
+
+
+def _provenance(training: TrainingRun, found: Mapping[str, Result], run: RunSpec) -> dict[str, Any]:
+    """Return where the answers come from: what they share, and the checkpoints."""
+    names = [each.revision for each in training.checkpoints]
+    several = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
+    return found[names[-1]].provenance | {
+        "model": training.model,
+        "revision": several,
+        "model_fingerprint": run.model.fingerprint,
+        "checkpoints": names,
+        "equal_weights": _equal_weights(training, found),
+    }

@@ -1,0 +1,101 @@
+"""The checkpoints of a run, computed one after another: one set of weights at a time.
+
+Public histories have faults: two revisions may hold the same weights. The hub tells the hashes of
+files before they are downloaded, so such a revision is named and gets the results of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import Request
+from poskernel_core.engine.requests import canonical
+from poskernel_core.models import catalog, hub
+from poskernel_core.models.checkpoints import Checkpoint
+from poskernel_core.models.training import TrainingRun, first_of_equals
+from poskernel_core.storage.store import Store
+
+__all__ = ["Precomputing", "precompute_checkpoints"]
+
+
+@dataclass(frozen=True)
+class Precomputing:
+    """How the checkpoints of a run are computed.
+
+    Attributes:
+        store: where the results are.
+        requests: what is asked of a checkpoint, by its revision.
+        answer: computes one request, or finds its result.
+        say: tells what was done, a line each.
+        remove_weights: whether weights that were not here before are removed again.
+    """
+
+    store: Store
+    requests: Callable[[str], list[Request]]
+    answer: Callable[[Request], Any]
+    say: Callable[[str], None]
+    remove_weights: bool = False
+
+
+def precompute_checkpoints(run: TrainingRun, how: Precomputing) -> None:
+    """Compute what is asked of every checkpoint of a run.
+
+    Raises:
+        PosKernelError: what went wrong; results of the checkpoints before it are kept.
+    """
+    unknown: list[Checkpoint] = []
+    equal = first_of_equals(run, unknown.append)
+    if unknown:
+        how.say(
+            f"The hub does not tell the hashes of {len(unknown)} checkpoints, or is not reached "
+            f"(the first of them is {unknown[0].revision}): equal weights would not be noticed."
+        )
+    for checkpoint in run.checkpoints:
+        name = checkpoint.revision
+        twin = equal.get(name)
+        if twin is not None:
+            how.say(f"{name}: the same weights as {twin}, so its results are those")
+            _take_over(how, twin, name)
+        else:
+            _compute(run, checkpoint, how)
+
+
+def _compute(run: TrainingRun, checkpoint: Checkpoint, how: Precomputing) -> None:
+    name, before = checkpoint.revision, frozenset[str]()
+    commit = None if run.local else catalog.locate(run.model, name).spec.fingerprint
+    if commit is not None:
+        before = hub.weights_here(run.model, commit)
+    try:
+        for request in how.requests(name):
+            try:
+                how.answer(request)
+            except BadRequest as error:  # a model may be too small for an experiment
+                if canonical(request).question.precomputed == "always":
+                    raise
+                how.say(f"{name}, {request.analysis}: left out. {error}")
+    finally:
+        if commit is not None and how.remove_weights:
+            freed = hub.remove_weights(run.model, commit, keep=before)
+            if freed:
+                how.say(f"{name}: {freed / 2**20:,.0f} MB of weights removed")
+    how.say(f"{name}: cached")
+
+
+def _take_over(how: Precomputing, first: str, name: str) -> None:
+    """Store the results of a checkpoint as those of another one with the same weights."""
+    for known, request in zip(how.requests(first), how.requests(name), strict=True):
+        entry = how.store.get(canonical(known).key)
+        if entry is not None:
+            header, arrays = entry
+            told: Mapping[str, Any] = header["provenance"]
+            model = request.run.model
+            made = {
+                **told,
+                "revision": model.revision,
+                "model_fingerprint": model.fingerprint,
+                "weights_of": first,
+            }
+            how.store.put(canonical(request).key, {**header, "provenance": made}, arrays)

@@ -1,0 +1,115 @@
+"""At which steps the checkpoints of public training runs were saved, and how they are named.
+
+The steps of pythia and of stanford-crfm's GPT-2 are transformer_lens' own lists; other runs, such
+as OLMo and SmolLM3, name the step in each revision, and the hub lists these.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from poskernel_core.models.checkpoints import Checkpoint
+
+__all__ = ["SCHEDULES", "Schedule", "schedule_for", "tokens_per_step"]
+
+LISTS = Path("tools", "model_registry", "checkpoints.py")
+"""Where transformer_lens keeps the steps, below its package; importing it would import torch."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The checkpoints of a family of models.
+
+    Attributes:
+        starts: how the hub names of the family begin.
+        steps: the name of transformer_lens' list of steps.
+        revision: a checkpoint's revision, with ``{step}`` in it.
+        tokens_per_step: tokens read in one step.
+    """
+
+    starts: str
+    steps: str
+    revision: str
+    tokens_per_step: int
+
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Return all checkpoints, by step; none where transformer_lens is not installed."""
+        return tuple(
+            Checkpoint(self.revision.format(step=step), step, step * self.tokens_per_step)
+            for step in sorted(set(_lists().get(self.steps, ())))
+        )
+
+
+SCHEDULES = {
+    "pythia": Schedule("EleutherAI/pythia", "PYTHIA_CHECKPOINTS", "step{step}", 2_097_152),
+    "pythia-v0": Schedule("EleutherAI/pythia", "PYTHIA_V0_CHECKPOINTS", "step{step}", 2_097_152),
+    "stanford-crfm": Schedule(
+        "stanford-crfm/", "STANFORD_CRFM_CHECKPOINTS", "checkpoint-{step}", 524_288
+    ),
+}
+"""By the name that ``precompute --revisions`` takes."""
+
+TOKENS_PER_STEP = {"HuggingFaceTB/SmolLM3": 2_359_296}
+"""Tokens of a step of runs whose revisions the hub lists, by how their names begin."""
+
+
+def schedule_for(name: str) -> Schedule | None:
+    """Return the schedule of a hub model, or None where it is not of a known family."""
+    if name.startswith(SCHEDULES["pythia"].starts):
+        return SCHEDULES["pythia-v0" if "v0" in name else "pythia"]
+    return SCHEDULES["stanford-crfm"] if name.startswith("stanford-crfm/") else None
+
+
+def tokens_per_step(name: str) -> int | None:
+    """Return how many tokens a step of a hub model read, where that is known."""
+    found = [tokens for start, tokens in TOKENS_PER_STEP.items() if name.startswith(start)]
+    return found[0] if found else None
+
+
+@cache
+def _lists() -> dict[str, list[int]]:
+    """Return transformer_lens' lists of steps by their names, read without importing it."""
+    found = find_spec("transformer_lens")
+    folders = [] if found is None else found.submodule_search_locations or []
+    for file in (Path(folder) / LISTS for folder in folders):
+        if file.is_file():
+            return _assigned(ast.parse(file.read_text(encoding="utf-8")))
+    return {}
+
+
+def _assigned(module: ast.Module) -> dict[str, list[int]]:
+    """Return the lists that a module assigns: numbers, ranges, and sums of such."""
+    lists: dict[str, list[int]] = {}
+    for node in module.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+            try:
+                lists[node.target.id] = _numbers(node.value)
+            except ValueError:
+                continue
+    return lists
+
+
+def _numbers(node: ast.expr) -> list[int]:
+    match node:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return [*_numbers(left), *_numbers(right)]
+        case ast.List(elts=elements):
+            return [_number(each) for each in elements]
+        case ast.Call(func=ast.Name(id="list"), args=[inner], keywords=[]):
+            return _numbers(inner)
+        case ast.Call(func=ast.Name(id="range"), args=ends, keywords=[]):
+            return list(range(*(_number(each) for each in ends)))
+    raise ValueError(ast.dump(node)[:80])
+
+
+def _number(node: ast.expr) -> int:
+    match node:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _number(left) + _number(right)
+    raise ValueError(ast.dump(node)[:80])

@@ -1,0 +1,120 @@
+"""Emergence: by hand, in plain loops, under other clocks, and where there is none."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from poskernel_core.analyses.training.formulas import emergence, label_counts
+
+STEPS = np.array([0, 1, 4, 16, 64, 256])
+
+
+def by_loops(steps, values):
+    """Emergence of one head: (step, earliest, latest), NaN where there is none."""
+    final = values[-1]
+    if math.isnan(final) or final == 0:
+        return (math.nan,) * 3
+    share = [value / final for value in values]
+    place = len(share)
+    while place > 0 and share[place - 1] > 0.5:
+        place -= 1
+    after, before = steps[place], steps[place - 1] if place else 0
+    if before == 0 or math.isnan(share[place - 1]):
+        return after, before, after
+    way = (0.5 - share[place - 1]) / (share[place] - share[place - 1])
+    log = math.log(before) + way * (math.log(after) - math.log(before))
+    return math.exp(log), before, after
+
+
+def found_of(steps, values):
+    """The same of the formulas."""
+    found = emergence(np.array(steps), np.array(values, dtype=float)[:, None])
+    return tuple(float(each[0]) for each in (found.step, found.earliest, found.latest))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0, 0, 0, 0.2, 0.8, 0.8], (16 * 4 ** (1 / 3), 16, 64)),  # a third of the way to 64
+        ([0, 0, 0, 0.4, 0.8, 0.8], (16, 16, 64)),  # just half is not above it
+        ([0, 0.9, 0.1, 0.1, 0.9, 0.8], (16 * 4**0.375, 16, 64)),  # it was there before, and went
+        ([0, 0.6, 0.7, 0.8, 0.8, 0.8], (1, 0, 1)),  # between step 0, which has no log, and 1
+        ([0.5, 0.6, 0.7, 0.8, 0.8, 0.8], (0, 0, 0)),  # from the first checkpoint on
+        ([0, 0, 0, -0.2, -0.8, -0.8], (16 * 4 ** (1 / 3), 16, 64)),  # the sign plays no part
+        ([0.9, -0.9, 0, 0.5, 0.3, 1.0], (64 * 4 ** (2 / 7), 64, 256)),
+        ([0, 0, 0, math.nan, 0.8, 0.8], (64, 16, 64)),  # nothing is known of step 16
+        ([1, 1, 1, 1, 1, 0], (math.nan,) * 3),
+        ([1, 1, 1, 1, 1, math.nan], (math.nan,) * 3),
+    ],
+)
+def test_by_hand(values, expected):
+    """A third of the way in log step, and every special case."""
+    np.testing.assert_allclose(found_of(STEPS, values), expected, rtol=1e-12)
+
+
+def test_one_checkpoint():
+    """The first is the last: it is above half of itself, and nothing lies before it."""
+    assert (7.0, 0.0, 7.0) == found_of([7], [0.3])
+
+
+def ascending(least):
+    """Strictly ascending steps."""
+    return st.lists(st.integers(least, 10**6), min_size=2, max_size=9, unique=True).map(sorted)
+
+
+@given(ascending(0), st.data())
+def test_plain_loops(steps, data):
+    """Any measure at any steps, with gaps; the emergence lies in its interval."""
+    number = st.floats(-1, 1) | st.just(math.nan)
+    values = data.draw(st.lists(number, min_size=len(steps), max_size=len(steps)))
+    assume(abs(values[-1]) > 1e-6 or values[-1] == 0 or math.isnan(values[-1]))
+    expected, found = by_loops(steps, values), found_of(steps, values)
+
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    if math.isfinite(found[0]):
+        assert found[1] * (1 - 1e-9) <= found[0] <= found[2] * (1 + 1e-9)
+
+
+@given(
+    ascending(1).filter(lambda steps: steps[-1] < 1000),
+    st.data(),
+    st.integers(1, 3),
+    st.integers(1, 50),
+    st.floats(0.1, 9),
+)
+def test_another_clock(steps, data, power, factor, scale):
+    """Steps counted otherwise, ``factor * step ** power``, move the emergence just so.
+
+    That is a straight line of positive slope in log step. What the measure is counted in plays no
+    part.
+    """
+    share = st.floats(0.01, 1)
+    values = np.array(data.draw(st.lists(share, min_size=len(steps), max_size=len(steps))))
+    other = [factor * step**power for step in steps]
+    found = np.array(found_of(steps, values))
+    moved = np.array(found_of(other, scale * values))
+
+    np.testing.assert_allclose(moved, factor * found**power * (found > 0), rtol=1e-6)
+
+
+def test_heads_by_themselves():
+    """Each head of an array [step, layer, head] is what it is alone."""
+    values = np.random.default_rng(3).random((6, 2, 5))
+    found = emergence(STEPS, values)
+
+    for layer, head in np.ndindex(2, 5):
+        one = found_of(STEPS, values[:, layer, head])
+        assert one == (
+            found.step[layer, head], found.earliest[layer, head], found.latest[layer, head]
+        )  # fmt: skip
+
+
+def test_counts():
+    """By hand: two checkpoints of three heads; a head without a kind is not counted."""
+    codes = np.array([[[0, 2, 2]], [[1, -1, 2]]])
+
+    assert [[1, 0, 2], [0, 1, 1]] == label_counts(codes, 3).tolist()
+    assert (2, 0) == label_counts(codes, 0).shape
