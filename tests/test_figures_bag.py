@@ -122,7 +122,9 @@ def test_figure_of_one_head(found, value):
     found.provenance["model"] = "m"
     one = found.select(layer=2, head=3)
 
-    assert one.values[value].tolist() == list(figure_of(one).data[0].y)
+    *_, curve = figure_of(one).data  # after its band
+    assert one.values[value].tolist() == list(curve.y)
+    assert one.errors[value].tolist() == list(curve.customdata)
 
 
 def test_words_in_a_line():

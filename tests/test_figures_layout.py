@@ -7,6 +7,7 @@ import pytest
 from poskernel_core.figures.curves import curves
 from poskernel_core.figures.layout import (
     BARE,
+    SHRUNK,
     THIRD,
     TITLE,
     is_square,
@@ -50,7 +51,7 @@ def test_a_colour_bar_moves_up():
     assert TITLE == moved
     share = figure.data[0].colorbar.y - before.data[0].colorbar.y
     assert share > 0
-    assert moved == pytest.approx(share * 0.9 * figure.layout.height)
+    assert moved == pytest.approx(share * SHRUNK * figure.layout.height)
 
 
 def test_no_title():

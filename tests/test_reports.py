@@ -49,7 +49,7 @@ def test_what_axes_stand_for():
         texts=[("cases", ["one", "two"]), ("runs", ("flat",))],
     )
 
-    for line in ("head: [ 4 10]", "cases: one, two", "runs: flat"):
+    for line in ("head: [ 4 10]", "cases: one; two", "runs: flat"):
         assert line in lines
 
 

@@ -56,6 +56,20 @@ class Break(NamedTuple):
 
 COMMON = (
     Break(
+        "common/result.py",
+        'errors=stacked("errors"),',
+        "errors={},",
+        "joined results have no errors",
+        "result_join",
+    ),
+    Break(
+        "common/result.py",
+        "np.array(texts, dtype=object)",
+        "np.array(texts)",
+        "a token that ends in NUL loses it",
+        "result_texts",
+    ),
+    Break(
         "common/specs.py",
         'self.model_dump(mode="json"), **more',
         'self.model_dump(mode="json", exclude={"seed"}), **more',
@@ -939,9 +953,23 @@ ENGINE = (
         "the provenance tells the wrong seed",
         "provenance",
     ),
+    Break(
+        "engine/earlier.py",
+        'ENDS = {"up": "top", "down": "bottom"}',
+        'ENDS = {"down": "top", "up": "bottom"}',
+        "both ends of earlier lists are exchanged",
+        "result_texts",
+    ),
 )
 
 SHOWN = (
+    Break(
+        "figures/curves.py",
+        "low = mean - error if floor is None",
+        "low = mean if floor is None",
+        "a band of one error begins at the mean",
+        "figures_curves",
+    ),
     Break(
         "ledger/compare.py",
         "ERRORS_ALLOWED * np.nan_to_num(errors)",

@@ -7,6 +7,7 @@ import streamlit as st
 from pages.shared.selection import Selection, select_model
 from poskernel_core.common.result import Result
 from poskernel_core.models import catalog
+from poskernel_core.models.fragments import part_of
 
 __all__ = ["say_what_to_see"]
 
@@ -24,11 +25,14 @@ def say_what_to_see(helix: Result, selection: Selection) -> None:
         return
     share = float(helix.values["explained_variance"][0, :3].sum())
     curve = share >= SMOOTH_SHARE
+    gpt2 = part_of(selection.located.config) == "gpt2"
+    several = selection.located.geometry.n_layers > 1
     st.markdown(
         f"**What to see.** Three components hold {100 * share:.0f} % of the variance of this "
-        "model's positional embeddings; in GPT-2 small they hold 90 %. "
+        f"model's positional embeddings{'' if gpt2 else '; in GPT-2 small they hold 90 %'}. "
         + (
-            "So the positions lie on a smooth curve: turn it, and follow it through the layers."
+            "So the positions lie on a smooth curve: turn it"
+            f"{', and follow it through the layers' if several else ''}."
             if curve
             else "That is too little for a helix: this model's positions fill more directions."
         )

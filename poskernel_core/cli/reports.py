@@ -45,7 +45,7 @@ def summary(result: Result) -> str:
     ]
     for name, texts in result.texts.items():
         if result.units[name] == "name" and texts.ndim == 1:
-            lines.append(f"{name}: {', '.join(texts)}")
+            lines.append(f"{name}: {'; '.join(texts)}")
     for axis, places in result.coordinates.items():
         lines.append(f"{axis}: {_text(result, '', places)}")
     for name, array in result.values.items():

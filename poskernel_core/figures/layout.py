@@ -17,7 +17,7 @@ MUTED = "#777D84"  # text where the page's colour cannot reach: 4.2:1 on white a
 
 TITLE = 36  # pixels that a title takes
 BAR = 60  # pixels from the figure's edge to its colour bar
-SHRUNK = 0.9  # how high a square map is on most pages, of the height it may have
+SHRUNK = 0.81  # how high a square map is where columns are narrow, of the height it may have
 BARE = 20  # pixels above a plotting area that nothing stands above
 THIRD = 430  # pixels; the height of a square map in a third of the page
 LONGEST_TITLE = 42  # letters on one line of 320 pixels
@@ -131,7 +131,7 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
         yref="paper",
         y=1,
         yanchor="bottom",
-        yshift=46,
+        yshift=50,
         font_size=12,
     )
     return figure.update_layout(margin_t=100)

@@ -28,6 +28,7 @@ from poskernel_core.figures.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VER
 WORST = -1.0  # R² is drawn no lower; a triangle at the lower edge and hover show the true value
 ROW = 0.07  # height of a row of triangles
 BEST = 5  # neurons named
+CLEAR = "rgba(0,0,0,0)"
 LABEL = 0.09  # of the cosine's range from -0.2 to 1: the height of a neuron's number
 WORDS = 5  # tokens of either end named in hover
 ENDS = 3  # tokens of either end named in the histogram
@@ -228,33 +229,38 @@ def bag_kernel_figure(found: Result) -> go.Figure:
 
 
 def contributions_figure(neuron: Result) -> go.Figure:
-    """How many tokens add how much to one neuron; those at the ends are named."""
+    """How many tokens add how much to one neuron; those at the ends are named.
+
+    Names of the largest stand in the upper right corner, above all bars, those of the smallest over
+    theirs, which are few.
+    """
     values = part(neuron, "contribution")[0]
     figure = histogram(values, "pre-activation")
     figure.update_xaxes(title_text="contribution of a token in the bag (pre-activation)")
     bars = figure.data[0]
     named = min(ENDS, int(np.isfinite(values).sum()) // 2)
+    ends = [np.nanmin(values, initial=0.0), np.nanmax(values, initial=0.0)]
+    pad = 0.35 * max(ends[1] - ends[0], 1e-6)
+    figure.update_xaxes(range=[ends[0] - pad, ends[1] + pad])
+    floor, top = figure.layout.yaxis.range
+    step = 0.12 * (top - floor)
+    figure.update_yaxes(range=[floor, top + step * named])
     for side in ("top", "bottom"):
         pairs = zip(neuron.texts[f"{side}_words"], neuron.values[f"{side}_value"], strict=True)
         for index, (word, value) in enumerate(islice(pairs, named)):
             bar = int(np.argmin(np.abs(np.asarray(bars.x) - value)))
-            text = f"{_short(word)} {_signed(float(value))}"
+            corner = {"axref": "x", "ax": ends[1] + pad, "ayref": "y", "xanchor": "right"}
+            corner |= {"ay": top + step * (named - index - 0.5), "arrowcolor": CLEAR}
+            over = {"ax": 0, "ay": -18 - 20 * index, "xanchor": "center", "arrowcolor": LINE}
             figure.add_annotation(
                 x=value,
                 y=float(np.log10(bars.y[bar])),
-                text=text,
-                ax=0 if side == "bottom" else 14,
-                ay=-18 - 20 * (index if side == "bottom" else named - 1 - index),
-                xanchor="center" if side == "bottom" else "left",
+                text=f"{_short(word)} {_signed(float(value))}",
                 font_size=12,
                 arrowwidth=1,
                 arrowhead=0,
-                arrowcolor=LINE,
+                **(corner if side == "top" else over),
             )
-    if values.size:
-        low, high = min(float(np.nanmin(values)), 0), max(float(np.nanmax(values)), 0)
-        pad = 0.35 * max(high - low, 1e-6)
-        figure.update_xaxes(range=[low - pad, high + pad])
     return set_title(figure, f"Neuron {neuron.params['neuron']}: contributions of tokens")
 
 
