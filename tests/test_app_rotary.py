@@ -81,6 +81,17 @@ def test_the_bands_are_the_readers(show, rotary):
     assert [["32"], ["106"]] == [app.query_params[name] for name in ("short", "long")]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["all heads", "the selected layer", "the selected head"])
+def test_changed_bands(show, rotary, where):
+    """Loss and attention with each band changed, in what is chosen; only when asked for."""
+    app = show(model=rotary, cell="L1H2", changed="true", changedin=where, **SMALL)
+
+    assert [*CARDS, "changed-loss", "changed-frozen", "changed-removed"] == charts(app)
+    (table,) = (each.value for each in app.markdown if "| long removed |" in each.value)
+    assert 9 == len(table.splitlines())
+
+
 @pytest.mark.parametrize("model", catalog.BUNDLED_MODELS)
 def test_bundled_models_are_told_where_to_go(show, rotary, model):
     """Why there is no spectrum, the way to the helix, and a model on offer that has one."""

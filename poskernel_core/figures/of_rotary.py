@@ -17,7 +17,7 @@ from poskernel_core.figures.rotary import (
 )
 
 MOST_CLOCKS = 6
-CLOCK_OFFSETS = (0, 1, 2, 3, 4, 8, 16, 32, 64)
+CLOCK_OFFSETS = (0, 1, 2, 4, 8, 16, 64)
 BAND_LOOKS = {
     "short": {"color": VERMILLION, "dash": "dash", "width": 2},
     "middle": {"color": GREEN, "dash": "dashdot", "width": 2},

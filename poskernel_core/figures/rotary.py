@@ -16,7 +16,7 @@ PerOffset = Float[np.ndarray, " offset"]
 
 RADIUS = 0.43
 """Of a clock, in units of the way from one clock to the next."""
-ROW = 84  # height of a row of clocks in pixels
+ROW = 56  # height of a row of clocks in pixels
 LOG_OFFSETS = (0, *(step * 10**power for power in range(6) for step in (1, 2, 5)))
 NOTHING = 1e-4  # nats: amplitudes on a log axis are drawn no lower
 
@@ -62,7 +62,7 @@ def clocks(
         x=columns,
         y=np.full(len(columns), rows[-1] - 0.78),
         mode="text",
-        text=[f"{value:+.2f}".replace("-", "−") for value in total],
+        text=[f"{value:+.1f}".replace("-", "−") for value in total],
         hovertemplate="S(D) = %{text} nats<extra></extra>",
         showlegend=False,
     )
@@ -70,7 +70,7 @@ def clocks(
         figure,
         x_title="offset D = n − i (tokens)",
         y_title="wavelength (tokens)",
-        height=150 + ROW * (len(wavelength) + 1),
+        height=130 + ROW * (len(wavelength) + 1),
     )
     figure.update_xaxes(
         tickvals=columns,
@@ -88,6 +88,7 @@ def clocks(
         range=[rows[-1] - 1.1, 0.55],
         scaleanchor="x",
         constrain="domain",
+        constraintoward="top",
     )
     return set_title(figure, title)
 
