@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from pages.shared.measures import MEASURES
+from pages.shared.measures import MEASURES as ALL_MEASURES
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from tests.test_app_downloads import download
 from tests.visit import (
@@ -27,6 +27,7 @@ from tests.visit import (
 
 pytestmark = pytest.mark.browser
 
+MEASURES = {title: each for title, each in ALL_MEASURES.items() if each.fits("learned")}
 COLOUR, ORDER, CONTEXT = "Colour heads by", "Order of heads", 128
 SHARES = r"position explains ([\d.]+).*, content ([\d.]+).*, and neither alone ([\d.]+)"
 FACES = """cells => cells.map(cell => getComputedStyle(cell.firstChild).backgroundColor)"""

@@ -13,6 +13,8 @@ from tools.recorded import page_names
 pytestmark = pytest.mark.browser
 
 FIRST = "etc_heatmap"
+WITHOUT_FIGURES = ("methods", "rotary_spectrum")
+"""Pages that draw nothing of the first model: one of words, and one of other models."""
 CUT = Path(__file__).with_name("cut.js").read_text("utf-8")
 NOTE = """window.violations = [];
 document.addEventListener("securitypolicyviolation",
@@ -83,7 +85,7 @@ def test_a_page(page, cold, name):
     fits(page, 1024)
     fits(page, 390)
     page.set_viewport_size({"width": 1280, "height": 900})
-    every_formula_is_set(page, needed=name != "methods")
+    every_formula_is_set(page, needed=name not in WITHOUT_FIGURES)
 
     no_trouble(page)
     assert ([], []) == (trouble, page.evaluate("violations"))

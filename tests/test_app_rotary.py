@@ -70,15 +70,28 @@ def test_a_rotary_model(show, rotary):
 
 @pytest.mark.slow
 def test_the_bands_are_the_readers(show, rotary):
-    """Other bands, another table, another address."""
+    """Other bands, another table; a link brings them."""
     app = show(model=rotary, cell="L1H2", **SMALL)
     table = next(each.value for each in app.markdown if "| without long" in each.value)
     app.select_slider(key="short").set_value(32).run()
     app.select_slider(key="long").set_value(106).run()
 
     assert ([], []) == ([*app.exception], [*app.error])
-    assert table != next(each.value for each in app.markdown if "| without long" in each.value)
-    assert [["32"], ["106"]] == [app.query_params[name] for name in ("short", "long")]
+    other = next(each.value for each in app.markdown if "| without long" in each.value)
+    assert table != other
+    linked = show(model=rotary, cell="L1H2", short="32", long="106", **SMALL)
+    assert other in [each.value for each in linked.markdown]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["all heads", "the selected layer", "the selected head"])
+def test_changed_bands(show, rotary, where):
+    """Loss and attention with each band changed, in what is chosen; only when asked for."""
+    app = show(model=rotary, cell="L1H2", changed="true", changedin=where, **SMALL)
+
+    assert [*CARDS, "changed-loss", "changed-frozen", "changed-removed"] == charts(app)
+    (table,) = (each.value for each in app.markdown if "| long removed |" in each.value)
+    assert 9 == len(table.splitlines())
 
 
 @pytest.mark.parametrize("model", catalog.BUNDLED_MODELS)

@@ -20,10 +20,14 @@ from tools.recorded import open_page
 FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
 LONGEST_PAGE = 140
-BOXES = {
+BOXES: dict[str, list[str]] = {
     "over_training": [
         r"demo\-gpt2 comes without checkpoints of its training; shown is demo\-training\."
-    ]
+    ],
+    "rotary_spectrum": [
+        "**demo\\-gpt2** has learned positions: it does not turn its queries and keys, so its "
+        "heads have no wavelengths. The page [Helix](helix) shows how such a model holds position."
+    ],
 }
 """The boxes that a page shows at first, by its address."""
 COMPUTE = ("forward", "passes", "statistics", "engine.worker")
@@ -98,7 +102,7 @@ def test_every_page_runs(shipped, script):
     assert BOXES.get(name, []) == [each.value for each in boxes]
     assert 1 == len(app.title)
     assert 0 == len(app.get("progress"))
-    assert app.get("plotly_chart") or name == "methods"
+    assert app.get("plotly_chart") or name in ("methods", *BOXES)
     assert shipped.worker_pid is None
 
 

@@ -30,7 +30,7 @@ def engine(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ANALYSES)
-def test_values_are_those_of_a_result(engine, name):
+def test_values_are_those_of_a_result(engine, name, rotary):
     """A question on a small run gives every value that is described, with its axes, no other.
 
     What stands in the description beside values: parameters, axes, and symbols of one letter.
@@ -39,11 +39,12 @@ def test_values_are_those_of_a_result(engine, name):
     params = {field: value for field, value in SMALL.items() if field in fields}
     cell = {"cell": "L0H1"} if "cell" in fields and fields["cell"].is_required() else {}
 
+    model, context = (rotary, 53) if ANALYSES[name].scheme == "rotary" else (MODEL, 64)
     training = isinstance(ANALYSES[name], Composition)
-    model = "demo-training" if training else MODEL
+    model = "demo-training" if training else model
     params |= {"checkpoints": "step-0, step-128"} if training else {}
 
-    found = pk.show(name, model, context=64, windows=12, engine=engine, params=params, **cell)
+    found = pk.show(name, model, context=context, windows=12, engine=engine, params=params, **cell)
 
     listed = " ".join(FOUND[name].values)
     axes = dict(re.findall(r"`([a-z]\w+)(?: \[([\w, ]+)\])?`", listed))

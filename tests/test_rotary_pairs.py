@@ -7,7 +7,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, CohereConfig, GlmConfig, SmolLM3Config
 
 import poskernel_core as pk
-from poskernel_core.common.errors import BadRequest, UnsupportedModel
+from poskernel_core.common.errors import NotInModel, UnsupportedModel
 from poskernel_core.common.specs import MAX_SKIP, PAIR_SKIPS
 from poskernel_core.forward import hooks
 from poskernel_core.forward.edits import Edit
@@ -138,10 +138,12 @@ def test_few_texts(models, texts, groups):
 
 
 def test_learned_positions_are_refused(model_dirs):
-    """In one sentence."""
+    """A pass finds no pair that is turned, and the spectrum of one is refused in a sentence."""
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
-    with pytest.raises(BadRequest, match="rotary"):
-        pk.run_pass(model, builders.random_ids(1, 5, seed=8).numpy(), gather=("rotary",))
+    gathered = pk.run_pass(model, builders.random_ids(2, 7, seed=8).numpy(), gather=("rotary",))
+    assert np.isnan(gathered.arrays["pair_speed"]).all()
+    with pytest.raises(NotInModel, match="with learned positions"):
+        pk.analyse("rotary-spectrum", gathered)
 
 
 @pytest.mark.parametrize(

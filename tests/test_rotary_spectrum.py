@@ -312,7 +312,8 @@ def test_what_does_not_fit():
     run = describe_run("demo-gpt2", windows=5, context=64)
     spectrum, kernel = find("rotary-spectrum"), find("equivariant-kernel")
     with pytest.raises(BadRequest, match="bands that grow"):
-        spectrum.needs(run, spectrum.params(short=100))
+        spectrum.needs(run, spectrum.params(short=100, long=50))
+    assert spectrum.params(short=100).longest(64) == 100
     with pytest.raises(BadRequest, match="longer than the 32 keys"):
         spectrum.needs(run.model_copy(update={"context": 32}), spectrum.params(skip=32))
     with pytest.raises(BadRequest, match=r"from 4 .* to 63, got 64"):

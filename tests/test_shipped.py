@@ -192,9 +192,9 @@ def test_every_page_of_today(model, cold):
         assert found is not None, f"{asked.question.name} of {model}: {STALE}"
         return found
 
-    pages = dict(visit_all(model, answer))
-    assert {page: set(each) for page, each in pages.items()} == {
-        page: {request.key for request in each} for page, each in asked(model).items()
+    pages = dict(visit_all(model, answer))  # one about other models asks for nothing
+    assert {page: set(each) for page, each in pages.items() if each} == {
+        page: {request.key for request in each} for page, each in asked(model).items() if each
     }, STALE
     assert cold.worker_pid is None
 

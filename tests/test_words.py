@@ -11,7 +11,7 @@ from poskernel_core.analyses.definitions import methods
 
 MODULES = (
     "shared.words_kernels", "shared.words_positions", "shared.words_experiments",
-    "contextual.captions", "contextual_neurons.captions",
+    "contextual.captions", "contextual_neurons.captions", "rotary_spectrum.captions",
 )  # fmt: skip
 DISPLAY = re.compile(r"^\$\$\n(.+?)\n\$\$$", re.MULTILINE | re.DOTALL)
 

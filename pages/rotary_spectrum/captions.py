@@ -6,6 +6,8 @@ from pages.shared.explained import explained
 
 __all__ = [
     "AMPLITUDES",
+    "CHANGED_LOSS",
+    "CHANGED_PATTERN",
     "CLOCKS",
     "EQUIVARIANT",
     "GRID",
@@ -100,4 +102,22 @@ GRID = explained(
     "dominant_wavelength",
     "short_weight",
     "mean_share_queries",
+)
+
+CHANGED_LOSS = explained(
+    "changed-bands",
+    "How much worse the next token is predicted when a band's pairs are not turned (*frozen*: they "
+    "go on comparing content), or set to zero (*removed*), in the heads chosen above. Bars are one "
+    "standard error over windows. A band without any pair of this model changes nothing.",
+    "loss_change",
+)
+
+CHANGED_PATTERN = explained(
+    "changed-bands",
+    "The selected head's mean attention to the token so many places back, in the clean run and "
+    "with each band changed. The table tells the distance between the patterns, and what became of "
+    "the attention to the previous token.",
+    "profile",
+    "pattern_distance",
+    "previous_mass_change",
 )

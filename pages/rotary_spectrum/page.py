@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from pages.rotary_spectrum.changes import draw_changes
 from pages.rotary_spectrum.controls import Bands, choose_bands, choose_view
 from pages.rotary_spectrum.elsewhere import say_why_not
 from pages.rotary_spectrum.sections import draw_all_heads, draw_kernels, draw_spectrum
@@ -64,6 +65,7 @@ def draw_page(selection: Selection, bands: Bands) -> None:
     if kernels is not None:
         draw_head(selection, found, kernels)
     draw_all_heads(found, selection)
+    draw_changes(selection, bands)
 
 
 def page(selection: Selection) -> None:

@@ -31,6 +31,7 @@ from poskernel_core.analyses.position_vs_token.spec import PositionVsToken, Posi
 from poskernel_core.analyses.previous_token.spec import PreviousToken
 from poskernel_core.analyses.previous_token.stages import Stages
 from poskernel_core.analyses.random_tokens.spec import RandomAttention
+from poskernel_core.analyses.rotary.bands import ChangedBands
 from poskernel_core.analyses.rotary.kernel import EquivariantKernel
 from poskernel_core.analyses.rotary.spec import RotarySpectrum
 from poskernel_core.analyses.score_shares.spec import ScoreShares
@@ -75,6 +76,7 @@ ANALYSES: dict[str, Question[Any]] = {
         PositionZero(),
         RotarySpectrum(),
         EquivariantKernel(),
+        ChangedBands(),
         KernelOverTraining(),
     )
 }

@@ -3,10 +3,18 @@
 import numpy as np
 import plotly.graph_objects as go
 
+from poskernel_core.analyses.rotary.bands import CHANGES, TREATMENTS
+from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.common.result import Result
 from poskernel_core.figures.by_axes import by_axes
 from poskernel_core.figures.palette import BLUE, GREEN, PURPLE, VERMILLION
-from poskernel_core.figures.rotary import clocks, offset_curves, over_wavelengths, spectrum
+from poskernel_core.figures.rotary import (
+    changed_losses,
+    clocks,
+    offset_curves,
+    over_wavelengths,
+    spectrum,
+)
 
 MOST_CLOCKS = 6
 CLOCK_OFFSETS = (0, 1, 2, 4, 8, 16, 64)
@@ -156,6 +164,38 @@ def _visible(head: Result, name: str) -> tuple[np.ndarray, np.ndarray]:
     """One curve over the visible offsets, and which they are."""
     shown = np.isfinite(head.values["positional_logit"])
     return head.values[name][shown], shown
+
+
+def losses_figure(changed: Result) -> go.Figure:
+    """What each band's change does to the loss."""
+    rises = {}
+    for treatment in TREATMENTS:
+        places = [CHANGES.index(f"{band} {treatment}") for band in BANDS]
+        rise, error = (part["loss_change"][places] for part in (changed.values, changed.errors))
+        rises[treatment] = (rise, error)
+    return changed_losses(BANDS, rises, title="Loss without a band")
+
+
+def profiles_figure(changed: Result, treatment: str, *, log_x: bool = False) -> go.Figure:
+    """The observed head's mean attention by offset: clean, and with each band changed so."""
+    profile, errors = changed.values["profile"], changed.errors["profile"]
+    shown = np.isfinite(profile[0])
+    curves = {"clean": (profile[0, shown], WHOLE)}
+    for band, look in BAND_LOOKS.items():
+        row = profile[CHANGES.index(f"{band} {treatment}"), shown]
+        curves[f"{band} ones {treatment}"] = (row, look)
+    return offset_curves(
+        curves,
+        title=f"Attention of {changed.params['cell']}, wavelengths {treatment}",
+        y_title="mean attention",
+        error=errors[0, shown],
+        log_x=log_x,
+    )
+
+
+def changed_figure(result: Result) -> go.Figure:
+    """What each band's change does to the loss."""
+    return losses_figure(result)
 
 
 def spectrum_figure(result: Result) -> go.Figure:

@@ -16,7 +16,8 @@ PerOffset = Float[np.ndarray, " offset"]
 
 RADIUS = 0.43
 """Of a clock, in units of the way from one clock to the next."""
-ROW = 84  # height of a row of clocks in pixels
+ROW = 56  # height of a row of clocks in pixels
+LOG_OFFSETS = (0, *(step * 10**power for power in range(6) for step in (1, 2, 5)))
 NOTHING = 1e-4  # nats: amplitudes on a log axis are drawn no lower
 
 
@@ -61,7 +62,7 @@ def clocks(
         x=columns,
         y=np.full(len(columns), rows[-1] - 0.78),
         mode="text",
-        text=[f"{value:+.2f}".replace("-", "−") for value in total],
+        text=[f"{value:+.1f}".replace("-", "−") for value in total],
         hovertemplate="S(D) = %{text} nats<extra></extra>",
         showlegend=False,
     )
@@ -69,7 +70,7 @@ def clocks(
         figure,
         x_title="offset D = n − i (tokens)",
         y_title="wavelength (tokens)",
-        height=150 + ROW * (len(wavelength) + 1),
+        height=130 + ROW * (len(wavelength) + 1),
     )
     figure.update_xaxes(
         tickvals=columns,
@@ -87,6 +88,7 @@ def clocks(
         range=[rows[-1] - 1.1, 0.55],
         scaleanchor="x",
         constrain="domain",
+        constraintoward="top",
     )
     return set_title(figure, title)
 
@@ -280,11 +282,39 @@ def offset_curves(
         )
     spacing = ", log spacing" if log_x else ""
     style(figure, x_title=f"offset D = n − i (tokens{spacing})", y_title=y_title)
-    figure.update_layout(hovermode="x unified")
+    figure.update_layout(hovermode="x unified", legend_traceorder="normal")
     if log_x:
         last = max(len(values) for values, _ in curves.values()) - 1
-        ticks = [0, *(int(tick) for tick in log_ticks(1, max(last, 2)) if tick <= last)]
+        ticks = [tick for tick in LOG_OFFSETS if tick <= last]
         figure.update_xaxes(
             type="log", tickvals=[tick + 1 for tick in ticks], ticktext=[f"{t}" for t in ticks]
         )
+    return set_title(figure, title)
+
+
+def changed_losses(
+    bands: Sequence[str],
+    rises: Mapping[str, tuple[Float[np.ndarray, " band"], Float[np.ndarray, " band"]]],
+    *,
+    title: str,
+) -> go.Figure:
+    """Bars of the change of the loss (nats) for each band, by what was done to it, with errors."""
+    figure = go.Figure()
+    for (name, (value, error)), (colour, shape) in zip(
+        rises.items(), ((BLUE, ""), (VERMILLION, "/")), strict=True
+    ):
+        figure.add_bar(
+            x=list(bands),
+            y=value,
+            error_y={"array": error, "thickness": 1.5},
+            name=name,
+            marker={
+                "color": colour,
+                "pattern": {"shape": shape, "fillmode": "overlay", "fgcolor": "#ffffff", "size": 6},
+                "line_width": 0,
+            },
+            hovertemplate=f"{name}: %{{y:+.3g}} nats<extra></extra>",
+        )
+    style(figure, x_title="wavelengths", y_title="loss − clean loss (nats)")
+    figure.update_layout(barmode="group", bargap=0.3)
     return set_title(figure, title)

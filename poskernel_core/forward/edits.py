@@ -28,12 +28,12 @@ class Edit:
 
     Axes: ``[text, pos, model]`` for embeddings, stream and layer output,
     ``[text, head, query, key]`` for scores and patterns, ``[text, head, pos, d]`` for heads.
-
-    Attributes:
-        wants_rotations: whether :meth:`call` is asked; each layer's rotation is then read.
     """
 
-    wants_rotations: bool = False
+    @property
+    def wants_rotations(self) -> bool:
+        """Whether :meth:`call` is asked; each layer's rotation is then read."""
+        return False
 
     def tokens(self, x: Tensor) -> Tensor:
         """Return the token embeddings that enter the sum."""
@@ -83,7 +83,7 @@ class Chain(Edit):
     edits: Sequence[Edit]
 
     @property
-    def wants_rotations(self) -> bool:  # type: ignore[override]
+    def wants_rotations(self) -> bool:
         """Whether one of them does."""
         return any(edit.wants_rotations for edit in self.edits)
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.common.attention import Slopes
+from poskernel_core.common.attention import Slopes, repeat_kv
+from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.edits import Edit
+from poskernel_core.forward.rotation import Rotation
 
 __all__ = [
     "AblatedHeads",
     "AveragedPositions",
     "AveragedStream",
+    "ChangedBand",
     "MovedAttention",
     "PredecessorKnockout",
     "RemovedEmbeddings",
@@ -196,6 +200,47 @@ class RemovedEmbeddings(Edit):
     def slopes(self, layer: int, slopes: Slopes) -> Slopes | None:
         """Return no slopes where positions are removed."""
         return slopes if self.which == "tokens" else None
+
+
+@dataclass(frozen=True)
+class ChangedBand(Edit):
+    """Rotary pairs of some wavelengths changed in some heads.
+
+    The band holds the wavelengths above ``shortest`` and up to ``longest``, in tokens. Frozen pairs
+    are not turned, as at position 0; removed ones are zero.
+    """
+
+    cells: Collection[tuple[int, int]]
+    shortest: float
+    longest: float
+    treatment: Literal["frozen", "removed"]
+
+    @property
+    def wants_rotations(self) -> bool:
+        """Whether rotations are to be read: they tell the wavelengths."""
+        return True
+
+    def call(self, call: AttentionCall, rotation: Rotation | None) -> AttentionCall:
+        """Return queries and keys with the band changed; every query head gets keys of its own."""
+        heads = sorted(head for at, head in self.cells if at == call.layer)
+        if rotation is None or not heads:
+            return call
+        speed, factor = rotation.speeds()
+        with np.errstate(divide="ignore"):
+            wavelength = 2 * np.pi / np.abs(speed)
+        inside = (wavelength > self.shortest) & (wavelength <= self.longest)
+        if not inside.any():
+            return call
+        band = torch.from_numpy(inside).to(call.q.device)
+        kept = torch.from_numpy(factor[inside] * (self.treatment == "frozen")).to(call.q)
+        q, k = call.q.clone(), repeat_kv(call.k, call.q.shape[1], 1).clone()
+        for x in (q, k):
+            part = x[:, heads]
+            one, two = rotation.turned_back(part)
+            part[..., rotation.first[band]] = one[..., band].to(part) * kept
+            part[..., rotation.second[band]] = two[..., band].to(part) * kept
+            x[:, heads] = part
+        return replace(call, q=q, k=k)
 
 
 @dataclass(frozen=True)

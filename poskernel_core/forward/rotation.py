@@ -93,6 +93,9 @@ class _Seen(Exception):
 class _Probe:
     """Stands in for the hooks of a layer while it is shown one vector."""
 
+    def __init__(self) -> None:
+        self.attentions: dict[int, nn.Module] = {}
+
     def attend(self, call: AttentionCall) -> Tensor:
         raise _Seen(call)
 

@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import MAX_SKIP, PAIR_SKIPS
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch
@@ -42,11 +41,6 @@ class RotaryPairs(Statistic):
     wants_rotations = True
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
-        if plan.geometry.scheme != "rotary":
-            raise BadRequest(
-                f"Expected a model that turns its queries and keys by position (rotary), got one "
-                f"with {plan.geometry.scheme} positions: choose another model."
-            )
         super().__init__(plan, device)
         self._rotations: dict[int, Rotation] = {}
 

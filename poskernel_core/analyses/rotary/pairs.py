@@ -8,19 +8,19 @@ import numpy as np
 from jaxtyping import Bool, Complex, Float
 from pydantic import Field
 
-from poskernel_core.analyses.base import SkipParams
+from poskernel_core.analyses.base import Params, SkipParams
 from poskernel_core.analyses.rotary import formulas as math
 from poskernel_core.common.attention import repeat_kv
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, NotInModel
 from poskernel_core.common.specs import PAIR_SKIPS, RunSpec
 from poskernel_core.common.views import StatisticsView
 
-__all__ = ["BandParams", "LayerPairs", "pairs_of", "rotary_run"]
+__all__ = ["BandParams", "LayerPairs", "Wavelengths", "pairs_of", "rotary_run"]
 
 SHORT = 16.0
 
 
-class BandParams(SkipParams):
+class Wavelengths(Params):
     """Parameters that cut the wavelengths of a model into three bands."""
 
     short: float = Field(
@@ -39,7 +39,7 @@ class BandParams(SkipParams):
         Raises:
             BadRequest: it ends before it begins.
         """
-        long = float(context) if self.long is None else self.long
+        long = max(float(context), self.short) if self.long is None else self.long
         if long < self.short:
             raise BadRequest(
                 f"Expected bands that grow, got one up to {self.short:g} tokens and one up to "
@@ -56,6 +56,10 @@ class BandParams(SkipParams):
             BadRequest: the middle band ends before it begins.
         """
         return math.bands_of(wavelength, self.short, self.longest(context))
+
+
+class BandParams(SkipParams, Wavelengths):
+    """The same, and the first positions that are left out."""
 
 
 def rotary_run(run: RunSpec, params: BandParams) -> RunSpec:
@@ -112,8 +116,16 @@ def pairs_of(view: StatisticsView, layer: int, skip: int) -> LayerPairs:
 
     The groups that are left out stand at the nearest skip for which they are kept, not below
     ``skip`` unless no longer one has positions.
+
+    Raises:
+        NotInModel: a model that turns nothing.
     """
     header, arrays = view.header, view.layer(layer)
+    if header.scheme != "rotary":
+        raise NotInModel(
+            f"Expected a model that turns its queries and keys by position (rotary), got one with "
+            f"{header.scheme} positions: choose another model."
+        )
     kept = [place for place, each in enumerate(PAIR_SKIPS) if each < header.context]
     place = next((at for at in kept if PAIR_SKIPS[at] >= skip), kept[-1])
     heads = header.n_heads

@@ -1,0 +1,87 @@
+"""Bands changed inside the model: which heads, and what it does to loss and attention."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import streamlit as st
+
+from pages.rotary_spectrum import captions as words
+from pages.rotary_spectrum.controls import URL, Bands
+from pages.shared import results
+from pages.shared.cards import card, chart
+from pages.shared.selection import Selection
+from poskernel_core.analyses.rotary.bands import (
+    CHANGES,
+    TREATMENTS,
+    ChangedBands,
+    ChangedBandsParams,
+)
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_text
+from poskernel_core.figures.of_rotary import losses_figure, profiles_figure
+
+__all__ = ["draw_changes"]
+
+EVERYWHERE, LAYER, HEAD = "all heads", "the selected layer", "the selected head"
+WHERE: Final = (EVERYWHERE, LAYER, HEAD)
+
+
+def draw_changes(selection: Selection, bands: Bands) -> None:
+    """Draw what changed bands do, where asked for: it runs the model again."""
+    st.subheader("What is lost without a band?", anchor="changes")
+    if not st.toggle(
+        "Run the model with each band frozen, and removed, on 8 windows of the corpus",
+        False,
+        key="changed",
+        bind=URL,
+    ):
+        return
+    where = st.segmented_control(
+        "Changed in", WHERE, default=EVERYWHERE, required=True, key="changedin", bind=URL
+    )
+    asked = ChangedBandsParams(
+        cell=selection.cell,
+        heads=selection.cell if where == HEAD else "",
+        layers=f"{selection.layer}" if where == LAYER else "",
+        **bands,
+    )
+    found = results.fetch(ChangedBands, selection.run, asked)
+    if found is None:
+        return
+    loss = found.only("loss", "loss_change")
+    card("changed-loss", partial(losses_figure, loss), loss, words.CHANGED_LOSS)
+    _draw_pattern(found.select(layer=selection.layer, head=selection.head))
+
+
+def _draw_pattern(head: Result) -> None:
+    """Draw the selected head's attention in all runs."""
+    shown = head.only("profile", "pattern_distance", "previous_mass", "previous_mass_change")
+    frozen = partial(profiles_figure, shown, TREATMENTS[0], log_x=True)
+
+    def draw() -> None:
+        for treatment, column in zip(TREATMENTS, st.columns(2), strict=True):
+            with column:
+                chart(f"changed-{treatment}", profiles_figure(shown, treatment, log_x=True))
+        st.markdown(_table(shown))
+
+    title = f"Attention of {head.params['cell']}"
+    card("changed-pattern", frozen, shown, words.CHANGED_PATTERN, title, draw)
+
+
+def _table(head: Result) -> str:
+    """Return a table of what each change does to the head."""
+    lines = [
+        "| Run | Distance of the pattern (TV) | Attention to the previous token | Change |",
+        "|:--|:--|:--|:--|",
+    ]
+    for place, change in enumerate(CHANGES):
+        run = head.select(change=place)
+        told = (
+            ("", "")
+            if place == 0
+            else (value_text(run, "pattern_distance"), value_text(run, "previous_mass_change"))
+        )
+        lines.append(f"| {change} | {told[0]} | {value_text(run, 'previous_mass')} | {told[1]} |")
+    return "\n".join(lines)

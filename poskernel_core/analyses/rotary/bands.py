@@ -1,0 +1,111 @@
+"""Bands of wavelengths changed inside the model: what is lost without their turning, or them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from poskernel_core.analyses.base import Experiment
+from poskernel_core.analyses.interventions.spec import ALIKE
+from poskernel_core.analyses.rotary.formulas import BANDS
+from poskernel_core.analyses.rotary.pairs import Wavelengths
+from poskernel_core.common.result import each
+from poskernel_core.common.specs import RunSpec
+
+__all__ = ["CHANGES", "TREATMENTS", "ChangedBands", "ChangedBandsParams"]
+
+TREATMENTS = ("frozen", "removed")
+CHANGES = ("clean", *(f"{band} {treatment}" for treatment in TREATMENTS for band in BANDS))
+"""The runs that are compared, in the order of the axis ``change``."""
+
+
+class ChangedBandsParams(Wavelengths):
+    """Parameters of the changes; without heads and layers, all heads are changed."""
+
+    cell: str = Field("L0H0", description="the head whose pattern is compared, such as L0H3")
+    heads: str = Field("", max_length=4000, description="changed heads, such as 'L0H3, L1H4'")
+    layers: str = Field("", max_length=200, description="layers whose heads are changed: 0-3")
+    loss_texts: int = Field(8, ge=2, le=1000, description="windows of text that are read")
+
+
+class ChangedBands(Experiment[ChangedBandsParams]):
+    r"""Each band of wavelengths frozen, and removed, in chosen heads; against the clean run.
+
+    Formula: $\text{loss} = \mathbb{E}\,[-\log p(t_n \mid t_{<n})]$ over the windows' tokens;
+    previous-token mass $P(1) = \mathbb{E}\, A(n, n-1)$; distance of patterns $\mathbb{E}_n
+    \tfrac12 \sum_i |A(n,i) - A'(n,i)|$.
+
+    Choices: the pairs of a frozen band are not turned, neither in queries nor in keys, so that
+    they go on comparing content, without the distance; those of a removed band are zero, so that
+    neither is compared. Everything after the change is recomputed. Heads that share keys are
+    changed one by one. Bands are those of the rotary spectrum.
+
+    Limits: a model was never trained like this, so that a loss says that a band is used, and not
+    for what alone. Errors are over windows, those of changes paired.
+
+    Source: ours; that wavelengths are removed follows "Round and round we go! What makes rotary
+    positional encodings useful?" (2410.06205).
+    """
+
+    name = "changed-bands"
+    uses = ("predictions",)
+    scheme = "rotary"
+    title = "Bands changed in the model"
+    spoken = "the effects of changed bands"
+    params = ChangedBandsParams
+    values = (
+        *each("loss", "change", "nats", "mean loss of the next token", has_error=True),
+        *each(
+            "loss_change",
+            "change",
+            "nats",
+            "the loss against the clean run, paired over windows",
+            has_error=True,
+        ),
+        *each(
+            "previous_mass",
+            "change layer head",
+            "share of attention",
+            "mean attention to the predecessor",
+            has_error=True,
+        ),
+        *each(
+            "previous_mass_change",
+            "change layer head",
+            "share of attention",
+            "the same against the clean run, paired over windows",
+            has_error=True,
+        ),
+        *each(
+            "profile",
+            "change offset",
+            "share of attention",
+            "mean attention of the chosen head to the token so many places back, the start "
+            "token's row and column left out",
+            has_error=True,
+        ),
+        *each(
+            "pattern_distance",
+            "change",
+            "TV distance, 0 to 1",
+            "mean over rows, between the chosen head's pattern and that of the clean run",
+            has_error=True,
+        ),
+    )
+    figure = "poskernel_core.figures.of_rotary:changed_figure"
+    long = True
+    runs = "poskernel_core.analyses.rotary.run:change_bands"
+
+    def canonical(self, run: RunSpec, params: ChangedBandsParams) -> RunSpec:
+        """Return the run over a few windows of the corpus.
+
+        Raises:
+            BadRequest: bands that do not grow.
+        """
+        params.longest(run.context)
+        return run.model_copy(update=ALIKE | {"windows": params.loss_texts})
+
+    def needs(self, run: RunSpec, params: ChangedBandsParams) -> Mapping[str, RunSpec]:
+        """Return nothing: the model is run."""
+        return {}

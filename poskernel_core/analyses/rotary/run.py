@@ -1,0 +1,111 @@
+"""Windows of text with each band of wavelengths frozen, and removed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float
+
+from poskernel_core.analyses.base import Progress, Subject
+from poskernel_core.analyses.rotary.bands import TREATMENTS, ChangedBands, ChangedBandsParams
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result
+from poskernel_core.common.views import StatisticsView
+from poskernel_core.data.moves import parse_cells, parse_layers
+from poskernel_core.forward.edits import Edit
+from poskernel_core.forward.interventions import ChangedBand
+from poskernel_core.forward.readout import Measured, measure
+
+__all__ = ["change_bands", "edits_of"]
+
+
+def change_bands(
+    subject: Subject,
+    statistics: Mapping[str, StatisticsView],
+    params: ChangedBandsParams,
+    progress: Progress,
+) -> Result:
+    """Run every window clean and with every change; see :class:`ChangedBands`.
+
+    Raises:
+        BadRequest: a head or a layer that is not there, or bands that do not grow.
+    """
+    geometry = subject.model.geometry
+    cell = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
+    edits = edits_of(subject, params)
+    rows: list[list[dict[str, np.ndarray]]] = []
+    for text in range(len(subject.windows)):
+        clean: Measured | None = None
+        rows.append([])
+        for place, edit in enumerate(edits):
+            progress(text * len(edits) + place, len(subject.windows) * len(edits))
+            found = measure(
+                subject.model,
+                subject.windows[text : text + 1],
+                edit,
+                start_token=subject.start_token,
+                cell=cell,
+            )
+            clean = clean or found
+            rows[-1].append(_effects(found, clean, int(subject.start_token)))
+    return _result(params, rows)
+
+
+def edits_of(subject: Subject, params: ChangedBandsParams) -> list[Edit]:
+    """Return the edits of all runs, the clean one's first.
+
+    Raises:
+        BadRequest: a head or a layer that is not there, or bands that do not grow.
+    """
+    sizes = subject.model.geometry.n_layers, subject.model.geometry.n_heads
+    if params.heads.strip():
+        cells = parse_cells(params.heads, *sizes)
+    else:
+        layers = parse_layers(params.layers.strip() or f"0-{sizes[0] - 1}", sizes[0])
+        cells = [(layer, head) for layer in layers for head in range(sizes[1])]
+    long = params.longest(subject.windows.shape[1])
+    ends = (0.0, params.short, long, math.inf)
+    bands = list(pairwise(ends))
+    changes = [
+        ChangedBand(cells, *band, "frozen" if treatment == "frozen" else "removed")
+        for treatment in TREATMENTS
+        for band in bands
+    ]
+    return [Edit(), *changes]
+
+
+def _effects(found: Measured, clean: Measured, start: int) -> dict[str, np.ndarray]:
+    """Return what one run of one window gives."""
+    pattern = found.pattern.astype(np.float64)
+    apart = np.abs(pattern - clean.pattern).sum(axis=-1)
+    return {
+        "loss": np.array(np.nanmean(found.loss)),
+        "previous_mass": found.previous_mass,
+        "profile": _profile(pattern[start:, start:], len(pattern)),
+        "pattern_distance": np.array(0.5 * apart.mean()),
+    }
+
+
+def _profile(pattern: Float[np.ndarray, "query key"], context: int) -> Float[np.ndarray, " offset"]:
+    """Return the mean of every diagonal of a pattern; offsets without a pair hold NaN."""
+    means = [float(np.diagonal(pattern, -back).mean()) for back in range(len(pattern))]
+    return np.pad(means, (0, context - len(means)), constant_values=np.nan)
+
+
+def _result(params: ChangedBandsParams, rows: list[list[dict[str, np.ndarray]]]) -> Result:
+    """Return means over windows with their errors."""
+    names = rows[0][0]
+    each = {name: np.array([[run[name] for run in row] for row in rows]) for name in names}
+    for name in ("loss", "previous_mass"):
+        each[f"{name}_change"] = each[name] - each[name][:, :1]
+    return ChangedBands.result(
+        params,
+        {value.name: each[value.name].mean(axis=0) for value in ChangedBands.values},
+        {
+            value.name: each[value.name].std(axis=0, ddof=1) / np.sqrt(len(rows))
+            for value in ChangedBands.values
+        },
+    )
