@@ -147,7 +147,7 @@ class LoadedModel:
             try:
                 found = self._logits(tokens.to(self.device), keep if until is None else 0, given)
             except PassEnded:
-                found = torch.empty(len(tokens), 0, 0)
+                found = torch.empty(len(tokens), 0, 0, device="cpu")
         return found
 
     def _logits(self, tokens: Tensor, keep: int | None, given: dict[str, Tensor]) -> Tensor:
@@ -155,7 +155,7 @@ class LoadedModel:
         if keep == 0:
             found = self.body(tokens, use_cache=False, **given).last_hidden_state
             require_finite(found, name)
-            return torch.empty(len(tokens), 0, 0)
+            return torch.empty(len(tokens), 0, 0, device="cpu")
         found = self.module(tokens, use_cache=False, logits_to_keep=keep or 0, **given)
         return require_finite(found.logits.float(), name)
 

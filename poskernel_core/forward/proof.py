@@ -46,7 +46,9 @@ class Difference:
     @property
     def largest(self) -> float:
         """The larger of the two; NaN counts as infinite."""
-        both = torch.tensor([self.pattern, self.logits]).nan_to_num(torch.inf, torch.inf)
+        both = torch.tensor([self.pattern, self.logits], device="cpu").nan_to_num(
+            torch.inf, torch.inf
+        )
         return float(both.max())
 
 
