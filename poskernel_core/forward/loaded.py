@@ -101,8 +101,12 @@ class LoadedModel:
         return blocks_of(self.module, self.geometry)[layer]
 
     def cast(self, dtype: str) -> None:
-        """Convert the weights to the precision called ``dtype``, in place."""
-        self.module.to(TORCH_DTYPE[dtype])
+        """Convert the weights to the precision called ``dtype``, in place.
+
+        What the configuration makes, such as the angles of a rotation, stays as it is.
+        """
+        for parameter in self.module.parameters():
+            parameter.data = parameter.data.to(TORCH_DTYPE[dtype])
 
     @torch.inference_mode()
     def run(
