@@ -96,8 +96,8 @@ COMMON = (
 MODELS = (
     Break(
         "models/geometry.py",
-        "n_kv_heads=key_heads or heads",
-        "n_kv_heads=heads",
+        'return sizes.optional(MOST_HEADS, "num_key_value_heads") or heads',
+        "return heads",
         "heads that share keys are not known",
         "builders parity",
     ),
@@ -171,9 +171,9 @@ DATA = (
 
 FORWARD = (
     Break(
-        "forward/attention.py",
-        "max(0, first - call.window + 1)",
-        "max(0, first - call.window + 2)",
+        "common/attention.py",
+        "max(skip, n - window + 1)",
+        "max(skip, n - window + 2)",
         "a block of rows lacks the first key of its sliding window",
         "parity passes",
     ),
@@ -213,16 +213,16 @@ FORWARD = (
         "passes",
     ),
     Break(
-        "forward/hooks.py",
+        "forward/adapters.py",
         "self.config.window_size if",
         "None if",
         "local layers see everything",
         "parity",
     ),
     Break(
-        "forward/hooks.py",
-        "_attend(self, query, key, value, 1.0, window)",
-        "_attend(self, query, key, value, query.shape[-1] ** -0.5, window)",
+        "forward/adapters.py",
+        "attend(self, query, key, value, 1.0, window)",
+        "attend(self, query, key, value, query.shape[-1] ** -0.5, window)",
         "GPT-Neo's scores are scaled",
         "parity",
     ),
@@ -311,7 +311,7 @@ FORWARD = (
         "first_layer",
     ),
     Break(
-        "forward/loading.py",
+        "forward/loaded.py",
         'getattr(embedding, "offset", 0)',
         "0",
         "OPT's positions begin two rows early",
@@ -413,8 +413,8 @@ STATISTICS = (
     ),
     Break(
         "statistics/moments.py",
-        "torch.tensor(samples) % GROUPS",
-        "torch.arange(len(samples)) % GROUPS",
+        'torch.tensor(samples, device="cpu") % GROUPS',
+        'torch.arange(len(samples), device="cpu") % GROUPS',
         "groups depend on how samples are cut",
         "moments",
     ),
@@ -454,8 +454,8 @@ KERNELS = (
     ),
     Break(
         "analyses/kernels/formulas.py",
-        "scores = scale * (shared @",
-        "scores = (shared @",
+        "scores = rule.capped(rule.scale * products)",
+        "scores = rule.capped(products)",
         "kernels lack the score's scale",
         "kernels",
     ),
