@@ -70,6 +70,17 @@ MODELS = {
         "gpt_neo", fields(attention_types=[[["global"], 10**9]]), "attention_types",
     ),
     "kinds of layers as text": ("gpt_neo", fields(attention_types="all"), "attention_types"),
+    "layers without end": ("llama", fields(layer_types=["full_attention"] * 10**5), "listed in"),
+    "layers of another kind": ("llama", fields(layer_types=["spiral"] * 3), "'spiral'"),
+    "kinds of layers are a number": ("llama", fields(layer_types=3), "listed in its config.json"),
+    "no layer with heads": ("llama", fields(layer_types=["mamba"] * 3), "attention heads"),
+    "a billion experts": ("llama", fields(num_experts=10**9), "num_experts"),
+    "experts in all layers": ("llama", fields(num_hidden_layers=99, num_experts=999), "experts in"),
+    "a huge part for pictures": (
+        "llama", fields(vision_config={"deep": [{"hidden_size": 10**12}]}), "'hidden_size'",
+    ),
+    "a window without end": ("mistral", fields(sliding_window=10**12), "sliding_window"),
+    "a window as text": ("mistral", fields(sliding_window="7"), "sliding_window"),
     "quantized": ("gpt2", fields(quantization_config={"quant_method": "abacus"}), "quantized"),
     "nested config": ("gpt2", text("config.json", DEEP), "nested too deeply"),
     "config in Latin-1": ("gpt2", text("config.json", '{"é": 1}'.encode("latin-1")), "config.json"),
@@ -172,6 +183,16 @@ def test_sizes_that_transformers_reads_otherwise(model_dirs, tmp_path):
     (path / "config.json").write_text(json.dumps(config))
 
     with pytest.raises(UnsupportedModel, match="transformers reads"):
+        pk.load(str(path), device="cpu")
+
+
+def test_parts_that_the_file_does_not_hold(model_dirs, tmp_path):
+    """A wide MLP in a small file: transformers would make it up, and is not asked to."""
+    path = tmp_path / "model"
+    shutil.copytree(model_dirs["llama"], path)
+    fields(intermediate_size=500_000)(path)
+
+    with pytest.raises(UnsupportedModel, match=r"its parts need 2\d\d,\d\d\d,\d\d\d"):
         pk.load(str(path), device="cpu")
 
 

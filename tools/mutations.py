@@ -185,9 +185,9 @@ DATA = (
 
 FORWARD = (
     Break(
-        "forward/attention.py",
-        "start = rule.first_visible(first)",
-        "start = rule.first_visible(first + 1)",
+        "common/attention.py",
+        "max(skip, n - window + 1)",
+        "max(skip, n - window + 2)",
         "a block of rows lacks the first key of its sliding window",
         "parity passes",
     ),
@@ -427,8 +427,8 @@ STATISTICS = (
     ),
     Break(
         "statistics/moments.py",
-        "torch.tensor(samples) % GROUPS",
-        "torch.arange(len(samples)) % GROUPS",
+        'torch.tensor(samples, device="cpu") % GROUPS',
+        'torch.arange(len(samples), device="cpu") % GROUPS',
         "groups depend on how samples are cut",
         "moments",
     ),
@@ -468,8 +468,8 @@ KERNELS = (
     ),
     Break(
         "analyses/kernels/formulas.py",
-        "rule.capped(rule.scale * products)",
-        "rule.capped(products)",
+        "scores = rule.capped(rule.scale * products)",
+        "scores = rule.capped(products)",
         "kernels lack the score's scale",
         "kernels",
     ),

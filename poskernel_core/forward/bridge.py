@@ -78,7 +78,7 @@ def _native_state(gpt2: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
         "ln_final.weight": gpt2["transformer.ln_f.weight"],
         "ln_final.bias": gpt2["transformer.ln_f.bias"],
         "unembed.weight": unembed,
-        "unembed.bias": torch.zeros(len(unembed)),
+        "unembed.bias": torch.zeros(len(unembed), device="cpu"),
     }
     for layer in range(layers):
         source, target = f"transformer.h.{layer}.", f"blocks.{layer}."

@@ -134,7 +134,7 @@ def take_apart(model: LoadedModel) -> FirstLayer:
     positions = (
         model.position_matrix().float().cpu()
         if learned
-        else torch.zeros(geometry.n_ctx, geometry.d_model)
+        else torch.zeros(geometry.n_ctx, geometry.d_model, device="cpu")
     )
     return FirstLayer(
         embedding,

@@ -75,7 +75,9 @@ class ForwardPass:
     until: int | None = None
 
 
-UNOBSERVED = ForwardPass(Batch(torch.empty(0, 0, dtype=torch.long), range(0)), Observer())
+UNOBSERVED = ForwardPass(
+    Batch(torch.empty(0, 0, dtype=torch.long, device="cpu"), range(0)), Observer()
+)
 
 
 class Hooks:

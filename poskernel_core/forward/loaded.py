@@ -101,8 +101,12 @@ class LoadedModel:
         return blocks_of(self.module, self.geometry)[layer]
 
     def cast(self, dtype: str) -> None:
-        """Convert the weights to the precision called ``dtype``, in place."""
-        self.module.to(TORCH_DTYPE[dtype])
+        """Convert the weights to the precision called ``dtype``, in place.
+
+        What the configuration makes, such as the angles of a rotation, stays as it is.
+        """
+        for parameter in self.module.parameters():
+            parameter.data = parameter.data.to(TORCH_DTYPE[dtype])
 
     @torch.inference_mode()
     def run(
@@ -147,7 +151,7 @@ class LoadedModel:
             try:
                 found = self._logits(tokens.to(self.device), keep if until is None else 0, given)
             except PassEnded:
-                found = torch.empty(len(tokens), 0, 0)
+                found = torch.empty(len(tokens), 0, 0, device="cpu")
         return found
 
     def _logits(self, tokens: Tensor, keep: int | None, given: dict[str, Tensor]) -> Tensor:
@@ -155,7 +159,7 @@ class LoadedModel:
         if keep == 0:
             found = self.body(tokens, use_cache=False, **given).last_hidden_state
             require_finite(found, name)
-            return torch.empty(len(tokens), 0, 0)
+            return torch.empty(len(tokens), 0, 0, device="cpu")
         found = self.module(tokens, use_cache=False, logits_to_keep=keep or 0, **given)
         return require_finite(found.logits.float(), name)
 

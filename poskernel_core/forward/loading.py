@@ -22,11 +22,12 @@ from poskernel_core.forward.adapters import ADAPTED
 from poskernel_core.forward.finite import is_finite
 from poskernel_core.forward.hooks import IMPLEMENTATION, Hooks
 from poskernel_core.forward.loaded import POSITIONS, LoadedModel, blocks_of, body_of
+from poskernel_core.forward.memory import check_room
 from poskernel_core.forward.proof import check_layers, prove
 from poskernel_core.models.catalog import Located, weight_files
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.hub import fetch_snapshot
-from poskernel_core.models.weights import check_weights
+from poskernel_core.models.weights import check_weights, count_numbers, is_bfloat16
 
 __all__ = ["LoadedModel", "hooked", "load", "pick_device"]
 
@@ -60,29 +61,32 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def load(located: Located, device: str = "auto") -> LoadedModel:
-    """Load a located model's weights (safetensors; no remote code, no pickles) in float32.
+def load(located: Located, device: str = "auto", dtype: str = "float32") -> LoadedModel:
+    """Load a located model's weights (safetensors; no remote code, no pickles).
+
+    They are in float32. Where ``dtype`` is ``bfloat16``, and so is the file, they stay as they
+    are; a file of more bits is read into 16 only where float32 does not fit.
 
     On a few tokens its attention and its logits are held against the model's own.
 
     Raises:
+        ComputeFailed: they do not fit into memory.
         UnsupportedModel: weights that do not fit the configuration, or are no numbers.
         NoNetwork, UnknownModel: as :mod:`poskernel_core.models.hub`.
     """
     target = pick_device(device)
     with LOADING:
-        module = _read(located)
+        module = _read(located, target, dtype)
         _check_finite(located.spec.name, module)
-        model = hooked(located, module, target)
-        prove(model)
-        return model
+        return _proved(located, module, target)
 
 
-def _read(located: Located) -> PreTrainedModel:
+def _read(located: Located, device: torch.device, dtype: str) -> PreTrainedModel:
     name = located.spec.name
-    read = attn_only.load if located.geometry.architecture == "attn-only" else _load_hub_format
     try:
-        return read(located)
+        if located.geometry.architecture == "attn-only":
+            return attn_only.load(located)
+        return _load_hub_format(located, device, dtype)
     except PosKernelError:
         raise
     except Exception as error:  # what strangers wrote can break transformers in any way
@@ -93,6 +97,21 @@ def _read(located: Located) -> PreTrainedModel:
         raise UnsupportedModel(
             f"The weights of {name!r} do not fit its config.json or are damaged: {_brief(error)}"
         ) from error
+
+
+def _proved(located: Located, module: PreTrainedModel, device: torch.device) -> LoadedModel:
+    """Return a module ready to be run, whose attention has been held against its own."""
+    try:
+        model = hooked(located, module, device)
+        prove(model)
+    except PosKernelError:
+        raise
+    except Exception as error:  # a stranger's sizes can break transformers in any way
+        raise UnsupportedModel(
+            f"{located.spec.name!r} cannot be run on a few tokens, as transformers says: "
+            f"{_brief(error)}"
+        ) from error
+    return model
 
 
 def hooked(located: Located, module: PreTrainedModel, device: torch.device) -> LoadedModel:
@@ -119,11 +138,41 @@ def hooked(located: Located, module: PreTrainedModel, device: torch.device) -> L
     return model
 
 
-def _load_hub_format(located: Located) -> PreTrainedModel:
+def _load_hub_format(located: Located, device: torch.device, dtype: str) -> PreTrainedModel:
     name, geometry = located.spec.name, located.geometry
     directory = located.directory or fetch_snapshot(name, located.spec.fingerprint)
-    check_weights(name, weight_files(name, directory), geometry, located.config)
-    return _from_pretrained(directory, _configuration(directory, geometry))
+    files = weight_files(name, directory)
+    check_weights(name, files, geometry, located.config)
+    numbers = count_numbers(name, files)
+    halved = dtype == "bfloat16" and (is_bfloat16(name, files) or not _fits(name, numbers, device))
+    check_room(name, numbers, "bfloat16" if halved else "float32", device)
+    config = _configuration(directory, geometry)
+    _check_skeleton(name, config, numbers)
+    return _from_pretrained(directory, config, torch.bfloat16 if halved else torch.float32)
+
+
+def _check_skeleton(name: str, config: Any, numbers: int) -> None:
+    """Refuse a model larger than its file, as transformers makes it, before it is allocated.
+
+    Raises:
+        UnsupportedModel: its parts need more numbers than the file holds.
+    """
+    with torch.device("meta"):  # sizes without memory
+        skeleton = AutoModelForCausalLM.from_config(config)
+    needed = sum(parameter.numel() for parameter in skeleton.parameters())
+    if needed > numbers:
+        raise UnsupportedModel(
+            f"The weights of {name!r} do not fit its config.json: they hold {numbers:,} numbers, "
+            f"its parts need {needed:,}."
+        )
+
+
+def _fits(name: str, numbers: int, device: torch.device) -> bool:
+    try:
+        check_room(name, numbers, "float32", device)
+    except ComputeFailed:
+        return False
+    return True
 
 
 def _configuration(directory: Path, geometry: Geometry) -> Any:
@@ -140,11 +189,11 @@ def _configuration(directory: Path, geometry: Geometry) -> Any:
     return config
 
 
-def _from_pretrained(directory: Path, config: Any) -> PreTrainedModel:
+def _from_pretrained(directory: Path, config: Any, dtype: torch.dtype) -> PreTrainedModel:
     module, report = AutoModelForCausalLM.from_pretrained(
         directory,
         config=config,
-        dtype=torch.float32,
+        dtype=dtype,
         attn_implementation="eager",
         use_safetensors=True,
         local_files_only=True,

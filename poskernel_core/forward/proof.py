@@ -19,15 +19,14 @@ from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward.adapters import ADAPTED, adapted, release
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
 from poskernel_core.forward.loaded import LoadedModel
+from poskernel_core.forward.memory import in_float32
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.precision import EXACT
 
 __all__ = ["TOLERANCE", "Difference", "check_layers", "difference", "prove"]
 
 TOLERANCE = 1e-4
-"""Largest relative difference of patterns and logits in float32."""
-REDUCED_TOLERANCE = 0.05
-"""The same in 16 bits, where each side rounds its own way."""
+"""Largest relative difference of patterns and logits, in float32 whatever the weights are."""
 TOKENS = 29
 
 
@@ -46,7 +45,9 @@ class Difference:
     @property
     def largest(self) -> float:
         """The larger of the two; NaN counts as infinite."""
-        both = torch.tensor([self.pattern, self.logits]).nan_to_num(torch.inf, torch.inf)
+        both = torch.tensor([self.pattern, self.logits], device="cpu").nan_to_num(
+            torch.inf, torch.inf
+        )
         return float(both.max())
 
 
@@ -56,13 +57,13 @@ def prove(model: LoadedModel) -> Difference:
     Raises:
         UnsupportedModel: they differ by more than the tolerance.
     """
-    found = difference(model)
-    most = TOLERANCE if _dtype(model) == torch.float32 else REDUCED_TOLERANCE
-    if found.largest > most:
+    with in_float32(model.module):
+        found = difference(model)
+    if found.largest > TOLERANCE:
         raise UnsupportedModel(
             f"PosKernel computes the attention of {model.located.spec.name!r} otherwise than "
             f"transformers: patterns differ by up to {found.pattern:.2g}, logits by "
-            f"{found.logits:.2g} of the largest (at most {most:g} is allowed); choose another "
+            f"{found.logits:.2g} of the largest (at most {TOLERANCE:g} is allowed); choose another "
             "model."
         )
     return found
@@ -220,7 +221,3 @@ def _own_attention(model: LoadedModel) -> Iterator[None]:
         yield
     finally:
         model.module.set_attn_implementation(before)
-
-
-def _dtype(model: LoadedModel) -> torch.dtype:
-    return next(model.module.parameters()).dtype

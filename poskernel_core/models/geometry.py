@@ -29,6 +29,7 @@ MOST_MASKED = 16_384
 """Longest context of GPT-Neo, each of whose layers holds a mask of context x context."""
 
 MOST_EXPERTS = 4096
+MOST_EXPERTS_IN_ALL = 65_536
 MOST_NESTED = MOST_CONTEXT
 COUNTERS = {"tokens_seen", "total_flos", "seed", "poskernel"}
 
@@ -215,6 +216,7 @@ def _sizes(kind: str, family: Family, sizes: _Sizes) -> Geometry:
     n_layers = sizes.first(MOST_LAYERS, "num_hidden_layers", "num_layers", "n_layer", "n_layers")
     for field, most in OTHER_SIZES.items():
         sizes.optional(most, field)
+    _check_experts(name, config, n_layers)
     d_head = _head_width(kind, family, sizes, heads, width)
     layers = _layers(kind, family, sizes, n_layers, d_head, _key_heads(kind, family, sizes, heads))
     for layer in layers:
@@ -245,6 +247,17 @@ def _sizes(kind: str, family: Family, sizes: _Sizes) -> Geometry:
         scheme="ALiBi" if alibi else family.scheme,
         layers=layers,
     )
+
+
+def _check_experts(name: str, config: dict[str, Any], n_layers: int) -> None:
+    """Check that the layers' experts are not more than any model has; each may be a module."""
+    fields = ("num_experts", "num_local_experts", "n_routed_experts")
+    experts = n_layers * max(config.get(field, 0) for field in fields)
+    if experts > MOST_EXPERTS_IN_ALL:
+        raise UnsupportedModel(
+            f"The config.json of {name!r} names {experts:,} experts in all layers together: "
+            f"expected {MOST_EXPERTS_IN_ALL:,} or fewer."
+        )
 
 
 def _spread(shared: set[int], heads: int) -> int:

@@ -21,7 +21,7 @@ from poskernel_core.models.families import FAMILIES
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.layers import Layer
 
-__all__ = ["check_enough", "check_weights", "weights_digest"]
+__all__ = ["check_enough", "check_weights", "count_numbers", "is_bfloat16", "weights_digest"]
 
 MAX_HEADER_BYTES = 32 * 2**20
 BLOCK_BYTES = 2**20
@@ -70,9 +70,13 @@ def _of_layer(geometry: Geometry, layer: Layer) -> int:
 
 
 def _numbers_in(name: str, file: Path) -> int:
+    return _read_header(name, file)[0]
+
+
+def _read_header(name: str, file: Path) -> tuple[int, frozenset[str]]:
     try:
         state = file.stat()
-        return _count(str(file), state.st_size, state.st_mtime_ns)
+        return _described(str(file), state.st_size, state.st_mtime_ns)
     except (SafetensorError, OSError, ValueError) as error:
         raise UnsupportedModel(
             f"The safetensors file {file.name!r} of {name!r} is damaged "
@@ -80,16 +84,35 @@ def _numbers_in(name: str, file: Path) -> int:
         ) from error
 
 
+def is_bfloat16(name: str, files: Sequence[Path]) -> bool:
+    """Tell whether weight files hold numbers in bfloat16 alone.
+
+    Raises:
+        UnsupportedModel: a damaged file.
+    """
+    return {"BF16"} == set().union(*(_read_header(name, file)[1] for file in files))
+
+
+def count_numbers(name: str, files: Sequence[Path]) -> int:
+    """Return how many numbers weight files hold.
+
+    Raises:
+        UnsupportedModel: a damaged file.
+    """
+    return sum(_numbers_in(name, file) for file in files)
+
+
 @lru_cache(maxsize=256)
-def _count(path: str, size: int, _time: int) -> int:
-    """Return how many numbers a file holds; cached by path, size and time."""
+def _described(path: str, size: int, _time: int) -> tuple[int, frozenset[str]]:
+    """Return how many numbers a file holds, and of which kinds; cached by path, size and time."""
     with open(path, "rb") as stream:
         header = int.from_bytes(stream.read(8), "little")
     if not 2 <= header <= min(MAX_HEADER_BYTES, size - 8):
         raise ValueError("its header is longer than the file, or than any header")
     with safe_open(path, framework="numpy") as tensors:
-        shapes = [tensors.get_slice(key).get_shape() for key in tensors.keys()]  # noqa: SIM118
-    return sum(math.prod(shape) for shape in shapes)
+        parts = [tensors.get_slice(key) for key in tensors.keys()]  # noqa: SIM118
+        numbers = sum(math.prod(part.get_shape()) for part in parts)
+        return numbers, frozenset(part.get_dtype() for part in parts)
 
 
 def weights_digest(files: Sequence[Path]) -> str:

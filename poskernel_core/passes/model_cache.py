@@ -38,7 +38,7 @@ class ModelCache:
         with self._choosing:
             if dtype == "bfloat16":
                 self._make_room()
-                return load(located, device)
+                return load(located, device, dtype)
             identity = (located.spec, str(pick_device(device)))
             if identity not in self._kept:
                 self._make_room()

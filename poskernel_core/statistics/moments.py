@@ -20,8 +20,8 @@ class Moments:
 
     def __init__(self) -> None:
         self.count = 0
-        self._mean = torch.zeros(())
-        self._squares = torch.zeros(())
+        self._mean = torch.zeros((), device="cpu")
+        self._squares = torch.zeros((), device="cpu")
 
     def add(self, values: Tensor) -> None:
         """Add the samples of a batch, ``[text, ...]``."""
@@ -55,14 +55,14 @@ class Groups:
 
     def __init__(self) -> None:
         self._sums: Tensor | None = None
-        self._counts = torch.zeros(GROUPS, dtype=torch.float64)
+        self._counts = torch.zeros(GROUPS, dtype=torch.float64, device="cpu")
 
     def add(self, values: Tensor, samples: range) -> None:
         """Add samples ``[text, ...]`` of these numbers."""
         values = values.detach().cpu().double()
         if self._sums is None:
-            self._sums = torch.zeros(GROUPS, *values.shape[1:], dtype=torch.float64)
-        group = torch.tensor(samples) % GROUPS
+            self._sums = torch.zeros(GROUPS, *values.shape[1:], dtype=torch.float64, device="cpu")
+        group = torch.tensor(samples, device="cpu") % GROUPS
         self._sums.index_add_(0, group, values)
         self._counts += torch.bincount(group, minlength=GROUPS)
 

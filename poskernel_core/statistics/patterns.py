@@ -39,7 +39,7 @@ class MeanPatterns(Statistic):
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
         super().__init__(plan, device)
-        self._diagonals = torch.zeros(0)
+        self._diagonals = torch.zeros(0, device="cpu")
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         """Add a block's recorded rows and its diagonals; the last block closes the texts."""
@@ -79,5 +79,5 @@ class MeanPatterns(Statistic):
 def _counts(plan: Plan) -> Tensor:
     """Return how many query positions each offset is averaged over (at least 1), ``[offset]``."""
     start = 1 if plan.start_token else 0
-    counts = plan.context - start - torch.arange(plan.context, dtype=torch.float64)
+    counts = plan.context - start - torch.arange(plan.context, dtype=torch.float64, device="cpu")
     return counts.clamp(min=1)

@@ -29,7 +29,7 @@ class RepeatedTokens(Statistic):
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
         super().__init__(plan, device)
-        self._previous = torch.zeros(0)
+        self._previous = torch.zeros(0, device="cpu")
 
     def allocate(self) -> dict[str, Tensor]:
         """Return sums over texts of means and their squares, and the numbers of texts."""

@@ -83,7 +83,7 @@ class RawScores(Statistic):
 
 def _lengths(plan: Plan) -> Tensor:
     start = 1 if plan.start_token else 0
-    return plan.context - start - torch.arange(-BAND, BAND + 1).abs()
+    return plan.context - start - torch.arange(-BAND, BAND + 1, device="cpu").abs()
 
 
 def _pairs(plan: Plan) -> Tensor:

@@ -42,9 +42,11 @@ class _Keys(Observer):
         keys = call.k[:, :, self._first :].cpu().double()  # [shift, kv, pos, d] of one passage
         keys = keys.permute(1, 2, 0, 3)
         if call.layer not in self.mean:
-            self.mean[call.layer] = torch.zeros(GROUPS, *keys.shape, dtype=torch.float64)
+            self.mean[call.layer] = torch.zeros(
+                GROUPS, *keys.shape, dtype=torch.float64, device="cpu"
+            )
             sizes = (GROUPS, keys.shape[0], shifts, shifts)
-            self.gram[call.layer] = torch.zeros(sizes, dtype=torch.float64)
+            self.gram[call.layer] = torch.zeros(sizes, dtype=torch.float64, device="cpu")
         self.mean[call.layer][group] += keys
         self.gram[call.layer][group] += torch.einsum("hjsd,hjrd->hsr", keys, keys)
 

@@ -208,7 +208,8 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             values[name], errors[name] = contrast[..., place], contrast_error[..., place]
         values["diagonal"] = read_diagonal(contrast, contrast_error, params.errors)
         values["kind"] = read_kind(values, params.errors * contrast_error, params.clean)
-        values["share_previous"] = np.array((values["largest_offset"] == 1).mean())
+        kept = np.delete(values["largest_offset"], list(main.header.reasons), axis=0)
+        values["share_previous"] = np.array((kept == 1).mean())
         progress(1, 1)
         return _result(values, errors, params)
 

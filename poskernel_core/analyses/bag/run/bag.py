@@ -103,7 +103,7 @@ class Bag:
             return self.token_scales[ids]
         if by == "position":
             return by_position(self.scales.first, self.start, len(ids))
-        return torch.full(ids.shape, self.scale)
+        return torch.full(ids.shape, self.scale, device="cpu")
 
     def values(self, ids: Tensor, scale: Tensor) -> Float[Tensor, "head token d"]:
         """Return the weighted values of tokens: ``w_h(t) / Zmed_h * norm(E[t]) W_V^h``."""

@@ -72,7 +72,7 @@ def correlations(
 ) -> Float[Tensor, " neuron"]:
     """Return the correlation over tokens of every neuron's contributions with one neuron's."""
     mean, wide = table.mean(dim=0, dtype=torch.float64), readers.double()
-    covariance = torch.zeros(table.shape[1], table.shape[1], dtype=torch.float64)
+    covariance = torch.zeros(table.shape[1], table.shape[1], dtype=torch.float64, device="cpu")
     for some in table.split(ROWS):
         centred = some.double() - mean
         covariance += centred.T @ centred

@@ -65,7 +65,7 @@ def predict(bag: Bag, tokens: Tensor, kernel: str = "own", by: str | None = None
     """
     layer, length, by = bag.layer, len(tokens), by or bag.by
     direct = layer.embedding[tokens] + layer.positions[:length]
-    written, fixed = joint(bag, tokens, kernel, by, torch.arange(length))
+    written, fixed = joint(bag, tokens, kernel, by, torch.arange(length, device="cpu"))
     others = _others(bag, direct)
     second = _second_scale(bag, direct + written + fixed + others, by)
     return Parts(direct, written, fixed, others, second)
@@ -90,7 +90,7 @@ def _second_scale(bag: Bag, between: Tensor, by: str) -> Float[Tensor, " pos"]:
         return bag.layer.norm2.scale(between)
     if by == "position":
         return by_position(bag.scales.second, bag.start, len(between))
-    return torch.full((len(between),), bag.second_scale)
+    return torch.full((len(between),), bag.second_scale, device="cpu")
 
 
 def _others(bag: Bag, direct: Tensor) -> Float[Tensor, "pos model"]:

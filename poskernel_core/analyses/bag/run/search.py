@@ -77,7 +77,7 @@ def word_neurons(
     readers = bag.readers()
     found = ends(bag.table(listed_tokens(subject, params.fewest)), readers, 1)
     std = torch.where(found.std > 0, found.std, torch.nan)
-    each = (bag.embed(torch.tensor(tokens)) @ readers - found.mean) / std
+    each = (bag.embed(torch.tensor(tokens, device="cpu")) @ readers - found.mean) / std
     score = each.mean(dim=0).numpy()
     order = np.argsort(score, kind="stable")
     return WordNeurons.result(

@@ -32,7 +32,7 @@ class _QueriesAndKeys(Observer):
     """Keeps the queries and the keys of layer 0, in float64."""
 
     def __init__(self) -> None:
-        self.queries = self.keys = torch.zeros(0)
+        self.queries = self.keys = torch.zeros(0, device="cpu")
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         if call.layer == 0:
@@ -42,7 +42,7 @@ class _QueriesAndKeys(Observer):
 
 def destination_queries(subject: Subject, token: int) -> Float[Tensor, "head query d"]:
     """Return the queries of the destination token at every position, in layer 0."""
-    tokens = torch.full((1, subject.windows.shape[1]), token)
+    tokens = torch.full((1, subject.windows.shape[1]), token, device="cpu")
     tokens[:, : int(subject.start_token)] = int(subject.windows[0, 0])
     seen = _QueriesAndKeys()
     subject.model.run(tokens, observers=[seen], until=0)
@@ -63,7 +63,7 @@ def destination_kernels(
 def quantiles(kernels: Float[Tensor, "head key"], start: int) -> list[int]:
     """Return a few key positions, each standing for an equal share of the heads' mean kernel."""
     mass = torch.cumsum(kernels.mean(dim=0)[start:], dim=0)
-    shares = torch.tensor(QUANTILES, dtype=mass.dtype) * mass[-1]
+    shares = torch.tensor(QUANTILES, dtype=mass.dtype, device="cpu") * mass[-1]
     return (torch.searchsorted(mass, shares).clamp(max=len(mass) - 1) + start).tolist()
 
 
@@ -76,9 +76,11 @@ def content_scores(
     """
     geometry, mean = subject.model.geometry, _mean_keys(main, query)
     rule = main.header.rule(0)
-    found = torch.zeros(len(places), geometry.n_heads, geometry.n_vocab, dtype=torch.float64)
+    found = torch.zeros(
+        len(places), geometry.n_heads, geometry.n_vocab, dtype=torch.float64, device="cpu"
+    )
     for row, place in zip(found, places, strict=True):
-        for ids in torch.arange(geometry.n_vocab).split(ROWS):
+        for ids in torch.arange(geometry.n_vocab, device="cpu").split(ROWS):
             seen, tokens = _QueriesAndKeys(), ids[:, None]
             at = torch.full_like(tokens, place)
             subject.model.run(tokens, observers=[seen], positions=at, until=0)
@@ -91,6 +93,6 @@ def content_scores(
 
 def _mean_keys(main: StatisticsView, queries: Tensor) -> Float[Tensor, "head key d"]:
     """Return the mean keys of layer 0 for queries ``[head, ..., d]``."""
-    mean = torch.tensor(main.layer(0)["mean_keys"], dtype=torch.float64)
+    mean = torch.tensor(main.layer(0)["mean_keys"], dtype=torch.float64, device="cpu")
     repeated: Tensor = repeat_kv(mean, len(queries))[..., : queries.shape[-1]]
     return repeated

@@ -154,7 +154,9 @@ class _LastQuery(Observer):
             return
         heads, length = call.q.shape[1:3]
         first = call.rule.first_visible(length - 1, self._skip)
-        mean = torch.tensor(self._main.layer(call.layer)["mean_keys"][:, first:length])
+        mean = torch.tensor(
+            self._main.layer(call.layer)["mean_keys"][:, first:length], device="cpu"
+        )
         query, width = call.q[:, :, -1].cpu().double(), call.q.shape[-1]
         keys = repeat_kv(call.k[:, :, first:].cpu().double(), heads, 1)
         mean = repeat_kv(mean.double(), heads)[..., :width]

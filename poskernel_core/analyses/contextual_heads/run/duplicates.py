@@ -123,6 +123,6 @@ class _Places(Observer):
         products = queries @ keys.transpose(-1, -2)
         scores = call.rule.scores(products, self._queries, slice(0, length))
         scores = scores.masked_fill(hidden, -torch.inf)
-        places = torch.arange(len(self._keys))
+        places = torch.arange(len(self._keys), device="cpu")
         sinks = None if call.sinks is None else call.sinks.cpu()
         self.layers.append(softmax_with_sinks(scores, sinks)[:, :, places, self._keys])
