@@ -69,12 +69,17 @@ def write_card(
     steps: int,
     measured_in: Path | None = None,
 ) -> None:
-    """Measure the model in `out`, or in a folder of it, and write its card and figures in `out`."""
+    """Measure the model in `out`, or its last checkpoint, and write the card in `out`.
+
+    The figures are written beside the weights that were measured.
+    """
     measured = measure(measured_in or out)
-    (out / "measured.json").write_text(to_json(measured) + "\n", encoding="utf-8")
+    (measured_in or out).joinpath("measured.json").write_text(
+        to_json(measured) + "\n", encoding="utf-8"
+    )
     card = CARD.format(
         name=recipe.name,
-        shape=shape(recipe),
+        shape=shape(recipe, "bfloat16" if measured_in else "float32"),
         steps=steps,
         text=percent(1 - recipe.repeated_share - recipe.random_share),
         repeated=percent(recipe.repeated_share),
@@ -95,13 +100,13 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def shape(recipe: Recipe) -> str:
+def shape(recipe: Recipe, dtype: str) -> str:
     """The model's shape in one sentence."""
     blocks = "GPT-2 architecture" if recipe.mlp else "Attention only (GPT-2 blocks without MLPs)"
     return (
         f"{blocks}: {recipe.layers} layers of {recipe.heads} heads, width {recipe.width}, context "
         f"{recipe.context}, its own byte-level vocabulary of {recipe.vocabulary:,} tokens, learned "
-        "positions, tied embeddings, float32."
+        f"positions, tied embeddings, {dtype}."
     )
 
 

@@ -107,6 +107,9 @@ RECIPES = {
         rate=2.0,
         sinusoids=True,
         mixed=False,
+        note="Kept at checkpoints on the way (`--checkpoints`; `schedule.json` names them), which "
+        "is what it is for; the figures below are those of the last one. Its positional embedding "
+        "began as sines and cosines, its learning rates were twice those of the other demos.",
     ),
 }
 

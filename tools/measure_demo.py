@@ -35,7 +35,8 @@ def measure(folder: Path) -> Measured:
     """All figures of one model."""
     model = load_model(folder)
     text = sample_windows(load_tokenizer(folder), model.config.n_positions)
-    copies = repeated_random(model.config.vocab_size, PERIOD, WINDOWS)
+    period = min(PERIOD, (model.config.n_positions - 1) // 2)
+    copies = repeated_random(model.config.vocab_size, period, WINDOWS)
     first, second = copy_losses(model, copies)
     return {
         "windows": WINDOWS,

@@ -138,6 +138,26 @@ def _demo(
     )
 
 
+def _any_model(prompt: str) -> tuple[Preset, ...]:
+    """Return presets that name no head: the selected one is looked at."""
+    return (
+        Preset(
+            "Every fifth position blind to its predecessor",
+            "Which heads lose the previous token, and does the prompt still repeat?",
+            prompt,
+            "",
+            {"change": "blind", "every": 5, "layers": "0", "stage": "pattern"},
+        ),
+        Preset(
+            "Token embeddings removed",
+            "Only position is left: every head shows what it does by position alone.",
+            prompt,
+            "",
+            {"change": "remove", "embeddings": "tokens"},
+        ),
+    )
+
+
 _BY_MODEL = {
     "gpt2": _GPT2,
     "demo-gpt2": _demo(
@@ -174,30 +194,10 @@ _BY_MODEL = {
             "attention at land and at king moved, house seems to have been followed by land."
         },
     ),
+    "demo-training": _any_model(_TOY_LIST),
 }
-
-
-def _any_model() -> tuple[Preset, ...]:
-    """Return presets that name no head: the selected one is looked at."""
-    prompt = _repeat_after_me(" apple orange", "")
-    return (
-        Preset(
-            "Every fifth position blind to its predecessor",
-            "Which heads lose the previous token, and does the prompt still repeat?",
-            prompt,
-            "",
-            {"change": "blind", "every": 5, "layers": "0", "stage": "pattern"},
-        ),
-        Preset(
-            "Token embeddings removed",
-            "Only position is left: every head shows what it does by position alone.",
-            prompt,
-            "",
-            {"change": "remove", "embeddings": "tokens"},
-        ),
-    )
 
 
 def presets_for(model: str) -> tuple[Preset, ...]:
     """Return the presets of a model; for one that has none of its own, those that fit any."""
-    return _BY_MODEL.get(model) or _any_model()
+    return _BY_MODEL.get(model) or _any_model(_repeat_after_me(" apple orange", ""))
