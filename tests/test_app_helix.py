@@ -96,9 +96,16 @@ def test_layer_positions_averages_and_overlay(show):
     no_trouble(page)
 
 
-def test_every_setting(show):
-    """Tokens repeated, first positions left out, k, and what is far from 0."""
+def test_controls(show):
+    """The morph, texts in place of a token, every setting."""
     page = show()
+    the_morph_plays_and_can_be_moved(page)
+    texts_of_the_corpus(page)
+    every_setting(page)
+
+
+def every_setting(page: Page) -> None:
+    """Tokens repeated, first positions left out, k, and what is far from 0."""
     page.get_by_role("button", name="Settings").click()
     with redraws(page, "shape"):
         press(page, "Repeated tokens, one per prompt", "ArrowRight")
@@ -120,9 +127,8 @@ def test_every_setting(show):
     no_trouble(page)
 
 
-def test_texts_of_the_corpus(show):
+def texts_of_the_corpus(page: Page) -> None:
     """Real texts in place of a repeated token: the start token's position is left out; and back."""
-    page = show()
     with redraws(page, "helix"), redraws(page, "shape"):
         pick(page, "texts of the corpus")
     expect(slider(page, START)).to_have_attribute("aria-valuetext", "1")
@@ -133,9 +139,8 @@ def test_texts_of_the_corpus(show):
     assert {CONTEXT} == set(traces(page, "helix").values())
 
 
-def test_the_morph_plays_and_can_be_moved(show):
+def the_morph_plays_and_can_be_moved(page: Page) -> None:
     """Play ends at the last layer; the slider below the figure goes back."""
-    page = show()
     hash_of(page, "morph")
     layers = page.evaluate(f"{PLAYER}._fullLayout.sliders[0].steps.length")
     assert 4 == layers

@@ -73,9 +73,15 @@ def test_all_is_drawn(page, show):
     assert [] == trouble
 
 
-def test_what_the_bag_is_made_of(show):
-    """Two heads, scale, kernel, rarest token, and how the prediction is judged."""
+def test_selection_and_bag(show):
+    """A neuron is selected, then the bag is filled otherwise."""
     page = show()
+    a_neuron_is_selected(page)
+    what_the_bag_is_made_of(page)
+
+
+def what_the_bag_is_made_of(page: Page) -> None:
+    """Two heads, scale, kernel, rarest token, and how the prediction is judged."""
     with redraws(page, "neurons"), redraws(page, "trace"):
         pick(page, "one for all")
     with redraws(page, "neurons"), redraws(page, "trace"):
@@ -100,9 +106,8 @@ def test_what_the_bag_is_made_of(show):
     no_trouble(page)
 
 
-def test_a_neuron_is_selected(show):
+def a_neuron_is_selected(page: Page) -> None:
     """By a row of the ranking or of the relatives, by its number, by words that it fires for."""
-    page = show()
     seek(page, RANKED, "sign agreement")
     settle(page)
     assert "sign agreement" == parameter(page, "rank")
@@ -134,9 +139,15 @@ def test_a_neuron_is_selected(show):
     no_trouble(page)
 
 
-def test_text_of_a_trace(show):
-    """A window, a chapter or one's own; every token tells its place and number, as plain text."""
+def test_latents_and_trace(show):
+    """Components and neighbours, then the text of a trace."""
     page = show()
+    components_and_neighbours(page)
+    text_of_a_trace(page)
+
+
+def text_of_a_trace(page: Page) -> None:
+    """A window, a chapter or one's own; every token tells its place and number, as plain text."""
     first = titles(page)
     with redraws(page, "trace"):
         write(page, "Window", "3")
@@ -170,17 +181,18 @@ def test_text_of_a_trace(show):
     no_trouble(page)
 
 
-def test_components_and_neighbours(show):
+def components_and_neighbours(page: Page) -> None:
     """Fewer components, fewer groups; a token's neighbours, or one sentence on why there is none.
 
     The heading shows the token as it was typed.
     """
-    page = show()
-    groups = table(page, "card-latents").locator("tbody tr").count()
+    rows = table(page, "card-latents").locator("tbody tr")
+    groups = rows.count()
     with redraws(page, "latents"):
         press(page, COMPONENTS, "Home")
     assert "2" == parameter(page, "components")
-    assert 2 == table(page, "card-latents").locator("tbody tr").count() < groups
+    expect(rows).to_have_count(2)
+    assert groups > 2
     expect(page.get_by_text("Type a token to see")).to_be_visible()
     write(page, NEAR, "<script>")
     complains(page, "Expected text that is one token of 'demo-gpt2'; '<script>' is")

@@ -21,6 +21,8 @@ from poskernel_core.engine.requests import settle
 from poskernel_core.models import catalog
 from tests import made_contextual
 
+pytestmark = pytest.mark.usefixtures("near_worker")
+
 EVERY = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 QUERY, SKIP, LAYERS, HEADS = 63, 4, 4, 8
 
