@@ -140,7 +140,10 @@ def rotary(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory, rotary: str) -> Iterator[Server]:
-    """The app in a process of its own, with an empty cache at first."""
+    """The app in a process of its own; the standard results of 50 windows are in its cache."""
+    from tests.near_worker import command_line_here
+
     root = tmp_path_factory.mktemp("server")
+    command_line_here(root / "cache", "precompute", "demo-gpt2", "--texts", "50")
     with serve(root / "cache", root / "server.log", models=rotary) as started:
         yield started

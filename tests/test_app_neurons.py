@@ -73,15 +73,9 @@ def test_all_is_drawn(page, show):
     assert [] == trouble
 
 
-def test_selection_and_bag(show):
-    """A neuron is selected, then the bag is filled otherwise."""
-    page = show()
-    a_neuron_is_selected(page)
-    what_the_bag_is_made_of(page)
-
-
-def what_the_bag_is_made_of(page: Page) -> None:
+def test_what_the_bag_is_made_of(show):
     """Two heads, scale, kernel, rarest token, and how the prediction is judged."""
+    page = show()
     with redraws(page, "neurons"), redraws(page, "trace"):
         pick(page, "one for all")
     with redraws(page, "neurons"), redraws(page, "trace"):
@@ -106,8 +100,9 @@ def what_the_bag_is_made_of(page: Page) -> None:
     no_trouble(page)
 
 
-def a_neuron_is_selected(page: Page) -> None:
+def test_a_neuron_is_selected(show):
     """By a row of the ranking or of the relatives, by its number, by words that it fires for."""
+    page = show()
     seek(page, RANKED, "sign agreement")
     settle(page)
     assert "sign agreement" == parameter(page, "rank")
@@ -139,15 +134,9 @@ def a_neuron_is_selected(page: Page) -> None:
     no_trouble(page)
 
 
-def test_latents_and_trace(show):
-    """Components and neighbours, then the text of a trace."""
-    page = show()
-    components_and_neighbours(page)
-    text_of_a_trace(page)
-
-
-def text_of_a_trace(page: Page) -> None:
+def test_text_of_a_trace(show):
     """A window, a chapter or one's own; every token tells its place and number, as plain text."""
+    page = show()
     first = titles(page)
     with redraws(page, "trace"):
         write(page, "Window", "3")
@@ -181,11 +170,12 @@ def text_of_a_trace(page: Page) -> None:
     no_trouble(page)
 
 
-def components_and_neighbours(page: Page) -> None:
+def test_components_and_neighbours(show):
     """Fewer components, fewer groups; a token's neighbours, or one sentence on why there is none.
 
     The heading shows the token as it was typed.
     """
+    page = show()
     rows = table(page, "card-latents").locator("tbody tr")
     groups = rows.count()
     with redraws(page, "latents"):

@@ -36,7 +36,7 @@ def fits(page: Page, width: int) -> None:
     """No text is cut, and no tick stands over another, in a window so wide."""
     page.set_viewport_size({"width": width, "height": HEIGHT})
     still(page)
-    end = time.monotonic() + PATIENCE / 6000
+    end = time.monotonic() + PATIENCE / 18_000
     while (found := page.evaluate(CUT)) and time.monotonic() < end:  # on a busy machine
         still(page)
     assert [] == found, width

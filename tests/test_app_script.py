@@ -20,7 +20,7 @@ from tools.recorded import open_page
 
 FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
-LONGEST_PAGE = 140
+LONGEST_PAGE, MODEL = 140, "demo-attn-2l"
 BOXES: dict[str, list[str]] = {}
 """The boxes that a page shows at first, by its address."""
 COMPUTE = ("forward", "passes", "statistics", "engine.worker")
@@ -28,7 +28,9 @@ ALONE = """
 import json, sys
 from streamlit.testing.v1 import AppTest
 app = AppTest.from_file("app.py", default_timeout=120)
-app.query_params["texts"], app.query_params["context"] = "50", "64"
+for each in sys.argv[1:]:
+    name, value = each.split("=")
+    app.query_params[name] = value
 app.run()
 print(json.dumps({
     "exceptions": [each.value for each in app.exception],
@@ -44,7 +46,7 @@ print(json.dumps({
 def cache(tmp_path_factory) -> Path:
     """A store that holds what pages show first, for 50 windows of 64 tokens."""
     directory = tmp_path_factory.mktemp("cache")
-    run = ("demo-gpt2", "--texts", "50", "--context", "64")
+    run = (MODEL, "--texts", "50", "--context", "64")
     command_line_here(directory, "precompute", *run, "--experiments")
     return directory
 
@@ -73,7 +75,7 @@ def shipped(tmp_path, monkeypatch):
 def run_alone(cache: Path) -> dict[str, Any]:
     """Run the app in a process of its own; what it drew and imported."""
     done = subprocess.run(
-        [sys.executable, "-c", ALONE],
+        [sys.executable, "-c", ALONE, f"model={MODEL}", "texts=50", "context=64"],
         cwd=ROOT, env=environment(cache), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert 0 == done.returncode, done.stderr
@@ -114,7 +116,9 @@ def test_what_is_precomputed_is_that_of_the_pages(stored, page, charts):
     """After `precompute --experiments` nothing is left to be computed on the pages."""
     keys = set(stored.store.keys())
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    app.query_params["texts"], app.query_params["context"] = "50", "64"
+    chosen = {"model": MODEL, "texts": "50", "context": "64"}
+    for name, value in chosen.items():
+        app.query_params[name] = value
     open_page(app, page)
     assert (charts, 0) == (len(app.get("plotly_chart")), len(app.get("progress")))
     assert stored.worker_pid is None

@@ -21,7 +21,7 @@ from tests import builders
 
 pytestmark = pytest.mark.slow
 
-WAIT, CONTEXT, MANY = 60.0, 29, 2003
+WAIT, CONTEXT, MANY = 240.0, 29, 2003
 
 
 @pytest.fixture(scope="module")
