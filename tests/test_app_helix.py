@@ -96,16 +96,9 @@ def test_layer_positions_averages_and_overlay(show):
     no_trouble(page)
 
 
-def test_controls(show):
-    """The morph, texts in place of a token, every setting."""
-    page = show()
-    the_morph_plays_and_can_be_moved(page)
-    texts_of_the_corpus(page)
-    every_setting(page)
-
-
-def every_setting(page: Page) -> None:
+def test_every_setting(show):
     """Tokens repeated, first positions left out, k, and what is far from 0."""
+    page = show()
     page.get_by_role("button", name="Settings").click()
     with redraws(page, "shape"):
         press(page, "Repeated tokens, one per prompt", "ArrowRight")
@@ -127,8 +120,9 @@ def every_setting(page: Page) -> None:
     no_trouble(page)
 
 
-def texts_of_the_corpus(page: Page) -> None:
+def test_texts_of_the_corpus(show):
     """Real texts in place of a repeated token: the start token's position is left out; and back."""
+    page = show()
     with redraws(page, "helix"), redraws(page, "shape"):
         pick(page, "texts of the corpus")
     expect(slider(page, START)).to_have_attribute("aria-valuetext", "1")
@@ -139,8 +133,9 @@ def texts_of_the_corpus(page: Page) -> None:
     assert {CONTEXT} == set(traces(page, "helix").values())
 
 
-def the_morph_plays_and_can_be_moved(page: Page) -> None:
+def test_the_morph_plays_and_can_be_moved(show):
     """Play ends at the last layer; the slider below the figure goes back."""
+    page = show()
     hash_of(page, "morph")
     layers = page.evaluate(f"{PLAYER}._fullLayout.sliders[0].steps.length")
     assert 4 == layers

@@ -59,15 +59,9 @@ def column(page: Page, name: str) -> list[str]:
     return ranking(page).locator(f"tbody td:nth-child({place + 1})").all_text_contents()
 
 
-def test_one_head_and_all(show):
-    """Downloads of a curve, then the ranking of all heads."""
-    page = show()
-    downloads_of_the_curve(page)
-    ranking_look_back_and_selection(page)
-
-
-def ranking_look_back_and_selection(page: Page) -> None:
+def test_ranking_look_back_and_selection(show):
     """32 rows; another k names and sorts a column; a row selects its head everywhere."""
+    page = show()
     expect(ranking(page)).to_have_attribute("aria-rowcount", "33")
     names = column(page, "head")
     kind = column(page, "kind")[names.index(CELL)]
@@ -114,15 +108,9 @@ def test_no_head_looks_back_so_far(show):
     assert {"0"} == set(column(page, "largest at k"))
 
 
-def test_stages_and_curves(show):
-    """The stages of a text, then the curves of a head."""
-    page = show(query=127, zoom=100)
-    stages_of_a_text_and_a_window(page)
-    curves_of_a_head(page)
-
-
-def curves_of_a_head(page: Page) -> None:
+def test_curves_of_a_head(show):
     """Attention, raw score, tangent picture; the query position moves the last one."""
+    page = show(query=127)
     for _ in in_both_themes(page):
         for card in ("profile", "scores", "tangent"):
             expect(page.locator(f".st-key-card-{card} .main-svg").first).to_be_visible()
@@ -141,8 +129,9 @@ def curves_of_a_head(page: Page) -> None:
     no_trouble(page)
 
 
-def downloads_of_the_curve(page: Page) -> None:
+def test_downloads_of_the_curve(show):
     """CSV a row per offset, NPZ the same numbers, HTML a figure that needs nobody."""
+    page = show()
     rows = csv_rows(download(page, "profile", "CSV"))
     assert CONTEXT - 1 <= len(rows) <= CONTEXT
     name = next(each for each in rows[0] if each.startswith("profile"))
@@ -160,8 +149,9 @@ def downloads_of_the_curve(page: Page) -> None:
     assert 32 < drawn <= len(rows)
 
 
-def stages_of_a_text_and_a_window(page: Page) -> None:
+def test_stages_of_a_text_and_a_window(show):
     """Another chapter, another place and another size of the window."""
+    page = show(zoom=100)
     expect(title_of(page, "stages-window")).to_contain_text("Positions 100 to 149")
     maps = [f"{part}-{stage}" for part in ("whole", "window")
             for stage in ("score", "masked_score", "pattern")]  # fmt: skip

@@ -48,15 +48,9 @@ def show(page: Page, server):
     return go
 
 
-def test_random_tokens_and_their_norms(show):
-    """The causal test, then other numbers of random tokens."""
-    page = show()
-    is_the_norm_the_cause(page)
-    random_tokens(page)
-
-
-def random_tokens(page: Page) -> None:
+def test_random_tokens(show):
     """Buttons and field for the number, the start of the trend, the row."""
+    page = show()
     with redraws(page, "intrinsic"), redraws(page, "norms"):
         page.get_by_role("button", name="7 tokens").click()
     assert "7" == parameter(page, "rlength")
@@ -90,19 +84,26 @@ def causes(page: Page) -> list[dict[str, str]]:
     return [dict(zip(meaning, column, strict=True)) for column in columns]
 
 
-def is_the_norm_the_cause(page: Page) -> None:
+def test_is_the_norm_the_cause(show):
     """The toggle draws a table: every number with norms as they are, flat, and the change."""
+    page = show()
     expect(page.locator(".st-key-card-cause")).to_have_count(0)
     flip(page, CAUSE, True)
     assert "true" == parameter(page, "cause")
     kept, flat, change = causes(page)
-    assert [] == [text for column in (kept, flat, change) for text in column.values()
-                  if text.endswith("± 0.0000")]  # fmt: skip
     assert len(kept) == len(flat) == len(change) > 3
     assert all(kept[name] != flat[name] for name in kept if "slope" not in name)
     flip(page, CAUSE, False)
     expect(page.locator(".st-key-card-cause")).to_have_count(0)
     no_trouble(page)
+
+
+def test_the_error_of_a_slope_is_not_rounded_away(show):
+    """No error of the causal test reads as zero."""
+    page = show(cause="true")
+    expect(page.locator(".st-key-card-cause")).to_be_visible()
+    assert [] == [text for column in causes(page) for text in column.values()
+                  if text.endswith("± 0.0000")]  # fmt: skip
 
 
 def test_nonsense_is_put_right(show):
