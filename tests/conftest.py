@@ -23,7 +23,7 @@ from playwright.sync_api import Browser, BrowserContext
 
 import tests.typecheck  # noqa: F401  (the hook below looks it up by name)
 from tests.browser import find_browser
-from tests.server import Server, command_line, serve
+from tests.server import Server, serve
 
 # Before anything imports poskernel_core: each array argument and result is checked from here on.
 # What is first imported by a module under the hook is compiled anew, and be it a large package:
@@ -37,6 +37,7 @@ torch.set_num_threads(1)  # the models are tiny: a second thread costs more than
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 WATCH = Path(__file__).with_name("watch.js")
+SITE = "http://127.0.0.1"  # of every server of the tests, whatever its port
 BROWSER_FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -45,6 +46,7 @@ BROWSER_FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--process-per-site",
 )
 
 
@@ -52,6 +54,15 @@ BROWSER_FLAGS = (
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in use, where shapes are not checked by their annotations but by our own sentences."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.fixture
+def near_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine's worker is a thread of this process, which has torch already."""
+    from poskernel_core.engine import worker_client
+    from tests.near_worker import NearWorker
+
+    monkeypatch.setattr(worker_client, "subprocess", NearWorker.module())
 
 
 @pytest.fixture(scope="session")
@@ -83,19 +94,28 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, object]) -> dic
 
 @pytest.fixture(scope="session")
 def visitor(browser: Browser, browser_context_args: dict[str, Any]) -> Iterator[BrowserContext]:
-    """Somebody whose browser has read the app's own scripts before: pages open at once."""
+    """Somebody whose browser has read the app's own scripts before: pages open at once.
+
+    An empty page of the site stays open: the process that draws the site, with the scripts that it
+    has compiled, lives as long as any of the site's pages.
+    """
     context = browser.new_context(**browser_context_args)
     context.add_init_script(path=WATCH)
+    first = context.new_page()
+    first.route("**", lambda route: route.fulfill(body=""))
+    first.goto(SITE)
     yield context
     context.close()
 
 
 @pytest.fixture
 def context(visitor: BrowserContext) -> Iterator[BrowserContext]:
-    """A visitor without any page open."""
+    """A visitor; what a test opens is closed after it."""
+    before = visitor.pages
     yield visitor
     for page in visitor.pages:
-        page.close()
+        if page not in before:
+            page.close()
 
 
 @pytest.fixture
@@ -121,7 +141,9 @@ def rotary(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory, rotary: str) -> Iterator[Server]:
     """The app in a process of its own; the standard results of 50 windows are in its cache."""
+    from tests.near_worker import command_line_here
+
     root = tmp_path_factory.mktemp("server")
-    command_line(root / "cache", "precompute", "demo-gpt2", "--texts", "50")
+    command_line_here(root / "cache", "precompute", "demo-gpt2", "--texts", "50")
     with serve(root / "cache", root / "server.log", models=rotary) as started:
         yield started

@@ -60,9 +60,17 @@ def test_landing_page_is_whole_and_asks_nobody_else(page, visit, server):
     assert {urlsplit(server.url).netloc} == hosts - {""}
 
 
-def test_a_click_opens_the_head(visit, capsys):
+def test_a_head_is_opened_by_mouse_and_keyboard_and_left_by_back(visit, capsys):
     """Address, sidebar, curve and the cell's state follow; the time it takes is printed."""
-    page, times = visit(), []
+    page = visit()
+    clicks(page, capsys)
+    arrows_and_enter(page)
+    back(page)
+
+
+def clicks(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each head clicked is selected everywhere."""
+    times = []
     for name in ("L1H2", "L2H4", "L3H7", "L0H5", "L2H1"):
         began = time.perf_counter()
         cell(page, name).click()
@@ -76,9 +84,8 @@ def test_a_click_opens_the_head(visit, capsys):
         print(f"\nclick to redrawn title: {', '.join(f'{ms:.0f}' for ms in times)} ms")
 
 
-def test_arrows_and_enter_open_the_head(visit):
+def arrows_and_enter(page: Page) -> None:
     """From the one cell that Tab reaches; focus stays where it was after the page is redrawn."""
-    page = visit()
     expect(page.locator("[role=gridcell][tabindex='0']")).to_have_count(1)
     cell(page, "L2H6").focus()
     page.keyboard.press("PageUp")
@@ -93,14 +100,6 @@ def test_arrows_and_enter_open_the_head(visit):
     page.keyboard.press("End")
     page.keyboard.press(" ")
     expect(title_of(page, "kernel")).to_contain_text("L1H7 at n = 400")
-
-
-def test_a_link_restores_the_landing_page(visit):
-    """Another visitor's browser shows the same head, position and skip."""
-    page = visit(cell="L2H1", query=255, skip=7)
-    assert FIRST | {"Head": "L2H1", "query": "255", "skip": "7"} == values(page)
-    expect(title_of(page, "kernel")).to_contain_text("L2H1 at n = 255")
-    expect(cell(page, "L2H1")).to_have_attribute("aria-selected", "true")
 
 
 def test_a_link_restores_another_page(visit):
@@ -151,42 +150,53 @@ def test_a_link_keeps_what_equals_an_end_of_a_slider(visit):
     assert {"texts=50", "skip=0", "query=15", "context=64", "cell=L1H1"} == set(query.split("&"))
 
 
-def test_back_returns_to_the_earlier_head_and_changes_nothing_else(visit):
+def back(page: Page) -> None:
     """One step in the history per click; position and skip stay."""
-    page = visit()
+    settle(page)
+    first = values(page)["Head"]
     for name in ("L1H1", "L2H2"):
         cell(page, name).click()
         expect(title_of(page, "kernel")).to_contain_text(f"{name} at n = 400")
         settle(page)
-    for name in ("L1H1", "L2H6"):
+    for name in ("L1H1", first):
         page.go_back()
         settle(page)
         expect(title_of(page, "kernel")).to_contain_text(f"{name} at n = 400")
         assert FIRST | {"Head": name} == values(page)
 
 
-def test_sliders_of_position_and_skip(visit):
+def test_a_link_restores_the_landing_page(visit):
+    """Another visitor's browser shows the same head, position and skip; they go with the reader."""
+    page = visit(cell="L2H1", query=255, skip=7)
+    assert FIRST | {"Head": "L2H1", "query": "255", "skip": "7"} == values(page)
+    expect(title_of(page, "kernel")).to_contain_text("L2H1 at n = 255")
+    expect(cell(page, "L2H1")).to_have_attribute("aria-selected", "true")
+    sliders_of_position_and_skip(page)
+    the_head_chosen_stays_on_another_page(page)
+
+
+def sliders_of_position_and_skip(page: Page) -> None:
     """The next recorded position, one key more: title and summary follow."""
-    page = visit(cell="L2H1", query=255)
     slider(page, QUERY).press("ArrowRight")
     expect(title_of(page, "kernel")).to_contain_text("L2H1 at n = 271")
     expect(page).to_have_url(re.compile("query=271"))
     slider(page, SKIP).press("ArrowRight")
-    expect(page).to_have_url(re.compile("skip=5"))
+    expect(page).to_have_url(re.compile("skip=8"))
     settle(page)
     page.locator(".st-key-card-kernel").get_by_role("button", name="Provenance").click()
-    expect(page.get_by_role("dialog").get_by_text("First 5 keys skipped.")).to_be_visible()
+    expect(page.get_by_role("dialog").get_by_text("First 8 keys skipped.")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_the_head_chosen_stays_on_another_page(visit):
+def the_head_chosen_stays_on_another_page(page: Page) -> None:
     """The navigation keeps head, position, skip and windows."""
-    page = visit(cell="L2H1", query=255, skip=7)
     page.get_by_role("link", name="Positional kernels").click()
-    expect(page.get_by_text("L2H1 at query position 255")).to_be_visible()
+    expect(page.get_by_text("L2H1 at query position 271")).to_be_visible()
     settle(page)
-    assert FIRST | {"Head": "L2H1", "query": "255", "skip": "7"} == values(page)
+    assert FIRST | {"Head": "L2H1", "query": "271", "skip": "8"} == values(page)
     expect(page).to_have_url(re.compile(r"/positional_kernels\?"))
-    expected = {"texts=50", "cell=L2H1", "query=255", "skip=7"}
+    expected = {"texts=50", "cell=L2H1", "query=271", "skip=8"}
     assert expected == set(urlsplit(page.url).query.split("&"))
 
 

@@ -69,9 +69,16 @@ def test_all_is_drawn(page, show):
     assert [] == trouble
 
 
-def test_token_and_number_of_texts(show):
+def test_one_head(show):
+    """Its kernels, texts beside it, the token and how many texts."""
+    page = show(cell="L2H1")
+    kernels_of_a_layer(page)
+    chapters_and_texts_of_ones_own(page)
+    token_and_number_of_texts(page)
+
+
+def token_and_number_of_texts(page: Page) -> None:
     """What is not one token is said once, and can be mended; both change the numbers."""
-    page = show()
     before = hash_of(page, "plane")
     write(page, TOKEN, " of <b>the</b>")
     complains(page, "Expected text that is one token of 'demo-gpt2'; ' of <b>the</b>' is")
@@ -136,11 +143,17 @@ def test_thresholds_are_those_of_the_numbers(show):
     no_trouble(page)
 
 
-def test_a_row_selects_a_head(show):
-    """A click selects the head everywhere; its numbers are those of the row."""
+def test_rows(show):
+    """A row selects its head, again and another."""
     page = show(cell="L0H1")
-    heads = column(page, "contextual-table", "head")
-    row, name = next((row, name) for row, name in enumerate(heads) if not name.startswith("L0"))
+    a_row_selects_its_head_again(page)
+    a_row_selects_a_head(page)
+
+
+def a_row_selects_a_head(page: Page) -> None:
+    """A click selects the head everywhere; its numbers are those of the row."""
+    heads, layer = column(page, "contextual-table", "head"), values(page)["Head"][:2]
+    row, name = next((row, name) for row, name in enumerate(heads) if not name.startswith(layer))
     with redraws(page, "denominators"), redraws(page, "weights"), redraws(page, "distances"):
         click_row(page, "contextual-table", row)
     assert (name, name) == (parameter(page, "cell"), values(page)["Head"])
@@ -154,10 +167,10 @@ def test_a_row_selects_a_head(show):
     no_trouble(page)
 
 
-def test_a_row_selects_its_head_again(show):
+def a_row_selects_its_head_again(page: Page) -> None:
     """Also after another head was selected elsewhere."""
-    page = show()
     name = column(page, "contextual-table", "head")[2]
+    assert name != values(page)["Head"]
     for other in ("L3H3", None):
         click_row(page, "contextual-table", 2)
         expect(page.get_by_text(f"Selected: {name}.")).to_be_visible()
@@ -168,9 +181,8 @@ def test_a_row_selects_its_head_again(show):
             settle(page)
 
 
-def test_chapters_and_texts_of_ones_own(show):
+def chapters_and_texts_of_ones_own(page: Page) -> None:
     """Each is a line of its own beside the others, named; markup in them is text."""
-    page = show()
     lines = set(traces(page, "denominators"))
     with redraws(page, "denominators"):
         seek(page, CHAPTERS, "Exodus 12")
@@ -189,9 +201,8 @@ def test_chapters_and_texts_of_ones_own(show):
     no_trouble(page)
 
 
-def test_kernels_of_a_layer(show):
+def kernels_of_a_layer(page: Page) -> None:
     """Two distances: which heads are a group, and how many pairs are ruled out."""
-    page = show(cell="L2H1")
     with np.load(io.BytesIO(download(page, "distances", "NPZ")), allow_pickle=False) as file:
         distance = file["distance"]
     page.keyboard.press("Escape")

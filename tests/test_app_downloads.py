@@ -14,7 +14,7 @@ import poskernel_core as pk
 from poskernel_core import __version__
 from poskernel_core.common.result import plain
 from poskernel_core.figures.exports import to_json
-from tests.server import command_line
+from tests.near_worker import command_line_here
 from tests.visit import tool, visit
 
 pytestmark = pytest.mark.browser
@@ -41,14 +41,16 @@ def as_hex(colour: str) -> str:
     return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour))
 
 
-@pytest.fixture
-def shown(page: Page, server):
-    """The landing page at one head, position and skip."""
+@pytest.fixture(scope="module")
+def shown(visitor, server):
+    """The landing page at one head, position and skip, which no test here changes."""
+    page = visitor.new_page()
     visit(page, server.link(**CELL, **SKIP))
-    return page
+    yield page
+    page.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def show(server):
     """`pk.show` on the server's own store, for its run."""
     engine = pk.Engine(pk.Store(server.cache))
@@ -67,7 +69,7 @@ def test_page_command_line_and_python_agree(shown, show, server, card, chosen):
     page = json.loads(download(shown, card, "JSON"))
     options = [part for name, value in chosen.items() for part in (f"--{name}", str(value))]
     options += ["--texts", "50", "--skip", "7", "--json"]
-    line = json.loads(command_line(server.cache, "show", card, "demo-gpt2", *options))
+    line = json.loads(command_line_here(server.cache, "show", card, "demo-gpt2", *options))
     python = json.loads(to_json(show(card, **chosen)))
     assert page == line == python
 

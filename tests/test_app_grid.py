@@ -29,22 +29,32 @@ def kinds(page: Page) -> list[str]:
     return [re.search(r"tokens, (local|slow decay|uniform),", label)[1] for label in labels]
 
 
-def test_kinds_that_are_switched_off_are_dimmed(landing):
+def test_kinds_order_and_thresholds(landing):
+    """What is done to the grid one after the other."""
+    page = landing(cell="L2H4")
+    kinds_that_are_switched_off_are_dimmed(page)
+    order_by_etc(page)
+    thresholds_change_the_kinds(page)
+
+
+def kinds_that_are_switched_off_are_dimmed(page: Page) -> None:
     """Their cells are faint and say so; the others are as before."""
-    page = landing()
     dimmed = page.locator("[role=gridcell].dimmed")
     expect(dimmed).to_have_count(0)
     uniform = kinds(page).count("uniform")
     assert 0 < uniform < 32
-    page.get_by_role("toolbar", name="Show kinds").get_by_role("button", name="uniform").click()
+    switch = page.get_by_role("toolbar", name="Show kinds").get_by_role("button", name="uniform")
+    switch.click()
     expect(dimmed).to_have_count(uniform)
     assert all("(filtered out)" in each.get_attribute("aria-label") for each in dimmed.all())
     expect(page).to_have_url(re.compile("kinds="))
+    switch.click()
+    expect(dimmed).to_have_count(0)
+    settle(page)
 
 
-def test_order_by_etc(landing):
+def order_by_etc(page: Page) -> None:
     """Each layer's heads from the largest ETC to the smallest; the columns are ranks."""
-    page = landing(cell="L2H4")
     choose(page, "Order of heads", "largest first")
     expect(page.get_by_role("columnheader", name="1.", exact=True)).to_be_visible()
     settle(page)
@@ -55,9 +65,8 @@ def test_order_by_etc(landing):
     expect(cell(page, "L2H4")).to_have_attribute("aria-selected", "true")
 
 
-def test_thresholds_change_the_kinds(landing):
+def thresholds_change_the_kinds(page: Page) -> None:
     """With every share of the mass enough, all heads are local."""
-    page = landing()
     assert {"local", "slow decay", "uniform"} == set(kinds(page))
     page.get_by_role("button", name="Kinds", exact=True).click()
     slider(page, "Mass in them that makes a head local").press("Home")

@@ -5,9 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from poskernel_core.storage.store import Store
 from tests.server import serve
-from tests.visit import cell, no_trouble, parameter, settle, title_of, values, visit
+from tests.visit import cell, no_trouble, parameter, settle, title_of, values
 
 pytestmark = pytest.mark.browser
 
@@ -73,17 +72,6 @@ def test_cancel_by_one_then_by_both(fresh, two):
     two[1].get_by_role("button", name="Try again").click()
     expect(two[1].get_by_role("gridcell")).to_have_count(32)
     no_trouble(two[1])
-
-
-def test_the_standard_run_of_the_page_is_that_of_the_command_line(server, page):
-    """After `precompute` the landing page needs nothing more: the store stays as it is."""
-    store = Store(server.cache)
-    keys = set(store.keys())
-    visit(page, server.link())
-    expect(page.get_by_role("gridcell")).to_have_count(32)
-    settle(page)
-    assert keys == set(store.keys())
-    store.close()
 
 
 class SlowLine:

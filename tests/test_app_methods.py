@@ -1,9 +1,10 @@
 """The page of methods in a browser: definitions, and the reproduction ledger."""
 
 import json
+from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from poskernel_core.analyses.definitions import methods
 from poskernel_core.ledger.compare import brief
@@ -26,6 +27,12 @@ PAGE, MODEL, HELD = "/methods", "demo-attn-2l", "gpt2"
 LEDGER, OF, NUMBERS = "Reproduction ledger", "Figures published for", "Numbers of"
 FIGURES, METHODS = figures_of(HELD), methods()
 COMPUTE = f"Compute all {len(FIGURES)} figures on this machine"
+TOLD = """folds => folds.map(fold => ({
+  words: fold.innerText,
+  strong: [...fold.querySelectorAll("strong")].map(each => each.innerText),
+  formulas: fold.querySelectorAll(".katex").length,
+  tables: fold.querySelectorAll("[data-testid=stDataFrame]").length,
+}))"""
 PARTS = ("Values", "Formula.", "Choices.", "Limits.", "Source.")
 
 
@@ -55,28 +62,32 @@ def column(page: Page, name: str, number: int = 0) -> list[str]:
     return frame.locator(f"tbody td:nth-child({place + 1})").all_text_contents()
 
 
-def test_every_definition(page, show):
+def test_every_definition(page, show, new_context):
     """One fold each, with all its parts; formulas are set, none of them with an error."""
     trouble = console(page)
     show()
     expect(folds(page)).to_have_count(len(METHODS))
-    for fold, method in zip(folds(page).all(), METHODS, strict=True):
-        expect(fold.locator("summary")).to_contain_text(f"{method.title} ({method.name})")
+    tables = [1 if method.params else 0 for method in METHODS]
+    for fold in folds(page).all()[::-1]:  # what opens moves only what is open already
         fold.locator("summary").click()
-        expect(fold.get_by_text("python -m poskernel_core show")).to_be_visible()
-        expect(fold.locator(".katex").first).to_be_visible()
-        for part in PARTS:
-            expect(fold.locator("strong").get_by_text(part, exact=True)).to_be_visible()
-        expect(fold.get_by_test_id("stDataFrame")).to_have_count(1 if method.params else 0)
+    expect(folds(page).locator("details[open]")).to_have_count(len(METHODS))
+    expect(folds(page).get_by_test_id("stDataFrame")).to_have_count(sum(tables))
+    settle(page)
+    told = folds(page).evaluate_all(TOLD)
+    for each, method, held in zip(told, METHODS, tables, strict=True):
+        assert f"{method.title} ({method.name})" in each["words"]
+        assert "python -m poskernel_core show" in each["words"]
+        assert set(PARTS) <= {*each["strong"]}
+        assert (held, True) == (each["tables"], each["formulas"] > 0)
     expect(page.locator(".katex-error")).to_have_count(0)
     expect(page.get_by_test_id("stMain").get_by_text("$", exact=False)).to_have_count(0)
-    no_trouble(page)
+    one_definition(page, new_context)
+    a_model_without_published_figures(page)
     assert [] == trouble
 
 
-def test_one_definition(show, new_context):
+def one_definition(page: Page, new_context: Callable[[], BrowserContext]) -> None:
     """Chosen, it is alone and open, and for who follows the link; `all` brings the list."""
-    page = show()
     seek(page, "Definition", "position-zero")
     expect(folds(page)).to_have_count(1)
     settle(page)
@@ -99,9 +110,8 @@ def test_an_unknown_definition_or_part(show):
     no_trouble(page)
 
 
-def test_a_model_without_published_figures(show):
+def a_model_without_published_figures(page: Page) -> None:
     """The ledger says so, and which have some; a name of these brings figures and a warning."""
-    page = show()
     pick(page, LEDGER)
     assert LEDGER == parameter(page, "part")
     assert {OF: MODEL} == shown(page, OF)
@@ -117,9 +127,16 @@ def test_a_model_without_published_figures(show):
     no_trouble(page)
 
 
-def test_nothing_is_filled_in_before_it_is_computed(show):
-    """Every line says so, and has the published numbers only."""
+def test_the_ledger(show, new_context):
+    """Before and after it is computed, and the numbers of one figure."""
     page = show(part=LEDGER, published=HELD)
+    nothing_is_filled_in_before_it_is_computed(page)
+    the_ledger_computed(page)
+    numbers_of_one_figure(page, new_context)
+
+
+def nothing_is_filled_in_before_it_is_computed(page: Page) -> None:
+    """Every line says so, and has the published numbers only."""
     assert ["not computed yet"] * len(FIGURES) == column(page, "verdict")
     assert [figure.figure for figure in FIGURES] == column(page, "published figure")
     assert [brief(figure.published) for figure in FIGURES] == column(page, "published")
@@ -142,9 +159,8 @@ def ledger(page: Page) -> list[dict[str, object]]:
     return json.loads(waiting.value.path().read_text("utf-8"))
 
 
-def test_the_ledger_computed(show):
+def the_ledger_computed(page: Page) -> None:
     """The switch fills verdicts and numbers in, those of the file, which has every line."""
-    page = show(part=LEDGER, published=HELD)
     flip(page, COMPUTE, True)
     lines = ledger(page)
     assert "true" == parameter(page, "compute")
@@ -159,9 +175,8 @@ def test_the_ledger_computed(show):
     no_trouble(page)
 
 
-def test_numbers_of_one_figure(show, new_context):
+def numbers_of_one_figure(page: Page, new_context: Callable[[], BrowserContext]) -> None:
     """Ours beside the published, or the reason why there is none; a link shows the same."""
-    page = show(part=LEDGER, published=HELD, compute="true")
     lines = ledger(page)
     without = next(line for line in lines if line["why"])
     seek(page, NUMBERS, without["id"])

@@ -103,9 +103,15 @@ def test_all_is_drawn(page, show):
     assert [] == trouble
 
 
-def test_sequences_drawn(show):
-    """Samples, seed and start token change the curves and the address."""
+def test_what_is_drawn(show):
+    """Length, row and sequences, one after the other."""
     page = show()
+    length_and_row(page)
+    sequences_drawn(page)
+
+
+def sequences_drawn(page: Page) -> None:
+    """Samples, seed and start token change the curves and the address."""
     with redraws(page, "scores"), redraws(page, "zero"):
         press(page, DRAWS, "ArrowRight")
     with redraws(page, "scores"), redraws(page, "zero"):
@@ -117,9 +123,8 @@ def test_sequences_drawn(show):
     no_trouble(page)
 
 
-def test_length_and_row(show):
+def length_and_row(page: Page) -> None:
     """The row ends the curves; a length that is too short for it moves it."""
-    page = show()
     with redraws(page, "scores"), redraws(page, "attention"):
         press(page, QUERY, "ArrowRight")
     assert ("9", {10}) == (parameter(page, "pquery"), set(curves(page, "scores").values()))
@@ -131,9 +136,17 @@ def test_length_and_row(show):
     no_trouble(page)
 
 
-def test_heads_by_how_far_they_look_back(show):
+def test_heads(show):
+    """What the tables and the three numbers say, on one visit."""
+    page = show()
+    heads_by_how_far_they_look_back(page)
+    position_zero(page)
+    a_row_selects_a_head(page)
+
+
+def heads_by_how_far_they_look_back(page: Page) -> None:
     """Each filter keeps its heads, together all of them; none gives a sentence."""
-    page, found = show(), 0
+    found = 0
     assert HEADS == rows(page)
     for name in FILTERS:
         pick(page, name)
@@ -151,9 +164,8 @@ def test_heads_by_how_far_they_look_back(show):
     no_trouble(page)
 
 
-def test_a_row_selects_a_head(show):
+def a_row_selects_a_head(page: Page) -> None:
     """A click selects the head on every page, and its curves are drawn."""
-    page = show()
     best = title(page, "scores").split(":")[0]
     for figure in ("scores", "attention", "map-0", "look-back"):
         assert title(page, figure).startswith(best)
@@ -173,9 +185,8 @@ def test_a_row_selects_a_head(show):
     no_trouble(page)
 
 
-def test_position_zero(show):
+def position_zero(page: Page) -> None:
     """Three cases with their numbers, those of the download; a fall at position 0."""
-    page = show()
     labels = page.get_by_test_id("stMetricLabel").all_inner_texts()
     assert 3 == len(set(labels))
     assert [name for name in traces(page, "zero") if name in labels] == labels

@@ -83,13 +83,20 @@ def test_all_is_drawn(page, show):
         for figure in FIGURES:
             expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
         assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
+        expect(page.get_by_text("the strongest induction head.")).to_be_visible()
         no_trouble(page)
     assert [] == trouble
 
 
-def test_sequences_drawn(show):
-    """Samples, seed and start token change the numbers and the address."""
+def test_sequences_and_switches(show):
+    """Parts of the model turned off, and other sequences."""
     page = show()
+    switches(page)
+    sequences_drawn(page)
+
+
+def sequences_drawn(page: Page) -> None:
+    """Samples, seed and start token change the numbers and the address."""
     with redraws(page, "probability"), redraws(page, "intrinsic"):
         press(page, DRAWS, "ArrowRight")
     with redraws(page, "probability"), redraws(page, "intrinsic"):
@@ -102,9 +109,8 @@ def test_sequences_drawn(show):
     no_trouble(page)
 
 
-def test_switches(show):
+def switches(page: Page) -> None:
     """Heads silenced in either way, positions removed, norms made flat."""
-    page = show()
     page.get_by_text(SWITCHES).click()
     with redraws(page, "probability"), redraws(page, "norms"):
         seek(page, SILENT, "L0H0")
@@ -126,8 +132,6 @@ def test_switches(show):
 
 def test_the_head_that_is_shown(show):
     """The one selected, on every page; the strongest can be selected, by button, mouse and key."""
-    page = show()
-    expect(page.get_by_text("the strongest induction head.")).to_be_visible()
     page = show(cell="L1H5")
     assert {"L1H5"} == {head_of(page, name) for name in ("candidates", "rows", "pattern")}
     button = page.get_by_role("button", name=re.compile("Select L1H., the strongest"))
@@ -149,9 +153,15 @@ def test_the_head_that_is_shown(show):
     no_trouble(page)
 
 
-def test_layout_of_the_sequences(show):
-    """Length, first position, number of candidates, by words, titles and colours of cells."""
+def test_patterns_and_layout(show):
+    """Row, layer and layout, one after the other."""
     page = show()
+    row_and_layer_of_the_patterns(page)
+    layout_of_the_sequences(page)
+
+
+def layout_of_the_sequences(page: Page) -> None:
+    """Length, first position, number of candidates, by words, titles and colours of cells."""
     for label, number, name, length, first in (
         (LENGTH, "15", "length", 15, [2]),
         (FIRST, "3", "first", 15, [3]),
@@ -188,9 +198,8 @@ def test_the_tokens_of_one_sample(show):
     expect(page.locator(".st-key-card-sequences td").first).to_have_text("start")
 
 
-def test_row_and_layer_of_the_patterns(show):
+def row_and_layer_of_the_patterns(page: Page) -> None:
     """Another row, another layer: the single head is there only in its own layer."""
-    page = show()
     with redraws(page, "patterns"), redraws(page, "pattern"):
         press(page, ROW, "ArrowLeft")
     assert "9" == parameter(page, "row")

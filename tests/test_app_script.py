@@ -14,12 +14,13 @@ from streamlit.testing.v1 import AppTest
 from pages.shared import results
 from poskernel_core.engine.engine import Engine
 from poskernel_core.storage.store import Store
-from tests.server import ROOT, command_line, environment
+from tests.near_worker import command_line_here
+from tests.server import ROOT, environment
 from tools.recorded import open_page
 
 FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
-LONGEST_PAGE = 140
+LONGEST_PAGE, MODEL = 140, "demo-attn-2l"
 BOXES: dict[str, list[str]] = {
     "over_training": [
         r"demo\-gpt2 comes without checkpoints of its training; shown is demo\-training\."
@@ -34,18 +35,16 @@ COMPUTE = ("forward", "passes", "statistics", "engine.worker")
 ALONE = """
 import json, sys
 from streamlit.testing.v1 import AppTest
-from tools.recorded import open_page
 app = AppTest.from_file("app.py", default_timeout=120)
-app.query_params["texts"], app.query_params["context"] = "50", "64"
+for each in sys.argv[1:]:
+    name, value = each.split("=")
+    app.query_params[name] = value
 app.run()
-if sys.argv[1:]:
-    open_page(app, sys.argv[1])
 print(json.dumps({
     "exceptions": [each.value for each in app.exception],
     "errors": [each.value for each in app.error],
     "titles": [each.value for each in app.title],
     "charts": len(app.get("plotly_chart")),
-    "progress": len(app.get("progress")),
     "modules": sorted(sys.modules),
 }))
 """
@@ -55,9 +54,19 @@ print(json.dumps({
 def cache(tmp_path_factory) -> Path:
     """A store that holds what pages show first, for 50 windows of 64 tokens."""
     directory = tmp_path_factory.mktemp("cache")
-    run = ("demo-gpt2", "--texts", "50", "--context", "64")
-    command_line(directory, "precompute", *run, "--experiments")
+    run = (MODEL, "--texts", "50", "--context", "64")
+    command_line_here(directory, "precompute", *run, "--experiments")
     return directory
+
+
+@pytest.fixture
+def stored(cache, monkeypatch):
+    """An engine on that store, which the pages ask."""
+    engine = Engine(Store(cache))
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    yield engine
+    engine.close()
+    engine.store.close()
 
 
 @pytest.fixture
@@ -71,10 +80,10 @@ def shipped(tmp_path, monkeypatch):
     engine.store.close()
 
 
-def run_alone(cache: Path, *page: str) -> dict[str, Any]:
-    """Run the app, and a page of it, in a process of its own; what it drew and imported."""
+def run_alone(cache: Path) -> dict[str, Any]:
+    """Run the app in a process of its own; what it drew and imported."""
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, *page],
+        [sys.executable, "-c", ALONE, f"model={MODEL}", "texts=50", "context=64"],
         cwd=ROOT, env=environment(cache), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert 0 == done.returncode, done.stderr
@@ -107,11 +116,21 @@ def test_every_page_runs(shipped, script):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("page", "charts"), [("induction_recency", 7), ("position_vs_token", 7)])
-def test_precomputed_experiments_are_those_of_the_pages(cache, page, charts):
+@pytest.mark.parametrize(
+    ("page", "charts"),
+    [("etc_heatmap", 1), ("induction_recency", 7), ("position_vs_token", 7)],
+)
+def test_what_is_precomputed_is_that_of_the_pages(stored, page, charts):
     """After `precompute --experiments` nothing is left to be computed on the pages."""
-    seen = run_alone(cache, page)
-    assert (charts, 0) == (seen["charts"], seen["progress"])
+    keys = set(stored.store.keys())
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    chosen = {"model": MODEL, "texts": "50", "context": "64"}
+    for name, value in chosen.items():
+        app.query_params[name] = value
+    open_page(app, page)
+    assert (charts, 0) == (len(app.get("plotly_chart")), len(app.get("progress")))
+    assert stored.worker_pid is None
+    assert keys == set(stored.store.keys())
 
 
 @pytest.mark.slow

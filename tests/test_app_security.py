@@ -12,8 +12,11 @@ document.addEventListener("securitypolicyviolation",
   event => window.violations.push(`${event.effectiveDirective} ${event.blockedURI}`));"""
 
 
-def test_a_click_and_a_download(page, server):
-    """The grid's own script runs, and files made in the page can be had."""
+def test_our_scripts_run_and_a_strange_one_is_refused(page, server):
+    """The grid's own script runs, and files made in the page can be had.
+
+    The policy is in force: a script that somebody writes into the page does not run.
+    """
     page.add_init_script(NOTE)
     visit(page, server.link())
     cell(page, "L1H2").click()
@@ -28,13 +31,6 @@ def test_a_click_and_a_download(page, server):
     assert made.value.suggested_filename.endswith(".svg")
     assert "L1H2" == parameter(page, "cell")
     assert [] == page.evaluate("violations")
-
-
-def test_a_strange_script_is_refused(page, server):
-    """The policy is in force: a script that somebody writes into the page does not run."""
-    page.add_init_script(NOTE)
-    visit(page, server.link())
-
     page.evaluate(
         """() => { const strange = document.createElement("script");
         strange.textContent = "window.strange = true"; document.body.append(strange); }"""

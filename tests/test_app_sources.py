@@ -15,8 +15,8 @@ def figures(page):
     return page.locator(".js-plotly-plot").count()
 
 
-def test_sampled_texts(page, server):
-    """Curve, three maps, three squares, the layer, the two of additivity."""
+def test_texts_a_chapter_a_token(page, server):
+    """Curve, three maps, three squares, the layer, the two of additivity, of each source."""
     visit(page, server.link(PAGE, cell="L2H1"))
     expect(page.locator(".js-plotly-plot")).to_have_count(10)
     links = page.locator(".st-key-contents a")
@@ -24,11 +24,12 @@ def test_sampled_texts(page, server):
     for link in links.all():
         expect(page.locator(link.get_attribute("href"))).to_be_attached()
     no_trouble(page)
+    one_chapter(page)
+    one_token(page)
 
 
-def test_one_chapter(page, server):
+def one_chapter(page):
     """A chapter chosen by name draws all figures of its own."""
-    visit(page, server.link(PAGE, cell="L2H1"))
     page.get_by_role("radio", name="one text").check(force=True)
     choose(page, "Text", "Exodus 12")
     settle(page)
@@ -55,9 +56,8 @@ def test_a_text_of_the_readers_own(page, server):
     no_trouble(page)
 
 
-def test_one_token(page, server):
+def one_token(page):
     """The token ` the` draws all but the maps; two tokens give one sentence and no traceback."""
-    visit(page, server.link(PAGE, cell="L2H1"))
     page.get_by_role("radio", name="one token").check(force=True)
     settle(page)
     box = page.get_by_role("textbox", name="Token")

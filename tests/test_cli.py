@@ -13,6 +13,8 @@ from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.figures.exports import to_json
 from tests import builders
 
+pytestmark = pytest.mark.usefixtures("near_worker")
+
 CONTEXT, TEXTS = 29, 7
 
 

@@ -9,6 +9,8 @@ from tests.test_cli import CONTEXT, TEXTS, assert_sentence, own_cache, place, ru
 
 __all__ = ["own_cache", "place", "run", "small"]
 
+pytestmark = pytest.mark.usefixtures("near_worker")
+
 
 @pytest.mark.slow
 def test_too_little_text(run, small):

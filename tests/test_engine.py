@@ -203,6 +203,7 @@ def test_damaged_entries_are_computed_again(engine, place, model_dirs):
     same(before, after)
 
 
+@pytest.mark.usefixtures("near_worker")
 def test_a_store_that_is_too_small(tmp_path, place, model_dirs, monkeypatch):
     """Where not all can be kept, that is said; the pass is not repeated for ever."""
     monkeypatch.setenv("POSKERNEL_CACHE_GB", "0.0001")

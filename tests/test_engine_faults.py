@@ -81,6 +81,7 @@ def test_loading_in_many_threads(model_dirs):
         assert all(parameter.isfinite().all() for parameter in model.module.parameters())
 
 
+@pytest.mark.usefixtures("near_worker")
 def test_a_full_disk(tmp_path, model_dirs, ids):
     """A pass that cannot be written ends in one sentence, and the same worker goes on later."""
     with small_disk(tmp_path / "disk", 3) as disk:
@@ -137,6 +138,7 @@ def _nobody(done, total, note):
     """Nobody looks."""
 
 
+@pytest.mark.usefixtures("near_worker")
 def test_the_cache_directory_vanishes(tmp_path, model_dirs, ids):
     """Deleted under a running engine, it is made again, and everything goes on."""
     engine = Engine(Store(tmp_path / "store"), Execution(device="cpu"))
@@ -150,6 +152,7 @@ def test_the_cache_directory_vanishes(tmp_path, model_dirs, ids):
     engine.close()
 
 
+@pytest.mark.usefixtures("near_worker")
 def test_a_directory_that_cannot_be_written(tmp_path, model_dirs, ids):
     """What is computed is served, also by the command line; anything new is refused at once."""
     request = etc(model_dirs["gpt2"], ids, 3)

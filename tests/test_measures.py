@@ -21,6 +21,8 @@ from poskernel_core.engine.requests import canonical_of
 from poskernel_core.models import catalog
 from tests import made_contextual
 
+pytestmark = pytest.mark.usefixtures("near_worker")
+
 EVERY = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 FITTING = {title: each for title, each in MEASURES.items() if each.fits("learned")}
 EACH = pytest.mark.parametrize("measure", FITTING.values(), ids=list(FITTING))

@@ -10,6 +10,8 @@ from poskernel_core.analyses.base import Analysis, Composition, Params
 from poskernel_core.analyses.definitions import SECTIONS, as_markdown, methods, values_of
 from poskernel_core.common.result import each
 
+pytestmark = pytest.mark.usefixtures("near_worker")
+
 MODEL = "demo-gpt2"
 SMALL = {
     "text": "And the king said to the people of the land.", "own": "A text of the reader's own.",

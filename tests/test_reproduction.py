@@ -9,6 +9,8 @@ from poskernel_core.ledger.reproduce import compare, request_for
 from tests import builders
 from tests.test_ledger import TABLE, figure
 
+pytestmark = pytest.mark.usefixtures("near_worker")
+
 BACK, LENGTH = 3, 13
 KNOWN = [
     {

@@ -224,6 +224,7 @@ def test_statistics_agree_with_results(model, cold):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("near_worker")
 @pytest.mark.parametrize("model", MODELS)
 def test_a_sample_is_computed_anew(model, tmp_path):
     """One question of each model, answered by the model itself on an empty store."""

@@ -14,7 +14,7 @@ from tests.truth import truth_of
 
 __all__ = ["engine", "place"]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("near_worker")]
 
 
 def ids_of(model_dirs, text):

@@ -1,7 +1,6 @@
 """What a visitor does on a page, for the tests in a browser."""
 
 import csv
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 from playwright.sync_api import TimeoutError as TooSlow
 
-PATIENCE = 60_000  # milliseconds; the machine may be busy with other work
+PATIENCE = 180_000  # milliseconds; the machine may be busy with other work
 QUIET = """() => {
   const all = name => [...document.querySelectorAll(`[data-testid=${name}]`)];
   if (all("stApp")[0]?.dataset.testScriptState !== "notRunning") return false;
@@ -130,10 +129,13 @@ def no_trouble(page: Page) -> None:
 HASH = """name => {
   const plot = document.querySelector(`.st-key-figure-${name} .js-plotly-plot`);
   if (!plot?.data) return "";
+  const known = (window.hashes ??= new WeakMap()), title = JSON.stringify(plot.layout.title);
+  if (known.get(plot.data)?.title === title) return known.get(plot.data).hash;
   const plain = (_, value) => ArrayBuffer.isView(value) ? Array.from(value) : value;
   let sum = 0;
   for (const each of JSON.stringify([plot.data, plot.layout.title], plain))
     sum = (31 * sum + each.charCodeAt(0)) | 0;
+  known.set(plot.data, { title, hash: `${sum}` });
   return `${sum}`;
 }"""
 TRACES = """name => document.querySelector(`.st-key-figure-${name} .js-plotly-plot`)._fullData.map(
@@ -150,16 +152,24 @@ COLOUR = """([figure, name]) => {
 }"""
 
 
+UNTIL = """async ([arg, patience]) => {
+  for (const end = performance.now() + patience; ; ) {
+    const given = (SCRIPT);
+    const found = typeof given === "function" ? given(arg) : given;
+    if (found || performance.now() > end) return found;
+    await new Promise(next => setTimeout(next, 20));
+  }
+}"""
+
+
 def until(page: Page, script: str, arg: Any = None) -> Any:
     """Wait until a function of the page gives anything true, and return that.
 
     The pages' policy forbids to evaluate text, which playwright's own waiting does in the page.
     """
-    end = time.monotonic() + PATIENCE / 1000
-    while not (found := page.evaluate(script, arg)):
-        if time.monotonic() > end:
-            raise TooSlow(f"in {PATIENCE} ms never true: {script}, given {arg!r}")
-        page.wait_for_timeout(20)
+    found = page.evaluate(UNTIL.replace("SCRIPT", script), [arg, PATIENCE])
+    if not found:
+        raise TooSlow(f"in {PATIENCE} ms never true: {script}, given {arg!r}")
     return found
 
 

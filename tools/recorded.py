@@ -74,8 +74,6 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
         app.query_params["model"] = model
         for field, value in LEDGER.items() if name == "methods" else ():
             app.query_params[field] = value
-        app.run()
-        asked.clear()  # the landing page came first
         open_page(app, name)
     finally:
         results.ask, results.missing = kept

@@ -1,0 +1,69 @@
+"""The engine's real worker in a thread: for tests of what it answers, not of how it lives.
+
+A process of its own imports torch anew, which takes longer than most of what is asked of it here.
+How it starts, is killed and is resumed: test_engine.py and test_engine_faults.py.
+"""
+
+import io
+import os
+import subprocess
+import threading
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jaxtyping
+import pytest
+
+from poskernel_core.cli.main import main
+from poskernel_core.engine import worker_client
+from poskernel_core.engine.worker import Worker
+from poskernel_core.storage.store import Store
+
+__all__ = ["NearWorker", "command_line_here"]
+
+
+class NearWorker:
+    """What the engine takes for its worker's process; its arguments are those of `Popen`."""
+
+    def __init__(self, command: list[str], **_: Any) -> None:
+        (ears, stdin), (stdout, mouth) = os.pipe(), os.pipe()
+        self.stdin = os.fdopen(stdin, "w", encoding="utf-8")
+        self.stdout = os.fdopen(stdout, encoding="utf-8")
+        self._ears = os.fdopen(ears, encoding="utf-8")
+        self._mouth = os.fdopen(mouth, "w", encoding="utf-8")
+        worker = Worker(Store(Path(command[-1])), self._mouth)
+        self._thread = threading.Thread(target=worker.serve, args=(self._ears,), daemon=True)
+        self._thread.start()
+        self.pid = os.getpid()
+
+    @classmethod
+    def module(cls) -> SimpleNamespace:
+        """What the engine takes for the module `subprocess`."""
+        return SimpleNamespace(Popen=cls, PIPE=subprocess.PIPE)
+
+    def poll(self) -> int | None:
+        """Return an exit code once it was stopped."""
+        return None if self._thread.is_alive() else 0
+
+    def terminate(self) -> None:
+        """Let it hear and say nothing more; a task under way goes on unheard."""
+        self.stdin.close()
+        self._thread.join()
+        self._ears.close()
+        self._mouth.close()
+
+    def wait(self) -> int:
+        """Return the exit code: it has ended when it was told to."""
+        return 0
+
+
+def command_line_here(cache: Path, *arguments: str) -> str:
+    """Run the command line in this process, its worker as well, and return what it prints."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+        patch.setenv("POSKERNEL_CACHE", str(cache))
+        patch.setattr(worker_client, "subprocess", NearWorker.module())
+        patch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as in use
+        assert 0 == main([*arguments])
+    return printed.getvalue()
