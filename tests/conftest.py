@@ -139,6 +139,17 @@ def rotary(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
+def training_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two checkpoints; in the second a head looks back."""
+    from tests.test_over_training import checkpoint
+
+    root = tmp_path_factory.mktemp("training")
+    for step, gain in ((0, 0.0), (8, 1.0)):
+        checkpoint(root, step, previous=gain)
+    return root
+
+
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory, rotary: str) -> Iterator[Server]:
     """The app in a process of its own; the standard results of 50 windows are in its cache."""
     from tests.near_worker import command_line_here

@@ -61,7 +61,6 @@ SPOILT = {
     "config no JSON": (lambda p: (p / "config.json").write_text("{"), "not a JSON object", False),
     "config lacks sizes": (architecture("gpt2"), "lacks", False),
     "no weights": (lambda p: (p / "model.safetensors").unlink(), "model.safetensors", False),
-    "bloom": (architecture("bloom"), "ALiBi", False),
     "t5": (architecture("t5"), "encoder", False),
     "unheard of": (architecture("abacus"), "abacus", False),
     "weights cut": (cut_weights, "damaged", False),

@@ -1,13 +1,10 @@
 """The tool that trains demo models keeps checkpoints that are a run."""
 
-import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
 
 from poskernel_core.models import catalog
 from poskernel_core.models.training import first_of_equals, training_run
@@ -63,20 +60,3 @@ def test_a_training_leaves_a_run(tools, tmp_path, monkeypatch):
     assert checkpoints.last_checkpoint(tmp_path) == last.directory
     assert (2, 2, 17) == (last.geometry.n_layers, last.geometry.n_heads, last.geometry.n_ctx)
     assert torch.float32 == files.load_model(last.directory).transformer.wte.weight.dtype
-
-
-def test_the_bundled_run():
-    """Checkpoints of one training in 16 bits, small enough to come with the project."""
-    run = training_run("demo-training")
-    folder = Path(catalog.DEMO, "demo-training")
-
-    assert 0 == run.checkpoints[0].step
-    assert all(each.tokens is not None for each in run.checkpoints)
-    assert {} == first_of_equals(run)
-    for each in run.checkpoints:
-        with safe_open(folder / each.revision / "model.safetensors", framework="pt") as weights:
-            assert {torch.bfloat16} == {weights.get_tensor(name).dtype for name in weights.keys()}  # noqa: SIM118
-    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < 11e6
-    assert "license: mit" in (folder / "README.md").read_text("utf-8")
-    told = json.loads((folder / "schedule.json").read_text("utf-8"))
-    assert {each.revision for each in run.checkpoints} == set(told["checkpoints"])

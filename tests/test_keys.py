@@ -194,7 +194,7 @@ def test_another_layout_is_a_miss(monkeypatch):
 
 
 @pytest.mark.parametrize("name", analyses.ANALYSES)
-def test_canonical_is_settled(name):
+def test_canonical_is_canonical(name, training_dir):
     """A canonical request is its own canonical form, also where another process takes it up."""
     fields = analyses.find(name).params.model_fields
     needed = {"cell": "L0H0", "text": "a b", "word": " the", "words": "a", "neuron": 0, "query": 11}
@@ -202,7 +202,7 @@ def test_canonical_is_settled(name):
     if name == "intervention":
         params["change"] = "remove"
     training = isinstance(analyses.find(name), analyses.Composition)
-    model = ModelSpec(name="demo-training") if training else RUN.model
+    model = ModelSpec(name=str(training_dir)) if training else RUN.model
     run = RUN.model_copy(update={"model": model})
     once = canonical(Request(analysis=name, run=run, params=params))
 

@@ -32,7 +32,7 @@ def engine(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ANALYSES)
-def test_values_are_those_of_a_result(engine, name, rotary):
+def test_values_are_those_of_a_result(engine, name, rotary, training_dir):
     """A question on a small run gives every value that is described, with its axes, no other.
 
     What stands in the description beside values: parameters, axes, and symbols of one letter.
@@ -43,8 +43,7 @@ def test_values_are_those_of_a_result(engine, name, rotary):
 
     model, context = (rotary, 53) if ANALYSES[name].scheme == "rotary" else (MODEL, 64)
     training = isinstance(ANALYSES[name], Composition)
-    model = "demo-training" if training else model
-    params |= {"checkpoints": "step-0, step-128"} if training else {}
+    model, context = (str(training_dir), 37) if training else (model, context)
 
     found = pk.show(name, model, context=context, windows=12, engine=engine, params=params, **cell)
 

@@ -50,6 +50,7 @@ class AttentionSinks(Statistic):
             queries = self.plan.context - torch.arange(self._alpha.shape[-1], device=seen.device)
             add_texts(self.sums, "alpha", block.layer, self._alpha / queries)
             add_texts(self.sums, "learned", block.layer, 1 - self._held / self.plan.context)
+            del self._alpha, self._held
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:

@@ -36,7 +36,7 @@ class ScoreShares(Experiment[ShareParams]):
     are jackknives over texts.
 
     Source: the split is that of "Positional kernels of attention heads"; a head near 1 and 0 is
-    positional, one near 0 and 1 symbolic (arXiv 2511.11579).
+    positional, one near 0 and 1 symbolic (2511.11579).
     """
 
     name = "score-shares"

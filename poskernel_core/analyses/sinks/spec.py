@@ -36,7 +36,8 @@ class AttentionSinks(Analysis[SinkParams]):
     Limits: attention to the first key says nothing of what is written there: a sink may be a way of
     attending to nothing. Errors are over texts.
 
-    Source: sink rate and threshold as in Gu et al. (arXiv 2410.10781); learned sinks as in gpt-oss.
+    Source: sink rate and threshold as in "When attention sink emerges in language models"
+    (2410.10781); learned sinks as in gpt-oss.
     """
 
     name = "sinks"
