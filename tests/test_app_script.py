@@ -23,7 +23,7 @@ FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
 LONGEST_PAGE, MODEL = 140, "demo-attn-2l"
 BOXES: dict[str, list[str]] = {
-    "over_training": [r"demo\-gpt2 comes without checkpoints of its training\. " + EXPECTED],
+    "over_training": [r"demo\-gpt2 comes without checkpoints of its training. " + EXPECTED],
     "rotary_spectrum": [
         "**demo\\-gpt2** has learned positions: it does not turn its queries and keys, so its "
         "heads have no wavelengths. The page [Helix](helix) shows how such a model holds position."

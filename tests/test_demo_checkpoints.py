@@ -38,8 +38,8 @@ def test_a_training_leaves_a_run(tools, tmp_path, monkeypatch):
     checkpoints, files, recipes, windows, train = tools
     text = [" ".join(f"word{n}" for n in range(300))] * 3
     recipe = replace(
-        recipes.RECIPES["demo-training"], heads=2, width=6, context=17, vocabulary=600,
-        short_window=17, tokens_per_step=51,
+        recipes.RECIPES["demo-training"], heads=2, width=6, context=41, vocabulary=600,
+        short_window=41, tokens_per_step=123,
     )  # fmt: skip
     tokenizer = windows.train_tokenizer(text, recipe.vocabulary)
     files.save_tokenizer(tokenizer, recipe.context, tmp_path)
@@ -54,9 +54,9 @@ def test_a_training_leaves_a_run(tools, tmp_path, monkeypatch):
     steps = [each.step for each in found.checkpoints]
     assert [0, 2] == steps[:2]
     assert run.steps == steps[-1]
-    assert [51 * step for step in steps] == [each.tokens for each in found.checkpoints]
+    assert [123 * step for step in steps] == [each.tokens for each in found.checkpoints]
     assert {} == first_of_equals(found)
     last = catalog.locate(str(tmp_path))
     assert checkpoints.last_checkpoint(tmp_path) == last.directory
-    assert (2, 2, 17) == (last.geometry.n_layers, last.geometry.n_heads, last.geometry.n_ctx)
+    assert (2, 2, 41) == (last.geometry.n_layers, last.geometry.n_heads, last.geometry.n_ctx)
     assert torch.float32 == files.load_model(last.directory).transformer.wte.weight.dtype

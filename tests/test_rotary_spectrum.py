@@ -1,6 +1,7 @@
 """Rotary spectra and their kernels: by hand, in plain loops, on heads whose answer is known."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -215,7 +216,7 @@ def gathered_by_hand(models, queries, keys, speed):
         part = np.stack([pairs.real, pairs.imag, np.abs(pairs) ** 2, np.abs(pairs)], axis=-1)
         for each in (f"{name}_pairs", f"{name}_pairs_without"):
             arrays[each] = np.broadcast_to(np.float32(part), arrays[each].shape)
-    return type(gathered)(gathered.header, arrays, gathered.run)
+    return replace(gathered, parts={"rotary": arrays})
 
 
 def test_a_head_of_one_frequency(models):
@@ -342,3 +343,15 @@ def test_through_the_engine(models, tmp_path):
         engine.store.close()
     assert found.values["etc"].shape == (3, 6)
     assert np.isfinite(found.errors["band_distance"]).all()
+
+
+def test_angles_that_nobody_sees(tmp_path):
+    """GPT-J turns inside its attention: one sentence says so."""
+    from tests.builders.families import FAMILY_MODELS
+
+    path = FAMILY_MODELS["gptj"].build(tmp_path / "gptj")
+    ids = builders.random_ids(2, 11, seed=3).numpy()
+    gathered = pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("rotary",))
+
+    with pytest.raises(BadRequest, match="'gptj' turn queries and keys inside"):
+        pk.analyse("rotary-spectrum", gathered)

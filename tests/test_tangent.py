@@ -217,7 +217,7 @@ def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
     )
 
     swapped = {**passes["gpt2"].arrays, "mean_residuals": stream.arrays["mean_residuals"]}
-    same = pk.analyse("tangent", replace(passes["gpt2"], parts={"all": swapped}), query=17).values
+    same = pk.analyse("tangent", replace(passes["gpt2"], parts={"keys": swapped}), query=17).values
     other = pk.analyse("tangent", passes["gpt2"], query=17).values
     np.testing.assert_allclose(values["tangent_share"], same["tangent_share"], atol=1e-6)
     assert np.abs(values["tangent_share"] - other["tangent_share"]).max() > 0.05

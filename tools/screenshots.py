@@ -60,6 +60,7 @@ def shots() -> list[Shot]:
             place.picture.last,
         )
         for name, place in sorted(places.items(), key=lambda each: each[1].order)
+        if place.picture
     ]
 
 

@@ -29,7 +29,14 @@ from poskernel_core.analyses.training.spec import (
 )
 from poskernel_core.common.errors import PosKernelError
 
-PLACE = Place("Heads", "Over training", 4, topic="induction", idle=frozenset({"checkpoint"}))
+PLACE = Place(
+    "Heads",
+    "Over training",
+    4,
+    topic="induction",
+    picture=None,
+    idle=frozenset({"checkpoint"}),
+)
 
 FIRST = "induction score"
 KINDS = "kind of kernel"

@@ -38,7 +38,7 @@ class Place:
         title: its name there, and its heading.
         order: its rank among all pages; sections come in the order of their first pages.
         topic: the topic whose instructive head it opens on; empty: the model's own.
-        picture: what the README's picture of it shows.
+        picture: what the README's picture of it shows; none, where no bundled model fills it.
         idle: settings of the sidebar that change nothing on it; ``run`` is all of a run.
     """
 
@@ -46,7 +46,7 @@ class Place:
     title: str
     order: int
     topic: str = ""
-    picture: Picture = Picture()
+    picture: Picture | None = Picture()
     idle: frozenset[str] = frozenset()
 
 

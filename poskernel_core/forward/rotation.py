@@ -111,10 +111,11 @@ def read_rotation(
         UnsupportedModel: no known layout of pairs explains what the layer does.
     """
     handed = given.get("position_embeddings")
-    if handed is None:
+    if handed is None or given.get("alibi") is not None:
         return None
-    cos, sin = handed
-    rows = torch.linspace(0, x.shape[1] - 1, min(PROBED, x.shape[1])).round().long().to(x.device)
+    cos, sin = (handed.real, handed.imag) if isinstance(handed, Tensor) else handed
+    last, count = x.shape[1] - 1, min(PROBED, x.shape[1])
+    rows = torch.linspace(0, last, count, device="cpu").round().long().to(x.device)
     call = _shown(module, layer, x, rows, given)
     for rotation in _layouts(cos, sin, call.q.shape[-1]):
         few = Rotation(rotation.first, rotation.second, rotation.cos[:1, rows],
@@ -131,9 +132,13 @@ def _shown(
     module: nn.Module, layer: int, x: Tensor, rows: Tensor, given: dict[str, Any]
 ) -> AttentionCall:
     """Return what the attention is handed where one random vector stands at all of ``rows``."""
-    generator = torch.Generator().manual_seed(0)
-    vector = torch.randn(x.shape[-1], generator=generator).to(x).expand(1, len(rows), -1)
-    turns = tuple(part[:1, rows] for part in given["position_embeddings"])
+    generator = torch.Generator("cpu").manual_seed(0)
+    vector = (
+        torch.randn(x.shape[-1], generator=generator, device="cpu").to(x).expand(1, len(rows), -1)
+    )
+    handed = given["position_embeddings"]
+    one = isinstance(handed, Tensor)  # a complex number for each pair, as in Llama 4
+    turns = handed[:1, rows] if one else tuple(part[:1, rows] for part in handed)
     probed = given | {"position_embeddings": turns, "attention_mask": None}
     probed.pop("hidden_states", None)
     kept = vars(module)["poskernel"]

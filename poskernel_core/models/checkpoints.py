@@ -8,6 +8,7 @@ A run on this machine is a directory of model directories. Their steps are read 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def local_checkpoints(directory: Path) -> tuple[Checkpoint, ...]:
     Raises:
         UnsupportedModel: a schedule that cannot be read, or names what is not there.
     """
-    if (directory / SCHEDULE).is_file():
+    if os.path.isfile(directory / SCHEDULE):  # False also where no path can be so long
         return _scheduled(directory)
     try:
         names = [each.name for each in directory.iterdir() if _is_model(each)]

@@ -41,8 +41,8 @@ class AttentionSinks(Statistic):
         rows = block.pattern
         if block.first_row == 0:
             like = self.sums["alpha_sum"]
-            self._alpha = torch.zeros(len(rows), *like.shape[1:], dtype=like.dtype).to(like.device)
-            self._held = torch.zeros(rows.shape[:2], dtype=like.dtype, device=like.device)
+            self._alpha = like.new_zeros(len(rows), *like.shape[1:])
+            self._held = like.new_zeros(rows.shape[:2])
         seen = rows[..., : max(0, self._alpha.shape[-1] - block.first_key)].sum(dim=2)
         self._alpha[..., block.first_key : block.first_key + seen.shape[-1]] += seen
         self._held += rows.sum(dim=(2, 3))

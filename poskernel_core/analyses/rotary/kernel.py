@@ -16,7 +16,13 @@ from poskernel_core.analyses.kernels.formulas import (
 )
 from poskernel_core.analyses.kernels.kernel import observed_row
 from poskernel_core.analyses.rotary import formulas as math
-from poskernel_core.analyses.rotary.pairs import BandParams, LayerPairs, pairs_of, rotary_run
+from poskernel_core.analyses.rotary.pairs import (
+    BandParams,
+    LayerPairs,
+    pairs_of,
+    require_rotations,
+    rotary_run,
+)
 from poskernel_core.analyses.sources import queries_at
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.jackknife import jackknife
@@ -156,6 +162,7 @@ class EquivariantKernel(Analysis[EquivariantParams]):
         self, statistics: Statistics, params: EquivariantParams, progress: Progress
     ) -> Result:
         """Compute the kernels of all layers."""
+        require_rotations(statistics["rotary"])
         layers = range(statistics["main"].header.n_layers)
         rows = []
         for layer in layers:

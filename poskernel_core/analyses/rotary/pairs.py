@@ -15,7 +15,7 @@ from poskernel_core.common.errors import BadRequest, NotInModel
 from poskernel_core.common.specs import PAIR_SKIPS, RunSpec
 from poskernel_core.common.views import StatisticsView
 
-__all__ = ["BandParams", "LayerPairs", "Wavelengths", "pairs_of", "rotary_run"]
+__all__ = ["BandParams", "LayerPairs", "Wavelengths", "pairs_of", "require_rotations", "rotary_run"]
 
 SHORT = 16.0
 
@@ -111,21 +111,34 @@ class LayerPairs:
         return math.products(*both, self.factor, self.scale)
 
 
-def pairs_of(view: StatisticsView, layer: int, skip: int) -> LayerPairs:
-    """Return the pairs of one layer, averaged over the positions from ``skip`` on.
-
-    The groups that are left out stand at the nearest skip for which they are kept, not below
-    ``skip`` unless no longer one has positions.
+def require_rotations(view: StatisticsView) -> None:
+    """Refuse a model that turns nothing, or where nobody sees the angles.
 
     Raises:
         NotInModel: a model that turns nothing.
+        BadRequest: no layer handed its attention any angles.
     """
-    header, arrays = view.header, view.layer(layer)
+    header = view.header
     if header.scheme != "rotary":
         raise NotInModel(
             f"Expected a model that turns its queries and keys by position (rotary), got one with "
             f"{header.scheme} positions: choose another model."
         )
+    layers = range(view.header.n_layers)
+    if all(np.isnan(view.layer(layer)["pair_speed"]).all() for layer in layers):
+        raise BadRequest(
+            f"Models of the kind {view.header.architecture!r} turn queries and keys inside their "
+            "attention, so that the wavelengths cannot be read: choose another rotary model."
+        )
+
+
+def pairs_of(view: StatisticsView, layer: int, skip: int) -> LayerPairs:
+    """Return the pairs of one layer, averaged over the positions from ``skip`` on.
+
+    The groups that are left out stand at the nearest skip for which they are kept, not below
+    ``skip`` unless no longer one has positions.
+    """
+    header, arrays = view.header, view.layer(layer)
     kept = [place for place, each in enumerate(PAIR_SKIPS) if each < header.context]
     place = next((at for at in kept if PAIR_SKIPS[at] >= skip), kept[-1])
     heads = header.n_heads

@@ -8,7 +8,13 @@ import numpy as np
 
 from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, Statistics
 from poskernel_core.analyses.rotary import formulas as math
-from poskernel_core.analyses.rotary.pairs import BandParams, LayerPairs, pairs_of, rotary_run
+from poskernel_core.analyses.rotary.pairs import (
+    BandParams,
+    LayerPairs,
+    pairs_of,
+    require_rotations,
+    rotary_run,
+)
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result, each
 from poskernel_core.common.specs import RunSpec
@@ -160,6 +166,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     def compute(self, statistics: Statistics, params: SpectrumParams, progress: Progress) -> Result:
         """Compute the spectra of all layers."""
         view = statistics["main"]
+        require_rotations(view)
         layers, context = range(view.header.n_layers), view.header.context
         found, errors = [], []
         for layer in layers:
