@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from pages.shared.measures import MEASURES as ALL_MEASURES
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
+from poskernel_core.models import catalog
 from tests.test_app_downloads import download
 from tests.visit import (
     cell,
@@ -27,7 +28,8 @@ from tests.visit import (
 
 pytestmark = pytest.mark.browser
 
-MEASURES = {title: each for title, each in ALL_MEASURES.items() if each.fits("learned")}
+GEOMETRY = catalog.locate("demo-gpt2").geometry
+MEASURES = {title: each for title, each in ALL_MEASURES.items() if each.fits(GEOMETRY)}
 COLOUR, ORDER, CONTEXT = "Colour heads by", "Order of heads", 128
 SHARES = r"position explains ([\d.]+).*, content ([\d.]+).*, and neither alone ([\d.]+)"
 FACES = """cells => cells.map(cell => getComputedStyle(cell.firstChild).backgroundColor)"""

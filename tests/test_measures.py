@@ -24,7 +24,8 @@ from tests import made_contextual
 pytestmark = pytest.mark.usefixtures("near_worker")
 
 EVERY = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
-FITTING = {title: each for title, each in MEASURES.items() if each.fits("learned")}
+GEOMETRY = catalog.locate("demo-gpt2").geometry
+FITTING = {title: each for title, each in MEASURES.items() if each.fits(GEOMETRY)}
 EACH = pytest.mark.parametrize("measure", FITTING.values(), ids=list(FITTING))
 QUERY, SKIP, LAYERS, HEADS = 63, 4, 4, 8
 

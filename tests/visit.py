@@ -94,6 +94,8 @@ def choose(page: Page, label: str, option: str) -> None:
     settle(page)
     box.scroll_into_view_if_needed()
     box.click()
+    if box.is_editable():  # a long list shows what is in view alone
+        box.fill(option)
     page.get_by_role("option", name=option, exact=True).click()
 
 
@@ -130,7 +132,8 @@ HASH = """name => {
   const plot = document.querySelector(`.st-key-figure-${name} .js-plotly-plot`);
   if (!plot?.data) return "";
   const known = (window.hashes ??= new WeakMap()), title = JSON.stringify(plot.layout.title);
-  if (known.get(plot.data)?.title === title) return known.get(plot.data).hash;
+  const kept = known.get(plot.data);
+  if (kept && kept.title === title) return kept.hash;
   const plain = (_, value) => ArrayBuffer.isView(value) ? Array.from(value) : value;
   let sum = 0;
   for (const each of JSON.stringify([plot.data, plot.layout.title], plain))

@@ -63,8 +63,8 @@ def page(selection: Selection) -> None:
     )
     introduce()
     colour, show, sort, kinds = st.columns([5, 6, 4, 3], vertical_alignment="bottom")
-    scheme = selection.located.geometry.scheme
-    offered = [title for title, measure in MEASURES.items() if measure.fits(scheme)]
+    geometry = selection.located.geometry
+    offered = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
     first = fitted_index("measure", offered, ETC)
     offer("measure", f"offered are {', '.join(offered)}")
     chosen = colour.selectbox("Colour heads by", offered, key="measure", bind=URL, **first)

@@ -28,6 +28,7 @@ from poskernel_core.analyses.training.spec import (
     OverTrainingParams,
 )
 from poskernel_core.common.errors import PosKernelError
+from poskernel_core.models.geometry import Geometry
 
 PLACE = Place(
     "Heads",
@@ -42,9 +43,9 @@ FIRST = "induction score"
 KINDS = "kind of kernel"
 
 
-def choose_measure() -> Measure:
-    """Draw the list of measures and return the one chosen."""
-    titles = list(MEASURES)
+def choose_measure(geometry: Geometry) -> Measure:
+    """Draw the list of measures that the model has and return the one chosen."""
+    titles = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
     offer("follow", f"offered are {', '.join(titles)}")
     chosen = st.selectbox(
         "Measure", titles, index=titles.index(FIRST), key="follow", bind="query-params"
@@ -101,7 +102,7 @@ def page(selection: Selection) -> None:
         return
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     with left:
-        measure = choose_measure()
+        measure = choose_measure(chosen.selection.located.geometry)
     with right:
         chosen = replace(chosen, over=chosen.choose_axis())
     try:

@@ -16,6 +16,7 @@ from poskernel_core.analyses.base import HeadMeasure, Params, Question
 from poskernel_core.analyses.measures import asked_with, one_a_head
 from poskernel_core.common.result import Result
 from poskernel_core.figures.palette import KIND_LOOKS
+from poskernel_core.models.geometry import Geometry
 
 __all__ = ["MEASURES", "Measure", "shade_of"]
 
@@ -47,9 +48,10 @@ class Measure:
         """One sentence on what dark and bright mean."""
         return self.declared.reading
 
-    def fits(self, scheme: str) -> bool:
-        """Tell whether models of a position scheme have it."""
-        return self.question.scheme in ("", scheme)
+    def fits(self, geometry: Geometry) -> bool:
+        """Tell whether a model has it, by its position scheme and architecture."""
+        only = self.declared.only or (geometry.architecture,)
+        return self.question.scheme in ("", geometry.scheme) and geometry.architecture in only
 
     def params(self, selection: Selection) -> Params:
         """Return what the question is asked with: what fits the model, and what is chosen."""

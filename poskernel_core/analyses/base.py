@@ -205,6 +205,7 @@ class HeadMeasure:
         floor: on a log scale, what smaller numbers are drawn as.
         most: the value whose largest number ends a log scale that begins at 1.
         last: an axis of which the last entry is taken.
+        only: the architectures that have it; empty: all.
     """
 
     title: str
@@ -215,6 +216,7 @@ class HeadMeasure:
     floor: float | None = None
     most: str = ""
     last: str = ""
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

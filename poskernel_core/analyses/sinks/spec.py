@@ -82,6 +82,7 @@ class AttentionSinks(Analysis[SinkParams]):
             "share of attention",
             "Bright: the head's attention rests on the logit that the model has learned for it.",
             "unit",
+            only=("gpt_oss",),
         ),
     )
     precomputed = "always"
