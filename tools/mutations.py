@@ -594,9 +594,9 @@ KERNELS = (
     ),
     Break(
         "analyses/rotary/formulas.py",
-        "np.where(np.isnan(factor), 0, found)",
-        "np.nan_to_num(found, nan=1.0)",
-        "dimensions that are not turned count as pairs",
+        "- 2 * real * imag * squares[2]",
+        "+ 2 * real * imag * squares[2]",
+        "a pair's swing takes its phase for the opposite",
         "rotary_spectrum",
     ),
     Break(
