@@ -82,7 +82,7 @@ def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None
 
 
 def ask(request: Asked) -> Result | Job:
-    """Return a result, or the job that is at it or has failed.
+    """Return a result, or else its job, which is running or has failed.
 
     Raises:
         PosKernelError: the request does not fit.

@@ -1,7 +1,7 @@
 """From a request to its result in the store: statistics first, then the analysis or experiment.
 
-It runs in the worker process; :mod:`poskernel_core.engine.engine` is the other side. What needs
-torch imports it when it is called: an analysis of stored statistics does not.
+It runs in the worker process, asked by :mod:`poskernel_core.engine.engine`. What needs torch
+imports it when it is called: an analysis of stored statistics does not.
 """
 
 from __future__ import annotations

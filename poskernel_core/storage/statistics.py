@@ -1,7 +1,7 @@
 """Statistics in the store: each under its own key, one entry a layer.
 
-So a click on a head reads one layer of what it stands on, and an analysis that needs one statistic
-more costs a pass for that one, beside what is there.
+A click on a head thus reads one layer of the statistics it needs, and a new statistic costs a pass
+of its own, while the others stay.
 """
 
 from __future__ import annotations
