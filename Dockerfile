@@ -1,28 +1,65 @@
-# docker build -t poskernel . && docker run -p 8501:8501 -v poskernel-cache:/var/cache/poskernel poskernel
-FROM python:3.11-slim
-
-# An index that serves torch alone, such as one of CPU-only builds; empty: pip's own.
-ARG TORCH_INDEX_URL=
-
-ENV PYTHONUNBUFFERED=1 \
+# Two images. The whole of it, which also computes:
+#   docker build -t poskernel .
+# What shows stored results and computes nothing, a third of the size:
+#   docker build -t poskernel-serving --target serving .
+# Either runs with a root file system that is read-only, and keeps what it writes in one volume:
+#   docker run --read-only -p 8501:8501 -v poskernel-cache:/var/cache/poskernel poskernel
+FROM python:3.11-slim AS base
+ENV PATH=/opt/packages/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
     POSKERNEL_CACHE=/var/cache/poskernel \
-    HF_HOME=/var/cache/huggingface
-
-RUN useradd --create-home --shell /usr/sbin/nologin poskernel \
-    && install -d -o poskernel -g poskernel "$POSKERNEL_CACHE" "$HF_HOME"
-
+    HF_HOME=/var/cache/poskernel/hub
+RUN useradd --uid 1000 --create-home --shell /usr/sbin/nologin poskernel \
+    && install -d -o poskernel -g poskernel "$POSKERNEL_CACHE"
 WORKDIR /app
-COPY requirements.txt ./
-RUN pip install --no-cache-dir ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} \
-        "$(grep '^torch==' requirements.txt)" \
-    && pip install --no-cache-dir -r requirements.txt
-
-COPY . .
-RUN python -m compileall -q app.py serve.py pages poskernel_core serving
-
-USER poskernel
-
 EXPOSE 8501
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8501/_stcore/health', timeout=4)"]
 CMD ["python", "-m", "streamlit", "run", "serve.py", "--server.address=0.0.0.0"]
+
+# Bytecode is compiled here once: the user that serves can write none.
+FROM base AS code
+COPY .streamlit ./.streamlit
+COPY app.py serve.py LICENSE ./
+COPY pages ./pages
+COPY serving ./serving
+COPY poskernel_core ./poskernel_core
+RUN python -m compileall -q --invalidation-mode unchecked-hash .
+
+# The packages are installed by the pip of the base, so that the images hold no second one.
+FROM base AS packages
+RUN python -m venv --without-pip /opt/packages
+WORKDIR /build
+COPY tools/trim_packages.py ./
+
+FROM packages AS serving-packages
+COPY requirements-serving.txt ./
+RUN pip --python /opt/packages/bin/python install --no-cache-dir -r requirements-serving.txt \
+    && python trim_packages.py /opt/packages
+
+FROM packages AS all-packages
+# An index that serves torch alone, such as one of CPU-only builds; empty: pip's own.
+ARG TORCH_INDEX_URL=
+COPY requirements.txt ./
+# Without transformer_lens, which is for notebooks.
+RUN grep -v '^transformer_lens==' requirements.txt > served.txt \
+    && pip --python /opt/packages/bin/python install --no-cache-dir \
+        ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$(grep '^torch==' served.txt)" \
+    && pip --python /opt/packages/bin/python install --no-cache-dir -r served.txt \
+    && python trim_packages.py /opt/packages
+
+# Temporary files go to the volume, as everything that is written.
+FROM base AS serving
+ENV TMPDIR=$POSKERNEL_CACHE
+COPY --from=serving-packages /opt/packages /opt/packages
+COPY --from=code /app /app
+USER 1000
+VOLUME /var/cache/poskernel
+
+FROM base AS all
+ENV TMPDIR=$POSKERNEL_CACHE
+COPY --from=all-packages /opt/packages /opt/packages
+COPY --from=code /app /app
+USER 1000
+VOLUME /var/cache/poskernel

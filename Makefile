@@ -42,7 +42,7 @@ TORCH_FIRST = $(PIP) install -qq $(if $(TORCH_INDEX_URL),--index-url $(TORCH_IND
   "$$(grep '^torch==' requirements.txt)"
 
 .DEFAULT_GOAL := help
-.PHONY: help app test check mutations format bench measure soak shipped screenshots clean venv venv-dev browser
+.PHONY: help app test check mutations format bench measure soak shipped container screenshots clean venv venv-dev browser
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
@@ -81,6 +81,9 @@ soak: venv-dev  ## Make the long trials: kills, full disks, damage, crowds (abou
 
 shipped: venv-dev  ## Compute anew what comes with the project: the results shown first
 	$(BIN)/python tools/ship_results.py
+
+container: venv-dev browser  ## Build the container images, and see from outside that they serve
+	@$(BIN)/python tools/container.py --torch-index-url "$(TORCH_INDEX_URL)"
 
 screenshots: venv-dev browser  ## Take the pictures of the README
 	$(BIN)/python tools/screenshots.py

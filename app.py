@@ -13,6 +13,7 @@ from pages.shared.contents import fill_contents, no_contents
 from pages.shared.echo import note_drawn
 from pages.shared.fragment import draw_note
 from pages.shared.links import read_link, tell
+from pages.shared.pins import keep_pins
 from pages.shared.plain import say_error
 from pages.shared.results import PageStopped, say_notice
 from pages.shared.selection import choose
@@ -46,7 +47,7 @@ def navigation() -> tuple[Any, ModuleType]:
         page = st.Page(drawn_by(module), title=place.title, url_path=name, default=place.order == 0)
         sections.setdefault(place.section, []).append(page)
         modules[place.title] = module
-    chosen = st.navigation(sections)
+    chosen = st.navigation(sections, expanded=True)
     return chosen, modules[chosen.title]
 
 
@@ -55,6 +56,7 @@ page, module = navigation()
 apply_style()
 no_contents()
 read_link(page.title)
+keep_pins()
 notice = st.container()
 try:
     check_settings()

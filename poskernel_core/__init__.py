@@ -9,13 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from poskernel_core.api import analyse, load, run_pass, show
+    from poskernel_core.api import analyse, load, run_pass, show, view
     from poskernel_core.common.errors import PosKernelError
     from poskernel_core.common.result import Result
     from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
     from poskernel_core.common.views import Gathered
+    from poskernel_core.data.head_tables import HeadTable, read_head_table
     from poskernel_core.engine.engine import Engine, describe_run
     from poskernel_core.engine.job import Job
+    from poskernel_core.figures.view import View
     from poskernel_core.ledger.reproduce import reproduce
     from poskernel_core.storage.store import Store
 
@@ -26,6 +28,7 @@ _HOMES = {
     "Engine": "engine.engine",
     "Execution": "common.specs",
     "Gathered": "common.views",
+    "HeadTable": "data.head_tables",
     "Job": "engine.job",
     "ModelSpec": "common.specs",
     "PosKernelError": "common.errors",
@@ -33,12 +36,15 @@ _HOMES = {
     "Result": "common.result",
     "RunSpec": "common.specs",
     "Store": "storage.store",
+    "View": "figures.view",
     "analyse": "api",
     "describe_run": "engine.engine",
     "load": "api",
+    "read_head_table": "data.head_tables",
     "reproduce": "ledger.reproduce",
     "run_pass": "api",
     "show": "api",
+    "view": "api",
 }
 
 __all__ = [
@@ -46,6 +52,7 @@ __all__ = [
     "Engine",
     "Execution",
     "Gathered",
+    "HeadTable",
     "Job",
     "ModelSpec",
     "PosKernelError",
@@ -53,12 +60,15 @@ __all__ = [
     "Result",
     "RunSpec",
     "Store",
+    "View",
     "analyse",
     "describe_run",
     "load",
+    "read_head_table",
     "reproduce",
     "run_pass",
     "show",
+    "view",
 ]
 
 

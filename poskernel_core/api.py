@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
+from poskernel_core.common.settings import address as default_address
+from poskernel_core.common.settings import checked_address
 from poskernel_core.common.specs import (
     ALL_GATHERED,
     SAMPLES_PER_POSITION,
@@ -36,7 +38,10 @@ from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.provenance import provenance
 from poskernel_core.engine.requests import check_params
 
-__all__ = ["analyse", "build_request", "load", "run_pass", "show"]
+if TYPE_CHECKING:
+    from poskernel_core.figures.view import View
+
+__all__ = ["analyse", "build_request", "load", "run_pass", "show", "view"]
 
 
 def load(name: str, *, revision: str | None = None, device: str = "auto") -> Any:
@@ -171,6 +176,33 @@ def show(
             own.close()
     assert result is not None  # no time limit was set
     return result.select(**chosen)
+
+
+def view(
+    analysis: str,
+    model: str,
+    *,
+    address: str | None = None,
+    embed: bool | None = None,
+    **asked: Any,
+) -> View:
+    """Return a result with its figure, for notebooks: what :func:`show` returns, drawn.
+
+    Args:
+        analysis: its name, such as ``"kernel"``.
+        model: a model's name or directory.
+        address: of a dashboard that the figure links to, such as ``"http://localhost:8501"``
+            (default: ``POSKERNEL_ADDRESS``; without that no link).
+        embed: whether plotly.js is put into the output (default: once in a notebook).
+        asked: everything else that :func:`show` takes, such as ``head`` and ``query``.
+
+    Raises:
+        PosKernelError: what went wrong, in one sentence.
+    """
+    from poskernel_core.figures.view import View  # plotly
+
+    base = default_address() if address is None else checked_address(address)
+    return View(show(analysis, model, **asked), base, embed)
 
 
 def build_request(

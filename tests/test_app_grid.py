@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.visit import cell, choose, settle, slider, visit
+from tests.visit import cell, choose, flip, no_trouble, parameter, settle, slider, visit
 
 pytestmark = pytest.mark.browser
 
@@ -85,3 +85,28 @@ def test_the_curve_follows_the_kinds(landing):
     visit(page, page.url + "&lshare=1&ltok=1")
     assert "local" != kinds(page)[2 * 8 + 6]
     expect(axis).not_to_contain_text("log spacing")
+
+
+def test_kernels_in_the_cells(landing):
+    """A switch draws every kernel in its cell; pointing at one shows it larger, with no request."""
+    page = landing(cell="L2H6")
+    expect(page.locator("[role=gridcell] svg")).to_have_count(0)
+    flip(page, "Kernels in the cells", True)
+    assert "true" == parameter(page, "curves")
+    expect(page.locator("[role=gridcell] svg.small polyline")).to_have_count(32)
+    shapes = page.locator("[role=gridcell] svg.small polyline").evaluate_all(
+        "all => all.map(each => each.getAttribute('points'))"
+    )
+    assert len(set(shapes)) > 16
+    asked = page.evaluate("window.visitor.asked")
+    cell(page, "L1H3").hover()
+    large = page.locator(".tip svg.large polyline")
+    expect(large).to_be_visible()
+    assert shapes[8 + 3] == large.get_attribute("points")
+    expect(page.locator(".tip")).to_contain_text(re.compile(r"largest [\d.]+.*log spacing"))
+    assert asked == page.evaluate("window.visitor.asked")
+    visit(page, page.url)
+    expect(page.locator("[role=gridcell] svg.small")).to_have_count(32)
+    flip(page, "Kernels in the cells", False)
+    expect(page.locator("[role=gridcell] svg")).to_have_count(0)
+    no_trouble(page)

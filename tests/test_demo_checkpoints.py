@@ -1,10 +1,13 @@
 """The tool that trains demo models keeps checkpoints that are a run."""
 
+import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 
 from poskernel_core.models import catalog
 from poskernel_core.models.training import first_of_equals, training_run
@@ -27,10 +30,11 @@ def tools():
 
 
 def test_steps_that_are_kept(tools):
-    """The first, and from 128 on two for each doubling."""
-    kept = [step for step in range(3000) if tools[0].is_due(step)]
+    """Evenly on a logarithmic axis, by factors of 4, 2, and of the root of 2 around 4,096."""
+    kept = [step for step in range(20_000) if tools[0].is_due(step)]
 
-    assert [0, 128, 181, 256, 362, 512, 724, 1024, 1448, 2048, 2896] == kept
+    assert [0, 256, 1024, 2048, 2896, 3444, 4096, 4871, 5793, 8192] == kept
+    assert [round(2048 * 2 ** (k / 4)) for k in (2, 3, 4, 5, 6)] == kept[4:9]
 
 
 def test_a_training_leaves_a_run(tools, tmp_path, monkeypatch):
@@ -43,7 +47,7 @@ def test_a_training_leaves_a_run(tools, tmp_path, monkeypatch):
     )  # fmt: skip
     tokenizer = windows.train_tokenizer(text, recipe.vocabulary)
     files.save_tokenizer(tokenizer, recipe.context, tmp_path)
-    monkeypatch.setattr(checkpoints, "FIRST", 2)
+    monkeypatch.setattr(checkpoints, "STEPS", (0, 2))
     torch.manual_seed(0)
     source = windows.Windows(windows.encode(tokenizer, text), recipe, 0)
     model = recipes.build_model(recipe)
@@ -60,3 +64,20 @@ def test_a_training_leaves_a_run(tools, tmp_path, monkeypatch):
     assert checkpoints.last_checkpoint(tmp_path) == last.directory
     assert (2, 2, 41) == (last.geometry.n_layers, last.geometry.n_heads, last.geometry.n_ctx)
     assert torch.float32 == files.load_model(last.directory).transformer.wte.weight.dtype
+
+
+def test_the_bundled_run():
+    """Checkpoints of one training in 16 bits, small enough to come with the project."""
+    run = training_run("demo-training")
+    folder = Path(catalog.DEMO, "demo-training")
+
+    assert 0 == run.checkpoints[0].step
+    assert all(each.tokens is not None for each in run.checkpoints)
+    assert {} == first_of_equals(run)
+    for each in run.checkpoints:
+        with safe_open(folder / each.revision / "model.safetensors", framework="pt") as weights:
+            assert {torch.bfloat16} == {weights.get_tensor(name).dtype for name in weights.keys()}  # noqa: SIM118
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < 20e6
+    assert "license: mit" in (folder / "README.md").read_text("utf-8")
+    told = json.loads((folder / "schedule.json").read_text("utf-8"))
+    assert {each.revision for each in run.checkpoints} == set(told["checkpoints"])

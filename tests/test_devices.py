@@ -32,6 +32,8 @@ FEW = {
 }  # fmt: skip
 OWN = {
     "stages": {"text": "the word"},
+    "own-text": {"text": "the word and the word"},
+    "own-text-head": {"text": "the word and the word"},
     "intervention": {"text": "the word and the word", "change": "silence", "heads": "L0H1"},
     "extended-embedding": {"word": " the"},
     "word-neurons": {"words": "the"},

@@ -110,3 +110,13 @@ def test_an_order_that_loses_a_head_is_refused(columns: list[list[int]]) -> None
     """Every layer shows every head once."""
     with pytest.raises(ValueError, match="columns must order the heads 0 to 2"):
         grid_data(COLOURS, LABELS, MARKS, CLEAR, columns)
+
+
+def test_cells_with_curves_have_ink():
+    """Every cell then has a colour to draw in; the curves go along as they are."""
+    curves = {"codes": "", "starts": [0], "last": 0, "most": [[1.0] * 3] * 2}
+    data = grid_data(COLOURS, LABELS, [[""] * 3] * 2, CLEAR, None, curves)
+
+    assert curves == data["curves"]
+    assert all(cell["ink"] for row in data["rows"] for cell in row)
+    assert "curves" not in grid_data(COLOURS, LABELS, MARKS, CLEAR, None)

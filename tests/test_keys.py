@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from poskernel_core import analyses
+from poskernel_core.analyses.training.spec import OfCheckpoints
 from poskernel_core.common import specs
 from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
 from poskernel_core.engine.requests import canonical, received
@@ -36,6 +37,7 @@ RUNS = {
     "gather": ("keys", "queries"),
     "destination": " the",
     "doubling": 8,
+    "pattern_windows": 64,
 }
 REQUESTS = {"analysis": "kernel", "run": RUN.model_copy(update={"seed": 1}), "params": {"skip": 5}}
 
@@ -78,12 +80,14 @@ def test_order_of_parameters():
 def test_each_field_of_a_run(field):
     """No key of a run, of its statistics or of a result on it survives a change of one field.
 
-    What else is gathered is no matter of a statistic; it is of everything else.
+    What else is gathered is no matter of a statistic, nor is how much attention is formed one of
+    keys; it is of everything else.
     """
     other = changed(RUN, field, RUNS[field])
     same = {part_key(RUN, "keys", part) for part in ("manifest", "0")}
 
-    assert (same if field == "gather" else set()) == keys_of(RUN) & keys_of(other)
+    alike = same if field in ("gather", "pattern_windows") else set()
+    assert alike == keys_of(RUN) & keys_of(other)
     assert (field == "gather") == (windows_of(RUN).digest() == windows_of(other).digest())
 
 
@@ -201,7 +205,7 @@ def test_canonical_is_canonical(name, training_dir):
     params = {field: value for field, value in needed.items() if field in fields}
     if name == "intervention":
         params["change"] = "remove"
-    training = isinstance(analyses.find(name), analyses.Composition)
+    training = isinstance(analyses.find(name), OfCheckpoints)
     model = ModelSpec(name=str(training_dir)) if training else RUN.model
     run = RUN.model_copy(update={"model": model})
     once = canonical(Request(analysis=name, run=run, params=params))

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "poskernel_core"
 ORDER = (
     "common", "models", "data", "forward", "statistics", "storage", "passes", "analyses", "engine",
-    "figures", "api", "ledger", "cli",
+    "figures", "sharing", "api", "ledger", "cli",
 )  # fmt: skip
 """The stages of the core: each imports those before it, and itself."""
 APART = {
@@ -29,7 +29,7 @@ LIGHT = (
     "engine.engine", "engine.worker", "models.catalog", "data.corpora", "analyses", "cli.main",
     "api", "storage.archive", "figures.of_result", "figures.exports", "ledger.compare",
 )  # fmt: skip
-HEAVY = ("torch", "transformers", "transformer_lens", "datasets", "streamlit", "pandas")
+HEAVY = ("torch", "transformers", "transformer_lens", "datasets", "scipy", "streamlit", "pandas")
 FILES = {
     ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
     for file in sorted(CORE.rglob("*.py"))

@@ -142,3 +142,16 @@ def test_groups_have_the_colours_of_their_names() -> None:
         result, measure.numbers(result)).legend if text}  # fmt: skip
     words = [each for row in result.text_of("group") for each in row]
     assert [named[each] for each in words] == grid_colours(measure, result)
+
+
+def test_sight_is_a_measure_where_layers_differ(model_dirs):
+    """Only models with windows have it, and it is what their layers see."""
+    sight = MEASURES["keys in sight"]
+    assert not sight.fits(GEOMETRY)
+    geometry = catalog.locate(str(model_dirs["gpt_neo"])).geometry
+    assert sight.fits(geometry)
+    found = pk.show("etc", str(model_dirs["gpt_neo"]), windows=3, params={"skip": 0})
+    last = int(found.coordinates["query"][-1])
+    seen = found.select(query=last).values["visible"]
+    for layer, row in zip(geometry.layers, seen, strict=True):
+        assert set(row.tolist()) == {min(last + 1, layer.window or last + 1)}

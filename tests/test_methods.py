@@ -6,8 +6,9 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
-from poskernel_core.analyses.base import Analysis, Composition, Params
+from poskernel_core.analyses.base import Analysis, Params
 from poskernel_core.analyses.definitions import SECTIONS, as_markdown, methods, values_of
+from poskernel_core.analyses.training.spec import OfCheckpoints
 from poskernel_core.common.result import each
 
 pytestmark = pytest.mark.usefixtures("near_worker")
@@ -42,7 +43,7 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir):
     cell = {"cell": "L0H1"} if "cell" in fields and fields["cell"].is_required() else {}
 
     model, context = (rotary, 53) if ANALYSES[name].scheme == "rotary" else (MODEL, 64)
-    training = isinstance(ANALYSES[name], Composition)
+    training = isinstance(ANALYSES[name], OfCheckpoints)
     model, context = (str(training_dir), 37) if training else (model, context)
 
     found = pk.show(name, model, context=context, windows=12, engine=engine, params=params, **cell)

@@ -161,7 +161,7 @@ def test_a_statistic_knows_its_batch_by_argument_alone(loaded, ids, name):
         model.run(tokens, observers=[statistic], samples=some, until=-1)
     for sums, expected in work.sums().items():
         np.testing.assert_allclose(statistic.sums[sums], expected, rtol=1e-6, atol=1e-6)
-    passing = {"_diagonals", "_previous", "_rotations"}
+    passing = {"_diagonals", "_previous", "_rotations", "_texts"}
     assert vars(statistic).keys() <= {"plan", "device", "sums", *passing}
 
 

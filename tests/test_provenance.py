@@ -34,3 +34,11 @@ def test_provenance():
     assert {"date", "versions"} == set(found) - set(expected)
     assert found["date"].endswith("+00:00")
     assert {"schema", "python", "torch", "numpy"} <= set(found["versions"])
+
+
+def test_fewer_patterns_are_said():
+    """A bound below the windows that were read is told, one above them changes nothing."""
+    few = RUN.model_copy(update={"pattern_windows": 11})
+    assert provenance(few, HEADER, 0.0)["pattern_windows"] == 11
+    many = RUN.model_copy(update={"pattern_windows": 64})
+    assert "pattern_windows" not in provenance(many, HEADER, 0.0)

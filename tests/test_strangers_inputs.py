@@ -75,6 +75,12 @@ VARIABLES = {
     "POSKERNEL_CHECKPOINT_SECONDS": ("x", "-1", "nan", "1e9"),
     "POSKERNEL_DEVICE": ("abacus", "cuda:x"),
     "POSKERNEL_ALLOW_ANY_MODEL": ("yes",),
+    "POSKERNEL_KEEP_TEXTS": ("no",),
+    "POSKERNEL_ADDRESS": ("localhost:8501", "javascript:alert(1)", "http://", "http://a/?b"),
+    "POSKERNEL_MEMORY_GB": ("0", "much"),
+    "POSKERNEL_WEIGHTS_ON_DISK": ("yes",),
+    "POSKERNEL_NOTES": ("yes",),
+    "POSKERNEL_READ_ONLY": ("yes",),
 }
 
 

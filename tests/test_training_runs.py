@@ -276,7 +276,7 @@ def test_no_network(monkeypatch):
     monkeypatch.setattr(hub, "offline", lambda: True)
     training._listed.cache_clear()
 
-    with pytest.raises(NoNetwork, match=r"only the hub can tell.*give a directory of checkpoints"):
+    with pytest.raises(NoNetwork, match=r"only the hub can tell.*'demo-training' works offline"):
         required_run("somebody/other-model")
     with pytest.raises(NoNetwork, match="cannot be reached"):
         hub.published("somebody/other-model", "step1")

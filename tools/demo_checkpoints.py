@@ -1,7 +1,7 @@
 """Checkpoints of a demo model's training: one directory each in hub format, and their schedule.
 
-The weights are kept in bfloat16. The steps grow by the square root of two, so that the first tokens
-and the last are shown alike on a logarithmic axis.
+The weights are kept in bfloat16. The steps lie evenly on a logarithmic axis, and four times as
+close where induction forms.
 """
 
 import json
@@ -12,11 +12,8 @@ from demo_files import save_model
 from demo_recipes import Recipe
 from transformers import GPT2LMHeadModel
 
-FIRST = 128
-"""The first step after 0 that is kept: before it a model has learned how frequent tokens are."""
-
-DOUBLINGS = 2
-"""Checkpoints from one step to twice that step."""
+STEPS = (0, 256, 1024, 2048, 2896, 3444, 4096, 4871, 5793, 8192)
+"""What is kept beside the last step."""
 
 SCHEDULE = "schedule.json"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
@@ -24,10 +21,7 @@ TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 def is_due(step: int) -> bool:
     """Tell whether the weights of a step are kept."""
-    if step < FIRST:
-        return step == 0
-    places = range(DOUBLINGS * step.bit_length())
-    return step in {round(FIRST * 2 ** (place / DOUBLINGS)) for place in places}
+    return step in STEPS
 
 
 def keep_checkpoint(model: GPT2LMHeadModel, recipe: Recipe, out: Path, step: int) -> None:

@@ -17,6 +17,9 @@ LONGEST = 4 * 3600
 LEDGER = {"part": "Reproduction ledger", "compute": "true"}
 """What is chosen on the methods page, so that it asks for something."""
 
+TOO_LARGE = ("head-examples",)
+"""What does not come with the project, and waits for a reader to ask for it."""
+
 Answer = Callable[[CanonicalRequest], Result | Job]
 
 
@@ -65,8 +68,9 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
             asked[part.key] = part.wire
         return found
 
-    kept, results.ask = (results.ask, results.missing), ask
-    results.missing = lambda *_: []  # all of it is computed here
+    kept = results.ask, results.missing, results.is_ready
+    results.ask, results.missing = ask, lambda *_: []  # all of it is computed here
+    results.is_ready = lambda each: canonical(each).question.name not in TOO_LARGE
     here = Path.cwd()
     os.chdir(ROOT)
     try:
@@ -76,7 +80,7 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
             app.query_params[field] = value
         open_page(app, name)
     finally:
-        results.ask, results.missing = kept
+        results.ask, results.missing, results.is_ready = kept
         os.chdir(here)
     shown = [each.value for each in (*app.exception, *app.error)]
     if shown:

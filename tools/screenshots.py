@@ -36,9 +36,12 @@ FLAGS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 
-DRAWN = """() => !document.querySelector("[data-testid=stSpinner], [data-stale=true]")
+DRAWN = """() => !document.querySelector(
+  "[data-testid=stSpinner], [data-testid=stSkeleton], [data-stale=true]")
   && [...document.querySelectorAll("[data-testid=stPlotlyChart]")]
-    .every(each => each.querySelector(".main-svg"))"""
+    .every(each => each.querySelector(".main-svg"))
+  && [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
+    .every(each => each.shadowRoot?.querySelector("div > div > :not(style)"))"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def take(page: Page, url: str, shot: Shot) -> bytes:
     bars = page.get_by_role("progressbar", name="progress")
     for _ in range(20):  # a page may have several results to compute, one after the other
         page.wait_for_selector(SETTLED)
-        page.wait_for_timeout(1000)  # fonts and the last transition
+        page.wait_for_timeout(2000)  # fonts, styles and the last transition
         if not bars.count():
             break
         expect(bars).to_have_count(0)
@@ -93,17 +96,17 @@ def optimised(picture: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def take_all(browser: Browser, url: str, width: int, folder: Path) -> None:
-    """Write every picture into a folder, in light and dark."""
+def take_all(browser: Browser, url: str, wanted: list[Shot], options: argparse.Namespace) -> None:
+    """Write pictures into a folder, in light and dark."""
     for scheme in SCHEMES:
-        for shot in shots():
+        for shot in wanted:
             page = browser.new_page(
-                viewport={"width": width, "height": HEIGHT}, color_scheme=scheme
+                viewport={"width": options.width, "height": HEIGHT}, color_scheme=scheme
             )
             page.set_default_timeout(PATIENCE)
             picture = optimised(take(page, url, shot))
             page.close()
-            file = folder / f"{shot.name}-{scheme}.png"
+            file = options.out / f"{shot.name}-{scheme}.png"
             file.write_bytes(picture)
             note = "" if len(picture) < LARGEST else f", more than {LARGEST // 1000} kB"
             print(f"{file.name}: {len(picture) // 1000} kB{note}")
@@ -114,6 +117,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the pictures")
     parser.add_argument("--cache", type=Path, default=ROOT / "cache", help="store of results")
+    parser.add_argument("--only", help="the name of one picture, such as explore")
     parser.add_argument("--width", type=int, default=1400, help="of the window, in pixels")
     options = parser.parse_args()
     executable = find_browser()
@@ -124,11 +128,12 @@ def main() -> int:
     expect.set_options(timeout=PATIENCE)
     with (
         tempfile.TemporaryDirectory() as scratch,
-        serve(options.cache.resolve(), Path(scratch) / "server.log") as server,
+        serve(options.cache.resolve(), Path(scratch) / "server.log", shipped=True) as server,
         sync_playwright() as driver,
     ):
         browser = driver.chromium.launch(executable_path=executable, args=FLAGS)
-        take_all(browser, server.url, options.width, options.out)
+        wanted = [each for each in shots() if options.only in (None, each.name)]
+        take_all(browser, server.url, wanted, options)
         browser.close()
     return 0
 

@@ -20,6 +20,7 @@ from pages.shared import results
 from pages.shared.cards import card
 from pages.shared.contents import contents_here
 from pages.shared.contextual_controls import choose_contexts, choose_thresholds, choose_token
+from pages.shared.head_link import head_link
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
@@ -29,7 +30,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.figures.contextual import plane_figure
 
 PLACE = Place(
-    "Heads", "Contextual heads", 3, topic="contextual", picture=Picture("cell=L0H4", "plane")
+    "Heads", "Contextual heads", 5, topic="contextual", picture=Picture("cell=L0H4", "plane")
 )
 
 URL: Final = "query-params"
@@ -60,7 +61,7 @@ def draw_head(
 ) -> None:
     """Draw the selected head: what puts it in its group, its denominators and its tokens."""
     head = heads.select(layer=selection.layer, head=selection.head)
-    st.subheader(f"{selection.cell}: {head.text_of('group')}", anchor="head")
+    st.subheader(f"{head_link(selection.cell)}: {head.text_of('group')}", anchor="head")
     draw_evidence(head, limits)
     draw_denominators(selection, token, contexts)
     left, right = st.columns(2)

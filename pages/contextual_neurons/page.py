@@ -32,7 +32,7 @@ from poskernel_core.common.result import Result
 PLACE = Place(
     "Experiments",
     "Contextual neurons",
-    10,
+    14,
     idle=frozenset({"cell", "skip"}),
     picture=Picture("neuron=648", "neurons"),
 )

@@ -15,11 +15,13 @@ from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
 from poskernel_core.figures.palette import KIND_LOOKS
+from poskernel_core.figures.sparklines import compact_curves
 from poskernel_core.models.known import known_heads
 
 __all__ = ["Order", "draw_grid", "kind_thresholds"]
 
 KNOWN = "★"
+CURVES = "kernel by offset (log spacing), each as high as its largest value; larger on hover"
 
 
 class Order(StrEnum):
@@ -71,10 +73,12 @@ def draw_grid(
     selection: Selection,
     shown: set[str],
     order: Order,
+    kernels: Result | None = None,
 ) -> None:
     """Draw all heads by a measure; a click selects the head on every page.
 
-    ``found`` holds the measure, one number a head; ``etc`` the kinds at the query position.
+    ``found`` holds the measure, one number a head; ``etc`` the kinds at the query position;
+    ``kernels`` those of all heads there, for the cells to show them in place of the kinds.
     """
     kinds: list[list[str | None]] = etc.text_of("kind")
     known = known_heads(selection.run.model.name)
@@ -89,7 +93,12 @@ def draw_grid(
         glyphs=[
             *((kind.glyph, name) for name, kind in KIND_LOOKS.items()),
             (KNOWN, "known function, named on hover"),
-        ],
+        ]
+        if kernels is None
+        else [("∿", CURVES)],
+        curves=None
+        if kernels is None
+        else compact_curves(kernels.values["kernel"], selection.query, selection.skip),
     )
     own = head_texts(found, measure.value, measure.title) if found.analysis != "etc" else None
     labels = [

@@ -12,8 +12,10 @@ from pages.shared import results, words_kernels
 from pages.shared.cards import card
 from pages.shared.fit import fitted_index
 from pages.shared.head import heads_table, summary
+from pages.shared.head_link import head_link
 from pages.shared.links import offer
 from pages.shared.measures import MEASURES, Measure
+from pages.shared.pins import pin_button
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
@@ -31,9 +33,14 @@ ETC = next(iter(MEASURES))
 
 
 def draw_measure(
-    selection: Selection, measure: Measure, etc: Result, shown: set[str], order: Order
+    selection: Selection,
+    measure: Measure,
+    etc: Result,
+    shown: set[str],
+    order: Order,
+    kernels: Result | None,
 ) -> None:
-    """Draw the grid by a measure, once it is known."""
+    """Draw the grid by a measure, once it is known; its cells may show ``kernels``."""
     here = etc.select(query=selection.query)
     found = etc
     if measure.question is not EtcHeatMap:
@@ -43,13 +50,24 @@ def draw_measure(
         found = asked
     found = measure.at(found, selection)
     first, at = measure.title == ETC, identity(found).get("n")
+
+    def draw() -> None:
+        small = kernels is not None and st.toggle(
+            "Kernels in the cells",
+            key="curves",
+            bind=URL,
+            help="each head's kernel as a small curve, larger where you point",
+        )
+        inside = kernels if small else None
+        draw_grid(measure, found, here, selection, shown, order, inside)
+
     card(
         "etc",
         None,
         here if first else found.only(measure.value),
         words_kernels.GRID if first else measure.words(),
         f"{measure.title[0].upper()}{measure.title[1:]}" + (f" at n = {at}" if at else ""),
-        draw=lambda: draw_grid(measure, found, here, selection, shown, order),
+        draw=draw,
     )
 
 
@@ -100,8 +118,14 @@ def page(selection: Selection) -> None:
                     f"{selection.cell} at n = {selection.query}",
                 )
         with left:
-            draw_measure(selection, MEASURES[chosen or ETC], etc, set(shown), order)
+            draw_measure(selection, MEASURES[chosen or ETC], etc, set(shown), order, kernel)
             summary(local, meanings=False)
+            with st.container(horizontal=True, vertical_alignment="center", key="head-tools"):
+                st.markdown(
+                    head_link(selection.cell, f"Everything about {selection.cell}"),
+                    width="content",
+                )
+                pin_button(selection, "pin-head")
             table = st.expander("All heads as a table", on_change="rerun", key="all-heads")
             if table.open:
                 with table:

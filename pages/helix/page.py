@@ -30,7 +30,7 @@ from poskernel_core.ledger.published import ANGLES_GPT2
 PLACE = Place(
     "Positions",
     "Helix",
-    5,
+    9,
     idle=frozenset({"cell", "query", "skip"}),
     picture=Picture("model=demo-gpt2-smooth&hl=1", "variance"),
 )

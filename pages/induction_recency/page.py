@@ -20,6 +20,7 @@ from pages.shared.experiment_controls import (
     enough_context,
 )
 from pages.shared.head_choice import HeadChoice, choose_head
+from pages.shared.head_link import head_link
 from pages.shared.measure_grid import draw_measure_grid
 from pages.shared.place import RANDOM_TOKENS_IDLE, Picture, Place
 from pages.shared.selection import Selection
@@ -40,7 +41,7 @@ from poskernel_core.figures.of_experiments import induction_figure
 PLACE = Place(
     "Experiments",
     "Induction recency",
-    8,
+    12,
     topic="induction",
     idle=RANDOM_TOKENS_IDLE,
     picture=Picture("model=demo-attn-2l", "candidates"),
@@ -56,7 +57,7 @@ def draw_heads(selection: Selection, scores: Result) -> None:
     flat = found.values["induction"]
     order = sorted((-flat[i, j], i, j) for i in range(len(flat)) for j in range(flat.shape[1]))
     ranked = ", ".join(
-        f"**{cell_name(i, j)}** {value_text(found.select(layer=i, head=j), 'induction')}"
+        f"**{head_link(cell_name(i, j))}** {value_text(found.select(layer=i, head=j), 'induction')}"
         for _, i, j in order[:SHOWN]
     )
     first, second = (value_text(scores.select(copy=copy), "loss") for copy in (1, 2))

@@ -20,11 +20,12 @@ from pages.interventions.move_controls import (
 from pages.interventions.prompt_words import fitting
 from pages.shared.fit import fitted, fitted_index, fitted_list, fitted_text
 from pages.shared.links import offer
+from pages.shared.place import page_link
 from pages.shared.selection import Selection, select_cell
 from poskernel_core.analyses.interventions.presets import Preset, presets_for
 from poskernel_core.analyses.interventions.spec import Change, InterventionParams
 
-__all__ = ["choose_intervention", "missing"]
+__all__ = ["choose_intervention", "missing", "way_to_bands"]
 
 URL: Final = "query-params"
 CHANGES: Final[dict[str, Change]] = {
@@ -48,6 +49,14 @@ def choose_intervention(selection: Selection) -> tuple[str | None, ChangeChoice]
     params = _choose_change(selection, first, prompt or "")
     about()
     return prompt, params
+
+
+def way_to_bands(scheme: str) -> str:
+    """Return where the wavelengths of a rotary model are changed; nothing for other models."""
+    if scheme != "rotary":
+        return ""
+    link = page_link("rotary_spectrum", "Rotary spectrum")
+    return f" Bands of wavelengths are frozen or removed, over whole texts, on the page {link}."
 
 
 def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:

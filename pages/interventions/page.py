@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from pages.interventions.averaging import draw_averaging
-from pages.interventions.controls import choose_intervention, missing
+from pages.interventions.controls import choose_intervention, missing, way_to_bands
 from pages.interventions.mass_grid import draw_mass_grid
 from pages.shared import results
 from pages.shared import words_positions as words
@@ -32,7 +32,7 @@ from poskernel_core.figures.of_positions import (
 PLACE = Place(
     "Positions",
     "Interventions",
-    7,
+    11,
     idle=frozenset({"query", "skip"}),
     picture=Picture("cell=L2H6", "loss"),
 )
@@ -122,7 +122,8 @@ def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.title(PLACE.title)
     contents_here()
-    st.markdown("Change one thing on the way through the model, and see what it did.")
+    bands = way_to_bands(selection.located.geometry.scheme)
+    st.markdown(f"Change one thing on the way through the model, and see what it did.{bands}")
     prompt, params = choose_intervention(selection)
     wanted = missing(params)
     if wanted:

@@ -12,7 +12,7 @@ from pages.shared.selection import Selection
 PLACE = Place(
     "About",
     "Methods",
-    11,
+    15,
     idle=frozenset({"cell", "query", "skip"}),
     picture=Picture("part=Reproduction+ledger&published=gpt2&compute=true"),
 )

@@ -18,7 +18,7 @@ from pages.over_training.sections import (
 from pages.shared.contents import contents_here
 from pages.shared.links import offer
 from pages.shared.measures import MEASURES, Measure
-from pages.shared.place import Place
+from pages.shared.place import Picture, Place
 from pages.shared.plain import say_error
 from pages.shared.selection import Selection
 from poskernel_core.analyses.training.spec import (
@@ -33,14 +33,15 @@ from poskernel_core.models.geometry import Geometry
 PLACE = Place(
     "Heads",
     "Over training",
-    4,
+    8,
     topic="induction",
-    picture=None,
+    picture=Picture("model=demo-training&cell=L1H0", "curves"),
     idle=frozenset({"checkpoint"}),
 )
 
 FIRST = "induction score"
 KINDS = "kind of kernel"
+SINK = "attention sink"
 
 
 def choose_measure(geometry: Geometry) -> Measure:
@@ -72,21 +73,20 @@ def draw_run(chosen: Chosen, measure: Measure) -> None:
         PosKernelError: what is chosen does not fit the run.
     """
     query, skip, cell = chosen.selection.query, chosen.selection.skip, chosen.selection.cell
-    asked, kinds, scores = (
+    asked, kinds, scores, sinks = (
         OverTrainingParams(measure=title, query=query, skip=skip)
-        for title in (measure.title, KINDS, FIRST)
+        for title in (measure.title, KINDS, FIRST, SINK)
     )
     kernel = KernelOverTrainingParams(cell=cell, query=query, skip=skip)
-    unskipped = kernel.model_copy(update={"skip": 0})
     offer_to_compute(
         chosen,
-        *((OverTraining, each) for each in (asked, kinds, scores)),
-        *((KernelOverTraining, each) for each in (kernel, unskipped)),
+        *((OverTraining, each) for each in (asked, kinds, scores, sinks)),
+        (KernelOverTraining, kernel),
     )
     draw_measure(chosen, measure, asked)
     draw_kinds(chosen, kinds)
     draw_kernel(chosen, kernel)
-    draw_two_shares(chosen, scores, unskipped)
+    draw_two_shares(chosen, scores, sinks)
 
 
 def page(selection: Selection) -> None:

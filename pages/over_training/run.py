@@ -1,8 +1,8 @@
-"""Which run the page is about: the checkpoints of the model that is selected."""
+"""Which run the page is about: the model's own checkpoints, or those of the bundled run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -10,19 +10,19 @@ import streamlit as st
 
 from pages.shared import results
 from pages.shared.plain import plain, say_error
-from pages.shared.selection import Selection
+from pages.shared.selection import Selection, select_model
 from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
+from poskernel_core.engine.engine import describe_run
 from poskernel_core.figures.training import STEPS, TOKENS
+from poskernel_core.models.known import telling_head
 from poskernel_core.models.training import LOG, TrainingRun
 
 __all__ = ["Chosen", "choose_run", "offer_to_compute", "say_what_is_alike"]
 
-EXPECTED: Final = (
-    "Choose a model that has some, such as EleutherAI/pythia-70m, or a directory that holds one "
-    "model directory for each (step-100, step-200, ...)."
-)
+BUNDLED: Final = "demo-training"
 MANY = 40
 """Checkpoints from which on those nearest to powers of two are shown first."""
 
@@ -138,18 +138,25 @@ def _want(model: str) -> None:
 
 
 def choose_run(selection: Selection) -> Chosen | None:
-    """Return the checkpoints of the model; where it has none, say what is expected."""
+    """Return the checkpoints of the model, or say that it has none and take the bundled run."""
     name = selection.run.model.name
     try:
         training = results.training(name)
+        if training is None:
+            selection, training = _bundled(selection)
+            st.info(
+                plain(f"{name} comes without checkpoints of its training; shown is {BUNDLED}."),
+                icon=":material/info:",
+            )
+            st.button(
+                f"Select {BUNDLED} on every page",
+                icon=":material/timeline:",
+                on_click=select_model,
+                args=(BUNDLED,),
+                key="select-run",
+            )
     except BadRequest as error:
         say_error(str(error))
-        return None
-    if training is None:
-        st.info(
-            plain(f"{name} comes without checkpoints of its training.") + " " + EXPECTED,
-            icon=":material/info:",
-        )
         return None
     if len(training.checkpoints) > MANY:
         every = st.toggle(
@@ -160,6 +167,22 @@ def choose_run(selection: Selection) -> Chosen | None:
         )
         training = training if every else training.chosen(LOG)
     return Chosen(selection, training)
+
+
+def _bundled(selection: Selection) -> tuple[Selection, TrainingRun]:
+    """Return the bundled run, and what the sidebar says as far as that model can follow."""
+    training = results.training(BUNDLED)
+    assert training is not None  # it comes with the project
+    located = results.located(BUNDLED, None)
+    geometry = located.geometry
+    run = describe_run(BUNDLED)
+    layer, head = parse_cell(
+        telling_head(BUNDLED, "induction"), geometry.n_layers, geometry.n_heads
+    )
+    shown = replace(
+        selection, located=located, run=run, layer=layer, head=head, query=run.context - 1
+    )
+    return shown, training
 
 
 def say_what_is_alike(found: Result) -> None:

@@ -196,20 +196,22 @@ def draw_kernel(chosen: Chosen, asked: KernelOverTrainingParams) -> None:
 
 
 def draw_two_shares(
-    chosen: Chosen, asked: OverTrainingParams, unskipped: KernelOverTrainingParams
+    chosen: Chosen, asked: OverTrainingParams, of_sinks: OverTrainingParams
 ) -> None:
     """Draw the selected head's induction score and its attention to the first token."""
     scores = chosen.fetch(OverTraining, asked)
-    kernels = chosen.fetch(KernelOverTraining, unskipped)
-    if scores is None or kernels is None:
+    sinks = chosen.fetch(OverTraining, of_sinks)
+    if scores is None or sinks is None:
         return
-    if not np.array_equal(scores.coordinates["step"], kernels.coordinates["step"]):
+    if not np.array_equal(scores.coordinates["step"], sinks.coordinates["step"]):
         return  # one of them is still computed
     selection = chosen.selection
-    one = scores.select(layer=selection.layer, head=selection.head)
+    one, sink = (
+        each.select(layer=selection.layer, head=selection.head) for each in (scores, sinks)
+    )
     card(
         "two-shares",
-        partial(induction_and_sink_figure, one, kernels, chosen.over),
+        partial(induction_and_sink_figure, one, sink, chosen.over),
         one,
         words.TWO_SHARES,
         f"Induction and attention to the first token, {selection.cell}",

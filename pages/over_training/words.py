@@ -11,7 +11,8 @@ CURVES = explained(
     "One line per head; the band is one standard error of the measure at that checkpoint. The "
     "axis is logarithmic, step 0 stands at its left end. A diamond marks the **emergence**, at "
     "half of the head's final value; the dotted line through it reaches over the gap between two "
-    "checkpoints in which it could lie.",
+    "checkpoints in which it could lie. A head that hardly changes is above half of its final "
+    "value from the first step on: then the mark says nothing; see how much it changed.",
     "measure",
     "change",
     "emergence",
@@ -50,10 +51,9 @@ KERNEL = explained(
 )
 
 TWO_SHARES = explained(
-    "kernel-over-training",
-    "The induction score on random tokens repeated once, with its standard error, and the mean "
-    "attention in the texts from the chosen query position to the first token, where heads park "
-    "attention that they do not need. The latter is the observed attention to key 0, nothing "
-    "skipped; it comes without an error.",
-    "observed",
+    "over-training",
+    "The induction score on random tokens repeated once, and the mean attention in the texts from "
+    "all positions to the first token, where heads park attention that they do not need: the "
+    "measure «attention sink», nothing skipped. Both with their standard errors.",
+    "measure",
 )

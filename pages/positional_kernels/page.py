@@ -14,6 +14,7 @@ from pages.shared import results, words_kernels
 from pages.shared.cards import card
 from pages.shared.contents import contents_here
 from pages.shared.head import summary
+from pages.shared.head_link import head_link
 from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from pages.shared.source import SourceChoice, choose_source
@@ -25,7 +26,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.figures import folded_square, kernel_map, small_multiples
 from poskernel_core.figures.of_kernels import head_curve
 
-PLACE = Place("Heads", "Positional kernels", 1, picture=Picture("cell=L2H6&log=offset", "map"))
+PLACE = Place("Heads", "Positional kernels", 3, picture=Picture("cell=L2H6&log=offset", "map"))
 
 LOCAL = "offset of local heads"
 
@@ -36,7 +37,7 @@ def draw_curve(selection: Selection, kernel: Result, etc: Result | None, sampled
     ``etc`` holds the head's kind; its numbers are the kernel's where many texts are ``sampled``.
     """
     head = kernel.select(layer=selection.layer, head=selection.head)
-    st.subheader(f"{selection.cell} at query position {selection.query}", anchor="head")
+    st.subheader(f"{head_link(selection.cell)} at query position {selection.query}", anchor="head")
     axes = st.pills(
         "Logarithmic axes",
         [LOCAL, "offset", "attention"],

@@ -12,6 +12,7 @@ from pages.shared import results
 from pages.shared import words_positions as words
 from pages.shared.cards import card
 from pages.shared.contents import contents_here
+from pages.shared.head_link import head_link
 from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
@@ -22,7 +23,7 @@ from poskernel_core.figures.of_positions import profile_figure, scores_figure, t
 PLACE = Place(
     "Heads",
     "Previous-token heads",
-    2,
+    4,
     idle=frozenset({"skip"}),
     picture=Picture("model=demo-gpt2-smooth&cell=L2H6", "scores"),
 )
@@ -53,7 +54,7 @@ def draw_ranking(selection: Selection, ranked: Result) -> None:
 def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
     """Draw the selected head's diagonals: attention, and raw scores."""
     head = ranked.select(layer=selection.layer, head=selection.head)
-    st.subheader(f"{selection.cell}: {head.text_of('kind')}", anchor="head")
+    st.subheader(f"{head_link(selection.cell)}: {head.text_of('kind')}", anchor="head")
     st.markdown(
         f"Largest diagonal: offset {int(head.values['largest_offset'])} "
         f"({value_text(head, 'largest_mass')} of the attention); second: offset "

@@ -122,14 +122,25 @@ def _tool(label: str, icon: str) -> Any:
     )
 
 
-def chart(name: str, figure: go.Figure, image: str = "svg", *, square: bool = False) -> None:
+def chart(
+    name: str,
+    figure: go.Figure,
+    image: str = "svg",
+    *,
+    square: bool = False,
+    pick: Callable[[], None] | None = None,
+) -> None:
     """Draw one Plotly figure in the page's colours; its camera saves a file of that name.
 
-    A map that is ``square``, or whose cells are, is as high as its column is wide.
+    A map that is ``square``, or whose cells are, is as high as its column is wide. ``pick`` is
+    called when points are chosen, by a click, a box or a loop.
     """
     shown = _OPEN.get()
     file = name if shown is None else file_stem(shown.result, name)
     key, config = f"figure-{name}", chart_config(file, image)
+    if pick is not None:
+        st.plotly_chart(_legible(figure), key=key, config=config, on_select=pick)
+        return
     if not (square or is_square(figure)):
         st.plotly_chart(_legible(figure), key=key, config=config)
         return
@@ -172,6 +183,7 @@ def _legible(figure: go.Figure) -> go.Figure:
     figure.update_layout(layout)
     bar = {"tickfont": ink, "title": {"font": ink}}
     figure.update_traces({"colorbar": bar}, selector={"type": "heatmap"})
+    figure.update_traces({"marker": {"colorbar": bar}}, selector={"marker.showscale": True})
     return figure
 
 

@@ -12,6 +12,43 @@ const make = (tag, attributes = {}, text = "") => {
   return node;
 };
 
+const SVG = "http://www.w3.org/2000/svg";
+
+const draw = (tag, attributes) => {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
+};
+
+// Curves come as one byte a point, head after head; 255 is none. Each is as high as its largest.
+function readCurves(curves) {
+  if (!curves) return null;
+  const bytes = Uint8Array.from(atob(curves.codes), (each) => each.charCodeAt(0));
+  const [points, heads] = [curves.starts.length, curves.most[0].length];
+  return (name) => {
+    const [, layer, head] = name.match(/L(\d+)H(\d+)/).map(Number);
+    const most = curves.most[layer][head];
+    if (most === null) return null;
+    const at = (layer * heads + head) * points;
+    return { heights: bytes.subarray(at, at + points), most };
+  };
+}
+
+// A curve in a box of 100 by 100, steps from left to right.
+function curveNode({ heights }, attributes) {
+  const width = 100 / heights.length;
+  const steps = [...heights].map((height, i) => {
+    const y = (97 - (92 * height) / 254).toFixed(1);
+    return `${(i * width).toFixed(2)},${y} ${((i + 1) * width).toFixed(2)},${y}`;
+  });
+  const svg = draw("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", ...attributes });
+  svg.append(
+    draw("polygon", { points: `0,97 ${steps.join(" ")} 100,97` }),
+    draw("polyline", { points: steps.join(" "), "vector-effect": "non-scaling-stroke" }),
+  );
+  return svg;
+}
+
 function buildTable(rowCount, columnCount) {
   const table = make("table", { role: "grid", "aria-label": "Heads by layer" });
   const head = table.createTHead().insertRow();
@@ -77,7 +114,9 @@ function paintCells(view, rows) {
       const face = node.firstChild;
       node.dataset.name = cell.name;
       node.setAttribute("aria-label", cell.label);
-      face.textContent = cell.mark;
+      const curve = view.curves?.(cell.name);
+      if (curve) face.replaceChildren(curveNode(curve, { class: "small" }));
+      else face.textContent = cell.mark;
       face.style.cssText = `background:${cell.colour};color:${cell.ink}`;
       node.classList.toggle("dimmed", cell.dimmed);
       view.byName.set(cell.name, node);
@@ -123,10 +162,28 @@ function select(view, name) {
   }
 }
 
+// The curve again, larger, with what its axes say.
+function largeCurve(view, curve) {
+  const axis = make("div", { class: "axis" });
+  axis.append(
+    make("span", {}, "offset 0"),
+    make("span", {}, "tokens, log spacing"),
+    make("span", {}, `${view.last}`),
+  );
+  const top = make("div", { class: "axis" });
+  top.append(make("span", {}, `largest ${curve.most}`), make("span", {}, "kernel, mean in each bin"));
+  return [top, curveNode(curve, { class: "large" }), axis];
+}
+
 function showTip(view, cell) {
   const label = cell.getAttribute("aria-label");
   const split = label.indexOf(": ") + 1;
-  view.tip.replaceChildren(make("b", {}, label.slice(0, split)), label.slice(split));
+  const curve = view.curves?.(cell.dataset.name);
+  view.tip.replaceChildren(
+    make("b", {}, label.slice(0, split)),
+    label.slice(split),
+    ...(curve ? largeCurve(view, curve) : []),
+  );
   view.tip.style.cssText = "left:0;top:0";
   view.tip.showPopover();
   const at = cell.getBoundingClientRect();
@@ -215,6 +272,9 @@ export default function (component) {
   const { selected, ...picture } = data;
   const signature = JSON.stringify(picture);
   if (view.painted !== signature) {
+    view.curves = readCurves(data.curves);
+    view.last = data.curves?.last;
+    view.root.classList.toggle("curved", Boolean(view.curves));
     paintHeaders(view, data.headers, data.corner);
     paintCells(view, data.rows);
     paintLegend(view, data);

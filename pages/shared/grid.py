@@ -40,12 +40,14 @@ def grid_data(
     marks: list[list[str]],
     dimmed: list[list[bool]],
     columns: list[list[int]] | None,
+    curves: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What the browser draws: `rows` of cells in the order shown, and the column `headers`.
 
     All cell lists are indexed [layer][head]: `colours` '#rrggbb', `labels` spoken and shown on
     hover, `marks` a small glyph or "", `dimmed` whether the cell is filtered out. `columns` orders
-    the heads of each layer from left to right.
+    the heads of each layer from left to right. `curves` are those of `compact_curves`, drawn in
+    place of the marks.
     """
     heads = range(len(colours[0]))
     for name, cells in (("labels", labels), ("marks", marks), ("dimmed", dimmed)):
@@ -62,20 +64,22 @@ def grid_data(
                 labels[layer][head],
                 marks[layer][head],
                 dimmed[layer][head],
+                inked=curves is not None,
             )
             for head in order
         ]
         for layer, order in enumerate(orders)
     ]
     headers = [f"H{head}" if columns is None else f"{head + 1}." for head in heads]
-    return {"rows": rows, "headers": headers, "corner": "" if columns is None else "rank"}
+    data = {"rows": rows, "headers": headers, "corner": "" if columns is None else "rank"}
+    return data if curves is None else data | {"curves": curves}
 
 
 def _cell(
-    layer: int, head: int, colour: str, label: str, mark: str, dimmed: bool
+    layer: int, head: int, colour: str, label: str, mark: str, dimmed: bool, *, inked: bool
 ) -> dict[str, Any]:
     spoken = f"{label} (filtered out)" if dimmed else label
-    ink = ink_on(colour) if mark else ""
+    ink = ink_on(colour) if mark or inked else ""
     return {
         "name": cell_name(layer, head),
         "colour": colour,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
+from pages.shared.head_link import head_link
 from pages.shared.selection import Selection, select_cell
 from poskernel_core.common.heads import cell_name
 
@@ -37,9 +38,11 @@ def choose_head(scores: np.ndarray, selection: Selection, what: str) -> HeadChoi
     best = strongest(scores)
     row = st.container(horizontal=True, vertical_alignment="center", key="head-shown")
     if best.cell == selection.cell:
-        row.markdown(f"Shown below: **{best.cell}**, the strongest {what}.")
+        row.markdown(f"Shown below: **{head_link(best.cell)}**, the strongest {what}.")
     else:
-        row.markdown(f"Shown below: **{selection.cell}**, the selected head.", width="content")
+        row.markdown(
+            f"Shown below: **{head_link(selection.cell)}**, the selected head.", width="content"
+        )
         row.button(
             f"Select {best.cell}, the strongest {what}",
             icon=":material/visibility:",

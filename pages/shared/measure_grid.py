@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import streamlit as st
 
@@ -26,12 +27,14 @@ class Extras:
         marks: a small glyph in the cell; ``glyphs`` explains them.
         dimmed: cells that are filtered out.
         columns: the order of each layer's heads.
+        curves: kernels that the cells show in place of the marks, as ``compact_curves`` makes them.
     """
 
     marks: list[list[str]] | None = None
     dimmed: list[list[bool]] | None = None
     columns: list[list[int]] | None = None
     glyphs: list[tuple[str, str]] = field(default_factory=list)
+    curves: dict[str, Any] | None = None
 
 
 def draw_heads(
@@ -64,6 +67,7 @@ def draw_heads(
         extras.marks or [["" for _ in row] for row in labels],
         extras.dimmed or [[False for _ in row] for row in labels],
         extras.columns,
+        extras.curves,
     )
     data |= {"selected": selection.cell, "legend": shade.legend, "legendTitle": unit}
     data["glyphs"] = extras.glyphs

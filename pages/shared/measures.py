@@ -13,7 +13,7 @@ from pages.shared.selection import Selection
 from pages.shared.shades import Shade, categories, diverging, linear, logarithmic
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import HeadMeasure, Params, Question
-from poskernel_core.analyses.measures import asked_with, one_a_head
+from poskernel_core.analyses.measures import asked_with, fits, one_a_head
 from poskernel_core.common.result import Result
 from poskernel_core.figures.palette import KIND_LOOKS
 from poskernel_core.models.geometry import Geometry
@@ -50,8 +50,7 @@ class Measure:
 
     def fits(self, geometry: Geometry) -> bool:
         """Tell whether a model has it, by its position scheme and architecture."""
-        only = self.declared.only or (geometry.architecture,)
-        return self.question.scheme in ("", geometry.scheme) and geometry.architecture in only
+        return fits(self.question(), self.declared, geometry)
 
     def params(self, selection: Selection) -> Params:
         """Return what the question is asked with: what fits the model, and what is chosen."""

@@ -11,7 +11,7 @@ from pages.shared.plain import plain, say_error
 from pages.shared.visitor import present, visitor
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
-from poskernel_core.common.errors import NotInModel, PosKernelError
+from poskernel_core.common.errors import ComputesNothing, NotInModel, PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.engine import Engine
@@ -21,7 +21,17 @@ from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.training import TrainingRun, training_run
 
-__all__ = ["ask", "engine", "fetch", "located", "missing", "say_notice", "stop", "training"]
+__all__ = [
+    "ask",
+    "engine",
+    "fetch",
+    "is_ready",
+    "located",
+    "missing",
+    "say_notice",
+    "stop",
+    "training",
+]
 
 PATIENCE = 0.8
 """Seconds that a page waits for a quick result before it draws progress instead."""
@@ -65,11 +75,20 @@ def missing(question: type[Question[P]], run: RunSpec, params: P) -> list[str]:
     return engine().missing(canonical_of(find(question.name), run, params))
 
 
+def is_ready(request: Asked) -> bool:
+    """Tell whether a result is there, or follows from what is, without running the model.
+
+    Raises:
+        PosKernelError: the request does not fit.
+    """
+    return engine().ready(request)
+
+
 def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None:
     """Return a result; where it takes a while, draw its progress and return None."""
     try:
         found = ask(canonical_of(find(question.name), run, params))
-    except NotInModel as error:
+    except (ComputesNothing, NotInModel) as error:
         st.info(plain(str(error)), icon=":material/info:")
         return None
     except PosKernelError as error:

@@ -18,11 +18,13 @@ import streamlit as st
 from pages.shared import results
 from pages.shared.fit import fitted, fitted_index
 from pages.shared.fragment import draw_note
+from pages.shared.head_link import ONE_HEAD, head_link
 from pages.shared.links import offer
 from pages.shared.place import Place
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import cell_name, parse_cell
 from poskernel_core.common.specs import (
+    DEFAULT_CONTEXT,
     DEFAULT_QUERY,
     DEFAULT_SKIP,
     DEFAULT_TEXTS,
@@ -33,13 +35,20 @@ from poskernel_core.common.specs import (
     default_positions,
 )
 from poskernel_core.data import texts
-from poskernel_core.engine.engine import DEFAULT_CONTEXT, describe_run
+from poskernel_core.engine.engine import describe_run
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.known import telling_head
 
-__all__ = ["Selection", "choose", "select_cell", "select_model"]
+__all__ = [
+    "LONGEST_RUN",
+    "Selection",
+    "choose",
+    "offered_corpora",
+    "select_cell",
+    "select_model",
+]
 
 URL: Final = "query-params"
 NO_PART: Final = "not used on this page"
@@ -51,6 +60,7 @@ CORPUS_HELP: Final = (
 )
 CONTEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 WINDOW_COUNTS = (50, 100, 200, 500, 1000, 2000)
+LONGEST_RUN = max(WINDOW_COUNTS)
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,7 @@ def choose(place: Place) -> Selection:
         located = _choose_model(idle)
         run = _choose_run(located, idle)
         layer, head = _choose_cell(located, place.topic, idle)
+        _link_to_head(place, cell_name(layer, head))
         positions = default_positions(run.context)
         query = st.select_slider(
             "Query position n (tokens)",
@@ -138,6 +149,12 @@ def _choose_cell(located: Located, topic: str, idle: frozenset[str]) -> tuple[in
         **_helped("cell", idle, "layer and head; type to search"),
     )
     return parse_cell(cell, geometry.n_layers, geometry.n_heads)
+
+
+def _link_to_head(place: Place, cell: str) -> None:
+    """Lead from any page to the one with everything about the selected head."""
+    if place.title != ONE_HEAD and "cell" not in place.idle:
+        st.caption(head_link(cell, f"Everything about {cell}"))
 
 
 def _bare(geometry: Geometry) -> str:
@@ -227,7 +244,7 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
     longest = located.geometry.n_ctx
     contexts = sorted({length for length in CONTEXT_LENGTHS if length < longest} | {longest})
     default = max(length for length in contexts if length <= max(DEFAULT_CONTEXT, contexts[0]))
-    offered = [*texts.BUNDLED, *texts.HUB, *_host_corpora()]
+    offered = offered_corpora()
     offer("corpus", offered)
     corpus = st.selectbox(
         "Corpus", offered, key="corpus", bind=URL, **_helped("run", idle, CORPUS_HELP)
@@ -274,6 +291,7 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
         results.stop(str(error))
 
 
-def _host_corpora() -> list[str]:
-    """Return the files that the host offers as corpora (``POSKERNEL_CORPORA``)."""
-    return [name for name in os.environ.get("POSKERNEL_CORPORA", "").split(",") if name.strip()]
+def offered_corpora() -> list[str]:
+    """Return the corpora on offer, with the files that the host names in ``POSKERNEL_CORPORA``."""
+    own = [name for name in os.environ.get("POSKERNEL_CORPORA", "").split(",") if name.strip()]
+    return [*texts.BUNDLED, *texts.HUB, *own]

@@ -9,9 +9,15 @@ from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
 from poskernel_core.analyses.bag.neuron import Neuron, NeuronLatents, NeuronTrace
 from poskernel_core.analyses.bag.search import ExtendedEmbedding, WordNeurons
 from poskernel_core.analyses.base import Analysis, Composition, Experiment, Params, Question
+from poskernel_core.analyses.comparison.folds import KernelFolds
+from poskernel_core.analyses.comparison.measures import HeadsBeside, MeasureByDepth
+from poskernel_core.analyses.comparison.spec import HeadDistances
 from poskernel_core.analyses.contextual_heads.denominators import Denominators, TokenWeights
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
 from poskernel_core.analyses.entropy.spec import AttentionEntropy
+from poskernel_core.analyses.head_measures.spec import HeadMeasures
+from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts
+from poskernel_core.analyses.headvis.spec import HeadExamples, HeadVisMetrics
 from poskernel_core.analyses.helix.spec import Helix
 from poskernel_core.analyses.helix.tangent import Tangent
 from poskernel_core.analyses.induction.norm_cause import NormCause
@@ -27,6 +33,7 @@ from poskernel_core.analyses.kernels.etc import EtcHeatMap
 from poskernel_core.analyses.kernels.kernel import PositionalKernel
 from poskernel_core.analyses.kernels.kernel_map import KernelMap
 from poskernel_core.analyses.kernels.profile import DiagonalProfile
+from poskernel_core.analyses.own_text.spec import HeadOnText, OwnText
 from poskernel_core.analyses.position_vs_token.spec import PositionVsToken, PositionZero
 from poskernel_core.analyses.previous_token.spec import PreviousToken
 from poskernel_core.analyses.previous_token.stages import Stages
@@ -51,6 +58,8 @@ ANALYSES: dict[str, Question[Any]] = {
         AttentionEntropy(),
         AttentionSinks(),
         ScoreShares(),
+        HeadVisMetrics(),
+        HeadExamples(),
         Helix(),
         Tangent(),
         PreviousToken(),
@@ -58,6 +67,8 @@ ANALYSES: dict[str, Question[Any]] = {
         Intervention(),
         Averaging(),
         Additivity(),
+        OwnText(),
+        HeadOnText(),
         ContextualHeads(),
         Denominators(),
         TokenWeights(),
@@ -78,9 +89,15 @@ ANALYSES: dict[str, Question[Any]] = {
         EquivariantKernel(),
         ChangedBands(),
         KernelOverTraining(),
+        KernelFolds(),
+        HeadDistances(),
     )
 }
 ANALYSES["over-training"] = OverTraining(ANALYSES)
+ANALYSES["head-measures"] = HeadMeasures(ANALYSES)
+ANALYSES["verdicts"] = HeadVerdicts(ANALYSES)
+ANALYSES["heads-beside"] = HeadsBeside(ANALYSES)
+ANALYSES["depth"] = MeasureByDepth(ANALYSES)
 
 __all__ = [
     "ANALYSES",

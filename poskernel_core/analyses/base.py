@@ -206,6 +206,7 @@ class HeadMeasure:
         most: the value whose largest number ends a log scale that begins at 1.
         last: an axis of which the last entry is taken.
         only: the architectures that have it; empty: all.
+        of_windows: whether only models have it whose layers do not all see every key.
     """
 
     title: str
@@ -217,6 +218,7 @@ class HeadMeasure:
     most: str = ""
     last: str = ""
     only: tuple[str, ...] = ()
+    of_windows: bool = False
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ class Subject:
 
     Attributes:
         model: a loaded model (``models.LoadedModel``), this experiment's alone.
-        windows: token ids of the canonical run, ``[text, pos]``.
+        windows: token ids of the run that it reads, ``[text, pos]``.
         words: the text of each token of the first window; empty without a tokenizer.
         decode: token ids -> the text of each.
         start_token: whether position 0 holds the start token.
@@ -259,6 +261,16 @@ class Experiment(Question[P]):
     draws: ClassVar[bool] = False
 
     runs: ClassVar[str]
+
+    def reads(self, run: RunSpec, params: P) -> RunSpec:
+        """Return the run whose windows it is handed: the canonical one, if it does not say another.
+
+        Of one that draws its sequences a single window is read.
+
+        Raises:
+            BadRequest: the parameters name no text.
+        """
+        return run.model_copy(update={"windows": 1}) if self.draws else run
 
     def perform(
         self, subject: Subject, statistics: Statistics, params: P, progress: Progress

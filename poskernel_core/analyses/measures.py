@@ -11,7 +11,18 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.geometry import Geometry
 
-__all__ = ["asked_with", "measure_called", "one_a_head"]
+__all__ = ["asked_with", "fits", "measure_called", "one_a_head"]
+
+
+def fits(question: Question[Any], declared: HeadMeasure, geometry: Geometry) -> bool:
+    """Tell whether a model has a measure, by its position scheme, architecture and windows."""
+    only = declared.only or (geometry.architecture,)
+    windows = any(layer.window is not None for layer in geometry.layers)
+    return (
+        question.scheme in ("", geometry.scheme)
+        and geometry.architecture in only
+        and (windows or not declared.of_windows)
+    )
 
 
 def asked_with(

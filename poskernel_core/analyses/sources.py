@@ -22,6 +22,7 @@ __all__ = [
     "SourceParams",
     "TextParams",
     "attended_by_text",
+    "check_query",
     "queries_at",
     "query_positions",
     "source_runs",
@@ -46,6 +47,19 @@ class SourceParams(SkipParams, TextParams):
         "mean", description="queries: mean over sampled texts, one text's own, or one fixed token"
     )
     token: str = Field(" the", min_length=1, max_length=64, description="one token of the model")
+
+
+def check_query(query: int, skip: int, context: int) -> None:
+    """Check that a query position lies in the context, and sees keys that are not skipped.
+
+    Raises:
+        BadRequest: it does not.
+    """
+    if not skip <= query < context:
+        raise BadRequest(
+            f"Expected a query position from {skip} (the skipped keys) to {context - 1}, got "
+            f"{query}."
+        )
 
 
 def source_runs(run: RunSpec, params: SourceParams, query: int | None) -> Mapping[str, RunSpec]:

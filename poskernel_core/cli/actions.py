@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,17 +28,30 @@ from poskernel_core.ledger.reproduce import compare, published_name
 from poskernel_core.models import catalog, hub
 from poskernel_core.models.known import telling_head
 from poskernel_core.models.training import required_run
-from poskernel_core.storage.archive import export_model, import_archive
+from poskernel_core.storage.archive import import_archive
 from poskernel_core.storage.store import Store
 
-__all__ = ["export_results", "import_results", "list_models", "precompute", "reproduce", "show"]
+__all__ = [
+    "answer",
+    "answer_all",
+    "asked_first",
+    "check_windows",
+    "engine_of",
+    "import_results",
+    "list_models",
+    "or_left_out",
+    "precompute",
+    "reproduce",
+    "show",
+]
 
 
-def _engine(run: Run) -> Engine:
+def engine_of(run: Run) -> Engine:
+    """Return an engine over the store that carries runs out as the options say."""
     return Engine(Store(), run.execution())
 
 
-def _answer(engine: Engine, request: Request) -> Result:
+def answer(engine: Engine, request: Request) -> Result:
     """Return a result, showing progress on a terminal."""
     found = engine.cached(request)
     if found is not None:
@@ -82,8 +95,6 @@ def precompute(
 ) -> None:
     """Compute what the pages show first, and say so; of many checkpoints, one after another.
 
-    Everything is asked for at once, so that one pass gathers all that stands on the same windows.
-
     Args:
         experiments: also those on random tokens.
         revisions: the checkpoints of the model's training; None: the model alone.
@@ -104,14 +115,14 @@ def precompute(
     if run.revision is not None:
         raise BadRequest("Give --revision or --revisions, not both.")
     training = required_run(run.model).chosen(revisions)
-    engine = _engine(run)
+    engine = engine_of(run)
     try:
         precompute_checkpoints(
             training,
             Precomputing(
                 engine.store,
                 lambda checkpoint: _first_requests(run, checkpoint, experiments),
-                lambda request: _answer(engine, request),
+                lambda request: answer(engine, request),
                 complain,
                 remove_weights,
             ),
@@ -121,28 +132,44 @@ def precompute(
 
 
 def _precompute_one(run: Run, experiments: bool) -> None:
+    answer_all(run, asked_first(run, experiments))
+
+
+def asked_first(run: Run, experiments: bool) -> list[tuple[str, Request]]:
+    """Return what the pages show first of a model, each with the name of its question."""
     geometry = catalog.locate(run.model, run.revision).geometry
-    engine = _engine(run)
+    described = describe_run(run.model, **run.fields())
+    head = telling_head(run.model, "contextual")
+    asked: list[tuple[str, Request]] = []
+    for name, params in first_questions(described, geometry, head, experiments=experiments):
+        with or_left_out(name):
+            request, _ = build_request(name, run.model, params=params, **run.fields())
+            asked.append((name, request))
+    return asked
+
+
+def answer_all(run: Run, asked: Sequence[tuple[str, Request]]) -> None:
+    """Compute what is asked for, and say so; a question that does not fit is left out.
+
+    Everything is asked for at once, so that one pass gathers all that stands on the same windows.
+    """
+    engine, fitting = engine_of(run), []
     try:
-        described = describe_run(run.model, **run.fields())
-        head = telling_head(run.model, "contextual")
-        asked: list[tuple[str, Request]] = []
-        for name, params in first_questions(described, geometry, head, experiments=experiments):
-            with _or_left_out(name):
-                request, _ = build_request(name, run.model, params=params, **run.fields())
+        for name, request in asked:
+            with or_left_out(name):
                 if engine.cached(request) is None:
                     engine.submit(request)
-                asked.append((name, request))
-        for name, request in asked:
-            with _or_left_out(name):
-                _answer(engine, request)
+                fitting.append((name, request))
+        for name, request in fitting:
+            with or_left_out(name):
+                answer(engine, request)
                 complain(f"{name}: cached")
     finally:
         engine.close()
 
 
 @contextmanager
-def _or_left_out(name: str) -> Iterator[None]:
+def or_left_out(name: str) -> Iterator[None]:
     """Leave out an experiment that does not fit: a model may be too small for it."""
     try:
         yield
@@ -188,15 +215,15 @@ def show(analysis: str, query: int | None, head: str | None, **given: Any) -> No
     output = Output(*(given.pop(name) for name in ("npz", "html", "as_json")))
     run = Run(**given)
     output.check()
-    engine = _engine(run)
+    engine = engine_of(run)
     try:
         request, chosen = build_request(
             analysis, run.model, head=head, query=query, params=params, **run.fields()
         )
-        result = _answer(engine, request)
+        result = answer(engine, request)
     finally:
         engine.close()
-    _check_windows(result, run)
+    check_windows(result, run)
     output.write(result.select(**chosen))
 
 
@@ -221,10 +248,10 @@ def reproduce(published_as: str | None, figures: Path | None, as_json: bool, **g
             f"{', '.join(known_models(file))}."
         )
     catalog.locate(run.model, run.revision)
-    engine = _engine(run)
-    answer, lines = partial(_answer, engine), []
+    engine = engine_of(run)
+    answered, lines = partial(answer, engine), []
     try:
-        for line in compare(run.model, figures_of(name, file), answer, **run.fields()):
+        for line in compare(run.model, figures_of(name, file), answered, **run.fields()):
             complain(f"{line.figure.id}: {line.verdict}")
             lines.append(line)
     finally:
@@ -236,7 +263,7 @@ def reproduce(published_as: str | None, figures: Path | None, as_json: bool, **g
         say(ledger_text(name, lines, known_models(file)), lines=True)
 
 
-def _check_windows(result: Result, run: Run) -> None:
+def check_windows(result: Result, run: Run) -> None:
     """Refuse a stored result that was computed from fewer windows than are asked for now."""
     got = result.provenance["windows"]
     asked = result.provenance["windows_asked"]  # fewer where the analysis takes a number of its own
@@ -245,16 +272,6 @@ def _check_windows(result: Result, run: Run) -> None:
             f"Corpus {run.corpus!r} gives {got} windows of {result.provenance['context']} "
             f"tokens, {run.texts} were asked for: ask for fewer (--texts {got})."
         )
-
-
-def export_results(model: str, revision: str | None, file: Path) -> None:
-    """Write all that is stored of a model into one file.
-
-    Raises:
-        BadRequest: no such model, nothing stored, or a file that cannot be written.
-    """
-    count = export_model(Store(), catalog.locate(model, revision), file)
-    complain(f"{count} entries of {model} written to {file}")
 
 
 def import_results(file: Path) -> None:

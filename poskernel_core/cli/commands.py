@@ -5,16 +5,20 @@ from __future__ import annotations
 from functools import partial
 
 import click
+from click.core import ParameterSource
 
 from poskernel_core import analyses
 from poskernel_core.analyses.definitions import method_of
-from poskernel_core.cli import actions
-from poskernel_core.cli.grammar import Command, Commands, Model, Option
+from poskernel_core.cli import actions, exporting, machines
+from poskernel_core.cli.grammar import Command, Commands, Option
 from poskernel_core.cli.options import (
     FILE,
+    FOLDER_RUN,
+    FOLDERS,
+    export_options,
     ledger_options,
+    merge_options,
     precompute_options,
-    revision_option,
     show_options,
 )
 
@@ -77,6 +81,34 @@ def _valued() -> set[str]:
     }
 
 
+class Export(Command):
+    """``export``: an archive of all runs, or a folder about one of them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments.
+
+        Raises:
+            click.UsageError: nothing or several are asked for, or an archive of one run.
+        """
+        rest = super().parse_args(ctx, args)
+        file = next(each for each in self.params if each.name == "file")
+        wanted = [name for name in ("file", *FOLDERS) if ctx.params[name] is not None]
+        if not wanted:
+            raise click.MissingParameter(ctx=ctx, param=file)
+        if len(wanted) > 1:
+            ctx.fail(f"Give one of FILE, {', '.join(map(_folder_option, FOLDERS))}, not several")
+        for each in self.params:
+            of_run = isinstance(each, Option) and each.section == FOLDER_RUN
+            given = ctx.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
+            if of_run and given and wanted == ["file"]:
+                ctx.fail(f"{each.opts[0]} is for a folder: an archive holds all runs of a model")
+        return rest
+
+
+def _folder_option(name: str) -> str:
+    return f"--{name.replace('_', '-')} FOLDER"
+
+
 def _file() -> click.Argument:
     return click.Argument(["file"], type=FILE, help="the archive")
 
@@ -96,8 +128,14 @@ PROGRAM = Commands(
         Command(
             "precompute",
             params=precompute_options(),
-            callback=actions.precompute,
+            callback=machines.precompute,
             help="Run the pass and compute the standard results.",
+        ),
+        Command(
+            "merge",
+            params=merge_options(),
+            callback=machines.merge_shards,
+            help="Put shards of 'precompute --shard' together; compute the standard results.",
         ),
         Show(
             "show",
@@ -112,11 +150,12 @@ PROGRAM = Commands(
             callback=actions.reproduce,
             help="Compute the figures that were published for a model, and compare.",
         ),
-        Command(
+        Export(
             "export",
-            params=[Model(), _file(), revision_option()],
-            callback=actions.export_results,
-            help="Write all results of a model as one file.",
+            params=export_options(),
+            callback=exporting.export_results,
+            options_metavar=None,
+            help="Write all results of a model as one file, or those of a run as a folder.",
         ),
         Command(
             "import",

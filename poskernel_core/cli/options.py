@@ -16,21 +16,27 @@ from poskernel_core.analyses.definitions import limits_of
 from poskernel_core.cli.grammar import Model, Option, Value, either
 from poskernel_core.cli.parameters import OWN_SECTION, default_of, own_option
 from poskernel_core.common import settings
+from poskernel_core.common.shards import MOST_SHARDS, Shard
 from poskernel_core.common.specs import (
+    DEFAULT_CONTEXT,
     DEFAULT_QUERY,
     DEFAULT_TEXTS,
+    FEWEST_PATTERNS,
     CorpusSpec,
     Dtype,
     Execution,
     is_device,
 )
-from poskernel_core.engine.engine import DEFAULT_CONTEXT
 from poskernel_core.models.schedules import SCHEDULES
 
 __all__ = [
     "FILE",
+    "FOLDERS",
+    "FOLDER_RUN",
     "Run",
+    "export_options",
     "ledger_options",
+    "merge_options",
     "precompute_options",
     "revision_option",
     "run_options",
@@ -42,7 +48,15 @@ MOST = 10**9
 
 RUN_SECTION = "The run"
 RESULT = "The result"
+FOLDER_RUN = "The run that a folder is about"
+FOLDERS = {
+    "gallery": "write a static site into this folder: the grid, a page for each head, no server",
+    "hub_card": "write a data set for the hub into this folder: arrays, a table and a card",
+    "headvis": "write the files that HeadVis shows heads from into this folder",
+}
+"""What ``export`` writes instead of an archive, by the option that names the folder."""
 TRAINING = "Over training"
+MACHINES = "Several machines"
 FILE = Value("the name of a file", Path)
 TEXT = Value("a text", str)
 
@@ -57,6 +71,7 @@ class Run:
     corpus_item: str | None
     corpus_revision: str | None
     texts: int | None
+    pattern_texts: int | None
     context: int | None
     no_start_token: bool
     seed: int
@@ -72,6 +87,7 @@ class Run:
             "corpus": corpus,
             "context": self.context,
             "windows": self.texts,
+            "pattern_windows": self.pattern_texts,
             "start_token": not self.no_start_token,
             "seed": self.seed,
             "dtype": self.dtype,
@@ -97,6 +113,12 @@ def run_options() -> list[click.Parameter]:
         text("--corpus-item", "one named text of the corpus"),
         text("--corpus-revision", "revision of a hub corpus"),
         _number("--texts", "windows of text", f"default: up to {DEFAULT_TEXTS:,}"),
+        _number(
+            "--pattern-texts",
+            "first windows whose attention is formed",
+            "default: all; fewer are faster",
+            least=FEWEST_PATTERNS,
+        ),
         _number("--context", "tokens per window", f"default: up to {DEFAULT_CONTEXT:,}"),
         option("--no-start-token", "no start token first", is_flag=True),
         _number("--seed", "order of documents, random tokens", least=0, default="0"),
@@ -123,11 +145,34 @@ def revision_option() -> Option:
     return _option("--revision", "hub revision or training checkpoint", metavar="TEXT", type=TEXT)
 
 
+def export_options() -> list[click.Parameter]:
+    """Return the file, or the folders and the options of the run that they are about."""
+    model, revision, *others = run_options()
+    for option in others:
+        assert isinstance(option, Option)
+        option.section = FOLDER_RUN
+    return [
+        model,
+        click.Argument(["file"], required=False, type=FILE, help="the archive"),
+        *(
+            Option(
+                f"--{name.replace('_', '-')}",
+                section=RESULT,
+                what=what,
+                metavar="FOLDER",
+                type=Value("the name of a folder", Path),
+            )
+            for name, what in FOLDERS.items()
+        ),
+        revision,
+        *others,
+    ]
+
+
 def precompute_options() -> list[click.Parameter]:
     """Return what more is computed, and the options of a run."""
-    what = "also the experiments on random tokens, as shown first"
     return [
-        Option("--experiments", section=RESULT, what=what, is_flag=True),
+        _experiments(),
         Option(
             "--revisions",
             section=TRAINING,
@@ -142,8 +187,74 @@ def precompute_options() -> list[click.Parameter]:
             what="remove the weights of each checkpoint again that this command has downloaded",
             is_flag=True,
         ),
+        *_sharing_options(),
         *run_options(),
     ]
+
+
+def _sharing_options() -> list[click.Parameter]:
+    """Return how several devices or machines share the work."""
+    option = partial(Option, section=MACHINES)
+    return [
+        option(
+            "--shard",
+            what="compute this one shard alone, such as 0/8, the first of eight; 'merge' puts them "
+            "together",
+            metavar="R/N",
+            type=Value("a shard R/N such as 0/8 (R from 0 to N - 1)", Shard.read),
+        ),
+        option(
+            "--shard-files",
+            what="write each shard to a file in this folder",
+            facts=("for machines without a common store",),
+            metavar="FOLDER",
+            type=FILE,
+        ),
+        _shards_option("default: one for each device or worker"),
+        option(
+            "--devices",
+            what="devices of this machine that share the work, such as cuda:0,cuda:1",
+            metavar="LIST",
+            type=Value("devices between commas, such as cuda:0,cuda:1", _devices),
+        ),
+        option(
+            "--cluster",
+            what="share the work among the workers of this Dask scheduler",
+            facts=("needs the extra 'cluster'",),
+            metavar="ADDRESS",
+            type=TEXT,
+        ),
+    ]
+
+
+def _shards_option(*facts: str, **more: Any) -> Option:
+    kind = Value(f"a whole number (1 to {MOST_SHARDS:,})", _shard_count)
+    what = "how many shards the work is cut into"
+    return Option(
+        "--shards", section=MACHINES, what=what, facts=facts, metavar="N", type=kind, **more
+    )
+
+
+def merge_options() -> list[click.Parameter]:
+    """Return where shards are, how many, and the options of the run that they are of."""
+    model, *others = run_options()
+    return [
+        model,
+        click.Argument(
+            ["sources"],
+            type=FILE,
+            nargs=-1,
+            help="files, folders of files or stores that hold shards",
+        ),
+        _shards_option(required=True),
+        _experiments(),
+        *others,
+    ]
+
+
+def _experiments() -> Option:
+    what = "also the experiments on random tokens, as shown first"
+    return Option("--experiments", section=RESULT, what=what, is_flag=True)
 
 
 def show_options(question: Question[Any]) -> list[click.Parameter]:
@@ -269,3 +380,14 @@ def _device(text: str) -> str:
     if not is_device(text):
         raise ValueError(text)
     return text
+
+
+def _devices(text: str) -> tuple[str, ...]:
+    return tuple(_device(name.strip()) for name in text.split(","))
+
+
+def _shard_count(text: str) -> int:
+    number = _whole(1, text)
+    if number > MOST_SHARDS:
+        raise ValueError(text)
+    return number

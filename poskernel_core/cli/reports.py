@@ -14,16 +14,24 @@ from poskernel_core.common.rounding import texts_of
 from poskernel_core.engine.job import Job
 from poskernel_core.ledger.compare import Checked, brief
 
-__all__ = ["ledger_text", "print_progress", "summary"]
+__all__ = ["ledger_text", "print_line", "print_progress", "summary"]
 
 MOST = 200
 
 
 def print_progress(job: Job | None) -> None:
     """Print one line of progress over the last one, on a terminal only; None clears it."""
+    _print("" if job is None else f"{job.note} {progress_text(job)}")
+
+
+def print_line(done: int, total: int, note: str) -> None:
+    """Print how far work has come that is no job, as :func:`print_progress`; no note clears it."""
+    _print(f"{note} {done} of {total}" if total else note)
+
+
+def _print(text: str) -> None:
     if not sys.stderr.isatty():
         return
-    text = "" if job is None else f"{job.note} {progress_text(job)}"
     print(f"\r{printable(text):<78}", end="" if text else "\r", file=sys.stderr, flush=True)
 
 

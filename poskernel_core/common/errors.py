@@ -7,6 +7,7 @@
     │   ├── UnknownModel          no such name, directory or file
     │   ├── UnsupportedModel      a position scheme or file format that is not read
     │   ├── NoNetwork             the hub cannot be reached
+    │   ├── ComputesNothing       no torch here: stored results are shown, nothing is computed
     │   ├── NotInModel            a part of a model lacks what a question needs
     │   ├── UnknownCorpus         no such corpus, file or text
     │   ├── TooLittleText         fewer windows than were asked for
@@ -30,6 +31,7 @@ __all__ = [
     "Busy",
     "Cancelled",
     "ComputeFailed",
+    "ComputesNothing",
     "NoNetwork",
     "NoSpace",
     "NotInModel",
@@ -51,6 +53,10 @@ class PosKernelError(Exception):
 
 class BadRequest(PosKernelError):
     """The request cannot be met as it stands; the message says what to change."""
+
+
+class ComputesNothing(BadRequest):
+    """There is no torch here: stored results are shown, nothing new is computed."""
 
 
 class NotInModel(BadRequest):

@@ -11,8 +11,8 @@ from poskernel_core.common.attention import ScoreRule, Slopes
 
 __all__ = ["PassHeader", "PlanHeader"]
 
-OF_FEW = ("headless", "chunks", "caps", "slopes")
-"""What most models have nothing of, and no manifest of theirs holds."""
+OF_FEW = ("headless", "chunks", "caps", "slopes", "shards")
+"""What most passes have nothing of, and no manifest of theirs holds."""
 
 
 class PlanHeader(BaseModel):
@@ -74,6 +74,7 @@ class PassHeader(PlanHeader):
         seconds: how long it took since then.
         dtype_error: relative error of mean keys in its precision, measured against float32.
         tokens: the tokens of a single text.
+        shards: how many parts it was put together from, 0 if it ran as one.
     """
 
     scales: tuple[float, ...]
@@ -85,6 +86,7 @@ class PassHeader(PlanHeader):
     seconds: float = 0.0
     dtype_error: float = 0.0
     tokens: tuple[str, ...] | None = None
+    shards: int = 0
 
     def rule(self, layer: int) -> ScoreRule:
         """Return how a layer makes scores of products, and which keys its queries see."""

@@ -8,15 +8,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
+from urllib.parse import urlsplit
 
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import is_device
 
-__all__ = ["allow_any_model", "cache_gb", "check_settings", "checkpoint_seconds", "device"]
+__all__ = [
+    "address",
+    "allow_any_model",
+    "allow_disk",
+    "cache_gb",
+    "check_settings",
+    "checked_address",
+    "checkpoint_seconds",
+    "device",
+    "keep_notes",
+    "keep_texts",
+    "memory_gb",
+    "read_only",
+]
 
 DEFAULT_CACHE_GB = 8.0
 DEFAULT_CHECKPOINT_SECONDS = 5.0
-MOST_CACHE_GB = 1e6
+MOST_GB = 1e6
 MOST_SECONDS = 86_400.0
 
 
@@ -35,6 +50,31 @@ def device() -> str:
     return name
 
 
+def address() -> str | None:
+    """Return ``POSKERNEL_ADDRESS``: where the dashboard is served, for links to it; None: nowhere.
+
+    Raises:
+        BadRequest: not an address.
+    """
+    text = os.environ.get("POSKERNEL_ADDRESS", "").strip()
+    return checked_address(text, "POSKERNEL_ADDRESS") if text else None
+
+
+def checked_address(text: str, name: str = "the address") -> str:
+    """Return the address of a dashboard without a slash at its end.
+
+    Raises:
+        BadRequest: not an address; the sentence calls it ``name``.
+    """
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+        raise BadRequest(
+            f"Expected {name} to be that of a dashboard, such as http://localhost:8501, got "
+            f"{text[:80]!r}."
+        )
+    return text.rstrip("/")
+
+
 def cache_gb() -> float:
     """Return ``POSKERNEL_CACHE_GB``: the size limit of the store.
 
@@ -44,8 +84,8 @@ def cache_gb() -> float:
     return _number(
         "POSKERNEL_CACHE_GB",
         DEFAULT_CACHE_GB,
-        f"a size in GB above 0, up to {MOST_CACHE_GB:,.0f}",
-        lambda size: 0 < size <= MOST_CACHE_GB,
+        f"a size in GB above 0, up to {MOST_GB:,.0f}",
+        lambda size: 0 < size <= MOST_GB,
     )
 
 
@@ -63,18 +103,63 @@ def checkpoint_seconds() -> float:
     )
 
 
+def memory_gb() -> float:
+    """Return ``POSKERNEL_MEMORY_GB``: what weights may take of each device's memory; else all.
+
+    Raises:
+        BadRequest: not a size.
+    """
+    return _number(
+        "POSKERNEL_MEMORY_GB",
+        MOST_GB,
+        f"a size in GB above 0, up to {MOST_GB:,.0f}",
+        lambda size: 0 < size <= MOST_GB,
+    )
+
+
 def allow_any_model() -> bool:
     """Return ``POSKERNEL_ALLOW_ANY_MODEL``: whether visitors may name any model.
 
     Raises:
         BadRequest: neither on nor off.
     """
-    text = os.environ.get("POSKERNEL_ALLOW_ANY_MODEL", "").strip()
-    if text not in ("", "0", "1"):
-        raise BadRequest(
-            f"Expected POSKERNEL_ALLOW_ANY_MODEL to be 1 (on) or 0 (off), got {text!r}."
-        )
-    return text == "1"
+    return _switch("POSKERNEL_ALLOW_ANY_MODEL", default=False)
+
+
+def keep_notes(*, alone: bool) -> bool:
+    """Return ``POSKERNEL_NOTES``: whether readers write notes; unless told, only where ``alone``.
+
+    Raises:
+        BadRequest: neither on nor off.
+    """
+    return _switch("POSKERNEL_NOTES", default=alone)
+
+
+def keep_texts() -> bool:
+    """Return ``POSKERNEL_KEEP_TEXTS``: whether typed texts are kept, so that links are short.
+
+    Raises:
+        BadRequest: neither on nor off.
+    """
+    return _switch("POSKERNEL_KEEP_TEXTS", default=True)
+
+
+def read_only() -> bool:
+    """Return ``POSKERNEL_READ_ONLY``: whether only what was computed before is shown.
+
+    Raises:
+        BadRequest: neither on nor off.
+    """
+    return _switch("POSKERNEL_READ_ONLY", default=False)
+
+
+def allow_disk() -> bool:
+    """Return ``POSKERNEL_WEIGHTS_ON_DISK``: whether weights that fit nowhere are read as they run.
+
+    Raises:
+        BadRequest: neither on nor off.
+    """
+    return _switch("POSKERNEL_WEIGHTS_ON_DISK", default=False)
 
 
 def check_settings() -> None:
@@ -83,8 +168,27 @@ def check_settings() -> None:
     Raises:
         BadRequest: one of them is wrong; the message names it.
     """
-    for read in (device, cache_gb, checkpoint_seconds, allow_any_model):
+    checks: tuple[Callable[[], object], ...] = (
+        address,
+        device,
+        cache_gb,
+        checkpoint_seconds,
+        memory_gb,
+        allow_any_model,
+        allow_disk,
+        keep_texts,
+        read_only,
+        partial(keep_notes, alone=False),
+    )
+    for read in checks:
         read()
+
+
+def _switch(name: str, *, default: bool) -> bool:
+    text = os.environ.get(name, "").strip()
+    if text not in ("", "0", "1"):
+        raise BadRequest(f"Expected {name} to be 1 (on) or 0 (off), got {text!r}.")
+    return text == "1" if text else default
 
 
 def _number(name: str, default: float, expected: str, fits: Callable[[float], bool]) -> float:

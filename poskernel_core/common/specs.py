@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer
 
 from poskernel_core.common.errors import BadRequest
 
@@ -19,6 +20,9 @@ SCHEMA = 3
 """Version of the stored layout; raising it turns every older entry into a miss."""
 
 DEFAULT_TEXTS = 500
+DEFAULT_CONTEXT = 1024
+"""Tokens per window, of a model that reads as many."""
+
 DEFAULT_QUERY = 400
 DEFAULT_SKIP = 4
 MAX_SKIP = 32
@@ -43,9 +47,13 @@ Gather = Literal[
     "entropy",
     "sinks",
     "rotary",
+    "headvis",
 ]  # fmt: skip
 ALL_GATHERED: tuple[Gather, ...] = ("keys", "queries", "patterns", "residuals", "scores")
 """What the pass of a page gathers; the others belong to small passes of their own."""
+OF_PATTERNS: tuple[Gather, ...] = ("patterns", "entropy", "sinks")
+"""Statistics of the attention itself, which can be gathered over the first windows alone."""
+FEWEST_PATTERNS = 64
 
 
 class Spec(BaseModel):
@@ -88,7 +96,8 @@ class RunSpec(Spec):
 
     ``destination`` replaces the last token of every window by one fixed token (the posts' fixed
     destination token); ``positions`` are the query positions whose queries and mean attention
-    rows are kept.
+    rows are kept. ``pattern_windows`` bounds what takes longest: statistics of the attention itself
+    are then gathered over so many first windows, all others over all.
     """
 
     model: ModelSpec
@@ -105,6 +114,20 @@ class RunSpec(Spec):
     doubling: int | None = Field(
         None, ge=2, description="spacing of the tokens that are replaced by their predecessor"
     )
+
+    pattern_windows: int | None = Field(
+        None,
+        ge=FEWEST_PATTERNS,
+        description="first windows whose attention is formed; None: all of them",
+    )
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        """Leave out what is not asked for: a run that forms all attention keeps its key."""
+        fields: dict[str, Any] = write(self)
+        if self.pattern_windows is None:
+            fields.pop("pattern_windows", None)
+        return fields
 
     def key(self, **more: Any) -> str:
         """Return a content address under the model's prefix, for this run and ``more``."""

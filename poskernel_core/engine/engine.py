@@ -20,6 +20,7 @@ from poskernel_core.common import settings
 from poskernel_core.common.errors import BadRequest, Busy, ComputeFailed, NotInModel
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import (
+    DEFAULT_CONTEXT,
     DEFAULT_TEXTS,
     CorpusSpec,
     Execution,
@@ -27,8 +28,9 @@ from poskernel_core.common.specs import (
     default_positions,
 )
 from poskernel_core.data import corpora
+from poskernel_core.engine.execute import missing_runs
 from poskernel_core.engine.job import Job
-from poskernel_core.engine.preflight import check_request
+from poskernel_core.engine.preflight import check_request, check_worker
 from poskernel_core.engine.provenance import from_entry
 from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical
 from poskernel_core.engine.worker_client import WorkerLink
@@ -38,7 +40,6 @@ from poskernel_core.storage.store import Store
 
 __all__ = ["Engine", "describe_run"]
 
-DEFAULT_CONTEXT = 1024
 JOBS_KEPT = 64
 COMPOSITIONS_KEPT = 64
 MOST_OPEN = 96
@@ -101,6 +102,19 @@ class Engine:
         found = self.store.get(asked.key)
         return None if found is None else from_entry(found)
 
+    def ready(self, request: Asked) -> bool:
+        """Tell whether a result is in the store, or follows from what is, without the model.
+
+        Raises:
+            BadRequest: the parameters do not fit the analysis or the run.
+        """
+        asked = canonical(request)
+        return all(
+            self.store.has(each.key)
+            or (each.experiment is None and not missing_runs(self.store, each))
+            for each in asked.parts().values() or [asked]
+        )
+
     def missing(self, request: Asked) -> list[str]:
         """Return the names of the parts of a composition whose results are not in the store.
 
@@ -135,11 +149,13 @@ class Engine:
 
         Raises:
             BadRequest: the parameters do not fit the analysis, the run or the model.
+            ComputesNothing: there is no torch here.
             Busy: this visitor has too many jobs.
             NoSpace, ReadOnlyStore, StoreFailed: a result could not be kept.
         """
         asked = canonical(request)
         _check_parts(asked)
+        check_worker()
         for each in _first_to_compute(self.store, asked):
             check_request(self.store, each)
         with self._lock:

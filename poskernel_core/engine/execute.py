@@ -126,6 +126,8 @@ def compute_parts(
 ) -> None:
     """Answer what a composition is made of, one part after another, and write these results.
 
+    One pass gathers what several of them need of the same windows.
+
     Raises:
         BadRequest, ComputeFailed, LayerMissing, StoreFailed: as for any of them.
         Cancelled: raised by ``report``; what is done by then is kept.
@@ -140,7 +142,12 @@ def compute_parts(
         found = _located(part)
         if workshop.store.has(found.key):
             continue
-        gather_missing(workshop, found, execution, told)
+        later = [
+            other
+            for other in list(parts.values())[done + 1 :]
+            if other.run.model == found.run.model and not workshop.store.has(other.key)
+        ]
+        gather_missing(workshop, found, execution, told, later)
         if found.experiment is None:
             compute(workshop.store, found, told)
         else:
@@ -181,8 +188,8 @@ def perform(
     located = locate_again(run)
     _check_cell(asked.params, located.geometry.reasons)
     tokenizer = workshop.tokenizer(located)
-    cut = run.model_copy(update={"windows": 1}) if experiment.draws else run
-    windows, plan = workshop.prepare(cut, execution, located, tokenizer)
+    read = experiment.reads(run, asked.params)
+    windows, plan = workshop.prepare(read, execution, located, tokenizer)
     model = workshop.models.take(located, execution.device)
     decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
     words = decode(windows[0].tolist())
@@ -202,7 +209,7 @@ def perform(
     result = experiment.perform(
         subject, views, asked.params, lambda done, total: report(done, total, experiment.title)
     )
-    header = plan_header(plan, run, str(model.device))
+    header = plan_header(plan, run, model.where)
     if experiment.draws:
         header = header.model_copy(update={"windows": run.windows})
     tokens = words if len(windows) == 1 and not experiment.draws else None

@@ -6,8 +6,10 @@ A request whose result is stored is never looked at here: it needs neither text 
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib.util import find_spec
 
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, ComputesNothing
+from poskernel_core.common.settings import read_only
 from poskernel_core.common.specs import ModelSpec, RunSpec
 from poskernel_core.data.made import RANDOM, REPEATED
 from poskernel_core.data.texts import BUNDLED, HUB, check_reachable, find_file
@@ -18,10 +20,24 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.tokenizers import check_tokenizer
 from poskernel_core.storage.store import Store
 
-__all__ = ["check_request", "least_bytes"]
+__all__ = ["check_request", "check_worker", "least_bytes"]
 
 LONGEST_TOKEN = 16
 """Bytes of text that a token stands for at most, on average over a corpus."""
+
+
+def check_worker() -> None:
+    """Check that a worker could compute here.
+
+    Raises:
+        ComputesNothing: the host allows nothing new, or torch is not installed.
+    """
+    if read_only() or find_spec("torch") is None:
+        raise ComputesNothing(
+            "This server shows what was computed before and computes nothing itself, and this "
+            "result is not among it: choose other settings, or ask whoever runs the server to "
+            "import it."
+        )
 
 
 def check_request(store: Store, asked: CanonicalRequest) -> None:
@@ -33,7 +49,8 @@ def check_request(store: Store, asked: CanonicalRequest) -> None:
         BadRequest: statistics that are larger than the store.
     """
     missing = missing_runs(store, asked)
-    reads = [*missing, asked.run] if asked.experiment else missing
+    experiment = asked.experiment
+    reads = [*missing, experiment.reads(asked.run, asked.params)] if experiment else missing
     for run in reads:
         check_reachable(run.corpus)
         if catalog.is_local(run.model.name):

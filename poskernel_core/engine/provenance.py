@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import platform
 from collections.abc import Sequence
@@ -53,6 +54,7 @@ def keep(
 def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, Any]:
     """Return all that a reader needs to compute the same numbers again."""
     done = header if isinstance(header, PassHeader) else None
+    bound = run.pattern_windows is not None and run.pattern_windows < header.windows
     return {
         "model": run.model.name,
         "revision": run.model.revision,
@@ -79,15 +81,24 @@ def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, An
         "analysis_seconds": round(seconds, 3),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
-    }
+    } | _of_some(
+        pattern_windows=run.pattern_windows if bound else None,
+        shards=(done.shards or None) if done else None,
+    )
+
+
+def _of_some(**found: int | None) -> dict[str, int]:
+    """Return what is there: most runs have neither, and their results say nothing of it."""
+    return {name: value for name, value in found.items() if value is not None}
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of everything that the numbers depend on."""
+    """Return the versions of everything that the numbers depend on, as far as it is installed."""
     found = {"schema": str(SCHEMA), "python": platform.python_version()}
     for package in PACKAGES:
-        found[package] = importlib.metadata.version(package)
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
     return found
 
 

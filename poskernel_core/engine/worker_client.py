@@ -15,10 +15,32 @@ from typing import Any, TextIO
 from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.engine.job import Job
 
-__all__ = ["WorkerLink"]
+__all__ = ["WorkerLink", "start_module"]
 
 LONGEST_LOG = 10_000_000
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def start_module(name: str, store: Path, log: TextIO) -> subprocess.Popen[str]:
+    """Start a module of this package as a process of its own, which reads lines and writes lines.
+
+    Args:
+        name: the module.
+        store: the directory of the store that it works on.
+        log: where its errors go.
+    """
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.Popen(
+        # -P: no file of the folder that the command is run in is taken for a module
+        [sys.executable, "-P", "-m", f"poskernel_core.engine.{name}", str(store)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        encoding="utf-8",
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
 
 
 class WorkerLink:
@@ -27,19 +49,8 @@ class WorkerLink:
     def __init__(self, store: Path, log: Path) -> None:
         self._jobs: dict[str, Job] = {}
         self._over = False
-        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         with _open_log(log) as stream:
-            self._process = subprocess.Popen(
-                # -P: no file of the folder that the command is run in is taken for a module
-                [sys.executable, "-P", "-m", "poskernel_core.engine.worker", str(store)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stream,
-                text=True,
-                encoding="utf-8",
-                start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            )
+            self._process = start_module("worker", store, stream)
         events = self._process.stdout
         self._listener = threading.Thread(target=self._listen, args=(events,), daemon=True)
         self._listener.start()

@@ -28,6 +28,7 @@ __all__ = [
     "file_stem",
     "identity",
     "to_csv",
+    "to_frame",
     "to_html",
     "to_json",
     "to_npz",
@@ -51,6 +52,8 @@ RUN_FIELDS = (
     "dtype",
 )
 """What of the provenance makes two runs the same."""
+OF_SOME = ("pattern_windows",)
+"""What else does where it was asked for."""
 
 PAGE_HTML = """<!DOCTYPE html>
 <html lang="en">
@@ -109,6 +112,7 @@ def identity(result: Result) -> dict[str, Any]:
 def _digest(result: Result) -> str:
     """Return twelve digits that two results share if they are the same question of one run."""
     run = {name: result.provenance.get(name) for name in RUN_FIELDS}
+    run |= {name: result.provenance[name] for name in OF_SOME if name in result.provenance}
     asked = json.dumps([result.analysis, result.params, run], sort_keys=True, default=str)
     return hashlib.sha256(asked.encode()).hexdigest()[:12]
 
@@ -220,6 +224,18 @@ def to_csv(result: Result) -> str:
         writer.writeheader()
         writer.writerows(rows)
     return text.getvalue()
+
+
+def to_frame(result: Result) -> Any:
+    """Return a result as a pandas data frame: the table of :func:`to_csv`.
+
+    ``attrs`` holds what the result is of, and the values that are one number.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(list(_rows(result)))
+    frame.attrs = dict(_scalars(result))
+    return frame
 
 
 def _scalars(result: Result) -> Iterator[tuple[str, str]]:

@@ -326,32 +326,21 @@ def kernel_over_training_figure(result: Result) -> go.Figure:
     return set_title(figure, f"Kernel of {result.params['cell']} over training")
 
 
-def induction_and_sink_figure(scores: Result, kernels: Result, over: str = STEPS) -> go.Figure:
+def induction_and_sink_figure(scores: Result, sinks: Result, over: str = STEPS) -> go.Figure:
     """Induction score of one head, and its attention to the first token, over training.
 
-    ``scores`` is a measure over training of one head; ``kernels`` its kernels with skip 0.
+    Both are measures over training of that head.
     """
     axis, figure = axis_of(scores, over), go.Figure()
     where = "step %{x:,}" if over == STEPS else "%{x:.3s} tokens"
-    mean = scores.values["measure"].astype(float)
-    error = np.nan_to_num(scores.errors.get("measure", np.zeros_like(mean)))
-    add_curve(figure, axis.at, mean, error, name="induction score", look=look(0), where=where)
-    sink = kernels.values["observed"][:, 0].astype(float)
-    query = kernels.params["query"]
-    add_curve(
-        figure,
-        axis.at,
-        sink,
-        np.zeros_like(sink),
-        name=f"attention to the first token at n = {query}",
-        look=look(1),
-        where=where,
-        band=False,
-    )
+    both = {"induction score": scores, "attention to the first token": sinks}
+    for place, (name, found) in enumerate(both.items()):
+        mean = found.values["measure"].astype(float)
+        error = np.nan_to_num(found.errors.get("measure", np.zeros_like(mean)))
+        add_curve(figure, axis.at, mean, error, name=name, look=look(place), where=where)
     style(figure, x_title=axis.title, y_title="share of attention", height=360)
     axis.apply(figure)
     figure.update_yaxes(range=[0, 1.02])
     figure.update_xaxes(linecolor=LINE)
-    return set_title(
-        legend_under_title(figure), f"Induction and sink of {kernels.params['cell']} over training"
-    )
+    cell = cell_name(scores.chosen["layer"], scores.chosen["head"])
+    return set_title(legend_under_title(figure), f"Induction and sink of {cell} over training")

@@ -9,7 +9,7 @@ Future keys are never multiplied, nor keys that a sliding window hides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
@@ -60,6 +60,14 @@ class AttentionCall:
     cap: float | None = None
     slopes: Slopes | None = None
     sinks: Tensor | None = None
+
+    def to(self, device: torch.device) -> AttentionCall:
+        """Return it on a device; itself where it is there already."""
+        if self.q.device == device:
+            return self
+        sinks = None if self.sinks is None else self.sinks.to(device)
+        q, k, v = (each.to(device) for each in (self.q, self.k, self.v))
+        return replace(self, q=q, k=k, v=v, sinks=sinks)
 
     @property
     def rule(self) -> ScoreRule:

@@ -83,13 +83,18 @@ UNOBSERVED = ForwardPass(
 class Hooks:
     """The hooks of one model's modules, which all know the pass that is running.
 
+    Whatever is looked at or changed is so on one device: where a layer lies elsewhere, its tensors
+    are handed there and back.
+
     Attributes:
+        home: that device.
         attentions: the module of every layer whose attention has been computed so far.
         without_heads: layers that compute none, and how many heads, key heads, and of which width
             they are shown as having: of zeros, which see all keys alike.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, home: torch.device) -> None:
+        self.home = home
         self._pass = UNOBSERVED
         self._turn: Rotation | None = None
         self.attentions: dict[int, nn.Module] = {}
@@ -148,18 +153,21 @@ class Hooks:
 
     def _tokens(self, _module: nn.Module, _args: Any, out: Tensor) -> Tensor:
         edit = self._pass.edit
-        return out if edit is None else edit.tokens(out)
+        return out if edit is None else edit.tokens(out.to(self.home)).to(out.device)
 
     def _positions(self, _module: nn.Module, _args: Any, out: Tensor) -> Tensor:
-        edit = self._pass.edit
-        out = out if edit is None else edit.positions(out)
-        self._pass.observer.positions(out, self._pass.batch)
-        return out
+        edit, here = self._pass.edit, out.to(self.home)
+        here = here if edit is None else edit.positions(here)
+        self._pass.observer.positions(here, self._pass.batch)
+        return here.to(out.device)
 
     def rotated(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosines and sines as the running pass changes them."""
         edit = self._pass.edit
-        return (cos, sin) if edit is None else edit.rotation(cos, sin)
+        if edit is None:
+            return cos, sin
+        changed = edit.rotation(cos.to(self.home), sin.to(self.home))
+        return changed[0].to(cos.device), changed[1].to(sin.device)
 
     def _rotation(self, _module: nn.Module, _args: Any, out: Any) -> Any:
         if self._pass.edit is None:
@@ -172,6 +180,7 @@ class Hooks:
         self, layer: int, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         edit, x = self._pass.edit, args[0] if args else kwargs["hidden_states"]
+        x = x.to(self.home)
         x = x if edit is None else edit.residual(layer, x)
         self._pass.observer.residual(layer, x, self._pass.batch)
         if layer in self.without_heads:
@@ -204,9 +213,10 @@ class Hooks:
     ) -> None:
         x = args[0] if args else kwargs["hidden_states"]
         observer, edit = self._pass.observer, self._pass.edit
-        observer.attention_input(layer, x, self._pass.batch)
+        observer.attention_input(layer, x.to(self.home), self._pass.batch)
         if observer.wants_rotations or (edit is not None and edit.wants_rotations):
-            self._turn = read_rotation(module, layer, x, kwargs)
+            turn = read_rotation(module, layer, x, kwargs)
+            self._turn = None if turn is None else turn.to(self.home)
             if self._turn is not None:
                 observer.rotation(layer, self._turn, self._pass.batch)
 
@@ -214,9 +224,9 @@ class Hooks:
         edit = self._pass.edit
         if edit is None:
             return None
-        if isinstance(out, Tensor):
-            return edit.output(layer, out)
-        return (edit.output(layer, out[0]), *out[1:])
+        first = out if isinstance(out, Tensor) else out[0]
+        changed = edit.output(layer, first.to(self.home)).to(first.device)
+        return changed if isinstance(out, Tensor) else (changed, *out[1:])
 
     def attend(self, call: AttentionCall) -> Tensor:
         """Return the heads' outputs of a call, shown and changed as the running pass asks.
@@ -226,6 +236,7 @@ class Hooks:
             PassEnded: the pass ends here.
         """
         running, observer, batch = self._pass, self._pass.observer, self._pass.batch
+        there, call = call.q.device, call.to(self.home)
         if running.edit is not None and running.edit.wants_rotations:
             call = running.edit.call(call, self._turn)
         observer.attention(call, batch)
@@ -240,7 +251,7 @@ class Hooks:
         observer.heads(call.layer, out, batch)
         if call.layer == running.until:
             raise PassEnded
-        return out
+        return out.to(there)
 
 
 def _attention(

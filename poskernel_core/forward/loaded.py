@@ -15,6 +15,7 @@ from poskernel_core.common.errors import BadRequest, UnsupportedModel
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.hooks import ForwardPass, Hooks, PassEnded
+from poskernel_core.forward.memory import put
 from poskernel_core.forward.observers import Batch, Observer, Observers
 from poskernel_core.forward.precision import EXACT
 from poskernel_core.models.catalog import Located
@@ -42,13 +43,15 @@ TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torc
 class LoadedModel:
     """A model in memory; several threads may run it, one forward pass at a time.
 
-    What is worth keeping as long as the model is, is kept by :meth:`remember`.
+    What is worth keeping as long as the model is, is kept by :meth:`remember`. ``lies_on`` says in
+    words where the weights are that one device cannot hold.
     """
 
     located: Located
     module: PreTrainedModel
     device: torch.device
     _hooks: Hooks = field(repr=False)
+    lies_on: tuple[str, ...] = ()
     notes: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False)
     _noting: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
@@ -58,9 +61,14 @@ class LoadedModel:
         return self.located.geometry
 
     @property
+    def where(self) -> str:
+        """Where it is run, and where else its weights lie."""
+        return ", ".join(dict.fromkeys((str(self.device), *self.lies_on)))
+
+    @property
     def nbytes(self) -> int:
-        """Memory that the weights take."""
-        return sum(tensor.nbytes for tensor in self.module.parameters())
+        """Memory that the weights take; those that stay on the disk take none."""
+        return sum(each.nbytes for each in self.module.parameters() if not each.is_meta)
 
     def remember(self, name: str, key: Any, make: Callable[[], T]) -> T:
         """Return what was made last under a name if its key is the same, else make it anew.
@@ -105,8 +113,9 @@ class LoadedModel:
 
         What the configuration makes, such as the angles of a rotation, stays as it is.
         """
-        for parameter in self.module.parameters():
-            parameter.data = parameter.data.to(TORCH_DTYPE[dtype])
+        for part in self.module.modules():
+            for name, parameter in [*part.named_parameters(recurse=False)]:
+                put(part, name, parameter.data.to(TORCH_DTYPE[dtype]))
 
     @torch.inference_mode()
     def run(

@@ -7,22 +7,28 @@ queries and keys of every architecture exactly as they enter the dot product, an
 
 from __future__ import annotations
 
+import math
+import tempfile
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import align_module_device
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as hf_logging
 
 from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, UnsupportedModel
+from poskernel_core.common.settings import allow_disk
 from poskernel_core.forward import attn_only
 from poskernel_core.forward.adapters import ADAPTED
 from poskernel_core.forward.finite import is_finite
 from poskernel_core.forward.hooks import IMPLEMENTATION, Hooks
 from poskernel_core.forward.loaded import POSITIONS, LoadedModel, blocks_of, body_of
-from poskernel_core.forward.memory import check_room
+from poskernel_core.forward.memory import check_room, needed, room
+from poskernel_core.forward.placement import Placement, place
 from poskernel_core.forward.proof import check_layers, prove
 from poskernel_core.models.catalog import Located, weight_files
 from poskernel_core.models.geometry import Geometry
@@ -76,16 +82,18 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
     """
     target = pick_device(device)
     with LOADING:
-        module = _read(located, target, dtype)
+        module, placement = _read(located, target, dtype)
         _check_finite(located.spec.name, module)
-        return _proved(located, module, target)
+        return _proved(located, module, target, placement)
 
 
-def _read(located: Located, device: torch.device, dtype: str) -> PreTrainedModel:
+def _read(
+    located: Located, device: torch.device, dtype: str
+) -> tuple[PreTrainedModel, Placement | None]:
     name = located.spec.name
     try:
         if located.geometry.architecture == "attn-only":
-            return attn_only.load(located)
+            return attn_only.load(located), None
         return _load_hub_format(located, device, dtype)
     except PosKernelError:
         raise
@@ -99,10 +107,12 @@ def _read(located: Located, device: torch.device, dtype: str) -> PreTrainedModel
         ) from error
 
 
-def _proved(located: Located, module: PreTrainedModel, device: torch.device) -> LoadedModel:
+def _proved(
+    located: Located, module: PreTrainedModel, device: torch.device, placement: Placement | None
+) -> LoadedModel:
     """Return a module ready to be run, whose attention has been held against its own."""
     try:
-        model = hooked(located, module, device)
+        model = hooked(located, module, device, placement)
         prove(model)
     except PosKernelError:
         raise
@@ -114,12 +124,24 @@ def _proved(located: Located, module: PreTrainedModel, device: torch.device) -> 
     return model
 
 
-def hooked(located: Located, module: PreTrainedModel, device: torch.device) -> LoadedModel:
-    """Return a module in memory ready to be run; its attention is replaced in place."""
-    geometry, hooks = located.geometry, Hooks()
+def hooked(
+    located: Located,
+    module: PreTrainedModel,
+    device: torch.device,
+    placement: Placement | None = None,
+) -> LoadedModel:
+    """Return a module ready to be run, whose attention is replaced in place.
+
+    One that has been placed lies where it lies; its passes are seen where its first parts are.
+    """
+    geometry = located.geometry
+    device = device if placement is None else placement.home
+    hooks = Hooks(device)
     if geometry.architecture not in ADAPTED:
         module.set_attn_implementation(IMPLEMENTATION)
-    module.eval().requires_grad_(False).to(device)
+    module.eval().requires_grad_(False)
+    if placement is None:
+        module.to(device)
     place = POSITIONS.get(geometry.architecture)
     positions = None if place is None else body_of(module).get_submodule(place)
     hooks.add_to_embeddings(module.get_input_embeddings(), positions)
@@ -128,7 +150,7 @@ def hooked(located: Located, module: PreTrainedModel, device: torch.device) -> L
             hooks.add_to_rotation(part)
     for layer, block in enumerate(blocks_of(module, geometry)):
         hooks.add_to_block(block, layer, geometry.architecture)
-    model = LoadedModel(located, module, device, hooks)
+    model = LoadedModel(located, module, device, hooks, placement.devices if placement else ())
     check_layers(model)
     hooks.add_to_attentions()
     bare = set(range(geometry.n_layers)) - set(geometry.with_heads)
@@ -138,41 +160,43 @@ def hooked(located: Located, module: PreTrainedModel, device: torch.device) -> L
     return model
 
 
-def _load_hub_format(located: Located, device: torch.device, dtype: str) -> PreTrainedModel:
+def _load_hub_format(
+    located: Located, device: torch.device, dtype: str
+) -> tuple[PreTrainedModel, Placement | None]:
     name, geometry = located.spec.name, located.geometry
     directory = located.directory or fetch_snapshot(name, located.spec.fingerprint)
     files = weight_files(name, directory)
     check_weights(name, files, geometry, located.config)
-    numbers = count_numbers(name, files)
-    halved = dtype == "bfloat16" and (is_bfloat16(name, files) or not _fits(name, numbers, device))
-    check_room(name, numbers, "bfloat16" if halved else "float32", device)
+    numbers, free = count_numbers(name, files), room(device)
+    everywhere = math.inf if allow_disk() else sum(free.values())
+    halved = dtype == "bfloat16" and (
+        is_bfloat16(name, files) or needed(numbers, "float32") > everywhere
+    )
+    read = "bfloat16" if halved else "float32"
+    check_room(name, numbers, read, everywhere)
     config = _configuration(directory, geometry)
-    _check_skeleton(name, config, numbers)
-    return _from_pretrained(directory, config, torch.bfloat16 if halved else torch.float32)
+    skeleton = _skeleton(name, config, numbers)
+    kind, placement = getattr(torch, read), None
+    if needed(numbers, read) > min(next(iter(free.values())), free["cpu"]):
+        placement = place(name, skeleton, kind, free)
+    return _from_pretrained(directory, config, kind, placement), placement
 
 
-def _check_skeleton(name: str, config: Any, numbers: int) -> None:
-    """Refuse a model larger than its file, as transformers makes it, before it is allocated.
+def _skeleton(name: str, config: Any, numbers: int) -> PreTrainedModel:
+    """Return a model as transformers makes it, without memory.
 
     Raises:
         UnsupportedModel: its parts need more numbers than the file holds.
     """
-    with torch.device("meta"):  # sizes without memory
-        skeleton = AutoModelForCausalLM.from_config(config)
+    with torch.device("meta"):
+        skeleton: PreTrainedModel = AutoModelForCausalLM.from_config(config)
     needed = sum(parameter.numel() for parameter in skeleton.parameters())
     if needed > numbers:
         raise UnsupportedModel(
             f"The weights of {name!r} do not fit its config.json: they hold {numbers:,} numbers, "
             f"its parts need {needed:,}."
         )
-
-
-def _fits(name: str, numbers: int, device: torch.device) -> bool:
-    try:
-        check_room(name, numbers, "float32", device)
-    except ComputeFailed:
-        return False
-    return True
+    return skeleton
 
 
 def _configuration(directory: Path, geometry: Geometry) -> Any:
@@ -189,7 +213,12 @@ def _configuration(directory: Path, geometry: Geometry) -> Any:
     return config
 
 
-def _from_pretrained(directory: Path, config: Any, dtype: torch.dtype) -> PreTrainedModel:
+def _from_pretrained(
+    directory: Path, config: Any, dtype: torch.dtype, placement: Placement | None
+) -> PreTrainedModel:
+    offload = None
+    if placement is not None:  # experts are put together anew, and written there
+        offload = tempfile.TemporaryDirectory(prefix="poskernel-weights-")
     module, report = AutoModelForCausalLM.from_pretrained(
         directory,
         config=config,
@@ -199,7 +228,11 @@ def _from_pretrained(directory: Path, config: Any, dtype: torch.dtype) -> PreTra
         local_files_only=True,
         trust_remote_code=False,
         output_loading_info=True,
+        device_map=None if placement is None else placement.parts,
+        offload_folder=None if offload is None else offload.name,
     )
+    if offload is not None:
+        weakref.finalize(module, offload.cleanup)
     lacking = sorted(report["missing_keys"])
     if lacking:
         raise ValueError(f"{len(lacking)} tensors are missing, the first is {lacking[0]}")
@@ -207,13 +240,17 @@ def _from_pretrained(directory: Path, config: Any, dtype: torch.dtype) -> PreTra
 
 
 def _check_finite(name: str, module: nn.Module) -> None:
-    """Refuse tensors that hold NaN or infinity; one after the other, without copies."""
-    for place, tensor in (*module.named_parameters(), *module.named_buffers()):
-        if tensor.is_floating_point() and not is_finite(tensor):
-            raise UnsupportedModel(
-                f"The weights of {name!r} hold NaN or infinity, first in {place!r}: they are "
-                "damaged, or overflowed in training; fetch or convert them again."
-            )
+    """Refuse tensors that hold NaN or infinity; one part after the other, without copies."""
+    for path, part in module.named_modules():
+        with align_module_device(part):  # reads what stays on the disk
+            own = (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False))
+            for place, tensor in own:
+                if tensor.is_floating_point() and not is_finite(tensor):
+                    raise UnsupportedModel(
+                        f"The weights of {name!r} hold NaN or infinity, first in "
+                        f"{f'{path}.{place}'!r}: they are damaged, or overflowed in training; "
+                        "fetch or convert them again."
+                    )
 
 
 def _brief(error: Exception) -> str:

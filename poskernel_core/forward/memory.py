@@ -11,76 +11,105 @@ import torch
 from torch import nn
 
 from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.common.settings import memory_gb
 
-__all__ = ["check_room", "in_float32"]
+__all__ = ["check_room", "gigabytes", "in_float32", "needed", "put", "room"]
 
 BYTES = {"float32": 4, "tf32": 4, "bfloat16": 2}
 REST = 1.1
 """What reading takes beside the weights themselves, as a factor."""
 
 
-def check_room(name: str, numbers: int, dtype: str, device: torch.device) -> None:
+def needed(numbers: int, dtype: str) -> float:
+    """Return the bytes that a model of so many numbers takes while it is read."""
+    return REST * BYTES[dtype] * numbers
+
+
+def room(device: torch.device) -> dict[int | str, float]:
+    """Return the bytes that weights may take on each device that may hold them, the fastest first.
+
+    GPUs are numbers: ``cuda`` means all of them, ``cuda:1`` that one. ``POSKERNEL_MEMORY_GB``
+    bounds each.
+    """
+    numbers: list[int] = []
+    if device.type == "cuda":
+        numbers = [*range(torch.cuda.device_count())] if device.index is None else [device.index]
+    free: dict[int | str, float] = {at: torch.cuda.mem_get_info(at)[0] for at in numbers}
+    free["cpu"] = psutil.virtual_memory().available
+    return {at: min(size, 1e9 * memory_gb()) for at, size in free.items()}
+
+
+def check_room(name: str, numbers: int, dtype: str, free: float) -> None:
     """Refuse a model that cannot fit, before anything is read.
 
     Raises:
         ComputeFailed: it needs more memory than is free; the sentence says how much, and the way.
     """
-    places = [("of memory", psutil.virtual_memory().available)]
-    if device.type == "cuda":
-        places.append(("on the GPU", torch.cuda.mem_get_info(device)[0]))
-    for where, free in places:
-        need = REST * BYTES[dtype] * numbers
-        if need <= free:
-            continue
-        half = REST * BYTES["bfloat16"] * numbers
-        way = (
-            f"bfloat16 as precision ({_gigabytes(half)}), "
-            if dtype != "bfloat16" and half <= free
-            else ""
-        )
-        raise ComputeFailed(
-            f"{name!r} needs {_gigabytes(need)} {where} in {dtype}, {_gigabytes(free)} are free: "
-            f"choose {way}a smaller model, or another machine."
-        )
+    need, half = needed(numbers, dtype), needed(numbers, "bfloat16")
+    if need <= free:
+        return
+    way = ""
+    if dtype != "bfloat16" and half <= free:
+        way = f"bfloat16 as precision ({gigabytes(half)}), "
+    raise ComputeFailed(
+        f"{name!r} needs {gigabytes(need)} of memory in {dtype}, {gigabytes(free)} are free: "
+        f"choose {way}a smaller model, or another machine; or let weights stay on the disk, which "
+        "is many times slower (POSKERNEL_WEIGHTS_ON_DISK=1)."
+    )
 
 
-def _gigabytes(count: float) -> str:
+def gigabytes(count: float) -> str:
+    """Return bytes as a reader wants them."""
     return f"{count / 1e9:.2g} GB" if count < 1e10 else f"{count / 1e9:,.0f} GB"
+
+
+def put(part: nn.Module, name: str, data: torch.Tensor) -> None:
+    """Give a parameter of a module other numbers; what shares it sees them too.
+
+    One that is on the disk, or is to be, becomes another parameter.
+    """
+    parameter = part.get_parameter(name)
+    if parameter.is_meta or data.is_meta:
+        setattr(part, name, nn.Parameter(data, requires_grad=False))
+    else:
+        parameter.data = data
 
 
 @contextmanager
 def in_float32(module: nn.Module) -> Iterator[None]:
     """Let a module of 16 bits compute in float32, its weights converted one part at a time.
 
-    No more than one part's weights are there twice.
+    No more than one part's weights are there twice. Weights that stay on the disk are read as
+    float32 meanwhile.
     """
     with ExitStack() as stack:
         for part in module.modules():
-            own = [p for p in part.parameters(recurse=False) if p.dtype == torch.bfloat16]
-            if own:
-                kept: list[torch.Tensor] = []
-                stack.callback(_restore, own, kept)
-                stack.callback(part.register_forward_pre_hook(_widen(own, kept)).remove)
-                stack.callback(part.register_forward_hook(_narrow(own, kept)).remove)
+            own = part.named_parameters(recurse=False)
+            names = [name for name, each in own if each.dtype == torch.bfloat16]
+            if names:
+                kept: dict[str, torch.Tensor] = {}
+                stack.callback(_restore, part, kept)
+                stack.callback(part.register_forward_pre_hook(_widen(names, kept)).remove)
+                stack.callback(part.register_forward_hook(_narrow(kept)).remove)
         yield
 
 
-def _widen(own: list[nn.Parameter], kept: list[torch.Tensor]) -> Any:
-    def hook(*_: Any) -> None:
-        _restore(own, kept)
-        kept.extend(parameter.data for parameter in own)
-        for parameter in own:
-            parameter.data = parameter.data.float()
+def _widen(names: list[str], kept: dict[str, torch.Tensor]) -> Any:
+    def hook(part: nn.Module, _args: Any) -> None:
+        _restore(part, kept)
+        for name in names:
+            kept[name] = part.get_parameter(name).data
+            put(part, name, kept[name].float())
 
     return hook
 
 
-def _narrow(own: list[nn.Parameter], kept: list[torch.Tensor]) -> Any:
-    return lambda *_: _restore(own, kept)
+def _narrow(kept: dict[str, torch.Tensor]) -> Any:
+    return lambda part, *_: _restore(part, kept)
 
 
-def _restore(own: list[nn.Parameter], kept: list[torch.Tensor]) -> None:
+def _restore(part: nn.Module, kept: dict[str, torch.Tensor]) -> None:
     """Give parameters their own numbers back, if they have others."""
-    for parameter, data in zip(own, kept, strict=False):
-        parameter.data = data
+    for name, data in kept.items():
+        put(part, name, data)
     kept.clear()

@@ -45,6 +45,13 @@ class Rotation:
     cos: Tensor
     sin: Tensor
 
+    def to(self, device: torch.device) -> Rotation:
+        """Return it on a device; itself where it is there already."""
+        if self.cos.device == device:
+            return self
+        own = (self.first, self.second, self.cos, self.sin)
+        return Rotation(*(each.to(device) for each in own))
+
     def turned_back(
         self, x: Float[Tensor, "text head pos d"]
     ) -> tuple[Float[Tensor, "text head pos pair"], Float[Tensor, "text head pos pair"]]:

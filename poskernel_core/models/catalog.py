@@ -110,6 +110,9 @@ CURATED: tuple[ModelEntry, ...] = (
         "The positional embeddings and layer 0's attention are GPT-2 small's own; token embeddings "
         "are random, so what depends on content says nothing about GPT-2.",
     ),
+    ModelEntry(
+        "demo-training", "0.8 M", "learned", "heads over training, offline: induction as it forms"
+    ),
     ModelEntry("gpt2", "124 M", "learned", "the posts' model: heat map, helix, contextual heads"),
     ModelEntry(
         "roneneldan/TinyStories-Instruct-33M",
@@ -144,6 +147,7 @@ BUNDLED_MODELS = (
     "demo-gpt2-smooth",
     "demo-attn-2l",
     "gpt2-small-layer0",
+    "demo-training",
 )
 
 

@@ -135,12 +135,12 @@ def required_run(name: str) -> TrainingRun:
         if hub.offline():
             raise NoNetwork(
                 f"Which checkpoints {name!r} has only the hub can tell, and it cannot be reached: "
-                "go online, or give a directory of checkpoints."
+                "go online, or give a directory of checkpoints; 'demo-training' works offline."
             )
     raise UnknownModel(
         f"{name!r} comes without checkpoints of its training: expected a directory with a model "
         "directory for each (step-100, step-200, ...), or a hub model whose revisions name steps, "
-        "such as 'EleutherAI/pythia-70m'."
+        "such as 'EleutherAI/pythia-70m'; 'demo-training' is bundled."
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from poskernel_core.common.axes import Tokens
@@ -66,7 +68,8 @@ def prepare(
         windows[:, -1] = tokenizer.single_id(run.destination)
     if run.doubling is not None:
         windows = doubled(windows, run.doubling, first=int(run.start_token))
-    return windows, plan_for(geometry, windows, run.positions, run.samples, run.start_token)
+    plan = plan_for(geometry, windows, run.positions, run.samples, run.start_token)
+    return windows, replace(plan, pattern_windows=run.pattern_windows)
 
 
 def _windows(

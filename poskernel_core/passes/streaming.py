@@ -18,7 +18,7 @@ from torch import Tensor
 from poskernel_core.common.attention import ScoreRule
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import ComputeFailed
-from poskernel_core.common.specs import Gather
+from poskernel_core.common.specs import OF_PATTERNS, Gather
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.loading import LoadedModel
 from poskernel_core.forward.memory import in_float32
@@ -90,24 +90,30 @@ def batches(
 
 def add(left: Sums, right: Sums) -> Sums:
     """Merge the sums of two disjoint sets of windows."""
-    return {name: left[name] + right[name] for name in left}
+    return {name: np.asarray(left[name] + right[name]) for name in left}
 
 
 def finish(sums: Sums, gather: Sequence[Gather], plan: Plan) -> dict[Gather, dict[str, np.ndarray]]:
     """Turn the sums of all windows into the means of each statistic, ``[layer, ...]`` each."""
-    return {name: STATISTICS[name].finish(sums, plan) for name in gather}
+    seen = replace(plan, windows=plan.seen)
+    return {
+        name: STATISTICS[name].finish(sums, seen if name in OF_PATTERNS else plan)
+        for name in gather
+    }
 
 
 class Pass:
     """One model over one set of windows; holds the sums gathered so far."""
 
     def __init__(
-        self, model: LoadedModel, plan: Plan, gather: Sequence[str], dtype: str = "float32"
+        self, model: LoadedModel, plan: Plan, gather: Sequence[Gather], dtype: str = "float32"
     ) -> None:
         self.model = model
         self.plan = plan
         self.dtype = dtype
+        self._names = tuple(gather)
         self._statistics = [STATISTICS[g](plan, model.device) for g in gather]
+        self._of_all = [each for each in self._statistics if each.name not in OF_PATTERNS]
         self._calls = _Calls()
 
     def run(self, windows: Tokens, shard: range, batch: int | None = None) -> None:
@@ -117,14 +123,17 @@ class Pass:
             OutOfMemory: a batch did not fit; start again from older sums, with less.
         """
         step = batch or default_batch(self.model.device.type, self.plan.context)
+        seen = min(max(self.plan.seen, shard.start), shard.stop)
         with precision(self.dtype):
-            for first in range(shard.start, shard.stop, step):
-                rows = windows[first : min(first + step, shard.stop)]
-                tokens = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
-                self._read(tokens, range(first, first + len(rows)))
+            for part in (range(shard.start, seen), range(seen, shard.stop)):
+                for first in range(part.start, part.stop, step):
+                    rows = windows[first : min(first + step, part.stop)]
+                    tokens = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
+                    self._read(tokens, range(first, first + len(rows)))
 
     def _read(self, tokens: Tensor, samples: range) -> None:
-        observers = [self._calls, *self._statistics]
+        told = self._statistics if samples.start < self.plan.seen else self._of_all
+        observers = [self._calls, *told]
         try:
             self.model.run(tokens, observers=observers, samples=samples, until=-1)
         except torch.OutOfMemoryError as error:
@@ -143,6 +152,14 @@ class Pass:
     def sums(self) -> Sums:
         """Return a copy of the sums so far, as NumPy arrays."""
         return {name: total.cpu().numpy().copy() for name, total in self._totals()}
+
+    def by_statistic(self) -> dict[Gather, Sums]:
+        """Return a copy of the sums so far under the names of their statistics."""
+        sums = self.sums()
+        return {
+            name: {each: sums[each] for each in statistic.sums}
+            for name, statistic in zip(self._names, self._statistics, strict=True)
+        }
 
     def nbytes(self) -> int:
         """Return the size of the sums."""

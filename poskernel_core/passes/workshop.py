@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from cachetools import LRUCache
@@ -78,7 +78,7 @@ class Workshop:
         if kept is not None:
             windows = kept.copy()
             plan = plan_for(located.geometry, windows, run.positions, run.samples, run.start_token)
-            return windows, plan
+            return windows, replace(plan, pattern_windows=run.pattern_windows)
         windows, plan = prepare(run, execution, located, tokenizer)
         if windows.nbytes <= BYTES_OF_WINDOWS:
             with self._reading:

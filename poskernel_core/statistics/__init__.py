@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from poskernel_core.statistics.base import Plan, Statistic, Sums
 from poskernel_core.statistics.entropy import AttentionEntropy
+from poskernel_core.statistics.headvis import HeadVisMetrics
 from poskernel_core.statistics.keys import MeanKeys
 from poskernel_core.statistics.patterns import MeanPatterns
 from poskernel_core.statistics.queries import SampledQueries
@@ -27,6 +28,7 @@ STATISTICS: dict[str, type[Statistic]] = {
         AttentionEntropy,
         AttentionSinks,
         RotaryPairs,
+        HeadVisMetrics,
     )
 }
 

@@ -36,6 +36,7 @@ class Plan:
         positions: recorded query positions, ascending, all below ``context``.
         samples: queries kept per position; the first windows give them.
         start_token: whether position 0 holds the start token.
+        pattern_windows: how many first windows statistics of the attention itself see.
     """
 
     geometry: Geometry
@@ -44,6 +45,12 @@ class Plan:
     positions: tuple[int, ...]
     samples: int
     start_token: bool
+    pattern_windows: int | None = None
+
+    @property
+    def seen(self) -> int:
+        """How many windows statistics of the attention itself see."""
+        return min(self.windows, self.pattern_windows or self.windows)
 
 
 class Statistic(Observer, ABC):

@@ -13,6 +13,8 @@ import re
 import sqlite3
 import zipfile
 import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,10 +23,10 @@ from poskernel_core.common.files import parse_json
 from poskernel_core.common.specs import SCHEMA, ModelSpec, model_prefix
 from poskernel_core.common.whole import check_target, write_whole
 from poskernel_core.models.catalog import Located
-from poskernel_core.storage.encoding import DIGEST, decode, intact
+from poskernel_core.storage.encoding import DIGEST, Entry, decode, intact
 from poskernel_core.storage.store import Store
 
-__all__ = ["export_model", "import_archive"]
+__all__ = ["ArchiveEntries", "export_entries", "export_model", "import_archive", "read_archive"]
 
 MANIFEST = "poskernel.json"
 KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{64}")
@@ -72,26 +74,35 @@ def export_model(store: Store, located: Located, target: Path) -> int:
             f"Nothing is cached for {located.spec.name!r} yet: run 'precompute "
             f"{located.spec.name}' first."
         )
+    return export_entries(store, keys, located.spec, target)
+
+
+def export_entries(store: Store, keys: Sequence[str], model: ModelSpec, target: Path) -> int:
+    """Write some entries of a model to one file; return how many of them there were.
+
+    Raises:
+        BadRequest: too many, or the file cannot be written.
+    """
     count = 0
 
     def write(path: Path) -> None:
         nonlocal count
-        count = _write(store, keys, located, path)
+        count = _write(store, keys, model, path)
 
     write_whole(target, write)
     return count
 
 
-def _write(store: Store, keys: list[str], located: Located, path: Path) -> int:
+def _write(store: Store, keys: Sequence[str], model: ModelSpec, path: Path) -> int:
     if len(keys) > MAX_ENTRIES:
         raise BadRequest(
-            f"{len(keys)} entries are cached for {located.spec.name!r}, one file takes "
+            f"{len(keys)} entries are cached for {model.name!r}, one file takes "
             f"{MAX_ENTRIES}: start with an empty store (POSKERNEL_CACHE) and compute what is "
             "wanted."
         )
     count = 0
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        about = {"schema": SCHEMA, "model": located.spec.model_dump(mode="json")}
+        about = {"schema": SCHEMA, "model": model.model_dump(mode="json")}
         archive.writestr(MANIFEST, json.dumps(about))
         for key in keys:
             data = store.get_bytes(key)
@@ -109,23 +120,71 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
             written.
         BadRequest: the store cannot take it.
     """
+    # One open file from beginning to end: what was checked is what is written.
+    with _told(source), _opened(source, store.limit) as (archive, model):
+        checked = _check_entries(archive, source)
+        _write_entries(archive, checked, store, source)
+    return model, len(checked)
+
+
+@contextmanager
+def read_archive(source: Path) -> Iterator[ArchiveEntries]:
+    """Open an exported file to read entries from it, importing none.
+
+    Raises:
+        BadArchive: not an archive of ours, of another layout, or damaged.
+    """
+    with ExitStack() as stack:
+        with _told(source):
+            archive, _ = stack.enter_context(_opened(source, None))
+        yield ArchiveEntries(archive)
+
+
+class ArchiveEntries:
+    """The entries of an exported file, each checked when it is read."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self._names = {info.filename for info in _entries(archive)}
+
+    def get(self, key: str) -> Entry | None:
+        """Return header and arrays; None where the entry is missing or damaged."""
+        if key not in self._names:
+            return None
+        try:
+            data = self._archive.read(key)
+        except DAMAGE:
+            return None
+        return decode(data) if intact(data) else None
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys that begin with ``prefix``, in order."""
+        return iter(sorted(name for name in self._names if name.startswith(prefix)))
+
+
+@contextmanager
+def _opened(source: Path, limit: int | None) -> Iterator[tuple[zipfile.ZipFile, str]]:
+    """Open an exported file, its list of entries checked; also give the name of its model."""
     if not os.path.isfile(source):
         raise BadArchive(f"No file {str(source)!r} to import.")
+    with source.open("rb") as file:
+        _check_directory(file, source)
+        with zipfile.ZipFile(file) as archive:
+            model = _read_manifest(archive, source)
+            _check_list(archive, os.fstat(file.fileno()).st_size, limit, source)
+            yield archive, model
+
+
+@contextmanager
+def _told(source: Path) -> Iterator[None]:
+    """Turn what a damaged file raises into a sentence."""
     try:
-        # One open file from beginning to end: what was checked is what is written.
-        with source.open("rb") as file:
-            _check_directory(file, source)
-            with zipfile.ZipFile(file) as archive:
-                model = _read_manifest(archive, source)
-                _check_list(archive, os.fstat(file.fileno()).st_size, store, source)
-                checked = _check_entries(archive, source)
-                _write_entries(archive, checked, store, source)
+        yield
     except DAMAGE as error:
         raise BadArchive(
             f"{source.name!r} is not a file that 'export' wrote, or it is damaged; nothing was "
             "imported."
         ) from error
-    return model, len(checked)
 
 
 def _check_directory(file: BinaryIO, source: Path) -> None:
@@ -169,7 +228,7 @@ def _read_manifest(archive: zipfile.ZipFile, source: Path) -> str:
     return ModelSpec.model_validate(about["model"]).name
 
 
-def _check_list(archive: zipfile.ZipFile, held: int, store: Store, source: Path) -> None:
+def _check_list(archive: zipfile.ZipFile, held: int, limit: int | None, source: Path) -> None:
     """Check what the list of entries says of them, before any of them is read."""
     infos = _entries(archive)
     names = {info.filename for info in archive.infolist()}
@@ -189,10 +248,10 @@ def _check_list(archive: zipfile.ZipFile, held: int, store: Store, source: Path)
             f"{source.name!r} lists entries that are larger than itself, or than any entry is; "
             "nothing was imported."
         )
-    if total > store.limit:
+    if limit is not None and total > limit:
         raise BadRequest(
             f"{source.name!r} holds {total / 2**30:.3g} GB, the store takes "
-            f"{store.limit / 2**30:.3g} GB: raise POSKERNEL_CACHE_GB and import it again."
+            f"{limit / 2**30:.3g} GB: raise POSKERNEL_CACHE_GB and import it again."
         )
 
 

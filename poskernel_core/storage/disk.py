@@ -19,7 +19,7 @@ from typing import Any
 import diskcache
 from diskcache.core import MODE_BINARY, MODE_RAW
 
-__all__ = ["DATABASE", "BytesOnly", "Existing", "key_of", "peek", "peek_keys"]
+__all__ = ["DATABASE", "BytesOnly", "Existing", "key_of", "peek", "peek_files", "peek_keys"]
 
 DATABASE = "cache.db"
 NAMED = re.compile(r"(?P<key>[A-Za-z0-9_-]{1,128})\.[0-9a-f]{16}\.val")
@@ -126,6 +126,22 @@ def peek_keys(directory: Path) -> list[str]:
             "SELECT key FROM Cache WHERE raw = 1 AND typeof(key) = 'text' ORDER BY key"
         ).fetchall()
     return [key for (key,) in rows]
+
+
+def peek_files(directory: Path) -> list[tuple[str, Path]]:
+    """Return all keys, the latest entry first, with the files of their values.
+
+    Raises:
+        sqlite3.Error: the database cannot be read.
+    """
+    root = directory.resolve()
+    with _reading(directory) as database:
+        rows = database.execute(
+            "SELECT key, filename FROM Cache WHERE raw = 1 AND typeof(key) = 'text' "
+            "AND filename IS NOT NULL ORDER BY store_time DESC"
+        ).fetchall()
+    files = [(key, (root / name).resolve()) for key, name in rows]
+    return [(key, file) for key, file in files if file.is_relative_to(root)]
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-__all__ = ["DIGEST", "Entry", "decode", "encode", "intact"]
+__all__ = ["DIGEST", "Entry", "decode", "encode", "intact", "read_header"]
 
 DIGEST = hashlib.sha256().digest_size
+LONGEST_HEADER = 4 * 2**20
+"""Bytes of a header that is read alone; a longer one belongs to a text, not to a run's results."""
+
 Entry = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
@@ -38,3 +42,20 @@ def decode(data: bytes) -> Entry | None:
         return header, load_tensors(blob)
     except (ValueError, KeyError, TypeError, RecursionError, SafetensorError):
         return None
+
+
+def read_header(read: Callable[[int], bytes]) -> dict[str, Any] | None:
+    """Return the header at the beginning of encoded bytes, unchecked; None where there is none.
+
+    ``read`` gives the next bytes of a file, as many as it is asked for. The arrays that follow are
+    not read: :func:`intact` and :func:`decode` are for who needs them.
+    """
+    start = read(DIGEST + 8)
+    length = int.from_bytes(start[DIGEST:], "little")
+    if len(start) < DIGEST + 8 or length > LONGEST_HEADER:
+        return None
+    try:
+        header = json.loads(json.loads(read(length))["__metadata__"]["header"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return header if isinstance(header, dict) else None

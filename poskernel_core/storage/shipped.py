@@ -18,14 +18,16 @@ import os
 import threading
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from poskernel_core.models.catalog import DEMO
-from poskernel_core.storage.encoding import Entry, decode, intact
+from poskernel_core.storage.encoding import Entry, decode, intact, read_header
 
 __all__ = ["ASKED_FILE", "DIRECTORY", "SINGLE", "Shipped", "pack", "rounded", "shipped", "unpack"]
 
@@ -83,6 +85,17 @@ class Shipped:
             pass
         self._index().pop(key, None)  # from here on it is missing, and is computed
         return None
+
+    def headers(self, known: Container[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield every key but those known with the header of its entry; arrays are not read."""
+        for file in sorted(self._directory.glob("*.zip")):
+            with suppress(*DAMAGE), zipfile.ZipFile(file) as archive:
+                for key in archive.namelist():
+                    if key != ASKED_FILE and key not in known:
+                        with suppress(*DAMAGE), archive.open(key) as stream:
+                            header = read_header(stream.read)
+                            if header is not None:
+                                yield key, header
 
     def _index(self) -> dict[str, Path]:
         with self._lock:

@@ -7,7 +7,7 @@ of its own, while the others stay.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,8 @@ import numpy as np
 from cachetools import LRUCache
 
 from poskernel_core.common.header import PassHeader
-from poskernel_core.common.specs import Gather, RunSpec
+from poskernel_core.common.shards import Shard
+from poskernel_core.common.specs import OF_PATTERNS, Gather, RunSpec
 from poskernel_core.common.views import Gathered
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
@@ -25,6 +26,7 @@ __all__ = [
     "LayerMissing",
     "StoredLayer",
     "StoredStatistics",
+    "alone",
     "drop_checkpoint",
     "missing_statistics",
     "part_key",
@@ -32,6 +34,7 @@ __all__ = [
     "statistics_keys",
     "windows_of",
     "write_checkpoint",
+    "write_statistic",
     "write_statistics",
 ]
 
@@ -148,10 +151,15 @@ def windows_of(run: RunSpec) -> RunSpec:
     return run.model_copy(update={"gather": ()})
 
 
+def alone(run: RunSpec, statistic: Gather) -> RunSpec:
+    """Return a run as far as one statistic depends on it, whatever else it gathers."""
+    bound = run.pattern_windows if statistic in OF_PATTERNS else None
+    return run.model_copy(update={"gather": (statistic,), "pattern_windows": bound})
+
+
 def part_key(run: RunSpec, statistic: Gather, part: str) -> str:
     """Return the content address of a part of one statistic, whatever else the run gathers."""
-    alone = run.model_copy(update={"gather": (statistic,)})
-    return alone.key(kind="statistics", part=part)
+    return alone(run, statistic).key(kind="statistics", part=part)
 
 
 def statistics_keys(store: Store, run: RunSpec) -> list[str]:
@@ -172,28 +180,50 @@ def missing_statistics(store: Store, run: RunSpec) -> tuple[Gather, ...]:
 
 def write_statistics(store: Store, run: RunSpec, gathered: Gathered) -> None:
     """Write all layers of each statistic, then its manifest: a crash leaves no half statistics."""
-    layers = range(gathered.header.n_layers)
     for statistic, arrays in gathered.parts.items():
-        for layer in layers:
-            there = {name: each[layer] for name, each in arrays.items() if layer < len(each)}
-            store.put(part_key(run, statistic, str(layer)), {"layer": layer}, there)
-        lengths = {name: len(each) for name, each in arrays.items()}
-        manifest = {"pass": gathered.header.as_json(), "arrays": lengths}
-        store.put(part_key(run, statistic, MANIFEST), manifest, {})
+        layers = (
+            {name: each[layer] for name, each in arrays.items() if layer < len(each)}
+            for layer in range(gathered.header.n_layers)
+        )
+        write_statistic(store, run, statistic, gathered.header, layers)
 
 
-def _checkpoint_key(run: RunSpec) -> str:
-    return windows_of(run).key(kind="statistics", part=CHECKPOINT)
+def write_statistic(
+    store: Store,
+    run: RunSpec,
+    statistic: Gather,
+    header: PassHeader,
+    layers: Iterable[Mapping[str, np.ndarray]],
+) -> None:
+    """Write the layers of one statistic as they come, the first ones having all arrays."""
+    lengths: dict[str, int] = {}
+    for layer, there in enumerate(layers):
+        store.put(part_key(run, statistic, str(layer)), {"layer": layer}, dict(there))
+        lengths |= dict.fromkeys(there, layer + 1)
+    manifest = {"pass": header.as_json(), "arrays": lengths}
+    store.put(part_key(run, statistic, MANIFEST), manifest, {})
 
 
-def write_checkpoint(store: Store, run: RunSpec, done: int, sums: dict[str, np.ndarray]) -> None:
-    """Keep the sums of a pass over its first ``done`` windows."""
-    store.put(_checkpoint_key(run), {"done": done, "gather": list(run.gather)}, sums)
+def _checkpoint_key(run: RunSpec, shard: Shard | None) -> str:
+    of = {} if shard is None else {"shard": shard.model_dump()}
+    return windows_of(run).key(kind="statistics", part=CHECKPOINT, **of)
 
 
-def read_checkpoint(store: Store, run: RunSpec) -> Entry | None:
+def write_checkpoint(
+    store: Store,
+    run: RunSpec,
+    done: int,
+    sums: dict[str, np.ndarray],
+    shard: Shard | None = None,
+) -> None:
+    """Keep the sums of a pass, or of a shard of it, up to the window before ``done``."""
+    header = {"done": done, "gather": list(run.gather)}
+    store.put(_checkpoint_key(run, shard), header, sums)
+
+
+def read_checkpoint(store: Store, run: RunSpec, shard: Shard | None = None) -> Entry | None:
     """Return ``done``, what was gathered, and the sums of a pass that was broken off."""
-    found = store.get(_checkpoint_key(run))
+    found = store.get(_checkpoint_key(run, shard))
     return found if found and _is_checkpoint(found[0]) else None
 
 
@@ -201,6 +231,6 @@ def _is_checkpoint(header: dict[str, Any]) -> bool:
     return isinstance(header.get("done"), int) and isinstance(header.get("gather"), list)
 
 
-def drop_checkpoint(store: Store, run: RunSpec) -> None:
-    """Forget the checkpoint of a pass that is done."""
-    store.drop(_checkpoint_key(run))
+def drop_checkpoint(store: Store, run: RunSpec, shard: Shard | None = None) -> None:
+    """Forget the checkpoint of a pass, or of a shard of it, that is done."""
+    store.drop(_checkpoint_key(run, shard))

@@ -17,7 +17,7 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,8 +28,8 @@ from filelock import FileLock, Timeout
 
 from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.common.settings import cache_gb
-from poskernel_core.storage.disk import DATABASE, BytesOnly, peek, peek_keys
-from poskernel_core.storage.encoding import Entry, decode, encode, intact
+from poskernel_core.storage.disk import DATABASE, BytesOnly, peek, peek_files, peek_keys
+from poskernel_core.storage.encoding import Entry, decode, encode, intact, read_header
 from poskernel_core.storage.rescue import check, is_damage, is_full, rebuild
 from poskernel_core.storage.shipped import shipped
 
@@ -140,6 +140,24 @@ class Store:
         with contextlib.suppress(StoreFailed):
             self._current()
         yield from (key for key in peek_keys(self.directory) if key.startswith(prefix))
+
+    def headers(self, known: Container[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield every key but those known with the header of its entry, then what is shipped.
+
+        The arrays are not read, and so nothing is checked; :meth:`get` checks.
+        """
+        with contextlib.suppress(StoreFailed):
+            self._current()
+        with contextlib.suppress(OSError, sqlite3.Error):
+            for key, file in peek_files(self.directory):
+                if key in known:
+                    continue
+                with contextlib.suppress(OSError), file.open("rb") as stream:
+                    header = read_header(stream.read)
+                    if header is not None:
+                        yield key, header
+        if self._shipped:
+            yield from self._shipped.headers(known)
 
     def size(self) -> int:
         """Return the size of the store in bytes."""

@@ -6,7 +6,6 @@ Positions are samples (rows), residual dimensions are variables (columns).
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float
 from pydantic import Field
 
@@ -90,11 +89,11 @@ def principal(rows: PositionRows, count: int) -> tuple[Components, np.ndarray]:
             asked for, zero where the rows have fewer dimensions.
         shares: explained variance ``[component]``, 0 to 1 (all 0 where nothing varies).
     """
+    from scipy.linalg import eigh
+
     count_here = min(count, *rows.shape)
     size = rows.shape[1]
-    values, vectors = scipy.linalg.eigh(
-        rows.T @ rows, subset_by_index=[size - min(count_here, size), size - 1]
-    )
+    values, vectors = eigh(rows.T @ rows, subset_by_index=[size - min(count_here, size), size - 1])
     total = float(np.square(rows).sum())
     components, shares = np.zeros((count, size)), np.zeros(count)
     components[: len(values)] = vectors.T[::-1]
@@ -108,8 +107,10 @@ def left_directions(rows: PositionRows, count: int) -> Float[np.ndarray, "pos co
 
     The rows are taken as they are, not centred: the author's code does so.
     """
+    from scipy.linalg import eigh
+
     wide = np.asarray(rows, dtype=np.float64)
-    _, vectors = scipy.linalg.eigh(wide.T @ wide, subset_by_index=_last(wide.shape[1], count))
+    _, vectors = eigh(wide.T @ wide, subset_by_index=_last(wide.shape[1], count))
     images = wide @ vectors[:, ::-1]
     return np.linalg.qr(images)[0]
 
@@ -124,7 +125,9 @@ def canonical_angles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     ``a [dimension, k]`` and ``b [dimension, k]``; the angles are the ``arccos`` of the singular
     values of ``A^T B`` for orthonormal bases of both.
     """
-    return np.degrees(scipy.linalg.subspace_angles(a, b))[::-1]
+    from scipy.linalg import subspace_angles
+
+    return np.degrees(subspace_angles(a, b))[::-1]
 
 
 def far_share(rows: PositionRows, far: float) -> float:

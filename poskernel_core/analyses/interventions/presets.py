@@ -194,6 +194,7 @@ _BY_MODEL = {
             "attention at land and at king moved, house seems to have been followed by land."
         },
     ),
+    "demo-training": _any_model(_TOY_LIST),
 }
 
 

@@ -10,8 +10,7 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams
 from poskernel_core.analyses.kernels import formulas as math
-from poskernel_core.analyses.sources import queries_at
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.analyses.sources import check_query, queries_at
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result, each
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
@@ -79,11 +78,7 @@ class KernelDistances(Analysis[KernelDistancesParams]):
         Raises:
             BadRequest: the position is outside the context, or sees no key.
         """
-        if not params.skip <= params.query < run.context:
-            raise BadRequest(
-                f"Expected a query position from {params.skip} (the skipped keys) to "
-                f"{run.context - 1}, got {params.query}."
-            )
+        check_query(params.query, params.skip, run.context)
         return {"main": run}
 
     def compute(

@@ -153,6 +153,13 @@ class EtcHeatMap(Analysis[EtcParams]):
             "Dark: the kernel is what the head does on average; bright: content decides.",
             "unit",
         ),
+        HeadMeasure(
+            "keys in sight",
+            "visible",
+            "tokens",
+            "Dark: a sliding window or chunks hide all but the nearest keys from the layer.",
+            of_windows=True,
+        ),
     )
     figure = "poskernel_core.figures.of_kernels:etc_figure"
     precomputed = "always"

@@ -23,8 +23,7 @@ from poskernel_core.analyses.rotary.pairs import (
     require_rotations,
     rotary_run,
 )
-from poskernel_core.analyses.sources import queries_at
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.analyses.sources import check_query, queries_at
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result, each
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
@@ -151,11 +150,7 @@ class EquivariantKernel(Analysis[EquivariantParams]):
             BadRequest: bands that do not grow, or a position that sees no key.
         """
         rotary = rotary_run(run, params)
-        if not params.skip <= params.query < run.context:
-            raise BadRequest(
-                f"Expected a query position from {params.skip} (the skipped keys) to "
-                f"{run.context - 1}, got {params.query}."
-            )
+        check_query(params.query, params.skip, run.context)
         return {"main": run, "rotary": rotary}
 
     def compute(

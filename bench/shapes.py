@@ -1,0 +1,199 @@
+"""``python -m bench.shapes``: what a pass costs beyond the bare model, over shapes of work.
+
+A GPT-2-small-sized model and a Llama-shaped one (30 layers, 9 heads that share 3 keys), both
+random, read windows of several lengths. Each shape is timed in four ways, in turn and in one
+process, so that a change in the machine's speed meets all of them:
+
+* ``trunk``: the module's own fused attention, stopped where our pass stops, nothing captured;
+* ``pass``: everything that a page's pass gathers, attention formed on all windows;
+* ``eighth``: the same with attention formed on the first eighth of the windows, which is what
+  ``--pattern-texts 64`` comes to for 512 texts;
+* ``matmul``: the machine's rate at the model's own largest product, before and after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from poskernel_core.common.specs import ALL_GATHERED, ModelSpec, default_positions
+from poskernel_core.forward import loading
+from poskernel_core.models.catalog import Located
+from poskernel_core.models.geometry import Geometry, read_geometry
+from poskernel_core.passes import streaming
+from poskernel_core.statistics import Plan
+
+SHAPES = ((32, 256), (16, 512), (8, 1024), (32, 1024))
+"""Windows, and tokens in each."""
+WAYS = ("trunk", "pass", "eighth")
+
+
+class _Stop(Exception):
+    """Ends a forward pass before the last attention's output."""
+
+
+def gpt2() -> Any:
+    """A random model of the size of GPT-2 small, with the fused activation that we load."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(GPT2Config(activation_function="gelu_pytorch_tanh")).eval()
+
+
+def llama() -> Any:
+    """A random model of the shape of SmolLM2-135M."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
+        num_key_value_heads=3, vocab_size=49152, max_position_embeddings=2048,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+MODELS: dict[str, Callable[[], Any]] = {"GPT-2 small": gpt2, "Llama, 30 layers": llama}
+
+
+def trunk(make: Callable[[], Any]) -> Callable[[np.ndarray], None]:
+    """Return the bare model in our batches, its last layer cut to its attention."""
+    module = make()
+    body = module.base_model
+    last = body.h[-1].attn.c_proj if hasattr(body, "h") else body.layers[-1].self_attn.o_proj
+
+    def stop(*_: Any) -> None:
+        raise _Stop
+
+    last.register_forward_pre_hook(stop)
+
+    def work(tokens: np.ndarray) -> None:
+        step = streaming.default_batch("cpu", tokens.shape[1])
+        for rows in torch.from_numpy(tokens).split(step):
+            try:
+                body(rows, use_cache=False)
+            except _Stop:
+                continue
+
+    return work
+
+
+def our_pass(make: Callable[[], Any]) -> Callable[[np.ndarray, int | None], None]:
+    """Return our pass, with attention formed on so many first windows."""
+    module = make()
+    config = module.config.to_dict()
+    located = Located(ModelSpec(name="random"), None, config, read_geometry("random", config))
+    model = loading.hooked(located, module, torch.device("cpu"))
+
+    def work(tokens: np.ndarray, seen: int | None) -> None:
+        windows, context = tokens.shape
+        plan = Plan(located.geometry, context, windows, default_positions(context), 64, True)
+        run = streaming.Pass(model, replace(plan, pattern_windows=seen), ALL_GATHERED)
+        run.run(tokens, range(windows))
+        run.sums()
+
+    return work
+
+
+def flops(geometry: Geometry, mlp: int, windows: int, context: int) -> float:
+    """Multiply-adds x 2 of a pass: whole layers, and the last one's queries, keys, values, scores.
+
+    ``mlp`` is how many numbers the matrices of one MLP hold.
+    """
+    tokens, width, heads = windows * context, geometry.d_model, geometry.d_head * geometry.n_heads
+    qkv = width * (heads + 2 * geometry.n_kv_heads * geometry.d_head)
+    scores = context * heads  # q k^T over the visible half, and A v as much
+    whole = qkv + heads * width + mlp + scores
+    return 2.0 * tokens * ((geometry.n_layers - 1) * whole + qkv + scores)
+
+
+def rate() -> float:
+    """Multiply-adds x 2 a second, at [2048, 768] x [768, 3072]."""
+    left, right = torch.randn(2048, 768), torch.randn(768, 3072)
+    times = []
+    for _ in range(20):
+        began = time.perf_counter()
+        left @ right
+        times.append(time.perf_counter() - began)
+    return 2 * 2048 * 768 * 3072 / float(np.median(times))
+
+
+def main() -> None:
+    """Run every shape and print the table."""
+    parser = argparse.ArgumentParser(prog="bench.shapes", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.set_grad_enabled(False)
+    print(
+        f"float32, {options.threads} threads, median of {options.rounds}; {platform.machine()}, "
+        f"{os.cpu_count()} cores\n\n"
+        "| model | windows × tokens | trunk (s) | all attention | an eighth | of matmul rate |\n"
+        "|---|---|---:|---:|---:|---:|"
+    )
+    for name, make in MODELS.items():
+        measure(name, make, options.rounds)
+
+
+def measure(name: str, make: Callable[[], Any], rounds: int) -> None:
+    """Print the rows of one model."""
+    bare, whole = trunk(make), our_pass(make)
+    module = make()
+    geometry = read_geometry("random", module.config.to_dict())
+    blocks = module.base_model.h if hasattr(module.base_model, "h") else module.base_model.layers
+    mlp = sum(p.numel() for p in blocks[0].mlp.parameters() if p.ndim == 2)
+    del module
+    for windows, context in SHAPES:
+        tokens = np.random.default_rng(0).integers(0, 40_000, (windows, context))
+        few: dict[str, Callable[[], None]] = {
+            "trunk": lambda tokens=tokens: bare(tokens),
+            "pass": lambda tokens=tokens: whole(tokens, None),
+            "eighth": lambda tokens=tokens, seen=windows // 8: whole(tokens, seen),
+        }
+        for work in few.values():
+            work()  # once to warm up
+        seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+        rates = [rate()]
+        for _ in range(rounds):
+            for way, work in few.items():
+                began = time.perf_counter()
+                work()
+                seconds[way].append(time.perf_counter() - began)
+            rates.append(rate())
+        print(row(name, windows, context, seconds, flops(geometry, mlp, windows, context), rates))
+        sys.stdout.flush()
+
+
+def row(
+    name: str,
+    windows: int,
+    context: int,
+    seconds: dict[str, list[float]],
+    work: float,
+    rates: list[float],
+) -> str:
+    """Return a line of the table: ratios within each round, then their medians."""
+
+    def over(way: str) -> float:
+        pairs = zip(seconds[way], seconds["trunk"], strict=True)
+        return statistics.median(mine / bare - 1 for mine, bare in pairs)
+
+    used = work / statistics.median(seconds["eighth"]) / statistics.median(rates)
+    return (
+        f"| {name} | {windows} × {context} | {statistics.median(seconds['trunk']):.2f} | "
+        f"{over('pass'):+.0%} | {over('eighth'):+.0%} | {used:.0%} |"
+    )
+
+
+if __name__ == "__main__":
+    main()

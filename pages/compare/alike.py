@@ -1,0 +1,108 @@
+"""Heads like one head, among everything that the store holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from pages.shared import results
+from pages.shared.head_link import pin_link
+from pages.shared.pins import Kept, add_pins, pin_of
+from pages.shared.plain import plain
+from pages.shared.selection import Selection
+from pages.shared.tables import choice_table
+from poskernel_core.analyses.comparison.pins import Pin, nearest_position
+from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.engine.alike import Alike, heads_like
+from poskernel_core.models import catalog
+from poskernel_core.models.catalog import Located
+
+__all__ = ["draw_alike"]
+
+
+def draw_alike(selection: Selection, kept: Sequence[Kept]) -> None:
+    """Draw the heads whose kernels are nearest to the selected head's, or to a pinned one's."""
+    st.subheader("Heads like this one", anchor="alike")
+    own = Kept(pin_of(selection), selection.run)
+    offered = {each.pin.label: each for each in [own, *kept]}
+    label = st.selectbox("Heads like", list(offered), key="alike")
+    chosen = offered.get(label or own.pin.label, own)
+    query = nearest_position(chosen.run, selection.query)
+    asked = KernelParams(query=query, skip=selection.skip)
+    found = results.fetch(PositionalKernel, chosen.run, asked)
+    if found is None:
+        return
+    geometry = results.located(chosen.run.model.name, chosen.run.model.revision).geometry
+    layer, head = parse_cell(chosen.pin.cell, geometry.n_layers, geometry.n_heads)
+    one = found.select(layer=layer, head=head)
+    seen = int(one.values["visible"])
+    rows = []
+    for row in (one.values["kernel"], one.errors["kernel"]):
+        turned = row[: query + 1][::-1].astype(float)
+        turned[seen:] = np.nan
+        rows.append(turned)
+    alike = heads_like(
+        results.engine().store,
+        chosen.pin,
+        rows[0],
+        rows[1],
+        query=query,
+        skip=selection.skip,
+        offered=_offered,
+        located=_located,
+    )
+    _draw(alike, chosen.pin)
+
+
+def _draw(alike: Alike, pin: Pin) -> None:
+    runs = f"{alike.runs} run{'' if alike.runs == 1 else 's'}"
+    rest = "" if alike.whole else " The store holds more than could be searched in the time."
+    st.markdown(
+        f"Nearest first by the distance of their kernels to that of **{plain(pin.label)}**, among "
+        f"{alike.compared} heads of {runs} whose kernels are stored with the same skip.{rest} "
+        "A click on a row pins that head."
+    )
+    if not alike.heads:
+        st.info("No other run's kernels are stored yet: open the heat map of another model.")
+        return
+    table = pd.DataFrame(
+        {
+            "head": [str(each.pin) for each in alike.heads],
+            "distance": [each.distance for each in alike.heads],
+            "error, at most": [each.largest_error for each in alike.heads],
+            "n": [each.query for each in alike.heads],
+        }
+    )
+    by_name = {str(each.pin): each.pin for each in alike.heads}
+    number = st.column_config.NumberColumn
+    choice_table(
+        table,
+        "alike-table",
+        lambda name: add_pins([by_name[name]]),
+        {
+            "distance": number("TV distance", format="%.3f", help="0: equal, 1: nothing in common"),
+            "error, at most": number(
+                format="%.3f",
+                help="the standard error of the distance is no larger; pin the head for its own",
+            ),
+            "n": number(help="query position of that run's kernels, tokens"),
+        },
+    )
+    st.caption("Nearest: " + ", ".join(pin_link(each.pin) for each in alike.heads[:3]) + ".")
+
+
+def _offered(model: str) -> bool:
+    """Tell whether a model may be named to this reader."""
+    return catalog.may_type_any_model() or model in [each.name for each in catalog.entries()]
+
+
+def _located(model: str, revision: str | None) -> Located | None:
+    try:
+        return results.located(model, revision)
+    except PosKernelError:
+        return None

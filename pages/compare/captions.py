@@ -1,0 +1,41 @@
+"""The words for the figures that compare heads and models."""
+
+from __future__ import annotations
+
+from pages.shared.explained import explained
+
+__all__ = ["DEPTH", "DISTANCES", "KERNELS", "MEASURES"]
+
+KERNELS = explained(
+    "head-distances",
+    "How much of its attention each head gives to the token $n - i$ places back, by position "
+    "alone. Bands are one standard error of the mean over queries. Each head stands at the "
+    "recorded query position of its own run that lies nearest to the one in the sidebar.",
+    "kernel",
+)
+
+DISTANCES = explained(
+    "head-distances",
+    "How far the kernels of two heads are apart, aligned by offset: dark, 0: the same; bright, 1: "
+    "nothing in common. Below each its standard error.",
+    "distance",
+)
+
+MEASURES = explained(
+    "heads-beside",
+    "Every measure of every pinned head with its standard error. In brackets how many standard "
+    "errors it lies above (+) or below (−) the first head; where it is 3 or more, the heads differ "
+    "beyond chance in that measure.",
+    "value",
+    "apart",
+)
+
+DEPTH = explained(
+    "depth",
+    "The mean of the measure over the heads of each layer, from the first layer (0) to the last "
+    "(1), so that models of different depths lie on one axis. Thin lines: the smallest and the "
+    "largest head of each layer.",
+    "mean",
+    "smallest",
+    "largest",
+)

@@ -1,0 +1,169 @@
+"""Two whole models side by side: their grids by one measure, and the measure by depth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+import streamlit as st
+
+from pages.compare import captions as words
+from pages.shared import results
+from pages.shared.cards import card
+from pages.shared.fit import fitted_index
+from pages.shared.links import offer
+from pages.shared.measure_grid import draw_heads, head_texts
+from pages.shared.measures import MEASURES, Measure
+from pages.shared.pins import add_pins, pin_of
+from pages.shared.plain import plain, say_error
+from pages.shared.pressed import fetch_when_asked
+from pages.shared.selection import Selection, select_cell
+from pages.shared.shades import Shade
+from poskernel_core.analyses.comparison.measures import MeasureByDepth, MeasureByDepthParams
+from poskernel_core.analyses.comparison.pins import Pin, nearest_position, pinned_run
+from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.result import Result
+from poskernel_core.figures.comparison import depth_figure
+from poskernel_core.models import catalog
+
+__all__ = ["draw_models"]
+
+NONE: Final = "no other model"
+URL: Final = "query-params"
+
+
+def draw_models(selection: Selection) -> None:
+    """Draw the selected model beside another one."""
+    st.subheader("Two models side by side", anchor="models")
+    own = selection.run.model.name
+    left, right = st.columns(2)
+    names = [NONE, *(each.name for each in catalog.entries() if each.name != own)]
+    name = left.selectbox(
+        "Second model", names, key="second", bind=URL, **fitted_index("second", names, NONE)
+    )
+    if name in (None, NONE):
+        st.caption("Choose a second model: both are drawn by the same measure.")
+        return
+    try:
+        other = _selection_of(name, selection)
+    except PosKernelError as error:
+        say_error(str(error))
+        return
+    geometries = (selection.located.geometry, other.located.geometry)
+    titles = [title for title, each in MEASURES.items() if all(map(each.fits, geometries))]
+    first = fitted_index("beside", titles, titles[0])
+    offer("beside", f"offered are {', '.join(titles)}")
+    chosen = right.selectbox("Measure of both", titles, key="beside", bind=URL, **first)
+    measure = MEASURES[chosen or titles[0]]
+    _draw_grids(measure, selection, other)
+    if measure.declared.scale != "labels":
+        _draw_depth(measure, selection, other)
+
+
+def _selection_of(name: str, selection: Selection) -> Selection:
+    """Return another model's selection, of the same corpus and windows; a chosen context as well.
+
+    Raises:
+        PosKernelError: the model is not there.
+    """
+    run = selection.run
+    located = results.located(name, None)
+    first = located.geometry.with_heads[0]
+    usual = run.context == Pin.usual_context(selection.located.geometry.n_ctx)
+    context = None if usual else min(run.context, located.geometry.n_ctx)
+    pin = Pin(
+        f"L{first}H0", name, None, run.corpus.name, context, run.windows, run.start_token, run.dtype
+    )
+    its = pinned_run(pin, find=results.located)
+    query = nearest_position(its, selection.query)
+    return replace(selection, located=located, run=its, layer=first, head=0, query=query)
+
+
+def _draw_grids(measure: Measure, *selections: Selection) -> None:
+    """Draw the grids of both models in colours of one scale."""
+    found = []
+    for number, (column, each) in enumerate(zip(st.columns(2), selections, strict=True)):
+        with column:
+            st.markdown(f"**{plain(each.run.model.name)}** :small[at n = {each.query}]")
+            result = fetch_when_asked(
+                measure.question, each.run, measure.params(each), f"compute-model-{number}"
+            )
+            found.append(None if result is None else measure.at(result, each))
+    there = [one for one in found if one is not None]
+    if not there:
+        return
+    shade = _shade_of_all(measure, there)
+    first = 0
+    for number, (column, each, one) in enumerate(
+        zip(st.columns(2), selections, found, strict=True)
+    ):
+        if one is not None:
+            layers, heads = measure.numbers(one).shape
+            rows = [row[:heads] for row in shade.colours[first : first + layers]]
+            first += layers
+            with column:
+                _draw_grid(measure, one, each, Shade(rows, shade.legend), number)
+    st.caption(
+        "Both grids have one scale. A click on the left one selects the head, on the right one "
+        "pins it."
+    )
+
+
+def _shade_of_all(measure: Measure, found: list[Result]) -> Shade:
+    """Return the colours of all layers of all models below each other, on one scale."""
+    numbers = [measure.numbers(each) for each in found]
+    widest = max(each.shape[1] for each in numbers)
+    nothing = -1.0 if measure.declared.scale == "labels" else np.nan
+    rows = [
+        np.pad(each, ((0, 0), (0, widest - each.shape[1])), constant_values=nothing)
+        for each in numbers
+    ]
+    most = measure.declared.most
+    ends = [float(np.nanmax(each.values[most], initial=0)) if most else 0.0 for each in found]
+    return measure.shade(found[int(np.argmax(ends))], np.concatenate(rows))
+
+
+def _draw_grid(
+    measure: Measure, found: Result, selection: Selection, shade: Shade, number: int
+) -> None:
+    """Draw one model's grid as a card; the second model's heads are pinned by a click."""
+
+    def pick(cell: str) -> None:
+        add_pins([pin_of(selection, cell)])
+
+    def draw() -> None:
+        draw_heads(
+            shade,
+            head_texts(found, measure.value, measure.title),
+            measure.unit,
+            selection,
+            f"model-grid-{number}",
+            pick=pick if number else select_cell,
+        )
+
+    card(
+        f"model-{number}",
+        None,
+        found.only(measure.value),
+        measure.words(),
+        f"{measure.title[:1].upper()}{measure.title[1:]}: {selection.run.model.name}",
+        draw,
+    )
+
+
+def _draw_depth(measure: Measure, *selections: Selection) -> None:
+    """Draw the measure by depth of those models whose answer is there."""
+    found, names = [], []
+    for each in selections:
+        asked = MeasureByDepthParams(measure=measure.title, query=each.query, skip=each.skip)
+        if results.missing(MeasureByDepth, each.run, asked):
+            continue
+        result = results.fetch(MeasureByDepth, each.run, asked)
+        if result is not None:
+            found.append(result)
+            names.append(each.run.model.name)
+    if found:
+        figure = partial(depth_figure, found, names)
+        card("depth", figure, found[0], words.DEPTH, f"{measure.title} by depth")

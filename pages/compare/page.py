@@ -1,0 +1,46 @@
+"""Heads beside each other, of any models and runs, and two whole models."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.compare.alike import draw_alike
+from pages.compare.models import draw_models
+from pages.compare.pinned import draw_chosen, draw_comparison, ready
+from pages.shared.contents import contents_here
+from pages.shared.pins import kept_pins, refusals
+from pages.shared.place import Picture, Place
+from pages.shared.plain import say_error
+from pages.shared.selection import Selection
+from poskernel_core.analyses.comparison.pins import MOST_PINS
+from poskernel_core.common.errors import PosKernelError
+
+PLACE = Place(
+    "Heads",
+    "Compare heads",
+    7,
+    picture=Picture("pins=L2H6@demo-gpt2,L2H5@demo-gpt2,L0H0@demo-attn-2l", "distances"),
+)
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    contents_here()
+    kept, refused = kept_pins()
+    if not kept:
+        st.markdown(
+            f"No head is pinned yet. Pin up to {MOST_PINS} heads, of any models, revisions and "
+            "corpora: here, on the page «One head», or under the heat map. Their kernels, "
+            "distances and measures then stand side by side, and the address restores them."
+        )
+    refusals(refused)
+    draw_chosen(selection, kept)
+    try:
+        there = ready(kept, selection)
+        if there:
+            draw_comparison(selection, there)
+        draw_alike(selection, kept)
+        draw_models(selection)
+    except PosKernelError as error:
+        say_error(str(error))

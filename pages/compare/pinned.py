@@ -1,0 +1,203 @@
+"""Pinned heads beside each other: which they are, their kernels, distances and measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+import streamlit as st
+
+from pages.compare import captions as words
+from pages.shared import results
+from pages.shared.cards import card
+from pages.shared.head_link import pin_link
+from pages.shared.pins import Kept, pin_button, remove_all, remove_pin
+from pages.shared.plain import plain
+from pages.shared.pressed import is_wanted, want
+from pages.shared.selection import Selection
+from poskernel_core.analyses import find
+from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
+from poskernel_core.analyses.comparison.measures import HeadsBeside, HeadsBesideParams
+from poskernel_core.analyses.comparison.pins import Pin, nearest_position, write_pins
+from poskernel_core.analyses.comparison.spec import HeadDistances, HeadDistancesParams
+from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import rounded
+from poskernel_core.engine.requests import canonical_of
+from poskernel_core.figures.comparison import distances_figure, kernels_figure, pin_labels
+from poskernel_core.figures.curves import look
+
+__all__ = ["draw_chosen", "draw_comparison", "ready"]
+
+CLEAR: Final = 3
+"""Standard errors from which a difference is drawn bold."""
+
+LOG_DEFAULT: Final = ["offset"]
+
+
+def draw_chosen(selection: Selection, kept: Sequence[Kept]) -> None:
+    """Draw the pinned heads, each with its link and a button that unpins it."""
+    with st.container(horizontal=True, vertical_alignment="center", key="pinned"):
+        for place, each in enumerate(kept):
+            with st.container(horizontal=True, vertical_alignment="center", gap="small",
+                              width="content", border=True, key=f"pinned-{place}"):  # fmt: skip
+                colour = look(place).colour
+                st.markdown(
+                    f"**{pin_link(each.pin)}** :small[{plain(_of(each.pin))}]", width="content"
+                )
+                st.button(
+                    f"Unpin {each.pin.cell}",
+                    key=f"unpin-{place}",
+                    icon=":material/close:",
+                    type="tertiary",
+                    help=f"{each.pin.label}; drawn in {colour}",
+                    on_click=remove_pin,
+                    args=(each.pin,),
+                )
+    with st.container(horizontal=True, vertical_alignment="center", key="pin-tools"):
+        pin_button(selection, "pin-selected")
+        if kept:
+            st.button("Unpin all", key="unpin-all", icon=":material/keep_off:", on_click=remove_all)
+
+
+def _of(pin: Pin) -> str:
+    return " ".join(filter(None, [pin.model, pin.settings]))
+
+
+def ready(kept: Sequence[Kept], selection: Selection) -> list[Kept]:
+    """Return the heads whose kernels can be shown, and offer to compute the others'.
+
+    Nothing makes a model run before the reader asks for it.
+    """
+    there, absent = [], []
+    for each in kept:
+        query = nearest_position(each.run, selection.query)
+        if query < selection.skip:
+            st.info(
+                plain(
+                    f"{each.pin.label} sees no key at position {query} when the first "
+                    f"{selection.skip} are skipped: choose a later query, or a smaller skip."
+                )
+            )
+            continue
+        asked = KernelFoldsParams(query=query, skip=selection.skip)
+        request = canonical_of(find(KernelFolds.name), each.run, asked)
+        if results.is_ready(request) or is_wanted(request.key):
+            there.append(each)
+        else:
+            absent.append((each, request.key))
+    if absent:
+        names = ", ".join(each.pin.label for each, _ in absent)
+        st.info(plain(f"Not computed yet: {names}."), icon=":material/pending:")
+        st.button(
+            "Compute them",
+            key="compute-pins",
+            icon=":material/play_arrow:",
+            on_click=_want_all,
+            args=(tuple(key for _, key in absent),),
+        )
+    return there
+
+
+def _want_all(keys: tuple[str, ...]) -> None:
+    for key in keys:
+        want(key)
+
+
+def draw_comparison(selection: Selection, kept: Sequence[Kept]) -> None:
+    """Draw kernels on one axis, distances, and measures of the heads that are there."""
+    heads = write_pins(each.pin for each in kept)
+    asked = HeadDistancesParams(heads=heads, query=selection.query, skip=selection.skip)
+    found = results.fetch(HeadDistances, kept[0].run, asked)
+    if found is None:
+        return
+    log = st.pills(
+        "Logarithmic axes",
+        ["offset", "attention"],
+        selection_mode="multi",
+        key="logpins",
+        bind="query-params",
+        default=LOG_DEFAULT,
+    )
+    kernels = found.only("kernel", "etc", "position")
+    card(
+        "kernels",
+        partial(kernels_figure, kernels, log_x="offset" in log, log_y="attention" in log),
+        kernels,
+        words.KERNELS,
+        "Kernels on one axis",
+    )
+    if len(kept) > 1:
+        distances = found.only("distance")
+        figure = partial(distances_figure, distances)
+        card("distances", figure, distances, words.DISTANCES, "Distances between heads")
+    _draw_measures(selection, kept[0], heads)
+
+
+def _draw_measures(selection: Selection, first: Kept, heads: str) -> None:
+    """Draw the measures that are there; offer to compute the others."""
+    whole = HeadsBesideParams(heads=heads, query=selection.query, skip=selection.skip)
+    try:
+        missing = results.missing(HeadsBeside, first.run, whole)
+        key = f"beside {heads} {selection.query} {selection.skip}"
+        found = None
+        if not missing or is_wanted(key):
+            found = results.fetch(HeadsBeside, first.run, whole)
+        if found is None and missing:
+            part = whole.model_copy(update={"leave_out": ",".join(missing)})
+            every = canonical_of(find(HeadsBeside.name), first.run, whole).parts()
+            if len(missing) < len(every):
+                found = results.fetch(HeadsBeside, first.run, part)
+    except PosKernelError as error:
+        st.info(plain(str(error)))
+        return
+    if found is not None:
+        card(
+            "measures",
+            None,
+            found,
+            words.MEASURES,
+            "Measures side by side",
+            lambda: _table(found),
+        )
+    if missing and not is_wanted(key):
+        questions = dict.fromkeys(name.split(":", 1)[1] for name in missing)
+        titles = ", ".join(plain(find(name).title) for name in questions)
+        st.caption(f"Not computed yet for some of them: {titles}.")
+        st.button(
+            "Compute these too",
+            key="compute-measures",
+            icon=":material/play_arrow:",
+            on_click=want,
+            args=(key,),
+            help="the model is run again for them, which may take minutes",
+        )
+
+
+def _table(found: Result) -> None:
+    """Draw the measures as a table, one column a head."""
+    labels = [plain(each) for each in pin_labels(found)]
+    lines = ["| Measure | " + " | ".join(labels) + " |", "|:--|" + ":--|" * len(labels)]
+    for row, (measure, unit) in enumerate(
+        zip(found.words("measure"), found.words("unit"), strict=True)
+    ):
+        cells = " | ".join(_cell(found, row, place) for place in range(len(labels)))
+        lines.append(f"| {measure} :small[({plain(unit)})] | {cells} |")
+    st.markdown("\n".join(lines))
+
+
+def _cell(found: Result, row: int, place: int) -> str:
+    """Return one measure of one head: number, error, and how far it is from the first head's."""
+    word = str(found.texts["word"][row, place])
+    if word:
+        return word
+    value = found.values["value"][row, place]
+    text = plain(rounded(value, found.errors["value"][row, place]))
+    apart = float(found.values["apart"][row, place])
+    if place == 0 or not np.isfinite(apart):
+        return text
+    gap = f"{apart:+.1f}" if abs(apart) < 100 else f"{apart:+.0f}"
+    gap = gap.replace("-", "−")
+    return f"{text} (**{gap}**)" if abs(apart) >= CLEAR else f"{text} ({gap})"

@@ -1,0 +1,38 @@
+"""The words of Explore."""
+
+from __future__ import annotations
+
+from pages.shared.cards import Explanation
+from pages.shared.explained import explained
+from pages.shared.measures import MEASURES
+from pages.shared.plain import plain
+from poskernel_core.figures.head_scatter import Column
+
+__all__ = ["words"]
+
+
+def words(three: tuple[Column, Column, Column]) -> Explanation:
+    """Return how to read the points, and the formula of each of our measures that they show."""
+    reading = (
+        "One point per head; hovering names it with its values and their standard errors. The "
+        "large ring is the selected head, small rings are the chosen ones. Points far from the "
+        "others, and groups of them, are what to look for: a measure alone does not make a head "
+        "of a kind."
+    )
+    distinct = {column.heading: column for column in three}
+    theirs = [column for column in distinct.values() if column.source]
+    if theirs:
+        named = "; ".join(f"{plain(each.title)} from {plain(each.source)}" for each in theirs)
+        reading += f" Not ours, and shown as they came: {named}."
+    formulas = [
+        explained(MEASURES[column.title].question.name, "", MEASURES[column.title].value).formula
+        for column in distinct.values()
+        if not column.source
+    ]
+    parts = [
+        f"**{column.title[0].upper()}{column.title[1:]}.** {formula}"
+        for column, formula in zip(
+            [each for each in distinct.values() if not each.source], formulas, strict=True
+        )
+    ]
+    return Explanation(f"**How to read this.** {reading}", "\n\n".join(parts))

@@ -1,0 +1,112 @@
+"""The heads that a reader has chosen: by a loop or a box, by name; their table."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import streamlit as st
+
+from pages.shared.pins import add_pins, pin_of
+from pages.shared.plain import say_error
+from pages.shared.selection import Selection, select_cell
+from pages.shared.tables import choice_table
+from poskernel_core.analyses.comparison.pins import MOST_PINS
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import cell_name, parse_cell
+from poskernel_core.figures.head_scatter import Column, Head
+
+__all__ = ["choose_by_hand", "draw_names", "draw_table"]
+
+KEY = "heads"
+LONGEST = 30_000
+"""Letters of the names that the address can hold."""
+
+
+def choose_by_hand() -> None:
+    """Keep what a loop or a box holds; a click selects its head on every page. A callback."""
+    picked = st.session_state["figure-heads"].selection
+    names = dict.fromkeys(
+        point["customdata"][0] for point in picked.points if point.get("customdata")
+    )
+    if not names:
+        return
+    if picked.box or picked.lasso:
+        st.session_state[KEY] = " ".join(names)
+    else:
+        select_cell(next(iter(names)))
+
+
+def _clear() -> None:
+    st.session_state[KEY] = ""
+
+
+def _pin(selection: Selection, heads: list[Head]) -> None:
+    add_pins(pin_of(selection, cell_name(*head)) for head in heads[:MOST_PINS])
+
+
+def _read(selection: Selection) -> tuple[set[Head], str]:
+    """Return the heads that are named, and a sentence about the first that is none."""
+    geometry = selection.located.geometry
+    found, wrong = set(), ""
+    for name in re.split(r"[\s,;]+", st.session_state.get(KEY) or ""):
+        if not name:
+            continue
+        try:
+            found.add(parse_cell(name, geometry.n_layers, geometry.n_heads))
+        except BadRequest as error:
+            wrong = wrong or str(error)
+    return found, wrong
+
+
+def draw_names(selection: Selection) -> list[Head]:
+    """Draw the field with the names of the chosen heads; return them in the order of the model."""
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    row.text_input(
+        "Heads chosen",
+        key=KEY,
+        bind="query-params",
+        max_chars=LONGEST,
+        placeholder="none: draw a loop or a box above, or type names such as L0H3 L2H6",
+    )
+    chosen, wrong = _read(selection)
+    row.button("Choose none", on_click=_clear, disabled=not chosen, icon=":material/close:")
+    row.button(
+        "Pin these heads",
+        on_click=_pin,
+        args=(selection, sorted(chosen)),
+        disabled=not chosen,
+        icon=":material/keep:",
+        help=f"up to {MOST_PINS} heads, of any models, are compared on the page «Compare heads»",
+    )
+    if wrong:
+        say_error(wrong)
+    return sorted(chosen)
+
+
+def draw_table(
+    selection: Selection,
+    chosen: list[Head],
+    columns: dict[str, Column],
+    three: tuple[Column, ...],
+) -> None:
+    """List the chosen heads, or all where none are; what the points show comes first."""
+    geometry = selection.located.geometry
+    every = [(layer, head) for layer in geometry.with_heads for head in range(geometry.n_heads)]
+    heads = chosen or every
+    st.markdown(
+        f"**{len(chosen)} of {len(every)} heads.** A click on a row selects the head everywhere."
+        if chosen
+        else f"All {len(every)} heads; a click on a row selects the head everywhere."
+    )
+    first = list(dict.fromkeys([*three, *columns.values()]))
+    table = pd.DataFrame({"head": [cell_name(*head) for head in heads]})
+    formats = {}
+    for column in first:
+        heading = column.heading
+        if column.labels:
+            table[heading] = [column.text(head) for head in heads]
+        else:
+            table[heading] = [float(column.values[head]) for head in heads]
+            formats[heading] = st.column_config.NumberColumn(format="%.4g")
+    choice_table(table, "explored", select_cell, formats)

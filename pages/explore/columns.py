@@ -1,0 +1,55 @@
+"""What heads can be laid out by: every measure of ours, and the columns of readers' tables."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import streamlit as st
+
+from pages.shared.fit import fitted_index
+from pages.shared.measures import MEASURES
+from poskernel_core.common.result import Result
+from poskernel_core.figures.head_scatter import Column
+
+__all__ = ["choose_three", "our_columns"]
+
+URL: Final = "query-params"
+FIRST: Final = {
+    "x": "effective token count",
+    "y": "attention entropy",
+    "colour": "attention sink",
+}
+
+
+def our_columns(found: Result) -> dict[str, Column]:
+    """Return every measure of a model by its title."""
+    columns = {}
+    for place, title in enumerate(found.words("measure")):
+        kinds = tuple(kind for kind in found.texts["kinds"][place] if kind)
+        columns[title] = Column(
+            title,
+            str(found.texts["unit"][place]) if not kinds else "",
+            found.values["value"][place],
+            None if np.isnan(found.errors["value"][place]).all() else found.errors["value"][place],
+            MEASURES[title].declared.scale,
+            kinds,
+        )
+    return columns
+
+
+def choose_three(columns: dict[str, Column]) -> tuple[Column, Column, Column]:
+    """Draw the lists of both axes and of the colour; return what is chosen."""
+    numbers = [name for name, column in columns.items() if not column.labels]
+    across, up, coloured = st.columns(3)
+    x = _choose(across, "Across", "x", numbers)
+    y = _choose(up, "Upwards", "y", numbers)
+    colour = _choose(coloured, "Colour", "colour", list(columns))
+    return columns[x], columns[y], columns[colour]
+
+
+def _choose(place: Any, label: str, key: str, offered: list[str]) -> str:
+    first = FIRST[key] if FIRST[key] in offered else offered[0]
+    index = fitted_index(key, offered, first)
+    chosen: str = place.selectbox(label, offered, key=key, bind=URL, **index)
+    return chosen

@@ -1,0 +1,101 @@
+"""Explore: all heads as points on two measures, coloured by a third; some chosen by hand."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from pages.explore.captions import words
+from pages.explore.chosen import choose_by_hand, draw_names, draw_table
+from pages.explore.columns import choose_three, our_columns
+from pages.explore.tables import their_columns
+from pages.shared import results
+from pages.shared.cards import card, chart
+from pages.shared.place import Picture, Place
+from pages.shared.plain import plain
+from pages.shared.selection import Selection
+from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
+from poskernel_core.common.result import Result
+from poskernel_core.figures.head_scatter import Column, Head, head_scatter, shown_on
+from poskernel_core.figures.layout import set_title
+
+PLACE = Place("Heads", "Explore", 2, picture=Picture("cell=L2H6", "heads"))
+
+LOOP: Final = "loop"
+TOOLS: Final = {LOOP: "lasso", "box": "select", "click": "pan"}
+"""What a drag over the points does, in Plotly's words; it takes clicks only where it moves them."""
+
+Three = tuple[Column, Column, Column]
+
+
+def draw_points(selection: Selection, found: Result, three: Three, chosen: list[Head]) -> None:
+    """Draw the card with all heads as points."""
+    x, y, colour = three
+    at = (selection.layer, selection.head)
+
+    def figure() -> go.Figure:
+        return head_scatter(x, y, colour, selected=at, chosen=chosen)
+
+    def draw() -> None:
+        tool = st.segmented_control(
+            "Choose heads by",
+            list(TOOLS),
+            default=LOOP,
+            required=True,
+            key="tool",
+            bind="query-params",
+            help="«click» selects one head on every page",
+        )
+        shown = figure().update_layout(dragmode=TOOLS[tool or LOOP])
+        chart("heads", shown, pick=choose_by_hand)
+
+    heading = f"{y.title} against {x.title}"
+    card(
+        "heads",
+        lambda: set_title(figure(), heading),
+        found,
+        words(three),
+        f"{heading[0].upper()}{heading[1:]}",
+        draw=draw,
+    )
+    missing = x.values.size - len(shown_on(x, y))
+    if missing:
+        st.caption(
+            f"{missing} of {x.values.size} heads are not drawn: they lack one of the values."
+        )
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    st.markdown(
+        f"Every point is a head of **{plain(selection.run.model.name)}**. Draw a loop or a box "
+        "around some of them to list them below."
+    )
+    axes = st.container()
+    more = st.container(horizontal=True, vertical_alignment="center", key="more-columns")
+    again = more.toggle(
+        "Also measures for which the model runs again",
+        key="again",
+        bind="query-params",
+        help="such as the induction score: they take longer, once",
+        width="content",
+    )
+    found = results.fetch(
+        HeadMeasures,
+        selection.run,
+        HeadMeasuresParams(skip=selection.skip, query=selection.query, experiments=again),
+    )
+    theirs = their_columns(selection, more)
+    if found is None:
+        return
+    columns = our_columns(found) | theirs
+    with axes:
+        three = choose_three(columns)
+    points = st.container()
+    chosen = draw_names(selection)  # first: what a link names is known from here on
+    with points:
+        draw_points(selection, found, three, chosen)
+    draw_table(selection, chosen, columns, three)

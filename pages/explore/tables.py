@@ -1,0 +1,103 @@
+"""Tables of heads that a reader brings: they stay in the visit, beside our measures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from pages.shared.plain import plain, say_error
+from pages.shared.selection import Selection
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.data.head_tables import MAX_TABLE_BYTES, HeadTable, parse_head_table
+from poskernel_core.figures.head_scatter import Column
+
+__all__ = ["their_columns"]
+
+KEPT, HELD, UPLOADED = "their-tables", "their-tables-held", "tables-uploaded"
+MOST_TABLES = 8
+FORMATS = (
+    'HeadVis (`scatter_data.json`), retrieval heads (JSON with `"layer-head"` as keys), '
+    "DuoAttention (`full_attention_heads.tsv`), or any CSV or JSON table with the columns `layer` "
+    "and `head`; counting begins at 0. A table stays in your visit, and nobody else sees it."
+)
+
+
+def _keep() -> None:
+    """Keep what the field for files holds, and drop what was just removed from it. A callback."""
+    kept, held = st.session_state.setdefault(KEPT, {}), st.session_state[UPLOADED]
+    for name in st.session_state.get(HELD, set()) - {file.name for file in held}:
+        kept.pop(name, None)
+    for file in held:
+        if file.name in kept or len(kept) < MOST_TABLES:
+            kept[file.name] = file.getvalue()
+    st.session_state[HELD] = {file.name for file in held}
+
+
+def _remove(name: str) -> None:
+    st.session_state[KEPT].pop(name, None)
+
+
+def their_columns(selection: Selection, place: Any) -> dict[str, Column]:
+    """Draw into ``place`` what tables there are and where more are added; return their columns.
+
+    What is wrong with a table is said below.
+    """
+    kept: dict[str, bytes] = st.session_state.get(KEPT, {})
+    columns: dict[str, Column] = {}
+    with place.popover("Tables of others", icon=":material/table:", width="content"):
+        st.markdown(FORMATS)
+        held = st.file_uploader(
+            "Lay tables beside ours",
+            type=["json", "csv", "tsv", "txt"],
+            accept_multiple_files=True,
+            key=UPLOADED,
+            on_change=_keep,
+            max_upload_size=MAX_TABLE_BYTES // 2**20,
+            help=f"up to {MOST_TABLES} files",
+        )
+        there = {file.name for file in held}
+        st.session_state[HELD] = there  # the field is empty again after a visit to another page
+        for name in [each for each in kept if each not in there]:
+            st.button(
+                f"Remove {plain(name)}",
+                icon=":material/close:",
+                key=f"remove-{name}",
+                on_click=_remove,
+                args=(name,),
+            )
+    for name, data in kept.items():
+        columns |= _draw(name, data, selection)
+    return columns
+
+
+def _draw(name: str, data: bytes, selection: Selection) -> dict[str, Column]:
+    geometry = selection.located.geometry
+    try:
+        table = _parsed(name, data, (geometry.n_layers, geometry.n_heads))
+    except BadRequest as error:
+        say_error(str(error))
+        return {}
+    model = f", of {plain(table.model)}" if table.model else ""
+    names = ", ".join(plain(column) for column in table.columns)
+    st.caption(f"**{plain(table.source)}**, {plain(table.kind)}{model}: {names}")
+    source = f"{table.source} ({table.model})" if table.model else table.source
+    return {
+        f"{title}, {table.source}": Column(title, "", values, scale=_scale(values), source=source)
+        for title, values in table.columns.items()
+    }
+
+
+def _parsed(name: str, data: bytes, shape: tuple[int, int]) -> HeadTable:
+    """Return a table as it was parsed before, if it is the same file and the same shape."""
+    known = st.session_state.setdefault("their-tables-parsed", {})
+    held = known.get(name)
+    if held is None or held[:2] != (data, shape):
+        known[name] = held = (data, shape, parse_head_table(data, name, shape))
+    found: HeadTable = held[2]
+    return found
+
+
+def _scale(values: np.ndarray) -> str:
+    return "diverging" if np.nanmin(values, initial=0) < 0 else "linear"

@@ -1,0 +1,211 @@
+"""The small figures of one head; each heading leads to the page that is about it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from pages.head import captions as words
+from pages.shared import results, words_kernels, words_positions
+from pages.shared.cards import card
+from pages.shared.head_link import page_address
+from pages.shared.plain import plain
+from pages.shared.pressed import fetch_when_asked
+from pages.shared.selection import Selection
+from poskernel_core.analyses import find
+from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
+from poskernel_core.analyses.contextual_heads.denominators import Denominators, DenominatorsParams
+from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
+from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
+from poskernel_core.analyses.induction.spec import InductionScores, InductionScoresParams
+from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
+from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
+from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
+from poskernel_core.common.rounding import value_text
+from poskernel_core.figures.additivity import drift_figure
+from poskernel_core.figures.contextual import copies_figure, spread_figure
+from poskernel_core.figures.examples import examples_table, sharpest
+from poskernel_core.figures.heads import score_shares_figure, sinks_figure
+from poskernel_core.figures.of_experiments import head_scores_figure
+from poskernel_core.figures.of_kernels import head_curve
+from poskernel_core.figures.of_positions import profile_figure
+
+__all__ = ["draw_experiments", "draw_kernel", "draw_profile", "draw_sinks"]
+
+OFFSETS = 24
+"""Offsets of the profile that are drawn."""
+
+
+def draw_kernel(selection: Selection, *, local: bool) -> None:
+    """Draw the kernel beside the attention observed."""
+    _heading(selection, "Positional kernel", "positional_kernels")
+    found = results.fetch(
+        PositionalKernel,
+        selection.run,
+        KernelParams(skip=selection.skip, query=selection.query),
+    )
+    if found is None:
+        return
+    head = found.select(layer=selection.layer, head=selection.head)
+    card(
+        "kernel",
+        lambda: head_curve(head, selection.query, log_x=local),
+        head,
+        words_kernels.CURVE,
+        f"Kernel and observed attention of {selection.cell} at n = {selection.query}",
+    )
+
+
+def draw_experiments(selection: Selection) -> None:
+    """Draw what the model is run again for, two blocks in a row; what is not there is offered."""
+    blocks = (
+        _shares, _induction, _copies, _denominators, _additivity, _examples,
+    )  # fmt: skip
+    for first in range(0, len(blocks), 2):
+        for column, draw in zip(st.columns(2), blocks[first : first + 2], strict=False):
+            with column:
+                draw(selection)
+
+
+def _heading(selection: Selection, title: str, page: str, **more: str) -> None:
+    """Draw a heading that leads to the page that is about it, with the same selection."""
+    st.markdown(f"##### [{title}]({page_address(page, selection.cell, **more)})")
+
+
+def draw_profile(selection: Selection) -> None:
+    """Draw the mean attention by offset."""
+    _heading(selection, "Diagonals", "previous_token")
+    found = results.fetch(PreviousToken, selection.run, PreviousTokenParams())
+    if found is not None:
+        head = found.select(layer=selection.layer, head=selection.head).only("profile")
+        card(
+            "profile",
+            partial(profile_figure, head, most=OFFSETS),
+            head,
+            words_positions.PROFILE,
+            "Mean attention by offset",
+        )
+
+
+def draw_sinks(selection: Selection) -> None:
+    """Draw the attention to the first keys."""
+    _heading(selection, "Sink", "etc_heatmap", measure="attention sink")
+    found = results.fetch(AttentionSinks, selection.run, SinkParams())
+    if found is not None:
+        head = found.select(layer=selection.layer, head=selection.head).only("alpha")
+        card("sinks", partial(sinks_figure, head), head, words.SINKS, "Attention to the first keys")
+
+
+def _shares(selection: Selection) -> None:
+    _heading(
+        selection,
+        "Position's share of the scores",
+        "etc_heatmap",
+        measure="position's share of the scores",
+    )
+    asked = ShareParams(skip=selection.skip)
+    found = fetch_when_asked(ScoreShares, selection.run, asked, "compute-shares")
+    if found is not None:
+        head = found.select(layer=selection.layer, head=selection.head)
+        figure = partial(score_shares_figure, head)
+        card("shares", figure, head, words.SHARES, "Shares along the query positions")
+
+
+def _induction(selection: Selection) -> None:
+    _heading(selection, "Induction", "induction_recency")
+    question = find("induction-scores")
+    fitting = question.fitting(selection.run, selection.located.geometry)
+    asked = InductionScoresParams(**fitting)
+    found = fetch_when_asked(InductionScores, selection.run, asked, "compute-induction")
+    if found is not None:
+        head = found.select(layer=selection.layer, head=selection.head)
+        shown = head.only("induction", "previous_mass", "duplicate")
+        card("induction", partial(head_scores_figure, shown), shown, words.INDUCTION,
+             "In random tokens repeated once")  # fmt: skip
+
+
+def _copies(selection: Selection) -> None:
+    _heading(selection, "Copies of the current token", "contextual")
+    asked = _contextual(selection)
+    if asked is None:
+        return
+    found = fetch_when_asked(ContextualHeads, selection.run, asked, "compute-copies")
+    if found is not None:
+        place = selection.layer, selection.head
+        head = found.only("copy_attention", "baseline").select(layer=place[0], head=place[1])
+        card("copies", partial(copies_figure, found, *place), head, words.COPIES,
+             "Attention to earlier copies")  # fmt: skip
+
+
+def _denominators(selection: Selection) -> None:
+    _heading(selection, "Softmax denominator", "contextual")
+    if _contextual(selection) is None:
+        return
+    asked = DenominatorsParams(cell=selection.cell, skip=selection.skip)
+    found = fetch_when_asked(Denominators, selection.run, asked, "compute-denominators")
+    if found is not None:
+        spread = found.only("spread", "predicted_spread", "etc")
+        card("spread", partial(spread_figure, found), spread, words.DENOMINATORS,
+             "Its spread over texts, observed and expected")  # fmt: skip
+
+
+def _additivity(selection: Selection) -> None:
+    _heading(selection, "Is the split additive?", "positional_kernels")
+    fitting = find("additivity").fitting(selection.run, selection.located.geometry)
+    asked = AdditivityParams(**fitting)
+    found = fetch_when_asked(Additivity, selection.run, asked, "compute-additivity")
+    if found is not None:
+        head = found.select(layer=selection.layer, head=selection.head)
+        st.markdown(
+            f"Of the variance of its keys position explains {value_text(head, 'position_share')}, "
+            f"content {value_text(head, 'content_share')}, neither alone "
+            f"{value_text(head, 'rest_share')}."
+        )
+        figure = partial(drift_figure, found, selection.layer, selection.head)
+        drift = head.only("content_cosine")
+        card("drift", figure, drift, words.DRIFT, "Drift of content with position")
+
+
+def _examples(selection: Selection) -> None:
+    _heading(selection, "Where it attends most sharply", "own_text")
+    found = fetch_when_asked(HeadExamples, selection.run, HeadExamplesParams(), "compute-examples")
+    if found is None:
+        return
+    examples = sharpest(found, selection.layer, selection.head)
+
+    def draw() -> None:
+        for each in examples:
+            looking, seen = (
+                "{}**:primary[{}]**{}".format(*map(_shown, each.around(place)))
+                for place in (each.query, each.key)
+            )
+            st.markdown(
+                f"{each.attention:.2f} of {looking}  \nto {seen} "
+                f":small[({each.query - each.key} tokens back)]"
+            )
+
+    card(
+        "examples",
+        partial(examples_table, examples),
+        found.only("max_activation", "mean_max_activation").select(
+            layer=selection.layer, head=selection.head
+        ),
+        words.EXAMPLES,
+        f"Largest attention of {selection.cell}, text by text",
+        draw,
+    )
+
+
+def _shown(text: str) -> str:
+    """Return tokens as they read in a line: breaks as a sign, Markdown not obeyed."""
+    return plain(text.replace("\n", "⏎"))
+
+
+def _contextual(selection: Selection) -> ContextualParams | None:
+    """Return what contextual heads are asked with; where nothing is left to see, say so."""
+    if selection.query <= selection.skip:
+        st.caption("No key is left at this position: choose a later one, or a smaller skip.")
+        return None
+    return ContextualParams(query=selection.query, skip=selection.skip)

@@ -1,0 +1,84 @@
+"""The words for the figures of one head."""
+
+from __future__ import annotations
+
+from pages.shared.explained import explained
+
+__all__ = [
+    "COPIES",
+    "DENOMINATORS",
+    "DRIFT",
+    "EXAMPLES",
+    "INDUCTION",
+    "MEASURES",
+    "SHARES",
+    "SINKS",
+]
+
+MEASURES = explained(
+    "verdicts",
+    "Every measure of the head with its standard error, and its rank among all heads of the model: "
+    "1 is the largest value, whether large is good or not (↓ stands where lower is better). Kinds "
+    "have no rank. A measure's name leads to the page that is about it.",
+    "value",
+    "rank",
+)
+
+SINKS = explained(
+    "sinks",
+    "Mean attention to each of the first eight keys. A high first point is a sink: the head parks "
+    "its attention there. The skip in the sidebar plays no part.",
+    "alpha",
+)
+
+SHARES = explained(
+    "score-shares",
+    "What makes one key score higher than another, seen from each query position: where it stands "
+    "(position), what it is (content), or both together (covariance, below 0 where they work "
+    "against each other). The three add up to 1.",
+    "position",
+    "content",
+    "covariance",
+)
+
+COPIES = explained(
+    "contextual-heads",
+    "Attention to an earlier copy of the current token, by how far back it stands, against the "
+    "attention to another token in the same place. A duplicate-token head lies far above the "
+    "other line.",
+    "copy_attention",
+    "baseline",
+)
+
+DENOMINATORS = explained(
+    "denominators",
+    "How much the head's softmax denominator differs from text to text, relative to its mean: "
+    "small where the head averages alike in every text. The other line is what independent tokens "
+    "would give.",
+    "spread",
+    "predicted_spread",
+)
+
+DRIFT = explained(
+    "additivity",
+    "How well a passage's content keeps its direction in the keys when it is moved: 1 where "
+    "content is the same everywhere, so that keys are a sum of position and content.",
+    "content_cosine",
+)
+
+EXAMPLES = explained(
+    "head-examples",
+    "The texts in which the head attends to one key with the largest share, and where: the token "
+    "that looks, and the one it looks at, in their surroundings. The first token of a text does "
+    "not count. ⏎ is a line break.",
+    "max_activation",
+)
+
+INDUCTION = explained(
+    "induction-scores",
+    "In random tokens repeated once, where each token of the second copy looks: to what followed "
+    "its earlier copy (induction), to the token before, or to the earlier copy itself.",
+    "induction",
+    "previous_mass",
+    "duplicate",
+)

@@ -1,0 +1,69 @@
+"""All measures of one head as a table, each leading to the page that is about it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import numpy as np
+import streamlit as st
+
+from pages.head import captions as words
+from pages.shared.cards import card
+from pages.shared.head_link import page_address
+from pages.shared.plain import plain
+from pages.shared.selection import Selection
+from poskernel_core.common.result import Result
+from poskernel_core.figures.heads import measure_texts, measures_table, rank_texts
+
+__all__ = ["draw_measures", "is_local"]
+
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+PAGES: Final = {
+    "etc": "etc_heatmap",
+    "previous-token": "previous_token",
+    "contextual-heads": "contextual",
+    "additivity": "positional_kernels",
+    "induction-scores": "induction_recency",
+    "rotary-spectrum": "rotary_spectrum",
+}
+"""The page that is about a question; of others the grid of all heads."""
+
+
+def draw_measures(selection: Selection, found: Result) -> None:
+    """Draw all measures of the head as a table that can be downloaded."""
+    head = found.select(layer=selection.layer, head=selection.head)
+
+    def draw() -> None:
+        lines = ["| Measure | Value | Rank |", "|:--|:--|:--|"]
+        for title, question, value, rank, unit in zip(
+            head.words("measure"),
+            head.words("question"),
+            measure_texts(head),
+            rank_texts(head),
+            head.words("unit"),
+            strict=True,
+        ):
+            page = PAGES.get(question, "etc_heatmap")
+            chosen = {"measure": title} if page == "etc_heatmap" else {}
+            link = f"[{title}]({page_address(page, selection.cell, **chosen)})"
+            place = rank.replace(" ", NO_BREAK)
+            lines.append(f"| {link} :small[({plain(unit)})] | {plain(value)} | {place} |")
+        st.markdown("\n".join(lines))
+
+    card(
+        "measures",
+        partial(measures_table, head),
+        head,
+        words.MEASURES,
+        f"All measures of {selection.cell}",
+        draw,
+    )
+
+
+def is_local(selection: Selection, found: Result) -> bool:
+    """Tell whether the head's kernel is local, so that its near offsets need room."""
+    titles = found.words("measure")
+    place = titles.index("kind of kernel") if "kind of kernel" in titles else -1
+    code = found.values["value"][place, selection.layer, selection.head] if place >= 0 else np.nan
+    return bool(code >= 0) and found.texts["kinds"][place][int(code)] == "local"

@@ -1,0 +1,103 @@
+"""Everything about one head: what it does in words, its measures, and a figure of each."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.head.blocks import draw_experiments, draw_kernel, draw_profile, draw_sinks
+from pages.head.measures import draw_measures, is_local
+from pages.head.note import draw_note
+from pages.shared import results
+from pages.shared.contents import contents_here
+from pages.shared.head_link import ONE_HEAD
+from pages.shared.pins import pin_button
+from pages.shared.place import Picture, Place
+from pages.shared.plain import plain, say_error
+from pages.shared.pressed import is_wanted, want
+from pages.shared.selection import Selection
+from poskernel_core.analyses import find
+from poskernel_core.analyses.base import Experiment
+from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVerdictsParams
+from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.result import Result
+
+PLACE = Place("Heads", ONE_HEAD, 1, picture=Picture("cell=L2H6", "measures"))
+
+
+def missing_experiments(selection: Selection) -> list[str]:
+    """Return the questions of which nothing can be said yet: the model has to run for them."""
+    whole = HeadVerdictsParams(query=selection.query, skip=selection.skip)
+    missing = results.missing(HeadVerdicts, selection.run, whole)
+    return [name for name in missing if isinstance(find(name), Experiment)]
+
+
+def fetch_verdicts(selection: Selection, missing: list[str]) -> Result | None:
+    """Return what is known of all heads, all that was asked for once it is there.
+
+    What stands on statistics is gathered at once, what runs the model again when it is asked for.
+    """
+    run = selection.run
+    whole = HeadVerdictsParams(query=selection.query, skip=selection.skip)
+    if missing and is_wanted(wanted_key(selection)):
+        found = results.fetch(HeadVerdicts, run, whole)
+        if found is not None:
+            return found
+    found = results.fetch(
+        HeadVerdicts, run, whole.model_copy(update={"leave_out": ",".join(missing)})
+    )
+    return found
+
+
+def draw_verdict(selection: Selection, found: Result) -> None:
+    """Draw what the head does, in words, and name what nothing is known of yet."""
+    sentence = str(found.texts["verdict"][selection.layer][selection.head])
+    st.markdown(f"**{plain(sentence)}**" if sentence else "Nothing is known of this head.")
+    unknown, key = found.words("unknown"), wanted_key(selection)
+    if unknown and not is_wanted(key):
+        row = st.container(horizontal=True, vertical_alignment="center", key="not-yet")
+        row.markdown(f":small[Not looked at yet: {plain(', '.join(unknown))}.]", width="content")
+        row.button(
+            "Look at them too",
+            key="compute-verdicts",
+            icon=":material/play_arrow:",
+            on_click=want,
+            args=(key,),
+            help="the model is run again for them, which may take minutes",
+        )
+
+
+def wanted_key(selection: Selection) -> str:
+    """Return what a reader's wish for all measures of a run is noted under."""
+    return f"verdicts-{selection.run.key()}"
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    contents_here()
+    row = st.container(horizontal=True, vertical_alignment="center", key="head-title")
+    row.subheader(
+        f"{selection.cell} of {plain(selection.run.model.name)}", anchor="head", width="content"
+    )
+    with row:
+        pin_button(selection, "pin-head")
+    try:
+        missing = missing_experiments(selection)
+        found = fetch_verdicts(selection, missing)
+    except PosKernelError as error:
+        say_error(str(error))
+        return
+    if found is not None:
+        draw_verdict(selection, found)
+    draw_note(selection)
+    left, right = st.columns(2)
+    with left:
+        draw_kernel(selection, local=found is not None and is_local(selection, found))
+        draw_profile(selection)
+        draw_sinks(selection)
+    with right:
+        if found is not None:
+            draw_measures(selection, found)
+    draw_experiments(selection)
+    if missing_experiments(selection) != missing:  # answered meanwhile: the verdict knows of it
+        st.rerun()

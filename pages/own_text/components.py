@@ -1,0 +1,64 @@
+"""What the browser draws of a text: all heads' patterns, and one head's tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from pages.shared.selection import select_cell
+from poskernel_core.common.result import Result, plain
+from poskernel_core.figures.own_text import head_labels, packed_head, packed_patterns
+
+__all__ = ["draw_patterns", "draw_tokens"]
+
+_HERE = Path(__file__).parent
+
+
+def _component(name: str, html: str) -> Callable[..., Any]:
+    return st.components.v2.component(
+        name.replace("-", "_"),
+        html=html,
+        css=(_HERE / f"{name}.css").read_text("utf-8"),
+        js=(_HERE / f"{name}.js").read_text("utf-8"),
+    )
+
+
+_PATTERNS = _component("patterns", "<div class='patterns'></div>")
+_TOKENS = _component("tokens", "<div class='attention'></div>")
+
+
+def draw_patterns(found: Result, cell: str) -> None:
+    """Draw every head's pattern; a click selects the head on every page."""
+    key = "own-patterns"
+
+    def selected() -> None:
+        picked = st.session_state[key].cell
+        if picked:
+            select_cell(picked)
+
+    if key in st.session_state:
+        st.session_state[key]["cell"] = cell
+    data = packed_patterns(found) | {
+        "labels": head_labels(found),
+        "shares": plain(found.values["position_share"]),
+        "selected": cell,
+    }
+    _PATTERNS(key=key, data=data, on_cell_change=selected)
+
+
+def draw_tokens(found: Result, token: int, direction: str, pick: Callable[[int], None]) -> None:
+    """Draw one head's pattern and the tokens; a click on a token hands its position to ``pick``."""
+    key = "own-tokens"
+
+    def selected() -> None:
+        picked = st.session_state[key].token
+        if picked is not None:
+            pick(int(picked))
+
+    if key in st.session_state:
+        st.session_state[key]["token"] = token
+    data = packed_head(found) | {"selected": token, "direction": direction}
+    _TOKENS(key=key, data=data, on_token_change=selected)

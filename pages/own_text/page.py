@@ -1,0 +1,126 @@
+"""A text of the reader's own: every head's attention on it, and scores split in two."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import streamlit as st
+
+from pages.own_text import words
+from pages.own_text.components import draw_patterns, draw_tokens
+from pages.own_text.row import draw_row
+from pages.own_text.typed import choose_text
+from pages.shared import results
+from pages.shared.cards import card
+from pages.shared.contents import contents_here
+from pages.shared.fit import fitted
+from pages.shared.links import offer
+from pages.shared.place import Picture, Place
+from pages.shared.plain import plain
+from pages.shared.selection import Selection
+from poskernel_core.analyses.own_text.spec import (
+    HeadOnText,
+    HeadOnTextParams,
+    OwnText,
+    OwnTextParams,
+    kept_around,
+)
+from poskernel_core.figures.own_text import all_heads_figure, head_figure
+
+PLACE = Place(
+    "Heads",
+    "Your own text",
+    6,
+    idle=frozenset({"query"}),
+    picture=Picture(
+        "cell=L2H6&text=blue+fire+water+house+king+garden%3B+blue+fire+water+house+king+garden"
+        "%3B+blue+fire"
+    ),
+)
+
+URL: Final = "query-params"
+TOKEN: Final = "token"
+DIRECTIONS: Final = ("outgoing", "incoming")
+
+
+def choose_token(length: int) -> int:
+    """Draw the field of the query token; a text that is shorter moves it to its end."""
+    offer("at", range(length))
+    return int(
+        st.number_input(
+            "Query token (position)",
+            0,
+            length - 1,
+            key="at",
+            bind=URL,
+            help="a click on a token chooses it as well",
+            **fitted("at", range(length), length - 1),
+        )
+    )
+
+
+def pick_token(at: int) -> None:
+    """Choose the query token from elsewhere than its field, in a callback."""
+    st.session_state["at"] = at
+
+
+def draw_head(selection: Selection, text: str, length: int) -> None:
+    """Draw the selected head: its pattern and tokens, and the chosen token's row."""
+    left, right = st.columns(2, vertical_alignment="bottom")
+    with left:
+        at = choose_token(length)
+    with right:
+        offer("direction", DIRECTIONS)
+        direction = st.segmented_control(
+            "Attention shown on the tokens",
+            DIRECTIONS,
+            default=DIRECTIONS[0],
+            key="direction",
+            bind=URL,
+            required=True,
+        )
+    found = results.fetch(
+        HeadOnText,
+        selection.run,
+        HeadOnTextParams(
+            text=text, cell=selection.cell, skip=selection.skip, around=kept_around(length, at)
+        ),
+    )
+    if found is None:
+        return
+    card(
+        "tokens",
+        partial(head_figure, found),
+        found.only("pattern"),
+        words.HEAD,
+        f"{selection.cell} on the text",
+        partial(draw_tokens, found, at, direction, pick_token),
+    )
+    draw_row(selection, found.select(query=at))
+
+
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    st.title(PLACE.title)
+    contents_here()
+    st.markdown(
+        f"What every head of **{plain(selection.run.model.name)}** does on a text of yours, and "
+        "how much of it is position."
+    )
+    text = choose_text()
+    if text is None:
+        return
+    asked = OwnTextParams(text=text, skip=selection.skip)
+    found = results.fetch(OwnText, selection.run, asked)
+    if found is None:
+        return
+    card(
+        "heads",
+        partial(all_heads_figure, found),
+        found,
+        words.HEADS,
+        "Every head on the text",
+        partial(draw_patterns, found, selection.cell),
+    )
+    draw_head(selection, text, len(found.words("tokens")))

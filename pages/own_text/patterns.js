@@ -1,0 +1,227 @@
+// The patterns of all heads, small: one canvas beneath a table with `role=grid`. Python sends a byte
+// for every cell of every head; the browser sends the picked head's name as the state `cell`.
+
+const INK = [42, 133, 199]; // legible on light and dark paper
+const BAR = "#d55e00";
+const HEADER = 34;
+const GAP = 4;
+const FOOT = 5; // the bar of a head's share by position
+const SMALLEST = 26;
+const LARGEST = 84;
+const instances = new WeakMap();
+
+const make = (tag, attributes = {}, text = "") => {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.textContent = text;
+  return node;
+};
+
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+
+const scaleEnd = (top) => (top < 1 ? `${top} or more` : "1");
+
+function build(root, data) {
+  const table = make("table", { role: "grid", "aria-label": "Attention of every head" });
+  const top = table.createTHead().insertRow();
+  top.setAttribute("role", "row");
+  top.append(make("td", { role: "presentation" }));
+  for (let h = 0; h < data.heads; h++) top.append(make("th", { role: "columnheader" }, `H${h}`));
+  const body = table.createTBody();
+  for (let l = 0; l < data.layers; l++) {
+    const row = body.insertRow();
+    row.setAttribute("role", "row");
+    row.append(make("th", { role: "rowheader" }, `L${l}`));
+    for (let h = 0; h < data.heads; h++) {
+      row.append(make("td", { role: "gridcell", tabindex: "-1", "data-name": `L${l}H${h}` }));
+    }
+  }
+  const scroller = make("div", { class: "scroller" });
+  const stage = make("div", { class: "stage" });
+  const canvas = make("canvas", { "aria-hidden": "true" });
+  const hint = make("div", { class: "hint" }, "↔ Scroll sideways for more heads.");
+  const legend = make("div", { class: "legend" });
+  const tip = make("div", { class: "tip", popover: "manual", "aria-hidden": "true" });
+  for (const [look, meaning] of [
+    ["ramp", ""],
+    ["share", "position's share of the scores' variance on this text"],
+  ]) {
+    const entry = make("div");
+    entry.append(make("span", { class: look, "aria-hidden": "true" }), make("span", {}, meaning));
+    legend.append(entry);
+  }
+  stage.append(canvas, table);
+  scroller.append(stage);
+  root.replaceChildren(scroller, hint, legend, tip);
+  const cells = [...body.rows].map((row) => [...row.cells].slice(1));
+  const scale = legend.querySelector(".ramp + span");
+  const view = { root, scroller, stage, canvas, table, tip, scale, cells, data };
+  listen(view);
+  new ResizeObserver(() => paint(view)).observe(scroller);
+  return view;
+}
+
+// Every head's pattern at its own size, then scaled to its cell.
+function pictureOf(data, head) {
+  const { side } = data;
+  const image = new ImageData(side, side);
+  const from = head * side * side;
+  for (let at = 0; at < side * side; at++) {
+    image.data.set(INK, 4 * at);
+    image.data[4 * at + 3] = data.shades[from + at];
+  }
+  const picture = new OffscreenCanvas(side, side);
+  picture.getContext("2d").putImageData(image, 0, 0);
+  return picture;
+}
+
+function paint(view) {
+  const { data, scroller, canvas, root } = view;
+  const room = scroller.clientWidth - HEADER - 8;
+  if (room <= 0) return;
+  const size = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(room / data.heads)));
+  root.style.setProperty("--size", `${size}px`);
+  root.style.setProperty("--wide", `${HEADER + size * data.heads}px`);
+  const step = size >= 30 ? 1 : 2;
+  [...view.table.tHead.querySelectorAll("th")].forEach((node, h) => {
+    node.textContent = h % step ? "" : `H${h}`;
+  });
+  const beyond = scroller.scrollWidth - scroller.clientWidth;
+  root.classList.toggle("scrolls", beyond > 2);
+  const ratio = window.devicePixelRatio || 1;
+  const high = size + FOOT;
+  canvas.width = size * data.heads * ratio;
+  canvas.height = high * data.layers * ratio;
+  canvas.style.width = `${size * data.heads}px`;
+  canvas.style.height = `${high * data.layers}px`;
+  const brush = canvas.getContext("2d");
+  brush.scale(ratio, ratio);
+  const inner = size - GAP;
+  brush.imageSmoothingEnabled = data.side > inner * ratio;
+  brush.imageSmoothingQuality = "high";
+  for (let l = 0; l < data.layers; l++) {
+    if (data.bare.includes(l)) continue;
+    for (let h = 0; h < data.heads; h++) {
+      const [x, y] = [h * size + GAP / 2, l * high + GAP / 2];
+      brush.fillStyle = "rgba(128,128,128,0.12)";
+      brush.beginPath();
+      brush.moveTo(x, y);
+      brush.lineTo(x, y + inner);
+      brush.lineTo(x + inner, y + inner);
+      brush.fill();
+      brush.drawImage(data.pictures[l * data.heads + h], x, y, inner, inner);
+      const share = Math.max(0, Math.min(1, data.shares[l][h] ?? 0));
+      brush.fillStyle = "rgba(128,128,128,0.35)";
+      brush.fillRect(x, y + inner + 1, inner, 3);
+      brush.fillStyle = BAR;
+      brush.fillRect(x, y + inner + 1, share * inner, 3);
+    }
+  }
+}
+
+function select(view, name) {
+  const all = view.cells.flat();
+  const chosen = all.find((node) => node.dataset.name === name);
+  const stop = view.table.querySelector("td[data-name]:focus") ?? chosen ?? all[0];
+  for (const node of all) {
+    node.setAttribute("aria-selected", String(node === chosen));
+    node.tabIndex = node === stop ? 0 : -1;
+  }
+}
+
+function showTip(view, cell) {
+  const label = cell.getAttribute("aria-label");
+  const split = label.indexOf(": ") + 1;
+  view.tip.replaceChildren(make("b", {}, label.slice(0, split)), label.slice(split));
+  view.tip.style.cssText = "left:0;top:0";
+  view.tip.showPopover();
+  const at = cell.getBoundingClientRect();
+  const { width, height } = view.tip.getBoundingClientRect();
+  const room = document.documentElement.clientWidth - width - 8;
+  const above = at.top - height - 8;
+  view.tip.style.left = `${Math.max(8, Math.min(room, at.left + (at.width - width) / 2))}px`;
+  view.tip.style.top = `${above >= 8 ? above : at.bottom + 8}px`;
+}
+
+const hideTip = (view) => view.tip.matches(":popover-open") && view.tip.hidePopover();
+
+function pick(view, cell) {
+  if (cell.getAttribute("aria-disabled")) return;
+  select(view, cell.dataset.name);
+  view.send("cell", cell.dataset.name);
+}
+
+function target(view, cell, event) {
+  const r = view.cells.findIndex((row) => row.includes(cell));
+  const c = view.cells[r].indexOf(cell);
+  const [bottom, right] = [view.cells.length - 1, view.cells[0].length - 1];
+  const wide = event.ctrlKey || event.metaKey;
+  const moves = {
+    ArrowUp: [r - 1, c],
+    ArrowDown: [r + 1, c],
+    ArrowLeft: [r, c - 1],
+    ArrowRight: [r, c + 1],
+    Home: [wide ? 0 : r, 0],
+    End: [wide ? bottom : r, right],
+    PageUp: [0, c],
+    PageDown: [bottom, c],
+  };
+  return moves[event.key];
+}
+
+function listen(view) {
+  const on = (type, act) =>
+    view.table.addEventListener(type, (event) => {
+      const cell = event.target.closest("td[data-name]");
+      if (cell) act(cell, event);
+    });
+  on("click", (cell) => {
+    cell.focus();
+    pick(view, cell);
+  });
+  on("mouseover", (cell) => showTip(view, cell));
+  on("focusin", (cell) => showTip(view, cell));
+  on("keydown", (cell, event) => {
+    if (event.key === "Escape") return hideTip(view);
+    const go = target(view, cell, event);
+    if (event.key !== "Enter" && event.key !== " " && !go) return;
+    event.preventDefault();
+    if (!go) return pick(view, cell);
+    const next = view.cells[go[0]]?.[go[1]];
+    if (!next) return;
+    cell.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+    next.scrollIntoView({ block: "nearest", inline: "nearest" });
+  });
+  view.table.addEventListener("mouseleave", () => hideTip(view));
+  view.table.addEventListener("focusout", () => hideTip(view));
+}
+
+export default function (component) {
+  const { data, parentElement, setStateValue } = component;
+  let view = instances.get(parentElement);
+  if (view?.data.layers !== data.layers || view.data.heads !== data.heads) {
+    view = build(parentElement.querySelector(".patterns"), data);
+    instances.set(parentElement, view);
+  }
+  if (view.drawn !== data.cells) {
+    const shades = bytes(data.cells);
+    view.data = { ...data, shades };
+    view.data.pictures = Array.from({ length: data.layers * data.heads }, (_, head) =>
+      pictureOf(view.data, head),
+    );
+    view.cells.flat().forEach((node, at) => {
+      const [l, h] = [Math.floor(at / data.heads), at % data.heads];
+      node.setAttribute("aria-label", data.labels[l][h]);
+      if (data.bare.includes(l)) node.setAttribute("aria-disabled", "true");
+      else node.removeAttribute("aria-disabled");
+    });
+    view.scale.textContent = `share of attention, 0 to ${scaleEnd(data.top)} (square-root scale)`;
+    paint(view);
+    view.drawn = data.cells;
+  }
+  view.send = setStateValue;
+  select(view, data.selected);
+  return () => hideTip(view);
+}

@@ -1,0 +1,44 @@
+"""One query on the reader's text: its numbers, and every key's score split in two."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import isnan
+from typing import Final
+
+import streamlit as st
+
+from pages.own_text import words
+from pages.shared.cards import card
+from pages.shared.selection import Selection
+from poskernel_core.common.result import Result
+from poskernel_core.figures.own_text import row_figure
+
+__all__ = ["draw_row"]
+
+NUMBERS: Final = {
+    "Position's share": ("position_share", "of the variance of this row's scores"),
+    "Content's share": ("content_share", "of the variance of this row's scores"),
+    "Covariance": (
+        "covariance_share",
+        "twice the covariance of the two as a share: negative where they work against each other; "
+        "the three add up to 1",
+    ),
+    "Kernel to attention": (
+        "distance",
+        "total variation distance between the kernel and the attention to the same keys: 0 where "
+        "position decides",
+    ),
+    "On skipped keys": ("skipped", "share of attention that goes to the skipped first keys"),
+}
+
+
+def draw_row(selection: Selection, row: Result) -> None:
+    """Draw the chosen token's scores and attention, and what they say as numbers."""
+    columns = st.columns(len(NUMBERS))
+    for column, (label, (name, meaning)) in zip(columns, NUMBERS.items(), strict=True):
+        number = float(row.values[name])
+        shown = "–" if isnan(number) else f"{number:.3f}"
+        column.metric(label, shown, help=meaning, border=True, height="stretch")
+    title = f"{selection.cell}, query {row.chosen['query']}: position and content of every key"
+    card("row", partial(row_figure, row), row, words.ROW, title)

@@ -1,0 +1,122 @@
+"""The reader's text: its field, examples to begin with, and the address that names it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+from pages.shared.plain import say_error
+from pages.shared.results import engine
+from poskernel_core.common.errors import BadRequest, StoreFailed
+from poskernel_core.common.settings import keep_texts
+from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_text
+
+__all__ = ["choose_text"]
+
+PARAMETER: Final = "text"
+FIELD: Final = "own-text"
+LAST: Final = "own-text-last"
+"""The text of this visit, and the address written for it: a widget forgets on another page."""
+
+MOST_IN_ADDRESS: Final = 8000
+EXAMPLES: Final = {
+    "A list that repeats": "blue fire water house king garden; blue fire water house king garden; "
+    "blue fire",
+    "A verse": "In the beginning God created the heaven and the earth. And the earth was without "
+    "form, and void; and darkness was upon the face of the deep.",
+    "A program": "def total(numbers):\n    result = 0\n    for number in numbers:\n"
+    "        result += number\n    return result\n",
+}
+
+
+def choose_text() -> str | None:
+    """Draw the field and the examples; return the text, or None while there is none to show.
+
+    The address follows the text: its name where texts are kept, the text itself elsewhere.
+    """
+    gone = _follow_address()
+    text: str = st.text_area(
+        "Your text",
+        key=FIELD,
+        height=130,
+        placeholder="Type or paste a text, up to the context. Ctrl+Enter shows it.",
+        help="shown to nobody but who has its link",
+    )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption("Examples:", width="content")
+        for name, example in EXAMPLES.items():
+            st.button(name, on_click=_write, args=(example,), key=f"example-{name}")
+    if gone:
+        st.warning(gone, icon=":material/link_off:")
+    if not text.strip():
+        _remember("", None)
+        if not gone:
+            st.info(
+                "Type or paste a text, or take an example: every head's attention on it appears "
+                "here."
+            )
+        return None
+    try:
+        check_text(text)
+        address = _address_of(text)
+        _remember(text, address)
+    except BadRequest as error:
+        say_error(str(error))
+        return None
+    if address is None:
+        st.caption(
+            f"This text is too long for its link: without keeping texts, a link holds up to "
+            f"{MOST_IN_ADDRESS:,} characters."
+        )
+    return text
+
+
+def _write(text: str) -> None:
+    """Put a text into the field, in a callback."""
+    st.session_state[FIELD] = text
+
+
+def _follow_address() -> str:
+    """Fill the field from the address where that has changed; say what it asks for in vain."""
+    asked = st.query_params.get(PARAMETER)
+    text, written = st.session_state.get(LAST, ("", None))
+    if FIELD in st.session_state and asked in (None, written):
+        return ""
+    if asked in (None, written):  # back from another page
+        st.session_state[FIELD] = text
+        return ""
+    if not is_name(asked):
+        st.session_state[FIELD] = asked
+        return ""
+    found = kept_text(engine().store, asked)
+    if found is not None:
+        st.session_state[FIELD] = found
+        return ""
+    if FIELD in st.session_state and st.session_state[FIELD].strip():
+        return ""
+    return (
+        "The text of this link is no longer kept here, or never was: type or paste it again, or "
+        "ask whoever sent the link for the text."
+    )
+
+
+def _remember(text: str, address: str | None) -> None:
+    """Write the address of the text, and keep both for this visit."""
+    if not text and (asked := st.query_params.get(PARAMETER)) and is_name(asked):
+        return  # a link whose text is gone stays as it is
+    st.session_state[LAST] = (text, address)
+    if address is None:
+        st.query_params.pop(PARAMETER, None)
+    elif st.query_params.get(PARAMETER) != address:
+        st.query_params[PARAMETER] = address
+
+
+def _address_of(text: str) -> str | None:
+    """Return what stands in the address for a text; None where it is too long to stand there."""
+    if keep_texts():
+        try:
+            return keep_text(engine().store, text)
+        except StoreFailed:
+            pass  # a full or read-only store: the address holds the text itself
+    return text if len(text) <= MOST_IN_ADDRESS else None

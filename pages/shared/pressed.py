@@ -1,0 +1,53 @@
+"""What the model runs for only when a reader asks: shown where it is there, else offered."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+from pages.shared import results
+from pages.shared.plain import plain, say_error
+from poskernel_core.analyses import find
+from poskernel_core.analyses.base import P, Question
+from poskernel_core.common.errors import NotInModel, PosKernelError
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.engine.requests import canonical_of
+
+__all__ = ["fetch_when_asked", "is_wanted", "want"]
+
+WANTED: Final = "wanted-results"
+
+
+def fetch_when_asked(
+    question: type[Question[P]], run: RunSpec, params: P, key: str
+) -> Result | None:
+    """Return a result if it is there or has been asked for; otherwise draw a button that asks.
+
+    ``key`` is unique on the page.
+    """
+    try:
+        asked = canonical_of(find(question.name), run, params)
+        there = results.is_ready(asked)
+    except NotInModel as error:
+        st.info(plain(str(error)), icon=":material/info:")
+        return None
+    except PosKernelError as error:
+        say_error(str(error))
+        return None
+    if there or is_wanted(asked.key):
+        return results.fetch(question, run, params)
+    st.caption(f"Not computed yet: {asked.question.spoken}. The model has to run for it.")
+    st.button("Compute it", key=key, icon=":material/play_arrow:", on_click=want, args=(asked.key,))
+    return None
+
+
+def is_wanted(key: str) -> bool:
+    """Tell whether this reader has asked for something."""
+    return key in st.session_state.get(WANTED, ())
+
+
+def want(key: str) -> None:
+    """Note that this reader asks for something; call it in a callback."""
+    st.session_state[WANTED] = {*st.session_state.get(WANTED, ()), key}

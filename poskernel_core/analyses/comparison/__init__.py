@@ -1,0 +1,1 @@
+"""Heads of any models and runs beside each other."""

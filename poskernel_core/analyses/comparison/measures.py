@@ -1,0 +1,259 @@
+"""Measures of pinned heads beside each other, and a measure by depth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Composition, Question, SkipParams, SubQuestion
+from poskernel_core.analyses.comparison.formulas import apart
+from poskernel_core.analyses.comparison.pins import nearest_position
+from poskernel_core.analyses.comparison.spec import (
+    HeadDistancesParams,
+    Pinned,
+    located_once,
+    pinned_heads,
+    told_together,
+)
+from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
+from poskernel_core.analyses.head_measures.verdicts import names_between_commas
+from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+
+__all__ = ["HeadsBeside", "HeadsBesideParams", "MeasureByDepth", "MeasureByDepthParams"]
+
+
+class HeadsBesideParams(HeadDistancesParams):
+    """Parameters of the measures of pinned heads."""
+
+    leave_out: str = Field(
+        "",
+        max_length=4000,
+        description="parts that nothing is said of, such as 0:additivity (the number of the run's "
+        "first head, the question), between commas",
+    )
+
+
+class HeadsBeside(Composition[HeadsBesideParams]):
+    r"""All measures of pinned heads, of one model or of several, and how far they are apart.
+
+    Formula: that of each measure; a head is **apart** from the first one by
+    $(x - x_0) / \sqrt{\sigma^2 + \sigma_0^2}$ standard errors.
+
+    Choices: each head at the recorded query position of its run that lies nearest to ``n``. The
+    first head is the one that others are held against.
+
+    Limits: heads of one run share texts, so that their errors are not independent, and mostly
+    smaller than taken here. A measure that a model cannot have, or that is left out, is NaN.
+
+    Source: ours; the measures are those of their questions, such as the effective token count of
+    "Positional kernels of attention heads".
+    """
+
+    name = "heads-beside"
+    title = "Measures of pinned heads"
+    spoken = "the measures of pinned heads"
+    params = HeadsBesideParams
+    values = (
+        *each(
+            "value",
+            "measure pin",
+            "that of each measure",
+            "every measure of every pinned head; of a kind its number among them",
+            has_error=True,
+        ),
+        *each("rank", "measure pin", "rank", "its rank among the heads of its model"),
+        *each(
+            "apart",
+            "measure pin",
+            "standard errors",
+            "how far it lies above the first head's; NaN where an error is not known",
+        ),
+    )
+    texts = (
+        *each("heads", "pin", "head", "each head with its run, as it is written"),
+        *each("measure", "measure", "name", "title of each measure"),
+        *each("unit", "measure", "unit", "unit of each measure"),
+        *each("question", "measure", "name", "the question that declares it"),
+        *each("word", "measure pin", "name", "what a kind is called; empty where it is a number"),
+    )
+
+    def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
+        self._measures = HeadMeasures(questions)
+
+    def parts(self, run: RunSpec, params: HeadsBesideParams) -> Mapping[str, SubQuestion]:
+        """Return the questions of every run that is pinned, but those that are left out.
+
+        Raises:
+            BadRequest: none is left, or a head that there is not.
+        """
+        out = set(names_between_commas(params.leave_out))
+        parts = {
+            f"{first}:{name}": part
+            for first, pinned in _runs(run, params).items()
+            for name, part in self._measures.parts(pinned.run, _asked(pinned, params)).items()
+        }
+        left = {name: part for name, part in parts.items() if name not in out}
+        if not left:
+            raise BadRequest("Nothing is left to compare: leave out fewer measures.")
+        return left
+
+    def compose(
+        self, found: Mapping[str, Result], run: RunSpec, params: HeadsBesideParams
+    ) -> Result:
+        """Take every pinned head's column out of its model's table."""
+        pins = pinned_heads(run, params.heads, params.query)
+        tables = {}
+        for first, pinned in _runs(run, params).items():
+            own = {
+                name.split(":", 1)[1]: each
+                for name, each in found.items()
+                if name.startswith(f"{first}:")
+            }
+            if own:
+                tables[first] = self._measures.compose(own, pinned.run, _asked(pinned, params))
+        firsts = [_first(pins, place) for place in range(len(pins))]
+        rows = {
+            (title, unit, question): None
+            for table in tables.values()
+            for title, unit, question in zip(
+                table.words("measure"), table.words("unit"), table.words("question"), strict=True
+            )
+        }
+        shape = len(rows), len(pins)
+        value, error, rank = (np.full(shape, np.nan) for _ in range(3))
+        words = np.full(shape, "", dtype=object)
+        for at, (title, _, _) in enumerate(rows):
+            for place, pinned in enumerate(pins):
+                table = tables.get(firsts[place])
+                if table is None or title not in table.words("measure"):
+                    continue
+                where = table.words("measure").index(title), pinned.layer, pinned.head
+                value[at, place] = table.values["value"][where]
+                error[at, place] = table.errors["value"][where]
+                rank[at, place] = table.values["rank"][where]
+                kinds = [each for each in table.texts["kinds"][where[0]].tolist() if each]
+                code = value[at, place]
+                if kinds and code >= 0:
+                    words[at, place] = kinds[int(code)]
+        numbers = np.where(words == "", value, np.nan)
+        return self.result(
+            params,
+            {"value": value, "rank": rank, "apart": apart(numbers, error)},
+            {"value": error},
+            texts={
+                "heads": [str(one.pin) for one in pins],
+                "measure": [title for title, _, _ in rows],
+                "unit": [unit for _, unit, _ in rows],
+                "question": [question for _, _, question in rows],
+                "word": words.tolist(),
+            },
+            provenance=told_together([table.provenance for table in tables.values()]),
+        )
+
+
+def _asked(pinned: Pinned, params: HeadsBesideParams) -> HeadMeasuresParams:
+    return HeadMeasuresParams(query=pinned.query, skip=params.skip, experiments=True)
+
+
+def _first(pins: list[Pinned], place: int) -> int:
+    """Return the place of the first pinned head of the same run."""
+    return next(i for i, one in enumerate(pins) if one.run == pins[place].run)
+
+
+def _runs(run: RunSpec, params: HeadsBesideParams) -> dict[int, Pinned]:
+    """Return for every run the first head that is pinned of it, by its place."""
+    pins = pinned_heads(run, params.heads, params.query)
+    return {place: one for place, one in enumerate(pins) if _first(pins, place) == place}
+
+
+class MeasureByDepthParams(SkipParams):
+    """Parameters of a measure by depth."""
+
+    measure: str = Field(
+        "effective token count", description="measure of the grid of all heads, by its title"
+    )
+    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n, or the nearest recorded")
+
+
+class MeasureByDepth(Composition[MeasureByDepthParams]):
+    r"""A measure over the layers of a model, so that models of different depths can be compared.
+
+    Formula: layer $l$ of $L$ lies at depth $l / (L-1)$; the mean, the smallest and the largest of
+    the measure over the heads of each layer.
+
+    Choices: a model of one layer lies at depth 0. Layers without heads hold NaN.
+
+    Limits: heads of a layer differ, so that their mean need not be any head's. A measure that is a
+    kind has no mean.
+
+    Source: ours; the measures are those of their questions, such as the effective token count of
+    "Positional kernels of attention heads".
+    """
+
+    name = "depth"
+    title = "A measure by depth"
+    spoken = "a measure by depth"
+    params = MeasureByDepthParams
+    values = (
+        *each(
+            "mean smallest largest",
+            "layer",
+            "that of the measure",
+            "mean, smallest and largest of the measure over the heads of each layer",
+        ),
+        *each("depth", "layer", "share of depth", "0 for the first layer, 1 for the last"),
+    )
+    figure = "poskernel_core.figures.comparison:one_depth_figure"
+
+    def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
+        self._questions = questions
+
+    def parts(self, run: RunSpec, params: MeasureByDepthParams) -> Mapping[str, SubQuestion]:
+        """Return the question that declares the measure.
+
+        Raises:
+            BadRequest: no such measure, or one that is a kind.
+        """
+        question, declared = measure_called(params.measure, self._questions.values())
+        if declared.scale == "labels":
+            raise BadRequest(f"{params.measure!r} is a kind and has no mean: choose a number.")
+        geometry = located_once(run.model.name, run.model.revision).geometry
+        query = nearest_position(run, params.query)
+        asked = asked_with(question, run, geometry, query=query, skip=params.skip)
+        return {question.name: SubQuestion(question, run, asked)}
+
+    def compose(
+        self, found: Mapping[str, Result], run: RunSpec, params: MeasureByDepthParams
+    ) -> Result:
+        """Take mean and ends over the heads of each layer."""
+        _, declared = measure_called(params.measure, self._questions.values())
+        (whole,) = found.values()
+        one = one_a_head(declared, whole, query=nearest_position(run, params.query))
+        numbers = one.values[declared.value].astype(float)
+        count = np.isfinite(numbers).sum(axis=1)
+        mean = np.where(count > 0, np.nansum(numbers, axis=1) / np.maximum(count, 1), np.nan)
+        result = self.result(
+            params,
+            {
+                "mean": mean,
+                "smallest": _end(numbers, np.fmin),
+                "largest": _end(numbers, np.fmax),
+                "depth": np.arange(len(numbers)) / max(len(numbers) - 1, 1),
+            },
+            provenance=one.provenance,
+        )
+        unit = one.units[declared.value]
+        measured = dict.fromkeys(("mean", "smallest", "largest"), unit)
+        return replace(result, units=result.units | measured)
+
+
+def _end(numbers: np.ndarray, pick: np.ufunc) -> np.ndarray:
+    """Return the smallest or largest number of each layer; NaN where it has none."""
+    return np.asarray(pick.reduce(np.where(np.isfinite(numbers), numbers, np.nan), axis=1))

@@ -1,0 +1,213 @@
+"""Pinned heads: which head of which run, in a line of text that a link can carry.
+
+A pin is written ``L2H6@demo-gpt2``, with ``@revision`` where there is one, and ``;name=value`` for
+whatever of the run is not as everywhere: ``L5H1@gpt2;corpus=bible;context=512``. A head alone is
+one of the run that is asked about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from urllib.parse import quote, unquote
+
+from pydantic import ValidationError
+
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.specs import (
+    DEFAULT_CONTEXT,
+    DEFAULT_TEXTS,
+    CorpusSpec,
+    Dtype,
+    RunSpec,
+    default_positions,
+)
+from poskernel_core.data import corpora
+from poskernel_core.models import catalog
+from poskernel_core.models.catalog import Located
+
+__all__ = ["MOST_PINS", "Pin", "nearest_position", "pinned_run", "read_pins", "write_pins"]
+
+MOST_PINS: Final = 8
+LONGEST: Final = 1200
+"""Characters of one pin."""
+
+SETTINGS: Final[dict[str, tuple[Any, Callable[[str], Any]]]] = {
+    "corpus": ("sample", str),
+    "context": (None, int),
+    "texts": (DEFAULT_TEXTS, int),
+    "start": (True, lambda text: {"true": True, "false": False}[text]),
+    "dtype": ("float32", str),
+    "seed": (0, int),
+}
+"""What of a run may be named: the value that is left out, and how a text is read."""
+
+SAFE: Final = "/.-_ :"
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One head of one run.
+
+    Attributes:
+        cell: the head, such as ``L2H6``.
+        model: its model's name; empty: the run that is asked about, and then all else is its own.
+        revision: its revision or checkpoint.
+        context: ``T`` in tokens; None: the model's, up to 1024.
+        corpus, texts, start, dtype, seed: the run's, as a link names them.
+    """
+
+    cell: str
+    model: str = ""
+    revision: str | None = None
+    corpus: str = "sample"
+    context: int | None = None
+    texts: int = DEFAULT_TEXTS
+    start: bool = True
+    dtype: str = "float32"
+    seed: int = 0
+
+    def __str__(self) -> str:
+        """Return the pin as it is written, without what is as everywhere."""
+        if not self.model:
+            return self.cell
+        text = f"{self.cell}@{quote(self.model, SAFE)}"
+        text += f"@{quote(self.revision, SAFE)}" if self.revision else ""
+        for name, (usual, _) in SETTINGS.items():
+            value = getattr(self, name)
+            if value != usual:
+                text += (
+                    f";{name}={quote(str(value).lower() if name == 'start' else str(value), SAFE)}"
+                )
+        return text
+
+    @classmethod
+    def of(cls, cell: str, run: RunSpec, longest: int) -> Pin:
+        """Return the pin of a head of a run; ``longest`` is the model's context, in tokens."""
+        usual = cls.usual_context(longest)
+        return cls(
+            cell,
+            run.model.name,
+            run.model.revision,
+            run.corpus.name,
+            None if run.context == usual else run.context,
+            run.windows,
+            run.start_token,
+            run.dtype,
+            run.seed,
+        )
+
+    @staticmethod
+    def usual_context(longest: int) -> int:
+        """Return the context that a pin leaves out, of a model that reads ``longest`` tokens."""
+        return min(longest, DEFAULT_CONTEXT)
+
+    @property
+    def settings(self) -> str:
+        """What of the run is not as everywhere, in words; empty where nothing is."""
+        named = [
+            {"texts": f"{value} texts", "start": "no start token"}.get(name, f"{name} {value}")
+            for name, (usual, _) in SETTINGS.items()
+            if (value := getattr(self, name)) != usual
+        ]
+        return ", ".join(([f"revision {self.revision}"] if self.revision else []) + named)
+
+    @property
+    def label(self) -> str:
+        """The head, its model and what is special about its run, for a legend."""
+        return " ".join(filter(None, [self.cell, self.model, self.settings]))
+
+
+def read_pins(text: str) -> list[Pin]:
+    """Return the pins that are written between commas, each once, in their order.
+
+    Raises:
+        BadRequest: one that is not of that form, or too many.
+    """
+    pins = list(dict.fromkeys(_read(each.strip()) for each in text.split(",") if each.strip()))
+    if len(pins) > MOST_PINS:
+        raise BadRequest(f"Expected up to {MOST_PINS} heads to compare, got {len(pins)}.")
+    return pins
+
+
+def write_pins(pins: Iterable[Pin]) -> str:
+    """Return pins as one text, which :func:`read_pins` reads."""
+    return ",".join(map(str, pins))
+
+
+def _read(text: str) -> Pin:
+    head, *settings = text.split(";")
+    cell, *named = head.split("@")
+    cell = cell.upper()
+    found: dict[str, Any] = {}
+    try:
+        if len(text) > LONGEST or len(named) > 2 or not re.fullmatch(r"L\d{1,6}H\d{1,6}", cell):
+            raise ValueError(text)
+        for each in settings:
+            name, value = each.split("=")
+            found[name] = SETTINGS[name][1](unquote(value))
+    except (ValueError, KeyError, OverflowError) as error:
+        raise BadRequest(
+            "A pinned head is written L<layer>H<head>@model, with ;name=value for what of its run "
+            f"is special ({', '.join(SETTINGS)}); got {text[:60]!r}."
+        ) from error
+    model, revision = (*map(unquote, named), "", "")[:2]
+    if settings and not model:
+        raise BadRequest(f"A pinned head with settings of a run needs a model; got {text[:60]!r}.")
+    return Pin(cell, model, revision or None, **found)
+
+
+def pinned_run(
+    pin: Pin,
+    run: RunSpec | None = None,
+    find: Callable[[str, str | None], Located] = catalog.locate,
+) -> RunSpec:
+    """Return the run of a pin; of a head alone it is ``run`` itself. ``find`` locates models.
+
+    Raises:
+        BadRequest: a head outside the model, or a model, corpus or length that there is not.
+    """
+    if not pin.model and run is None:
+        raise BadRequest(f"The pinned head {pin.cell} needs a model, such as {pin.cell}@gpt2.")
+    own = run.model if run is not None and not pin.model else None
+    name, revision = (own.name, own.revision) if own else (pin.model, pin.revision)
+    located = find(name, revision)
+    geometry = located.geometry
+    layer, _ = parse_cell(pin.cell, geometry.n_layers, geometry.n_heads)
+    if layer in geometry.reasons:
+        raise BadRequest(
+            f"{pin.cell} of {name!r} is no head: layer {layer} is {geometry.reasons[layer]}."
+        )
+    if run is not None and not pin.model:
+        return run
+    context = pin.context or Pin.usual_context(geometry.n_ctx)
+    if not 2 <= context <= geometry.n_ctx:
+        raise BadRequest(
+            f"{name!r} reads 2 to {geometry.n_ctx} tokens; the pin {str(pin)[:60]!r} asks for "
+            f"{context}."
+        )
+    try:
+        return RunSpec(
+            model=located.spec,
+            corpus=corpora.offered(CorpusSpec(name=pin.corpus)),
+            context=context,
+            windows=pin.texts,
+            positions=default_positions(context),
+            start_token=pin.start,
+            dtype=cast(Dtype, pin.dtype),
+            seed=pin.seed,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadRequest(
+            f"The pin {str(pin)[:60]!r} names no run: {first['msg'].lower()}, got "
+            f"{str(first.get('input'))[:40]!r}."
+        ) from error
+
+
+def nearest_position(run: RunSpec, query: int) -> int:
+    """Return the recorded query position of a run that lies nearest to the one asked for."""
+    return min(run.positions, key=lambda each: (abs(each - query), each))

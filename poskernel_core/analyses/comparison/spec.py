@@ -1,0 +1,229 @@
+"""Pinned heads of any models and runs, and how far apart their kernels are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from poskernel_core.analyses.base import (
+    Composition,
+    SkipParams,
+    SubQuestion,
+)
+from poskernel_core.analyses.comparison import formulas as math
+from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
+from poskernel_core.analyses.comparison.pins import (
+    Pin,
+    nearest_position,
+    pinned_run,
+    read_pins,
+    write_pins,
+)
+from poskernel_core.analyses.kernels.formulas import effective_tokens
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+from poskernel_core.models import catalog
+from poskernel_core.models.catalog import Located
+
+__all__ = [
+    "HeadDistances",
+    "HeadDistancesParams",
+    "Pinned",
+    "located_once",
+    "pinned_heads",
+    "told_together",
+]
+
+
+class HeadDistancesParams(SkipParams):
+    """Parameters of the distances between pinned heads."""
+
+    heads: str = Field(
+        "L0H0,L0H1",
+        max_length=10_000,
+        description="heads between commas: L2H6 of this run, or L2H6@model with ;name=value for "
+        "what of its run is special",
+    )
+    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n, or the nearest recorded")
+
+    @field_validator("heads")
+    @classmethod
+    def _as_written(cls, heads: str) -> str:
+        try:
+            return write_pins(read_pins(heads))
+        except BadRequest as error:
+            raise ValueError(str(error)) from error
+
+
+class Pinned:
+    """A pinned head with its run and its place in it.
+
+    Attributes:
+        pin: as it was written.
+        run: its run.
+        layer, head: its place in the model.
+        query: the query position that is taken: the nearest that is recorded.
+    """
+
+    def __init__(self, pin: Pin, run: RunSpec, located: Located, query: int) -> None:
+        self.pin, self.run = pin, run
+        geometry = located.geometry
+        self.layer, self.head = parse_cell(pin.cell, geometry.n_layers, geometry.n_heads)
+        self.query = nearest_position(run, query)
+
+
+def pinned_heads(run: RunSpec, heads: str, query: int) -> list[Pinned]:
+    """Return the pinned heads with their runs.
+
+    Raises:
+        BadRequest: no head, or one that there is not.
+    """
+    pins = read_pins(heads)
+    if not pins:
+        raise BadRequest("Expected heads to compare, such as 'L0H0,L0H1', got none.")
+    found = []
+    for pin in pins:
+        its = pinned_run(pin, run, located_once)
+        found.append(Pinned(pin, its, located_once(its.model.name, its.model.revision), query))
+    return found
+
+
+@lru_cache(maxsize=64)
+def _located(name: str, revision: str | None) -> Located:
+    return catalog.locate(name, revision)
+
+
+def located_once(name: str, revision: str | None) -> Located:
+    """Return a model; one of the hub is asked for once, as long as the program runs."""
+    return (catalog.locate if catalog.is_local(name) else _located)(name, revision)
+
+
+class HeadDistances(Composition[HeadDistancesParams]):
+    r"""How far the positional kernels of heads are apart, of one model or of several.
+
+    Formula: kernels aligned by offset $k = n - i$ and renormalised on the offsets that both heads
+    see; $\mathrm{TV}(K,K') = \tfrac12 \sum_k |K_k - K'_k|$, from 0 (equal) to 1 (nothing in
+    common).
+
+    Choices: each head at the recorded query position of its run that lies nearest to ``n``. The
+    error is a jackknife over eight groups of queries; in two heads of one run the same texts are
+    left out of both.
+
+    Limits: noise of the queries does not cancel in a distance, so that one near 0 is a little too
+    large. Between heads that see different offsets the triangle inequality need not hold. Runs of
+    the same texts are taken as independent, which makes their error rather too large.
+
+    Source: ours; the distance is that of "Positional kernels of attention heads".
+    """
+
+    name = "head-distances"
+    title = "Distances between heads"
+    spoken = "distances between heads"
+    params = HeadDistancesParams
+    values = (
+        *each(
+            "distance",
+            "pin other",
+            "TV distance, 0 to 1",
+            "total variation between the kernels of two heads, aligned by offset",
+            has_error=True,
+        ),
+        *each(
+            "kernel",
+            "pin offset",
+            "share of attention",
+            "each head's kernel by offset; NaN where no key is visible",
+            has_error=True,
+        ),
+        *each(
+            "observed",
+            "pin offset",
+            "share of attention",
+            "mean attention seen at the same position, ``skip`` applied and renormalised",
+        ),
+        *each("etc", "pin", "tokens", "effective token count (ETC) of each kernel"),
+        *each("position", "pin", "tokens", "the query position of each head"),
+    )
+    texts = each("heads", "pin", "head", "each head with its run, as it is written")
+    figure = "poskernel_core.figures.comparison:distances_figure"
+
+    def parts(self, run: RunSpec, params: HeadDistancesParams) -> Mapping[str, SubQuestion]:
+        """Return the kernels of every run that is pinned, each once."""
+        parts = {}
+        for pinned in pinned_heads(run, params.heads, params.query):
+            asked = KernelFoldsParams(query=pinned.query, skip=params.skip)
+            KernelFolds().needs(pinned.run, asked)
+            parts[_part_name(pinned)] = SubQuestion(KernelFolds(), pinned.run, asked)
+        return parts
+
+    def compose(
+        self, found: Mapping[str, Result], run: RunSpec, params: HeadDistancesParams
+    ) -> Result:
+        """Compare every pinned head with every other."""
+        pinned = pinned_heads(run, params.heads, params.query)
+        kernels = [found[_part_name(one)].select(layer=one.layer, head=one.head) for one in pinned]
+        gap, error = _pairs(pinned, kernels)
+        rows = [one.values["kernel"] for one in kernels]
+        return self.result(
+            params,
+            {
+                "distance": gap,
+                "kernel": _padded(rows),
+                "observed": _padded([one.values["observed"] for one in kernels]),
+                "etc": np.array([float(effective_tokens(np.nan_to_num(row))) for row in rows]),
+                "position": np.array([one.query for one in pinned]),
+            },
+            {
+                "distance": error,
+                "kernel": _padded([one.errors["kernel"] for one in kernels]),
+            },
+            texts={"heads": [str(one.pin) for one in pinned]},
+            provenance=told_together([one.provenance for one in kernels]),
+        )
+
+
+def told_together(provenances: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return where several answers come from: the first one's, and whatever of a run differs."""
+    first = provenances[0]
+    told = {
+        name: ", ".join(dict.fromkeys(str(each.get(name) or "main") for each in provenances))
+        for name in ("model", "revision", "corpus", "context", "windows", "dtype")
+        if len({str(each.get(name)) for each in provenances}) > 1
+    }
+    return first | told
+
+
+def _part_name(pinned: Pinned) -> str:
+    """Return the name of a run's kernels among the parts: one for all heads of the run."""
+    alone = pinned.run.digest(query=pinned.query)[:12]
+    return f"{pinned.run.model.name} {alone}"
+
+
+def _pairs(pinned: Sequence[Pinned], kernels: Sequence[Result]) -> tuple[np.ndarray, np.ndarray]:
+    """Return distances and their errors, ``[pin, other]``."""
+    count = len(pinned)
+    gap, error = np.zeros((count, count)), np.zeros((count, count))
+    for i in range(count):
+        for j in range(i):
+            left, right = kernels[i], kernels[j]
+            rows = left.values["kernel"], right.values["kernel"]
+            gap[i, j] = gap[j, i] = float(math.distance(*rows))
+            error[i, j] = error[j, i] = math.distance_error(
+                *rows,
+                left.values["without"].astype(float),
+                right.values["without"].astype(float),
+                together=pinned[i].run == pinned[j].run,
+            )
+    return gap, error
+
+
+def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Return rows of different lengths below each other, NaN where one is shorter."""
+    longest = max(map(len, rows))
+    return np.stack([np.pad(row, (0, longest - len(row)), constant_values=np.nan) for row in rows])

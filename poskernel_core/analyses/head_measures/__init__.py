@@ -1,0 +1,1 @@
+"""Every measure of every head, in one table."""

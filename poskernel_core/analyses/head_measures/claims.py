@@ -1,0 +1,285 @@
+"""What may be said of one head: sentences that stand on its measures, as far as errors allow.
+
+A number passes a limit where it does so less two standard errors; it fails where it does not reach
+it with two more; in between it is *about* at the limit, and only that is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import rounded
+
+__all__ = ["ATTENTION", "ERRORS", "HALF", "Head", "Number", "verdict"]
+
+ERRORS = 2.0
+"""Standard errors by which a number must pass a limit."""
+
+ATTENTION = 0.3
+"""Share of attention from which a head is said to look somewhere."""
+
+HALF = 0.5
+"""Share of the scores from which position, or content, decides them; distance from which a kernel
+does not tell what a head does."""
+
+Passes = Literal["yes", "about", "no"]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A measure of one head with its standard error; NaN where there is none."""
+
+    value: float
+    error: float
+
+    def passes(self, limit: float) -> Passes | None:
+        """Return whether it lies at a limit or above; None where it is not known.
+
+        Without a known error it passes nothing for certain.
+        """
+        if math.isnan(self.value):
+            return None
+        if math.isnan(self.error):
+            return "about" if self.value >= limit else "no"
+        if self.value - ERRORS * self.error >= limit:
+            return "yes"
+        return "no" if self.value + ERRORS * self.error < limit else "about"
+
+    def __str__(self) -> str:
+        """Return it as it is read: rounded to its error."""
+        return rounded(self.value, self.error)
+
+
+@dataclass(frozen=True)
+class Head:
+    """What was found out about one head.
+
+    Attributes:
+        found: the answers by the names of their questions, at one query position.
+        layer, head: its place.
+    """
+
+    found: Mapping[str, Result]
+    layer: int
+    head: int
+
+    def knows(self, question: str) -> bool:
+        """Tell whether a question was answered."""
+        return question in self.found
+
+    def number(self, question: str, value: str, *place: int) -> Number:
+        """Return a number; a value that is declared without an error counts as exact."""
+        result, at = self.found[question], (self.layer, self.head, *place)
+        errors = result.errors.get(value)
+        error = 0.0 if errors is None else float(errors[at])
+        return Number(float(result.values[value][at]), error)
+
+    def word(self, question: str, value: str) -> str | None:
+        """Return what a kind is called; None where the head has none."""
+        code = float(self.found[question].values[value][self.layer, self.head])
+        words = self.found[question].labels[value]
+        return None if math.isnan(code) or code < 0 else words[int(code)]
+
+    def param(self, question: str, name: str) -> Any:
+        """Return a parameter that a question was asked with."""
+        return self.found[question].params[name]
+
+
+@dataclass(frozen=True)
+class Said:
+    """A clause of the verdict, or what the head certainly does not do."""
+
+    text: str
+    negative: bool = False
+
+
+Claim = Callable[[Head], Iterator[Said]]
+
+
+def verdict(head: Head) -> str:
+    """Return what may be said of a head, in a sentence; empty where nothing may."""
+    kind = _kind(head)
+    said = [each for claim in CLAIMS for each in claim(head)]
+    clauses = [each.text for each in said if not each.negative]
+    nots = [each.text for each in said if each.negative]
+    lead, detail = kind or ("", "")
+    if detail:
+        clauses.insert(0, detail)
+    if nots:
+        clauses.append(_listed(nots))
+    if not clauses:
+        return f"{lead}." if lead else ""
+    text = "; ".join(clauses)
+    text = f"{lead}: {text}" if lead else text[0].upper() + text[1:]
+    return f"{text}."
+
+
+def _kind(head: Head) -> tuple[str, str] | None:
+    """Return the kind of the kernel, and the number that makes it so."""
+    if not head.knows("etc"):
+        return None
+    mass, spread = head.number("etc", "local_mass"), head.number("etc", "etc")
+    visible = head.number("etc", "visible").value
+    if math.isnan(spread.value):
+        return None
+    last = head.param("etc", "local_tokens")
+    local = mass.passes(head.param("etc", "local_share"))
+    uniform = spread.passes(head.param("etc", "uniform_share") * visible)
+    near = f"by position {mass} of its attention falls on the last {last} tokens"
+    wide = f"by position it spreads over {spread} of {visible:.0f} tokens"
+    if local == "yes":
+        return "Local", near
+    if local == "about":
+        return "About local", near
+    return {"yes": "Uniform", "about": "About uniform", "no": "Slow decay"}[uniform or "no"], wide
+
+
+def _look_back(head: Head) -> Iterator[Said]:
+    """The diagonal that takes most of the attention."""
+    if not head.knows("previous-token"):
+        return
+    mass = head.number("previous-token", "largest_mass")
+    passes, place = mass.passes(ATTENTION), head.number("previous-token", "largest_offset").value
+    if passes in (None, "no"):
+        return
+    back = int(place)
+    number = f"(P({back}) {mass})"
+    about = "" if passes == "yes" else "about "
+    if back == 0:
+        yield Said(f"{about}looks at the current token {number}")
+        return
+    how = {
+        "by position": " by position",
+        "negative self-attention": " by turning away from itself",
+        "aggregator": ", at what earlier heads wrote there",
+    }.get(head.word("previous-token", "kind") or "", "")
+    far = "one token" if back == 1 else f"{back} tokens"
+    yield Said(f"{about}looks {far} back{how} {number}")
+
+
+def _share(head: Head) -> Iterator[Said]:
+    """Position's and content's share of the scores."""
+    if not head.knows("score-shares"):
+        return
+    position, content = (head.number("score-shares", name) for name in ("position", "content"))
+    decides = [
+        f"{what} decides {number} of its scores"
+        for what, number in (("position", position), ("content", content))
+        if number.passes(HALF) == "yes"
+    ]
+    if decides:
+        yield Said(" and ".join(decides))
+    elif position.passes(HALF) is not None:
+        yield Said(f"position ({position}) and content ({content}) share its scores")
+
+
+def _explained(head: Head) -> Iterator[Said]:
+    """Whether the kernel tells what the head does."""
+    if head.knows("etc"):
+        fidelity = head.number("etc", "fidelity")
+        if fidelity.passes(HALF) == "yes":
+            yield Said(f"what it attends to is not what its kernel says (distance {fidelity})")
+
+
+def _induction(head: Head) -> Iterator[Said]:
+    if head.knows("induction-scores"):
+        score = head.number("induction-scores", "induction")
+        yield from _at_limit(score, ATTENTION, "an induction head ({})", "no induction")
+
+
+def _copies(head: Head) -> Iterator[Said]:
+    """Attention to earlier copies of the current token."""
+    if not head.knows("contextual-heads"):
+        return
+    limit = head.param("contextual-heads", "copies")
+    near, far = (head.number("contextual-heads", name) for name in ("near", "far"))
+    known = {name: each.passes(limit) for name, each in (("near", near), ("far", far))}
+    there = [
+        f"{'about ' if known[name] == 'about' else ''}{name} ones {number}"
+        for name, number in (("near", near), ("far", far))
+        if known[name] in ("yes", "about")
+    ]
+    if there:
+        yield Said(f"attends to earlier copies of the current token ({', '.join(there)})")
+    elif "no" in known.values():
+        yield Said("not drawn to copies", negative=True)
+
+
+def _contextual(head: Head) -> Iterator[Said]:
+    """A broad kernel whose denominator is nearly the same in all texts."""
+    if not head.knows("contextual-heads"):
+        return
+    spread, width = (head.number("contextual-heads", name) for name in ("spread", "etc"))
+    broad, steady = (head.param("contextual-heads", name) for name in ("broad", "steady"))
+    varies = spread.passes(steady)
+    if varies is None or math.isnan(width.value):
+        return
+    other = head.word("contextual-heads", "group") not in ("contextual", "other")
+    if other or width.value < broad or varies == "yes":
+        yield Said("not contextual", negative=True)
+    else:
+        about = "" if varies == "no" else "about "
+        yield Said(
+            f"{about}contextual (its softmax denominator varies by {spread} of its mean from text "
+            "to text)"
+        )
+
+
+def _sink(head: Head) -> Iterator[Said]:
+    if head.knows("sinks"):
+        limit = head.param("sinks", "threshold")
+        sink = head.number("sinks", "sink")
+        yield from _at_limit(sink, limit, "a sink on the first key ({})", "no sink")
+        learned = head.number("sinks", "learned_sink")
+        if learned.passes(limit) == "yes":
+            yield Said(f"a learned sink ({learned})")
+
+
+def _wavelength(head: Head) -> Iterator[Said]:
+    """The rotary pair that moves the positional logit most, where one certainly does."""
+    if not head.knows("rotary-spectrum"):
+        return
+    result, at = head.found["rotary-spectrum"], (head.layer, head.head)
+    swings, errors = result.values["swing"][at], result.errors["swing"][at]
+    known = [place for place in range(len(swings)) if not math.isnan(swings[place])]
+    order = sorted(known, key=lambda place: -swings[place])
+    if not order:
+        return
+    length = rounded(head.number("rotary-spectrum", "dominant_wavelength").value)
+    gap = [swings[order[0]] - swings[order[1]]] if len(order) > 1 else [math.inf]
+    noise = math.hypot(*(float(errors[place]) for place in order[:2]))
+    certain = Number(float(gap[0]), noise).passes(0.0) == "yes"
+    about = "" if certain else "about "
+    yield Said(f"moved most by a wavelength of {about}{length} tokens")
+
+
+def _at_limit(number: Number, limit: float, yes: str, no: str) -> Iterator[Said]:
+    match number.passes(limit):
+        case "yes":
+            yield Said(yes.format(number))
+        case "about":
+            yield Said(f"about {yes.format(number)}")
+        case "no":
+            yield Said(no, negative=True)
+
+
+def _listed(parts: list[str]) -> str:
+    """Return clauses as a list in words."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+CLAIMS: tuple[Claim, ...] = (
+    _look_back,
+    _induction,
+    _copies,
+    _contextual,
+    _sink,
+    _share,
+    _explained,
+    _wavelength,
+)
+"""In the order in which a verdict speaks of them, after the kind of the kernel."""

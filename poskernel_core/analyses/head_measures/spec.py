@@ -1,0 +1,153 @@
+"""Every measure of every head of a model in one answer, with each head's rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import (
+    Composition,
+    Experiment,
+    HeadMeasure,
+    Question,
+    SkipParams,
+    SubQuestion,
+)
+from poskernel_core.analyses.head_measures.formulas import ranks
+from poskernel_core.analyses.measures import asked_with, fits, one_a_head
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+from poskernel_core.models import catalog
+from poskernel_core.models.fragments import why_not
+
+__all__ = ["HeadMeasures", "HeadMeasuresParams"]
+
+
+class HeadMeasuresParams(SkipParams):
+    """Parameters of the table of all measures."""
+
+    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
+    experiments: bool = Field(
+        False, description="also the measures for which the model runs again, with changes"
+    )
+
+
+class HeadMeasures(Composition[HeadMeasuresParams]):
+    r"""Every measure of all heads in one table: what the grids show one by one, with ranks.
+
+    Formula: each measure $m$ is that of the question that declares it. A head's **rank** is
+    $1 + \#\{h : m_h > m\}$, over the heads $h$ of the model.
+
+    Choices: every question is asked as the pages ask it, at the same query position and skip.
+    Measures from the statistics of the windows are always among them; those for which the model
+    runs again only where they are asked for. Kinds are numbers here, the places of their names in
+    ``kinds``, and have no ranks.
+
+    Limits: a measure that a model cannot have (of another position scheme, of a part that is
+    missing, of a longer context) is left out, not zero.
+
+    Source: ours; each measure's own stands with its question. Such tables of all heads began with
+    Olsson et al., "In-context learning and induction heads".
+    """
+
+    name = "head-measures"
+    title = "All measures of all heads"
+    spoken = "all measures of all heads"
+    params = HeadMeasuresParams
+    values = (
+        *each(
+            "value",
+            "measure layer head",
+            "that of each measure",
+            "every measure of every head; of a kind its place in ``kinds``",
+            has_error=True,
+        ),
+        *each(
+            "rank",
+            "measure layer head",
+            "rank",
+            "1 for the head with the largest value; NaN where the measure is a kind",
+        ),
+    )
+    texts = (
+        *each("measure", "measure", "name", "title of each measure"),
+        *each("unit", "measure", "unit", "unit of each measure"),
+        *each("question", "measure", "name", "the question that declares it"),
+        *each("named", "measure", "name", "the name of the value in that question's answer"),
+        *each("kinds", "measure label", "name", "what a kind can be; empty where it is none"),
+    )
+
+    def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
+        self._questions = questions
+
+    def parts(self, run: RunSpec, params: HeadMeasuresParams) -> Mapping[str, SubQuestion]:
+        """Return the questions that declare the measures of a model, by their names."""
+        located = catalog.locate(run.model.name, run.model.revision)
+        parts = {}
+        for question in self._questions.values():
+            if isinstance(question, Experiment) and not params.experiments:
+                continue
+            if not any(fits(question, one, located.geometry) for one in question.measures):
+                continue
+            if why_not(run.model.name, located.config, question.uses) is not None:
+                continue
+            try:
+                asked = asked_with(
+                    question, run, located.geometry, query=params.query, skip=params.skip
+                )
+                question.needs(question.canonical(run, asked), asked)
+            except BadRequest:
+                continue
+            parts[question.name] = SubQuestion(question, run, asked)
+        return parts
+
+    def compose(
+        self, found: Mapping[str, Result], run: RunSpec, params: HeadMeasuresParams
+    ) -> Result:
+        """Put the measures of all answers below each other, and rank the heads."""
+        geometry = catalog.locate(run.model.name, run.model.revision).geometry
+        columns = list(self._columns(found, geometry, params))
+        kinds = [one.labels.get(declared.value, ()) for _, declared, one in columns]
+        longest = max(1, *map(len, kinds))
+        numbers = [one.values[declared.value].astype(float) for _, declared, one in columns]
+        nothing = np.full_like(numbers[0], np.nan)
+        return self.result(
+            params,
+            {
+                "value": np.stack(numbers),
+                "rank": np.stack(
+                    [
+                        nothing if labels else ranks(every)
+                        for labels, every in zip(kinds, numbers, strict=True)
+                    ]
+                ),
+            },
+            {
+                "value": np.stack(
+                    [one.errors.get(declared.value, nothing) for _, declared, one in columns]
+                )
+            },
+            texts={
+                "measure": [declared.title for _, declared, _ in columns],
+                "unit": [one.units[declared.value] for _, declared, one in columns],
+                "question": [question.name for question, _, _ in columns],
+                "named": [declared.value for _, declared, _ in columns],
+                "kinds": [[*labels, *[""] * (longest - len(labels))] for labels in kinds],
+            },
+            provenance=next(iter(found.values())).provenance,
+        )
+
+    def _columns(
+        self, found: Mapping[str, Result], geometry: Any, params: HeadMeasuresParams
+    ) -> Iterator[tuple[Question[Any], HeadMeasure, Result]]:
+        """Yield each measure with its question, and the result at one number a head."""
+        for name, result in found.items():
+            question = self._questions[name]
+            for declared in question.measures:
+                if fits(question, declared, geometry):
+                    one = one_a_head(declared, result, query=params.query).only(declared.value)
+                    yield question, declared, one

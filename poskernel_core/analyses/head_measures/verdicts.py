@@ -1,0 +1,136 @@
+"""What every head does, in a sentence that stands on its measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Composition, Question, SkipParams, SubQuestion
+from poskernel_core.analyses.head_measures.claims import Head, verdict
+from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result, each
+from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+
+__all__ = ["HeadVerdicts", "HeadVerdictsParams", "names_between_commas"]
+
+
+class HeadVerdictsParams(SkipParams):
+    """Parameters of the verdicts."""
+
+    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
+    leave_out: str = Field(
+        "",
+        max_length=1000,
+        description="questions that nothing is said of, by their names, between commas",
+    )
+
+
+def names_between_commas(text: str) -> tuple[str, ...]:
+    """Return the names that stand between commas, each once, in their order."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+class HeadVerdicts(Composition[HeadVerdictsParams]):
+    r"""What every head does, in a sentence made from its measures, with all of them.
+
+    Formula: a measure $x \pm \sigma$ passes a limit $t$ where $x - 2\sigma \ge t$ and fails it
+    where $x + 2\sigma < t$; in between the sentence says "about". It begins with the kind of the
+    kernel: local where the mass in the last tokens passes 0.5, uniform where ETC passes half of
+    the visible keys, slow decay where it fails both. A head *looks back* $k$ tokens where its
+    largest diagonal $P(k)$ passes 0.3; it is an induction head, is drawn to copies of the current
+    token, or has a sink on the first key, where that share of attention passes 0.3. It is
+    contextual where its denominator's spread fails 0.25, its ETC is 30 tokens or more, and it is
+    neither local nor drawn to copies. Position, or content, decides its scores where its share
+    passes 0.5. A kernel does not say what a head does where its distance to the observed attention
+    passes 0.5. A wavelength dominates where its swing passes the next one's.
+
+    Choices: limits are those of the questions themselves where they have any. A share of attention
+    without a standard error passes nothing for certain. What a head does not do is said only where
+    it certainly fails. Nothing is said of a measure that is left out, or that the model cannot
+    have: ``unknown`` names what is left out.
+
+    Limits: limits are conventions; a head just below one differs little from one just above. Two
+    standard errors hold for one claim, not for all claims about all heads together. Errors are over
+    texts or queries of one corpus.
+
+    Source: ours; the kinds are those of "Positional kernels of attention heads".
+    """
+
+    name = "verdicts"
+    title = "What every head does"
+    spoken = "what every head does"
+    params = HeadVerdictsParams
+    values = (
+        *HeadMeasures.values,
+        *each("ranked", "measure", "heads", "number of heads that have a rank"),
+    )
+    texts = (
+        *HeadMeasures.texts,
+        *each("verdict", "layer head", "sentence", "what may be said of each head"),
+        *each("unknown", "missing", "name", "titles of the questions that were left out"),
+    )
+
+    figure = "poskernel_core.figures.heads:verdicts_figure"
+
+    def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
+        self._questions = questions
+        self._measures = HeadMeasures(questions)
+
+    def parts(self, run: RunSpec, params: HeadVerdictsParams) -> Mapping[str, SubQuestion]:
+        """Return the questions that declare a measure, but those that are left out.
+
+        Raises:
+            BadRequest: none is left.
+        """
+        out = names_between_commas(params.leave_out)
+        every = self._measures.parts(run, _all_of(params))
+        parts = {name: part for name, part in every.items() if name not in out}
+        if not parts:
+            raise BadRequest(
+                f"Nothing is left to say anything of: leave out fewer of {', '.join(every)}."
+            )
+        return parts
+
+    def compose(
+        self, found: Mapping[str, Result], run: RunSpec, params: HeadVerdictsParams
+    ) -> Result:
+        """Put the measures together, and say of each head what may be said."""
+        table = self._measures.compose(found, run, _all_of(params))
+        known = {name: _at(result, params.query) for name, result in found.items()}
+        gone = next(iter(found.values())).provenance.get("layers_without_heads", {})
+        layers, heads = table.values["value"].shape[1:]
+        every = self._measures.parts(run, _all_of(params))
+        values = {**table.values, "ranked": np.isfinite(table.values["rank"]).sum(axis=(1, 2))}
+        return self.result(
+            params,
+            values,
+            table.errors,
+            texts={
+                **{name: text.tolist() for name, text in table.texts.items()},
+                "verdict": [
+                    [
+                        f"No head: layer {layer} is {gone[str(layer)]}."
+                        if str(layer) in gone
+                        else verdict(Head(known, layer, head))
+                        for head in range(heads)
+                    ]
+                    for layer in range(layers)
+                ],
+                "unknown": [self._questions[name].title for name in every if name not in found],
+            },
+            provenance=table.provenance,
+        )
+
+
+def _all_of(params: HeadVerdictsParams) -> HeadMeasuresParams:
+    return HeadMeasuresParams(query=params.query, skip=params.skip, experiments=True)
+
+
+def _at(result: Result, query: int) -> Result:
+    """Return an answer at the query position, where it has several."""
+    along = any("query" in axes for axes in result.axes.values())
+    return result.select(query=query) if along else result

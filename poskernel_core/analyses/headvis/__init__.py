@@ -1,0 +1,1 @@
+"""The metrics of HeadVis, and texts in which a head attends most."""

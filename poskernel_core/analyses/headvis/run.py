@@ -1,0 +1,217 @@
+"""Reads texts for every head's examples: once for the intervals, once to choose and keep them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result
+from poskernel_core.forward.attention import PatternBlock
+from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.statistics.moments import Moments
+
+__all__ = ["head_examples"]
+
+TOP = 8
+"""Keys that are kept of every row, those with most attention."""
+
+FIRST_TEXTS = 200
+"""Texts whose largest attention cuts the intervals, at most."""
+
+BINS = 50
+TOKENS_AT_A_TIME = 2048
+MOST_BYTES = 2**30
+
+
+class _Largest(Observer):
+    """The largest attention of every head in the texts of a batch, and maybe each row's top keys.
+
+    ``largest [layer]`` holds ``[text, head]``; key 0 and query 0 do not count. ``top [layer]``
+    holds attention and keys ``[text, head, pos, rank]``.
+    """
+
+    wants_patterns = True
+
+    def __init__(self, context: int, keep_top: bool) -> None:
+        self.largest: dict[int, Tensor] = {}
+        self.top: dict[int, tuple[Tensor, Tensor]] = {}
+        self._context, self._keep_top = context, keep_top
+
+    def pattern(self, block: PatternBlock, batch: Batch) -> None:
+        """See a block: its largest attention, and the most attended keys of its rows."""
+        rows, first = block.pattern, block.first_row
+        counted = rows[:, :, 1 if first == 0 else 0 :, 1 if block.first_key == 0 else 0 :]
+        here = rows.new_zeros(rows.shape[:2])
+        if counted.numel():
+            here = counted.amax(dim=(2, 3))
+        before = self.largest.get(block.layer)
+        self.largest[block.layer] = here if first == 0 or before is None else before.maximum(here)
+        if not self._keep_top:
+            return
+        found = rows.topk(min(TOP, rows.shape[-1]), dim=-1)
+        shape = (*rows.shape[:2], self._context, TOP)
+        if first == 0:
+            self.top[block.layer] = rows.new_zeros(shape), found.indices.new_zeros(shape)
+        values, keys = self.top[block.layer]
+        stop, ranks = first + rows.shape[2], found.values.shape[-1]
+        values[:, :, first:stop, :ranks] = found.values
+        keys[:, :, first:stop, :ranks] = (found.indices + block.first_key) * (found.values > 0)
+
+
+class _Kept:
+    """The examples of all heads: arrays of a fixed size, however many texts are read."""
+
+    def __init__(
+        self, heads: tuple[int, int], context: int, params: HeadExamplesParams, limits: np.ndarray
+    ) -> None:
+        shape = (*heads, params.per_interval * (params.intervals - 1) + params.in_last)
+        rows = (*shape, context, TOP)
+        keys = np.dtype("uint16" if context <= 2**16 else "int32")
+        size = int(np.prod(rows)) * (keys.itemsize + 4)
+        if size > MOST_BYTES:
+            raise BadRequest(
+                f"Examples of {heads[0]} x {heads[1]} heads would take {size / 1e9:.1f} GB: choose "
+                "a shorter context, or fewer texts an interval."
+            )
+        self.limits, self.params = limits, params
+        self.number = np.full(shape, -1)
+        self.interval = np.zeros(shape, dtype=np.int64)
+        self.largest = np.full(shape, np.nan)
+        self.key = np.zeros(rows, keys)
+        self.attention = np.zeros(rows, np.float32)
+        self._seen = np.zeros((*heads, params.intervals), dtype=np.int64)
+        self._random = {
+            (layer, head): np.random.default_rng([layer, head])
+            for layer in range(heads[0])
+            for head in range(heads[1])
+        }
+
+    def add(self, layer: int, number: int, largest: np.ndarray, top: tuple[Tensor, Tensor]) -> None:
+        """Offer a text to all heads of a layer: ``largest [head]``, ``top [head, pos, rank]``."""
+        for head, value in enumerate(largest.tolist()):
+            interval = bisect_right(self.limits[layer, head].tolist(), value)
+            place = self._place(layer, head, interval, value)
+            if place is None:
+                continue
+            at = layer, head, place
+            self.number[at], self.interval[at], self.largest[at] = number, interval + 1, value
+            attention, keys = (each[head].cpu().numpy() for each in top)
+            self.key[at], self.attention[at] = keys, attention
+
+    def _place(self, layer: int, head: int, interval: int, value: float) -> int | None:
+        """Return where a text goes, or None: the largest stay in the last, others are drawn."""
+        params, at = self.params, (layer, head, interval)
+        seen = self._seen[at]
+        self._seen[at] += 1
+        first = interval * params.per_interval
+        if interval == params.intervals - 1:
+            if seen < params.in_last:
+                return first + int(seen)
+            least = first + int(np.argmin(self.largest[layer, head, first:]))
+            return least if value > self.largest[layer, head, least] else None
+        drawn = int(seen)
+        if seen >= params.per_interval:
+            drawn = int(self._random[layer, head].integers(seen + 1))
+        return first + drawn if drawn < params.per_interval else None
+
+
+def head_examples(
+    subject: Subject, statistics: Statistics, params: HeadExamplesParams, progress: Progress
+) -> Result:
+    """Run the texts; see :class:`~poskernel_core.analyses.headvis.spec.HeadExamples`.
+
+    Raises:
+        BadRequest: the examples would not fit into memory.
+    """
+    geometry, windows = subject.model.geometry, subject.windows
+    heads, context = (geometry.n_layers, geometry.n_heads), windows.shape[1]
+    first = min(FIRST_TEXTS, len(windows))
+    steps = first + len(windows)
+    begun: list[np.ndarray] = []
+
+    def see_first(seen: _Largest, some: range) -> None:
+        begun.append(_stacked(seen))
+
+    _read(subject, range(first), False, see_first, lambda done: progress(done, steps))
+    kept = _Kept(heads, context, params, _limits(np.concatenate(begun), params.intervals))
+    counts = np.zeros((*heads, BINS), dtype=np.int64)
+    layers, columns = np.indices(heads)
+    mean = Moments()
+
+    def see_all(seen: _Largest, some: range) -> None:
+        largest = _stacked(seen)
+        mean.add(torch.from_numpy(largest))
+        for row, number in enumerate(some):
+            bins = np.clip((largest[row] * BINS).astype(np.int64), 0, BINS - 1)
+            counts[layers, columns, bins] += 1
+            for layer, (attention, keys) in seen.top.items():
+                kept.add(layer, number, largest[row, layer], (attention[row], keys[row]))
+
+    _read(subject, range(len(windows)), True, see_all, lambda done: progress(first + done, steps))
+    return _result(subject, params, kept, counts, mean)
+
+
+def _read(
+    subject: Subject,
+    numbers: range,
+    keep_top: bool,
+    see: Callable[[_Largest, range], None],
+    told: Callable[[int], None],
+) -> None:
+    context = subject.windows.shape[1]
+    size = subject.batch or max(1, TOKENS_AT_A_TIME // context)
+    for first in range(0, len(numbers), size):
+        told(first)
+        some = range(first, min(first + size, len(numbers)))
+        tokens = torch.from_numpy(np.ascontiguousarray(subject.windows[some.start : some.stop]))
+        seen = _Largest(context, keep_top)
+        subject.model.run(tokens, observers=[seen], samples=some, until=-1)
+        see(seen, some)
+    told(len(numbers))
+
+
+def _stacked(seen: _Largest) -> np.ndarray:
+    """Return the largest attention of a batch, ``[text, layer, head]``."""
+    layers = [seen.largest[layer] for layer in sorted(seen.largest)]
+    return torch.stack(layers, dim=1).double().cpu().numpy()
+
+
+def _limits(largest: np.ndarray, intervals: int) -> np.ndarray:
+    """Return the quantiles ``[layer, head, interval - 1]`` of ``largest [text, layer, head]``."""
+    ordered, count = np.sort(largest, axis=0), len(largest)
+    places = [min(round(i * count / intervals), count - 1) for i in range(1, intervals)]
+    return np.moveaxis(ordered[places], 0, -1)
+
+
+def _result(
+    subject: Subject,
+    params: HeadExamplesParams,
+    kept: _Kept,
+    counts: np.ndarray,
+    mean: Moments,
+) -> Result:
+    numbers = np.unique(kept.number[kept.number >= 0])
+    ids, token = np.unique(subject.windows[numbers], return_inverse=True)
+    return HeadExamples.result(
+        params,
+        {
+            "interval": kept.interval,
+            "example_text": kept.number,
+            "max_activation": kept.largest,
+            "top_key": kept.key,
+            "top_attention": np.round(kept.attention, 4),
+            "activation_histogram": counts,
+            "mean_max_activation": mean.mean,
+            "token": token.reshape(len(numbers), -1),
+        },
+        {"mean_max_activation": mean.error},
+        coordinates={"text": numbers},
+        texts={"words": subject.decode(ids.tolist())},
+    )

@@ -1,0 +1,151 @@
+"""What HeadVis tells of a head: six metrics, and texts in which the head attends most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from pydantic import Field
+
+from poskernel_core.analyses.base import Analysis, Experiment, Params, Progress, Statistics
+from poskernel_core.common.result import Result, Value, each
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.common.views import stacked
+
+__all__ = ["HeadExamples", "HeadExamplesParams", "HeadVisMetrics", "HeadVisParams"]
+
+
+class HeadVisParams(Params):
+    """The metrics of HeadVis have no parameters."""
+
+
+def _metric(name: str, unit: str, meaning: str) -> Value:
+    return Value(name, ("layer", "head"), unit, meaning, has_error=True)
+
+
+class HeadVisMetrics(Analysis[HeadVisParams]):
+    r"""The six metrics by which HeadVis describes a head, computed as it computes them.
+
+    Formula: with $N$ tokens in all texts, $\frac{1}{N}\sum A(q,q)$; $\sum A(q,q-1)$ over the number
+    of tokens that have a predecessor; $-\frac{1}{N}\sum A \ln A$; $\frac{1}{N}\sum A\,(q-k)$;
+    $\frac{1}{N}\sum A\,(q-k)^2$ less the square of that; and $\sum_q \sum_{j<q,\; t_j = t_q}
+    A(q,j+1)$ over the number of queries whose token occurred before.
+
+    Choices: sums run over all tokens of all texts and are divided once. Key 0 and the start token
+    are included and no key is skipped, so that the numbers are those of HeadVis. Attention below
+    0.01 counts as none in the induction score. Errors are a jackknife over ten groups of texts.
+
+    Limits: many heads park their attention on the first key, which distance, its variance and
+    entropy then tell of: they are here to be compared with tables of HeadVis, and the measures of
+    position leave the first keys out.
+
+    Source: "HeadVis" (Luger, Kamath et al., transformer-circuits.pub, 2026), as the pipeline of
+    Neuronpedia computes it.
+    """
+
+    name = "headvis"
+    title = "Metrics of HeadVis"
+    spoken = "the metrics of HeadVis"
+    params = HeadVisParams
+    values = (
+        _metric("self_attention_score", "share of attention", "mean attention to the token itself"),
+        _metric("prev_token_score", "share of attention", "mean attention to the token before"),
+        _metric("pattern_entropy", "nats", "mean entropy of an attention row"),
+        _metric("qk_distance", "tokens", "mean distance of the attended key"),
+        _metric("qk_distance_variance", "tokens squared", "variance of that distance"),
+        _metric(
+            "induction_score",
+            "share of attention",
+            "mean attention to what followed earlier occurrences of the token; NaN where none "
+            "repeats",
+        ),
+    )
+
+    def needs(self, run: RunSpec, params: HeadVisParams) -> Mapping[str, RunSpec]:
+        """Return the statistic of its own over the same windows."""
+        return {"main": run.model_copy(update={"gather": ("headvis",)})}
+
+    def compute(self, statistics: Statistics, params: HeadVisParams, progress: Progress) -> Result:
+        """Take the metrics as they were gathered."""
+        view = statistics["main"]
+        mean, error = stacked(view, "headvis"), stacked(view, "headvis_error")
+        progress(1, 1)
+        names = [value.name for value in self.values]
+        return self.result(
+            params,
+            dict(zip(names, np.moveaxis(mean, -1, 0), strict=True)),
+            dict(zip(names, np.moveaxis(error, -1, 0), strict=True)),
+        )
+
+
+class HeadExamplesParams(Params):
+    """Parameters of the example texts."""
+
+    intervals: int = Field(5, ge=1, le=10, description="intervals of the largest attention")
+    per_interval: int = Field(3, ge=1, le=20, description="texts drawn from each but the last")
+    in_last: int = Field(10, ge=1, le=50, description="texts in the last, with most attention")
+
+
+class HeadExamples(Experiment[HeadExamplesParams]):
+    r"""Texts of every head, from those in which it attends least to those in which it attends most.
+
+    Formula: a text's largest attention is $\max A(q,k)$ over $q, k \ge 1$. The quantiles of the
+    first texts cut it into intervals. Of each text that is kept the eight largest $A(q,k)$ of
+    every row are held.
+
+    Choices: the interval's texts are drawn evenly from all that fall into it; those of the last
+    are the ones with most attention. Intervals are cut at the quantiles of up to 200 texts. Key 0
+    and query 0 do not count for the largest attention; among the eight largest, key 0 does.
+
+    Limits: a bounded number of texts a head, however many are read. A head that attends fully to
+    one key in every text has the same largest attention in all, and its intervals mean nothing.
+
+    Source: "HeadVis" (Luger, Kamath et al., transformer-circuits.pub, 2026) shows such sequences.
+    """
+
+    name = "head-examples"
+    title = "Example texts of heads"
+    spoken = "example texts of all heads"
+    params = HeadExamplesParams
+    values = (
+        *each("interval", "layer head example", "number", "from 1 (least attention); 0: no text"),
+        *each("example_text", "layer head example", "number", "number of the window; -1: no text"),
+        *each(
+            "max_activation",
+            "layer head example",
+            "share of attention",
+            "the largest attention in that text",
+        ),
+        *each("top_key", "layer head example pos rank", "position", "the most attended keys"),
+        *each(
+            "top_attention",
+            "layer head example pos rank",
+            "share of attention",
+            "attention to them; 0 where there are fewer keys",
+        ),
+        *each(
+            "activation_histogram",
+            "layer head bin",
+            "texts",
+            "texts by their largest attention, in 50 bins from 0 to 1",
+        ),
+        *each(
+            "mean_max_activation",
+            "layer head",
+            "share of attention",
+            "mean over texts of their largest attention",
+            has_error=True,
+        ),
+        *each("token", "text pos", "number", "which of the words each token of the texts is"),
+    )
+    texts = each("words", "word", "token", "the different tokens of the texts that are kept")
+    long = True
+    runs = "poskernel_core.analyses.headvis.run:head_examples"
+
+    def canonical(self, run: RunSpec, params: HeadExamplesParams) -> RunSpec:
+        """Return the run in single precision."""
+        return run.model_copy(update={"dtype": "float32"})
+
+    def needs(self, run: RunSpec, params: HeadExamplesParams) -> Mapping[str, RunSpec]:
+        """Return nothing: it stands on no pass."""
+        return {}

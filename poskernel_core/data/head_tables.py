@@ -1,0 +1,276 @@
+"""Tables of numbers for every head that others have made, laid out as ``[layer, head]``.
+
+Read are HeadVis' ``scatter_data.json``, the JSON of retrieval heads (``{"L-H": [...]}``), the
+matrix of DuoAttention (a row of numbers for each layer), and any CSV or JSON with columns of layer
+and head.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from poskernel_core.common.axes import PerHead
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.files import parse_json
+
+__all__ = ["MAX_TABLE_BYTES", "HeadTable", "parse_head_table", "read_head_table"]
+
+MAX_TABLE_BYTES = 5 * 2**20
+MAX_COLUMNS = 64
+MAX_PLACES = 1024
+"""Layers, and heads of a layer, at most."""
+
+LONGEST_NAME = 60
+EXPECTED = (
+    "expected HeadVis' scatter_data.json, retrieval-head JSON, a matrix of layers by heads, or a "
+    "table with the columns layer and head"
+)
+
+
+@dataclass(frozen=True)
+class HeadTable:
+    """Numbers of heads by the names of their columns.
+
+    Attributes:
+        source: the name of the file.
+        kind: what sort of file it is, in words.
+        columns: ``[layer, head]`` each; NaN where the table has no number.
+        model: the model that the file says it is about; empty where it says nothing.
+    """
+
+    source: str
+    kind: str
+    columns: Mapping[str, PerHead] = field(repr=False)
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A table as it was read: its numbers by column, and by layer and head."""
+
+    kind: str
+    columns: Mapping[str, Mapping[tuple[int, int], float]]
+    model: str = ""
+    whole: bool = False
+
+
+def read_head_table(path: str | Path, shape: tuple[int, int] | None = None) -> HeadTable:
+    """Return the table of a file; ``shape`` is that of the model, ``(layers, heads)``.
+
+    Without a shape, layers and heads are as many as the table names.
+
+    Raises:
+        BadRequest: no such file, or no table of such heads.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_TABLE_BYTES + 1)
+    except OSError as error:
+        raise BadRequest(f"Cannot read {str(path)!r}: {error.strerror}.") from error
+    return parse_head_table(data, path.name, shape)
+
+
+def parse_head_table(data: bytes, name: str, shape: tuple[int, int] | None = None) -> HeadTable:
+    """Return the table in the bytes of a file called ``name``; as :func:`read_head_table`.
+
+    Raises:
+        BadRequest: too large, not a table of heads, not numbers, or of another model's shape.
+    """
+    if len(data) > MAX_TABLE_BYTES:
+        raise _bad(name, f"it is larger than {MAX_TABLE_BYTES / 2**20:.0f} MB")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _bad(name, f"it is no text: {EXPECTED}") from error
+    if "\0" in text or not text.strip():
+        raise _bad(name, f"it is {'no text' if text.strip() else 'empty'}: {EXPECTED}")
+    try:
+        rows = _of_json(text, name) if text.lstrip()[0] in "[{" else _of_lines(text, name)
+    except ValueError as error:
+        raise _bad(name, str(error)) from error
+    return HeadTable(name, rows.kind, _laid_out(rows, name, shape), rows.model)
+
+
+def _bad(name: str, why: str) -> BadRequest:
+    return BadRequest(f"Cannot use the table {name[:LONGEST_NAME]!r}: {why}.")
+
+
+def _of_json(text: str, name: str) -> _Rows:
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        raise ValueError(f"it is no JSON that can be read: {EXPECTED}") from error
+    if isinstance(value, dict) and value and all(_head_of(key) for key in value):
+        scores = {_head_of(key): _mean(number, key) for key, number in value.items()}
+        return _Rows("retrieval-head scores", {_stem(name): {k: v for k, v in scores.items() if k}})
+    if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+        headvis = {"self_attention_score", "qk_distance"} <= value[0].keys()
+        return _of_records(value, "HeadVis" if headvis else "a table (JSON)")
+    if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
+        return _of_matrix(value, name)
+    raise ValueError(EXPECTED)
+
+
+def _head_of(key: str) -> tuple[int, int] | None:
+    """Return the head written ``3-14``, or None."""
+    found = re.fullmatch(r"\s*([0-9]{1,6})-([0-9]{1,6})\s*", key)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _mean(value: Any, key: str) -> float:
+    """Return a number, or the mean of a list of numbers."""
+    several = value if isinstance(value, list) else [value]
+    numbers = [_number(each, f"head {key}") for each in several]
+    return math.fsum(numbers) / len(numbers) if numbers else math.nan
+
+
+def _of_lines(text: str, name: str) -> _Rows:
+    """Read a matrix of numbers, or a table whose first line names its columns."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("# ")]
+    divider = "\t" if "\t" in lines[0] else "," if "," in lines[0] else None
+    if divider is None and ";" in lines[0]:
+        divider = ";"
+    parts = _divided(lines, divider)
+    if all(map(_is_number, parts[0])):
+        return _of_matrix(parts, name)
+    names = [each.strip() for each in parts[0]]
+    odd = next((i for i, row in enumerate(parts) if len(row) != len(names)), None)
+    if odd is not None:
+        raise ValueError(f"row {odd + 1} has {len(parts[odd])} columns, the first {len(names)}")
+    return _of_records([dict(zip(names, row, strict=True)) for row in parts[1:]], "a table (CSV)")
+
+
+def _divided(lines: list[str], divider: str | None) -> list[list[str]]:
+    if divider is None:
+        return [line.split() for line in lines]
+    try:
+        return list(csv.reader(io.StringIO("\n".join(lines)), delimiter=divider))
+    except csv.Error as error:
+        raise ValueError(f"it is no table that can be read: {EXPECTED}") from error
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _of_matrix(rows: Sequence[Sequence[Any]], name: str) -> _Rows:
+    width = len(rows[0])
+    odd = next((i for i, row in enumerate(rows) if len(row) != width), None)
+    if odd is not None:
+        raise ValueError(f"row {odd + 1} has {len(rows[odd])} columns, the first {width}")
+    numbers = {
+        (layer, head): _number(value, f"row {layer + 1}")
+        for layer, row in enumerate(rows)
+        for head, value in enumerate(row)
+    }
+    return _Rows("a matrix of layers by heads", {_stem(name): numbers}, whole=True)
+
+
+def _of_records(rows: list[dict[str, Any]], kind: str) -> _Rows:
+    called = {str(name).strip().lower(): name for name in rows[0]} if rows else {}
+    if not {"layer", "head"} <= called.keys():
+        columns = ", ".join(str(name)[:20] for name in list(called.values())[:8]) or "none"
+        raise ValueError(f"{EXPECTED}; its columns are {columns}")
+    places = [
+        (_place(row.get(called["layer"]), "layer", i), _place(row.get(called["head"]), "head", i))
+        for i, row in enumerate(rows, 1)
+    ]
+    place, times = Counter(places).most_common(1)[0]
+    if times > 1:
+        raise ValueError(f"it has {times} rows for L{place[0]}H{place[1]}")
+    others = [name for key, name in called.items() if key not in ("layer", "head")]
+    found, words = {}, []
+    for name in others:
+        values = [row.get(name) for row in rows]
+        if all(_is_word(value) for value in values):
+            words.append(name)
+            continue
+        numbers = [_number(value, f"column {name!r}") for value in values]
+        found[str(name).strip()[:LONGEST_NAME]] = dict(zip(places, numbers, strict=True))
+    model = next((str(rows[0][name]) for name in words if name.strip().lower() == "model"), "")
+    if not found:
+        raise ValueError("it has no column of numbers beside layer and head")
+    if len(found) > MAX_COLUMNS:
+        raise ValueError(f"it has {len(found)} columns of numbers; {MAX_COLUMNS} can be read")
+    return _Rows(kind, found, model)
+
+
+def _is_word(value: Any) -> bool:
+    """Tell whether a value is a text that is no number; an empty one is a missing number."""
+    return isinstance(value, str) and bool(value.strip()) and not _is_number(value)
+
+
+def _place(value: Any, axis: str, row: int) -> int:
+    number = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,6}(\.0)?\s*", value):
+        number = int(float(value))
+    if number is None or not 0 <= number < MAX_PLACES:
+        raise ValueError(
+            f"row {row} has {str(value)[:20]!r} as {axis}, expected 0 to {MAX_PLACES - 1}"
+        )
+    return number
+
+
+def _number(value: Any, where: str) -> float:
+    """Return a number; nothing and what is not finite is NaN."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return math.nan
+    try:
+        if isinstance(value, bool | list | dict):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{where} holds {str(value)[:20]!r}, which is no number") from None
+    return number if math.isfinite(number) else math.nan
+
+
+def _stem(name: str) -> str:
+    return Path(name).stem.replace("_", " ").strip()[:LONGEST_NAME] or "number"
+
+
+def _laid_out(rows: _Rows, name: str, shape: tuple[int, int] | None) -> dict[str, PerHead]:
+    """Return the columns as arrays of the model's shape.
+
+    A table that fills a rectangle of layers and heads is one of a whole model, which must be as
+    large as this one; another may name some of its heads.
+    """
+    places = {place for column in rows.columns.values() for place in column}
+    if not places:
+        raise _bad(name, "it names no head")
+    own = (1 + max(layer for layer, _ in places), 1 + max(head for _, head in places))
+    if max(own) > MAX_PLACES:
+        raise _bad(name, f"it has {own[0]} x {own[1]} heads; {MAX_PLACES} x {MAX_PLACES} at most")
+    shape = shape or own
+    complete = rows.whole or (len(places) == own[0] * own[1] and min(own) > 1)
+    if (complete and own != shape) or own[0] > shape[0] or own[1] > shape[1]:
+        raise _bad(
+            name,
+            f"it is of another model: expected {_shape(shape)}, got {_shape(own)}",
+        )
+    return {column: _array(numbers.items(), shape) for column, numbers in rows.columns.items()}
+
+
+def _shape(shape: tuple[int, int]) -> str:
+    return f"{shape[0]} layers of {shape[1]} heads"
+
+
+def _array(numbers: Iterable[tuple[tuple[int, int], float]], shape: tuple[int, int]) -> PerHead:
+    found = np.full(shape, np.nan)
+    for place, number in numbers:
+        found[place] = number
+    return found

@@ -1,0 +1,245 @@
+"""Heads like one head: the nearest kernels among everything that the store holds.
+
+Nothing is computed: of every run whose positional kernels are stored those at the query position
+nearest to the one asked for are taken, with the same first keys skipped.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from cachetools import LRUCache
+
+from poskernel_core.analyses.comparison.formulas import distance, largest_error
+from poskernel_core.analyses.comparison.pins import Pin
+from poskernel_core.analyses.kernels.kernel import PositionalKernel
+from poskernel_core.common.heads import cell_name
+from poskernel_core.engine.provenance import from_entry
+from poskernel_core.models.catalog import Located
+from poskernel_core.models.geometry import Geometry
+from poskernel_core.storage.store import Store
+
+__all__ = ["Alike", "Found", "heads_like"]
+
+MOST_SECONDS = 3.0
+MOST_RUNS = 200
+MOST_BYTES = 256 * 2**20
+NAMED = ("model", "revision", "corpus", "context", "windows_asked", "start_token", "dtype", "seed")
+"""What of a run's provenance tells it from others."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A head whose kernel is near.
+
+    Attributes:
+        pin: which head of which run.
+        distance: TV distance of the kernels, aligned by offset, from 0 to 1.
+        largest_error: the most that its standard error can be.
+        query: the query position of that run's kernel.
+    """
+
+    pin: Pin
+    distance: float
+    largest_error: float
+    query: int
+
+
+@dataclass(frozen=True)
+class Alike:
+    """The nearest heads, nearest first.
+
+    Attributes:
+        heads: those found.
+        runs: how many runs were searched.
+        compared: how many heads of them have a kernel.
+        whole: whether the store was looked through in the time there is.
+    """
+
+    heads: list[Found]
+    runs: int
+    compared: int
+    whole: bool
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Kernels of one run by offset, ``[layer, head, offset]``, and their standard errors."""
+
+    kernel: np.ndarray
+    error: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.kernel.nbytes + self.error.nbytes)
+
+
+def heads_like(
+    store: Store,
+    pin: Pin,
+    kernel: np.ndarray,
+    error: np.ndarray,
+    *,
+    query: int,
+    skip: int,
+    offered: Callable[[str], bool],
+    located: Callable[[str, str | None], Located | None],
+    most: int = 12,
+) -> Alike:
+    """Return the heads whose kernels are nearest to one, its own left out.
+
+    Args:
+        store: what is searched, with what comes with the project.
+        pin: the head that others are held against.
+        kernel: its kernel ``[offset]`` from offset 0, NaN where no key is visible.
+        error: the standard error of each of its values.
+        query: the query position where it was taken.
+        skip: the first keys that are left out.
+        offered: whether a model may be named to this reader.
+        located: finds a model; None where it is not there.
+        most: heads that are returned.
+    """
+    end = time.monotonic() + MOST_SECONDS
+    runs, whole = _runs(store, query, skip, offered, end)
+    found: list[Found] = []
+    searched = compared = 0
+    for key, kernels in runs:
+        if time.monotonic() > end:
+            whole = False
+            break
+        model = located(kernels.told["model"], kernels.told["revision"])
+        if model is None or model.spec.fingerprint != kernels.told["model_fingerprint"]:
+            continue  # its weights are no longer there
+        rows, geometry = _rows(store, key, kernels), model.geometry
+        if rows is None:
+            continue
+        searched += 1
+        gaps = distance(rows.kernel.astype(float), kernel)
+        largest = largest_error(rows.error.astype(float), error)
+        compared += int(np.isfinite(gaps).sum())
+        order = np.argsort(np.where(np.isnan(gaps), np.inf, gaps), axis=None)[: most + 1]
+        for layer, head in zip(*np.unravel_index(order, gaps.shape), strict=True):
+            if np.isfinite(gaps[layer, head]):
+                its = _pin(cell_name(int(layer), int(head)), kernels.told, geometry)
+                found.append(
+                    Found(
+                        its,
+                        float(gaps[layer, head]),
+                        float(largest[layer, head]),
+                        kernels.query,
+                    )
+                )
+    others = [each for each in found if each.pin != pin]
+    others.sort(key=lambda each: (each.distance, str(each.pin)))
+    return Alike(others[:most], searched, compared, whole)
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """Stored positional kernels: the run they are of, as its provenance tells it, and where."""
+
+    told: dict[str, Any]
+    query: int
+    skip: int
+
+    @classmethod
+    def read(cls, header: Mapping[str, Any]) -> _Kernels | None:
+        """Return them, or None where an entry holds something else, or what cannot be told."""
+        told, params = header.get("provenance"), header.get("params")
+        if header.get("analysis") != PositionalKernel.name or not isinstance(told, dict):
+            return None
+        if not isinstance(params, dict) or params.get("source") != "mean":
+            return None
+        whole = (params.get("query"), params.get("skip"), told.get("windows_asked"))
+        texts = (told.get("model"), told.get("corpus"), told.get("dtype"))
+        if any(type(each) is not int for each in (*whole, told.get("context"), told.get("seed"))):
+            return None
+        if any(not isinstance(each, str) for each in texts) or told.get("corpus_item"):
+            return None
+        if told.get("pattern_windows") is not None:
+            return None  # no pin says so
+        revision = told.get("revision")
+        if not isinstance(revision, str | None):
+            return None
+        named = {name: told.get(name) for name in (*NAMED, "model_fingerprint")}
+        return cls(named, params["query"], params["skip"])
+
+
+def _runs(
+    store: Store, query: int, skip: int, offered: Callable[[str], bool], end: float
+) -> tuple[list[tuple[str, _Kernels]], bool]:
+    """Return of each run the stored kernels at the nearest position, and whether that is all."""
+    place, whole = str(store.directory), True
+    with _READING:
+        known = _HEADERS.setdefault(place, {})
+    for key, header in store.headers(known):
+        if time.monotonic() > end:
+            whole = False
+            break
+        known[key] = _Kernels.read(header)
+    best: dict[tuple[Any, ...], tuple[int, str, _Kernels]] = {}
+    for key, found in list(known.items()):
+        if found is None or found.skip != skip or not offered(found.told["model"]):
+            continue
+        run, away = tuple(found.told.values()), abs(found.query - query)
+        if (run not in best or away < best[run][0]) and store.has(key):
+            best[run] = away, key, found
+    chosen = [(key, found) for _, key, found in best.values()]
+    return chosen[:MOST_RUNS], whole and len(chosen) <= MOST_RUNS
+
+
+def _rows(store: Store, key: str, found: _Kernels) -> _Rows | None:
+    """Return the kernels of an entry by offset, from memory where they were read before."""
+    place = str(store.directory), key
+    with _READING:
+        kept = _KEPT.get(place)
+    if kept is not None:
+        return kept
+    entry = store.get(key)
+    result = None if entry is None else from_entry(entry)
+    if result is None:
+        return None
+    n = found.query
+
+    def turned(rows: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(rows[..., n::-1] if n else rows[..., :1]).astype(np.float32)
+
+    kernel, error = turned(result.values["kernel"]), turned(result.errors["kernel"])
+    hidden = n + 1 - found.skip
+    for rows in (kernel, error):
+        rows[..., hidden:] = np.nan
+    for layer, visible in enumerate(np.nanmax(result.values["visible"], axis=1, initial=0)):
+        for rows in (kernel, error):
+            rows[layer, :, int(visible) :] = np.nan
+    made = _Rows(kernel, error)
+    with _READING:
+        if made.nbytes <= MOST_BYTES:
+            _KEPT[place] = made
+    return made
+
+
+def _pin(cell: str, told: Mapping[str, Any], geometry: Geometry) -> Pin:
+    context = int(told["context"])
+    return Pin(
+        cell,
+        told["model"],
+        told["revision"],
+        told["corpus"],
+        None if context == Pin.usual_context(geometry.n_ctx) else context,
+        int(told["windows_asked"]),
+        bool(told["start_token"]),
+        told["dtype"],
+        int(told["seed"]),
+    )
+
+
+_KEPT: LRUCache[tuple[str, str], _Rows] = LRUCache(MOST_BYTES, lambda rows: rows.nbytes)
+"""Kernels read last, by the store's directory and their key."""
+_HEADERS: dict[str, dict[str, _Kernels | None]] = {}
+"""What every key looked at holds, by the store's directory: an entry never changes."""
+_READING = threading.Lock()

@@ -1,0 +1,87 @@
+"""Shards on their way through several hands: how far they are, and which are tried once more."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from poskernel_core.common.errors import Cancelled, ComputeFailed, by_name
+from poskernel_core.common.shards import ShardTask
+
+__all__ = ["ATTEMPTS", "Attempts", "failure"]
+
+ATTEMPTS = 3
+
+
+def failure(task: ShardTask, why: str) -> ComputeFailed:
+    """Return what is said of a shard that could not be computed, however often it was tried."""
+    return ComputeFailed(
+        f"Shard {task.shard} failed {ATTEMPTS} times ({why[:300]}); the others are kept: run the "
+        "same command again to go on."
+    )
+
+
+class Attempts:
+    """Tasks that several threads take, put back where a worker died, and report of."""
+
+    def __init__(self, tasks: Sequence[ShardTask]) -> None:
+        self._waiting = deque(range(len(tasks)))
+        self._tasks = tasks
+        self._failed = [0] * len(tasks)
+        self._progress: dict[int, tuple[int, int]] = {}
+        self._open = len(tasks)
+        self._changed = threading.Condition()
+        self.error: Exception | None = None
+
+    def take(self) -> int | None:
+        """Return the number of a task to compute; None once there will be none."""
+        with self._changed:
+            while not self._waiting and self._open and self.error is None:
+                self._changed.wait()
+            return self._waiting.popleft() if self._waiting and self.error is None else None
+
+    def tell(self, number: int, event: Mapping[str, Any]) -> None:
+        """Take in what became of a task so far."""
+        with self._changed:
+            if event["state"] == "running":
+                self._progress[number] = event["done"], event["total"]
+                return
+            if event["state"] == "done":
+                self._open -= 1
+                done = max(1, self._progress.get(number, (0, 1))[1])
+                self._progress[number] = done, done
+            elif not event["again"]:
+                self.error = self.error or by_name(event["error"])(event["message"])
+            else:
+                self._again(number, event["message"])
+            self._changed.notify_all()
+
+    def _again(self, number: int, why: str) -> None:
+        self._failed[number] += 1
+        if self._failed[number] < ATTEMPTS:
+            self._waiting.append(number)
+        else:
+            self.error = self.error or failure(self._tasks[number], why)
+
+    def stop(self) -> None:
+        """Let nothing more be taken."""
+        with self._changed:
+            if self._open and self.error is None:
+                self.error = Cancelled("The computation was cancelled.")
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a change, not for long; tell whether all is over."""
+        with self._changed:
+            if self._open and self.error is None:
+                self._changed.wait(seconds)
+            return not self._open or self.error is not None
+
+    def progress(self) -> tuple[int, int, str]:
+        """Return windows done and to do, of the shards that have begun, and how many are done."""
+        with self._changed:
+            done, total = (sum(each[part] for each in self._progress.values()) for part in (0, 1))
+            finished = len(self._tasks) - self._open
+            return done, total, f"{finished} of {len(self._tasks)} shards done; windows"

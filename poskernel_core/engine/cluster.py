@@ -1,0 +1,224 @@
+"""Shards on the workers of a Dask cluster: JSON goes out, names of entries or files come back.
+
+Dask's scheduler and workers unpickle what they are sent, so whoever reaches them can run code
+there: an address of another machine must be encrypted, with certificates that both sides check.
+The optional package ``distributed`` is imported here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import ipaddress
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed, by_name
+from poskernel_core.common.progress import Report
+from poskernel_core.common.shards import ShardTask
+from poskernel_core.engine.attempts import ATTEMPTS, failure
+from poskernel_core.engine.shard_worker import carried_out, seldom
+from poskernel_core.engine.shards import check_arrived
+from poskernel_core.storage.store import Store
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["check_address", "run_on_cluster", "shard_on_worker", "workers_of"]
+
+PATIENCE = "20s"
+LOOK_EVERY = 0.5
+TOPIC = "poskernel-shards"
+
+
+def check_address(address: str) -> None:
+    """Check that a scheduler's address is one, and encrypted unless it is of this machine.
+
+    Raises:
+        BadRequest: it is not.
+    """
+    try:
+        found = urlsplit(address)
+        whole = found.scheme in ("tcp", "tls") and found.hostname and found.port
+    except ValueError:
+        whole = False
+    if not whole:
+        raise BadRequest(
+            f"Expected the address of a Dask scheduler such as tls://host:8786, got "
+            f"{address[:80]!r}."
+        )
+    if found.scheme != "tls" and not _is_here(found.hostname or ""):
+        raise BadRequest(
+            f"{address!r} is another machine and not encrypted, and whoever reaches a Dask "
+            "scheduler can run code on its workers: start it with certificates and give its "
+            "address as tls://."
+        )
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def workers_of(address: str) -> int:
+    """Return how many workers a cluster has, so many shards are made.
+
+    Raises:
+        BadRequest: it cannot be reached, or has none.
+    """
+    with _client(address) as client:
+        count = len(client.scheduler_info(n_workers=-1)["workers"])
+    if not count:
+        raise BadRequest(f"The scheduler at {address!r} has no workers: start some, one a GPU.")
+    return count
+
+
+def run_on_cluster(address: str, tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
+    """Have the workers of a cluster compute shards, and wait for all of them.
+
+    Raises:
+        BadRequest: the cluster cannot be reached, or a shard cannot be computed at all.
+        Cancelled: raised by ``report``; the workers stop at their next batch.
+        ComputeFailed: a shard has failed too often, or killed its workers; it is named.
+    """
+    with _client(address) as client:
+        progress = _Progress(len(tasks))
+        client.subscribe_topic(TOPIC, progress.take)
+        waiting = {
+            client.submit(
+                shard_on_worker, task.model_dump_json(), pure=False, retries=ATTEMPTS - 1
+            ): task
+            for task in tasks
+        }
+        progress.keys = {str(future.key) for future in waiting}
+        try:
+            while waiting:
+                ended = [future for future in waiting if future.done()]
+                for future in ended:
+                    _take(future, waiting.pop(future), store)
+                    progress.finished += 1
+                report(*progress.told())
+                if waiting and not ended:
+                    progress.changed.wait(LOOK_EVERY)
+                    progress.changed.clear()
+        finally:
+            client.cancel(list(waiting))
+            client.unsubscribe_topic(TOPIC)
+
+
+def _take(future: Any, task: ShardTask, store: Store) -> None:
+    """Take in what became of a shard.
+
+    Raises:
+        BadRequest, ComputeFailed: it failed for good, or lies where it is not read.
+    """
+    from distributed import KilledWorker
+
+    try:
+        made = json.loads(future.result())
+    except KilledWorker as error:
+        raise ComputeFailed(
+            f"Shard {task.shard} was given up: the workers that computed it died, the last of them "
+            f"{error.last_worker.address} (out of memory, or killed); the others are kept: run the "
+            "same command again to go on."
+        ) from error
+    except Exception as error:  # whatever it was, it was tried again on the way
+        raise failure(task, str(error) or type(error).__name__) from error
+    if made["state"] == "error":
+        raise by_name(made["error"])(made["message"])
+    check_arrived(store, task, made, made["machine"])
+
+
+class _Progress:
+    """How far the shards are, as their workers tell."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._windows: dict[str, tuple[int, int]] = {}
+        self.keys: set[str] = set()
+        self.finished = 0
+        self.changed = threading.Event()
+
+    def take(self, event: tuple[float, dict[str, Any]]) -> None:
+        """Take in what a worker tells of a shard, of whichever client."""
+        told = event[1]
+        self._windows[told["key"]] = told["done"], told["total"]
+        self.changed.set()
+
+    def told(self) -> tuple[int, int, str]:
+        """Return windows done and to do, of shards that have begun, and how many are done."""
+        own = [each for key, each in self._windows.items() if key in self.keys]
+        done, total = (sum(each[part] for each in own) for part in (0, 1))
+        return done, total, f"{self.finished} of {self._count} shards done; windows"
+
+
+def shard_on_worker(text: str) -> str:
+    """Compute a shard on a worker: a description as JSON in, what became of it as JSON out.
+
+    Raises:
+        RuntimeError: it failed in a way that another attempt may not.
+    """
+    from distributed import get_worker
+
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def say(done: int, total: int, note: str) -> None:
+        worker.log_event(TOPIC, {"key": key, "done": done, "total": total})
+
+    tell = seldom(say)
+
+    def report(done: int, total: int, note: str) -> None:
+        task = worker.state.tasks.get(key)
+        if task is None or task.state == "cancelled":
+            raise Cancelled("The computation was cancelled.")
+        tell(done, total, note)
+
+    made = carried_out(text, report)
+    if made["state"] == "error" and made["again"] and made["error"] != Cancelled.__name__:
+        raise RuntimeError(made["message"])
+    return json.dumps({**made, "machine": worker.address})
+
+
+@contextmanager
+def _client(address: str) -> Iterator[Client]:
+    """Connect to a scheduler; certificates come from Dask's own configuration.
+
+    Raises:
+        BadRequest: the address is refused, nobody answers, or the optional package is missing.
+    """
+    check_address(address)
+    if importlib.util.find_spec("distributed") is None:
+        raise BadRequest(
+            "A cluster needs the package 'distributed': install poskernel with its extra, "
+            "'poskernel[cluster]'."
+        )
+    from distributed import Client, Security
+
+    security = None
+    try:
+        if address.startswith("tls:"):
+            security = Security(require_encryption=True)
+            if security.get_connection_args("client").get("ssl_context") is None:
+                raise BadRequest(
+                    f"{address!r} is encrypted, and no certificates are given: name them in Dask's "
+                    "configuration (distributed.comm.tls: ca-file, client.cert, client.key)."
+                )
+        client = Client(address, security=security, timeout=PATIENCE, set_as_default=False)
+    except (OSError, TypeError, ValueError, RuntimeError) as error:
+        raise BadRequest(
+            f"No Dask scheduler can be reached at {address!r} ({str(error)[:200]})."
+        ) from error
+    try:
+        yield client
+    finally:
+        with contextlib.suppress(OSError, TimeoutError):
+            client.close()

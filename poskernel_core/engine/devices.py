@@ -1,0 +1,119 @@
+"""Shards on the devices of one machine: a process for each device, fed one task at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from poskernel_core.common.progress import Report
+from poskernel_core.common.shards import ShardTask
+from poskernel_core.engine.attempts import Attempts
+from poskernel_core.engine.worker_client import start_module
+from poskernel_core.storage.store import Store
+
+__all__ = ["run_on_devices"]
+
+LOOK_EVERY = 0.2
+
+
+def run_on_devices(
+    devices: Sequence[str], tasks: Sequence[ShardTask], store: Store, report: Report
+) -> None:
+    """Compute shards on several devices at once; a process that dies is started anew.
+
+    Raises:
+        BadRequest: a shard cannot be computed at all.
+        Cancelled: raised by ``report``; what the shards have gathered so far is kept.
+        ComputeFailed: one has failed too often; it is named.
+    """
+    attempts = Attempts(tasks)
+    hands = [_Hand(device, tasks, store.directory.resolve(), attempts) for device in devices]
+    try:
+        while not attempts.wait(LOOK_EVERY):
+            report(*attempts.progress())
+    finally:
+        attempts.stop()
+        for hand in hands:
+            hand.close()
+    if attempts.error is not None:
+        raise attempts.error
+
+
+class _Hand:
+    """One device: a thread that takes tasks, and the process that computes them."""
+
+    def __init__(
+        self, device: str, tasks: Sequence[ShardTask], store: Path, attempts: Attempts
+    ) -> None:
+        self._device, self._tasks, self._store = device, tasks, store
+        self._attempts = attempts
+        self._process: subprocess.Popen[str] | None = None
+        self._starting = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the process and the thread."""
+        with self._starting:
+            self._closed = True
+            if self._process is not None:
+                self._process.terminate()
+        self._thread.join()
+
+    def _work(self) -> None:
+        with open(self._store / "worker.log", "a", encoding="utf-8") as log:
+            while (number := self._attempts.take()) is not None:
+                process = self._alive(log)
+                if process is None:
+                    break
+                self._compute(number, process)
+        with self._starting:
+            if self._process is not None:
+                _end(self._process)
+
+    def _alive(self, log: TextIO) -> subprocess.Popen[str] | None:
+        """Return the process, started where there is none; None once it is to be none."""
+        with self._starting:
+            if self._closed:
+                return None
+            if self._process is None or self._process.poll() is not None:
+                if self._process is not None:
+                    _end(self._process)
+                self._process = start_module("shard_worker", self._store, log)
+            return self._process
+
+    def _compute(self, number: int, process: subprocess.Popen[str]) -> None:
+        """Send a task to the process and listen until it has ended, or the process has."""
+        task = self._tasks[number]
+        execution = task.execution.model_copy(update={"device": self._device})
+        sent = task.model_copy(update={"execution": execution}).model_dump_json()
+        event: dict[str, Any] = {"state": "none"}
+        with contextlib.suppress(OSError, ValueError):
+            print(sent, file=process.stdin, flush=True)
+            for line in process.stdout or ():
+                event = json.loads(line)
+                if event["state"] != "running":
+                    break
+                self._attempts.tell(number, event)
+        if event["state"] not in ("done", "error"):
+            process.kill()
+            code = process.wait()
+            why = f"its process on {self._device} ended with code {code}, see worker.log"
+            event = {"state": "error", "again": True, "message": why}
+        self._attempts.tell(number, event)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Stop a process and close the pipes to it."""
+    process.terminate()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()

@@ -1,0 +1,94 @@
+"""A process that computes shards: ``python -m poskernel_core.engine.shard_worker CACHE_DIRECTORY``.
+
+It reads one task a line from standard input, as JSON, and writes events, one a line, to standard
+output. Sums go through the store, never through the pipe. A worker of a cluster does the same when
+it calls :func:`carried_out`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from poskernel_core.common.errors import BadRequest, PosKernelError
+from poskernel_core.common.progress import Report
+from poskernel_core.common.shards import ShardTask
+from poskernel_core.engine.shards import carry_out
+from poskernel_core.storage.store import Store
+
+__all__ = ["carried_out", "main"]
+
+REPORT_EVERY = 0.2
+ONE_AT_A_TIME = threading.Lock()
+_WORKSHOPS: dict[str, Any] = {}
+
+
+def carried_out(text: str, report: Report, directory: Path | None = None) -> dict[str, Any]:
+    """Compute the shard that a JSON text describes; return how it ended, as an event.
+
+    What is wrong with the request ends it for good, ``"again": False``; another machine, or another
+    attempt, may have more luck with anything else.
+    """
+    try:
+        task = ShardTask.model_validate_json(text)
+        with ONE_AT_A_TIME:  # two at once would need the memory of both
+            made = carry_out(_workshop(directory), task, report)
+    except PosKernelError as error:
+        again = not isinstance(error, BadRequest)
+        name, message = type(error).__name__, str(error)
+        return {"state": "error", "error": name, "message": message, "again": again}
+    return {"state": "done", **made}
+
+
+def _workshop(directory: Path | None) -> Any:
+    """Return the workshop of this process, which keeps the model from shard to shard."""
+    from poskernel_core.passes.workshop import Workshop  # torch
+
+    name = str(directory)
+    if name not in _WORKSHOPS:
+        _WORKSHOPS[name] = Workshop(Store(directory))
+    return _WORKSHOPS[name]
+
+
+def seldom(say: Callable[[int, int, str], object]) -> Report:
+    """Return a report that says something five times a second at most."""
+    last = 0.0
+
+    def report(done: int, total: int, note: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= REPORT_EVERY or done == total:
+            last = now
+            say(done, total, note)
+
+    return report
+
+
+def main() -> None:
+    """Serve the standard streams; whatever else prints goes to standard error."""
+    events = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def say(event: dict[str, Any]) -> None:
+        print(json.dumps(event), file=events, flush=True)
+
+    def told(done: int, total: int, note: str) -> None:
+        say({"state": "running", "done": done, "total": total, "note": note})
+
+    for line in sys.stdin:
+        try:
+            say(carried_out(line, seldom(told), Path(sys.argv[1])))
+        except Exception:  # the process that asked tries again, and says where the log is
+            traceback.print_exc()
+            say({"state": "error", "error": "ComputeFailed", "message": "", "again": True})
+
+
+if __name__ == "__main__":
+    main()

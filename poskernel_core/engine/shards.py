@@ -1,0 +1,174 @@
+"""A run shared by several machines: which shards there are, computing one, putting them together.
+
+What is to be gathered follows from what is asked alone, never from what a machine's store holds
+already: so machines that know nothing of each other cut the same run into the same shards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import poskernel_core
+from poskernel_core.common.errors import BadRequest, ComputeFailed
+from poskernel_core.common.progress import Report
+from poskernel_core.common.shards import Shard, ShardTask
+from poskernel_core.common.specs import Execution, Gather, RunSpec
+from poskernel_core.engine.provenance import versions
+from poskernel_core.engine.requests import CanonicalRequest
+from poskernel_core.storage.archive import export_entries
+from poskernel_core.storage.shards import Source, find_partial, partial_keys
+from poskernel_core.storage.statistics import windows_of
+from poskernel_core.storage.store import Store
+
+if TYPE_CHECKING:
+    from poskernel_core.passes.workshop import Workshop
+
+__all__ = ["carry_out", "check_arrived", "merge", "passes_of", "run_here", "tasks_of"]
+
+
+def passes_of(asked: Iterable[CanonicalRequest]) -> list[RunSpec]:
+    """Return the passes that requests stand on, each with everything that it gathers.
+
+    Raises:
+        BadRequest: parameters do not fit a run.
+    """
+    passes: dict[RunSpec, set[Gather]] = {}
+    for each in asked:
+        for run in each.needs.values():
+            passes.setdefault(windows_of(run), set()).update(run.gather)
+    return [
+        run.model_copy(update={"gather": tuple(g for g in get_args(Gather) if g in wanted)})
+        for run, wanted in passes.items()
+    ]
+
+
+def tasks_of(
+    passes: Iterable[RunSpec],
+    shards: Sequence[Shard],
+    execution: Execution,
+    folder: Path | None = None,
+) -> list[ShardTask]:
+    """Return what is to be computed: these shards of every pass."""
+    where = None if folder is None else str(folder.resolve())
+    return [
+        ShardTask(run=run, shard=shard, execution=execution, folder=where)
+        for run in passes
+        for shard in shards
+    ]
+
+
+def software() -> dict[str, str]:
+    """Return the versions in which all shards of a run must agree."""
+    found = {"poskernel": poskernel_core.__version__, **versions()}
+    found.pop("python")
+    return found
+
+
+def carry_out(workshop: Workshop, task: ShardTask, report: Report) -> dict[str, Any]:
+    """Compute a shard unless the store holds it; return the ``keys`` of its entries.
+
+    With a folder they are also written to a file there, whose name is returned as ``file``.
+
+    Raises:
+        BadRequest, Cancelled, ComputeFailed, StoreFailed: as
+            :func:`poskernel_core.passes.runner.gather_shard`.
+    """
+    from poskernel_core.passes.runner import gather_shard  # torch
+
+    def wait() -> None:
+        report(0, 0, "Waiting for another process at the same shard")
+
+    store, run, shard = workshop.store, task.run, task.shard
+    name = windows_of(run).digest(kind="lock", shard=shard.model_dump())
+    with store.lock(name, wait):
+        if not _is_there(store, task) and not gather_shard(
+            workshop, run, shard, task.execution, software(), report
+        ):
+            return {"keys": [], "file": None}
+    first = find_partial(store, run, run.gather[0], shard)
+    keys = [] if first is None else partial_keys(run, shard, first.header.n_layers)
+    if not keys or not all(map(store.has, keys)):
+        raise ComputeFailed(
+            f"Shard {shard} was dropped as soon as it was written: the store is too small "
+            "(POSKERNEL_CACHE_GB)."
+        )
+    file = None
+    if task.folder is not None:
+        file = Path(task.folder) / file_name(task)
+        export_entries(store, keys, run.model, file)
+    return {"keys": keys, "file": None if file is None else str(file)}
+
+
+def _is_there(store: Store, task: ShardTask) -> bool:
+    found = (find_partial(store, task.run, name, task.shard) for name in task.run.gather)
+    return all(each is not None and each.versions == software() for each in found)
+
+
+def file_name(task: ShardTask) -> str:
+    """Return the name of a shard's file: model, run and number, the same on every machine."""
+    model = re.sub("[^A-Za-z0-9.-]+", "-", Path(task.run.model.name).name)[:60]
+    run, shard = windows_of(task.run).digest()[:8], task.shard
+    return f"{model}-{run}-shard-{shard.number}-of-{shard.of}.zip"
+
+
+def run_here(tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
+    """Compute shards in this process, one after another.
+
+    Raises:
+        BadRequest, Cancelled, ComputeFailed, StoreFailed: as :func:`carry_out`.
+    """
+    from poskernel_core.passes.workshop import Workshop  # torch
+
+    workshop = Workshop(store)
+    for task in tasks:
+
+        def told(done: int, total: int, note: str, shard: Shard = task.shard) -> None:
+            report(done, total, f"Shard {shard}: {note}")
+
+        carry_out(workshop, task, told)
+
+
+def check_arrived(store: Store, task: ShardTask, made: Mapping[str, Any], machine: str) -> None:
+    """Check that what another machine computed is where this one reads it.
+
+    Raises:
+        BadRequest: it wrote to a disk of its own.
+    """
+    file = made["file"]
+    if file is not None and not Path(file).is_file():
+        raise BadRequest(
+            f"{machine} wrote shard {task.shard} to {file!r}, which is not there on this machine: "
+            "name a folder that all machines share."
+        )
+    if file is None and not all(map(store.has, made["keys"])):
+        raise BadRequest(
+            f"{machine} wrote shard {task.shard} to a store of its own: give all machines one "
+            "store (POSKERNEL_CACHE), or name a folder that they share, for shards as files."
+        )
+
+
+def merge(
+    store: Store,
+    sources: Mapping[str, Source],
+    passes: Iterable[RunSpec],
+    of: int,
+    report: Report,
+) -> None:
+    """Add the shards of every pass and write the statistics that the store lacks.
+
+    Raises:
+        BadRequest: shards are lost, or do not belong together.
+        Cancelled: raised by ``report``.
+        StoreFailed: the statistics cannot be written.
+    """
+    from poskernel_core.passes.merging import merge_shards  # torch
+
+    def wait() -> None:
+        report(0, 0, "Waiting for another process at the same work")
+
+    for run in passes:
+        with store.lock(windows_of(run).digest(kind="lock"), wait):
+            merge_shards(store, sources, run, of, report)

@@ -1,0 +1,47 @@
+"""Kernels as small curves: few points, one byte each, for the browser to draw in a grid's cells."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+__all__ = ["MISSING", "compact_curves"]
+
+POINTS = 32
+MISSING = 255
+"""The byte of a point of a head that has no kernel; others run from 0 to 254, its largest."""
+
+
+def compact_curves(
+    kernels: Float[np.ndarray, "layer head key"], query: int, first: int
+) -> dict[str, Any]:
+    """Return the kernels at a query position by offset, as what JSON can hold.
+
+    Offsets are put together in at most 32 bins of about even width on a log scale; a point is the
+    mean over its bin. Every curve is scaled to its own largest point.
+
+    Returns:
+        ``codes``, base64 of bytes ``[layer, head, point]``; ``starts``, the first offset of each
+        bin, and ``last``, the last offset of all, in tokens; ``most``, the largest point of each
+        head ``[layer][head]``, None where it has no kernel.
+    """
+    turned = kernels[..., first : query + 1][..., ::-1]
+    length = turned.shape[-1]
+    edges = np.unique(np.geomspace(1, length + 1, min(POINTS, length) + 1).round()).astype(int) - 1
+    points = np.add.reduceat(turned, edges[:-1], axis=-1) / np.diff(edges)
+    there = np.isfinite(points).all(axis=-1) & (points.max(axis=-1) > 0)
+    most = np.where(there, points.max(axis=-1), 1.0)
+    codes = np.round(254 * np.where(there[..., None], points, 0) / most[..., None])
+    codes = np.where(there[..., None], codes, MISSING).astype(np.uint8)
+    return {
+        "codes": base64.b64encode(codes.tobytes()).decode("ascii"),
+        "starts": edges[:-1].tolist(),
+        "last": length - 1,
+        "most": [
+            [float(f"{value:.3g}") if known else None for value, known in zip(row, ok, strict=True)]
+            for row, ok in zip(most, there, strict=True)
+        ],
+    }

@@ -1,0 +1,1 @@
+"""Results as folders for others: a static site, a data set for the hub."""

@@ -1,0 +1,114 @@
+"""Notes on heads, in one file of their own beside the store, which nothing evicts.
+
+The file is JSON that people can read, keep and move: a list of notes, each with the model's name,
+the fingerprint of its weights, the head and the day.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, astuple, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+
+from filelock import FileLock
+
+from poskernel_core.common.errors import BadRequest, StoreFailed
+from poskernel_core.common.files import read_json
+from poskernel_core.common.whole import write_whole
+
+__all__ = ["LONGEST_NOTE", "Note", "Notes"]
+
+LONGEST_NOTE = 4_000
+FILE = "notes.json"
+MOST_NOTES = 10_000
+
+
+@dataclass(frozen=True)
+class Note:
+    """What somebody noted on a head.
+
+    Attributes:
+        model: the model's name.
+        fingerprint: that of its weights.
+        cell: the head, such as ``L0H3``.
+        text: the note.
+        date: the day on which it was written, ``YYYY-MM-DD``.
+    """
+
+    model: str
+    fingerprint: str
+    cell: str
+    text: str
+    date: str
+
+
+class Notes:
+    """The notes in a directory; several processes may write."""
+
+    def __init__(self, directory: Path) -> None:
+        """``directory`` is that of the store."""
+        self.file = directory / FILE
+
+    def all(self) -> list[Note]:
+        """Return all notes, by model and head.
+
+        Raises:
+            StoreFailed: the file holds something else.
+        """
+        return sorted(self._read(), key=lambda note: (note.model, note.fingerprint, note.cell))
+
+    def of(self, fingerprint: str, cell: str) -> str:
+        """Return the note on a head of the weights with this fingerprint; empty without one.
+
+        Raises:
+            StoreFailed: the file holds something else.
+        """
+        found = (n.text for n in self._read() if (n.fingerprint, n.cell) == (fingerprint, cell))
+        return next(found, "")
+
+    def write(self, model: str, fingerprint: str, cell: str, text: str) -> None:
+        """Note something on a head in place of what was there; an empty text removes it.
+
+        Raises:
+            BadRequest: a note that is too long, or one too many.
+            StoreFailed: the file cannot be written, or holds something else.
+        """
+        text = text.strip()
+        if len(text) > LONGEST_NOTE:
+            raise BadRequest(
+                f"Expected a note of at most {LONGEST_NOTE:,} characters, got {len(text):,}: "
+                "shorten it."
+            )
+        today = datetime.now(UTC).date().isoformat()
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{self.file}.lock"):
+                kept = [
+                    each
+                    for each in self._read()
+                    if (each.fingerprint, each.cell) != (fingerprint, cell)
+                ]
+                if len(kept) >= MOST_NOTES:
+                    raise BadRequest(f"There are {MOST_NOTES:,} notes already: remove some.")
+                if text:
+                    kept.append(Note(model, fingerprint, cell, text, today))
+                written = json.dumps([asdict(note) for note in kept], indent=1, ensure_ascii=False)
+                write_whole(self.file, lambda path: path.write_text(written + "\n", "utf-8"))
+        except (OSError, UnicodeEncodeError) as error:
+            raise StoreFailed(f"The note cannot be written: {error}.") from error
+
+    def _read(self) -> list[Note]:
+        if not self.file.is_file():
+            return []
+        names = tuple(field.name for field in fields(Note))
+        try:
+            found = [Note(**{name: each[name] for name in names}) for each in read_json(self.file)]
+            if any(not isinstance(value, str) for note in found for value in astuple(note)):
+                raise TypeError
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise StoreFailed(
+                f"The file of notes, {FILE}, cannot be read: expected a list of notes, each with "
+                f"{', '.join(names)}; mend it or move it away."
+            ) from error
+        return found

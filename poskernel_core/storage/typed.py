@@ -1,0 +1,66 @@
+"""Texts that readers typed, kept in the store by their hash, so that a link names them briefly."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
+from poskernel_core.storage.store import Store
+
+__all__ = ["check_text", "is_name", "keep_text", "kept_text"]
+
+PREFIX = "typed-"
+DIGITS = 32
+
+
+def is_name(text: str) -> bool:
+    """Tell whether this is what :func:`keep_text` returns, and so no text."""
+    return re.fullmatch(f"[0-9a-f]{{{DIGITS}}}", text) is not None
+
+
+def keep_text(store: Store, text: str) -> str:
+    """Keep a text and return its name: 32 digits of its SHA-256, equal for equal texts.
+
+    Raises:
+        BadRequest: a text that is too long, or holds half a character.
+        StoreFailed: it cannot be written.
+    """
+    check_text(text)
+    name = _digest(text)[:DIGITS]
+    if kept_text(store, name) != text:
+        store.put(PREFIX + name, {"text": text}, {})
+    return name
+
+
+def kept_text(store: Store, name: str) -> str | None:
+    """Return the text of a name; None where the store does not hold it, or holds another."""
+    found = store.get(PREFIX + name) if is_name(name) else None
+    text = None if found is None else found[0].get("text")
+    if not isinstance(text, str) or not _digest(text).startswith(name):
+        return None
+    return text
+
+
+def check_text(text: str) -> None:
+    """Refuse what is no text, or is too long to be computed with.
+
+    Raises:
+        BadRequest: it is.
+    """
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise BadRequest(
+            f"Expected a text of at most {MAX_TEXT_CHARACTERS:,} characters, got {len(text):,}: "
+            "shorten it."
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(
+            f"Expected text, got half a character at place {error.start}: remove it."
+        ) from error
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

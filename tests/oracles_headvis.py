@@ -1,0 +1,57 @@
+"""The metrics and the example texts of HeadVis once more, in plain loops over lists of floats.
+
+`texts` are patterns, one a text: `pattern[q][k]`, a square of floats, 0 where nothing is seen.
+"""
+
+import math
+
+__all__ = ["METRICS", "largest", "metrics", "top_keys"]
+
+METRICS = (
+    "self_attention_score",
+    "prev_token_score",
+    "pattern_entropy",
+    "qk_distance",
+    "qk_distance_variance",
+    "induction_score",
+)
+
+
+def metrics(texts, tokens):
+    """The six metrics of one head, in the order of METRICS, over patterns and their tokens."""
+    own = previous = entropy = distance = square = induction = 0.0
+    count = pairs = repeated = 0
+    for pattern, ids in zip(texts, tokens, strict=True):
+        for q, row in enumerate(pattern):
+            count += 1
+            own += row[q]
+            if q > 0:
+                pairs += 1
+                previous += row[q - 1]
+            for k, p in enumerate(row):
+                if p > 0:
+                    entropy -= p * math.log(p)
+                distance += p * abs(q - k)
+                square += p * (q - k) ** 2
+            earlier = [j for j in range(q) if ids[j] == ids[q]]
+            repeated += bool(earlier)
+            induction += math.fsum(row[j + 1] for j in earlier if row[j + 1] >= 0.01)
+    mean = distance / count
+    return [
+        own / count,
+        previous / pairs if pairs else math.nan,
+        entropy / count,
+        mean,
+        square / count - mean**2,
+        induction / repeated if repeated else math.nan,
+    ]
+
+
+def largest(pattern):
+    """The largest attention of a text, without its first query and its first key."""
+    return max((p for row in pattern[1:] for p in row[1:]), default=0.0)
+
+
+def top_keys(row, count):
+    """The most attended keys of a row, attention and key, the largest first."""
+    return sorted(((p, k) for k, p in enumerate(row)), reverse=True)[:count]

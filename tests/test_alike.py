@@ -1,0 +1,128 @@
+"""The nearest heads among everything that is stored: found by what the store's entries say."""
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core.analyses.comparison import formulas
+from poskernel_core.analyses.comparison.pins import Pin, pinned_run
+from poskernel_core.engine import alike
+from poskernel_core.engine.alike import heads_like
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.models import catalog
+from poskernel_core.storage.store import Store
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+CONTEXT, WINDOWS, QUERY, SKIP = 32, 3, 31, 4
+MODELS = ("demo-attn-2l", "demo-gpt2")
+OWN = Pin("L0H1", "demo-attn-2l", context=CONTEXT, texts=WINDOWS)
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """A store with kernels of two models, at two positions, and with another skip."""
+    engine = Engine(Store(tmp_path_factory.mktemp("store")))
+    found = {}
+    for model in MODELS:
+        for query, skip in ((QUERY, SKIP), (21, SKIP), (QUERY, 0)):
+            found[model, query, skip] = pk.show(
+                "kernel", model, engine=engine, context=CONTEXT, windows=WINDOWS,
+                params={"query": query, "skip": skip},
+            )  # fmt: skip
+    yield engine.store, found
+    engine.close()
+    engine.store.close()
+
+
+def by_offset(found, layer, head, query=QUERY):
+    """A head's kernel and its errors from its own position backwards."""
+    return tuple(
+        np.append(part["kernel"][layer, head, SKIP : query + 1][::-1], np.full(SKIP, np.nan))
+        for part in (found.values, found.errors)
+    )
+
+
+def search(store, found, offered=lambda model: True, query=QUERY, most=1000):
+    """The heads like the first model's L0H1."""
+    kernel, error = by_offset(found[MODELS[0], QUERY, SKIP], 0, 1)
+    return heads_like(
+        store, OWN, kernel, error, query=query, skip=SKIP, offered=offered,
+        located=catalog.locate, most=most,
+    )  # fmt: skip
+
+
+def test_every_head_in_order(kernels):
+    """All heads of both runs but the head itself, nearest first, at the distance of the loops."""
+    store, found = kernels
+    answer = search(store, found)
+    assert (2, 48, True) == (answer.runs, answer.compared, answer.whole)
+    assert 47 == len(answer.heads) == len({each.pin for each in answer.heads})
+    gaps = [each.distance for each in answer.heads]
+    assert sorted(gaps) == gaps
+    ours = by_offset(found[MODELS[0], QUERY, SKIP], 0, 1)
+    for each in answer.heads:
+        layer, head = int(each.pin.cell[1]), int(each.pin.cell[3:])
+        theirs = by_offset(found[each.pin.model, QUERY, SKIP], layer, head)
+        gap = 0.5 * np.nansum(np.abs(ours[0] - theirs[0]))
+        assert gap == pytest.approx(each.distance, abs=1e-5)
+        bound = 0.5 * np.nansum(np.hypot(ours[1], theirs[1]))
+        assert bound == pytest.approx(each.largest_error, abs=1e-5)
+        assert describe_run(each.pin.model, context=CONTEXT, windows=WINDOWS) == pinned_run(
+            each.pin
+        )
+
+
+def test_the_nearest_position_is_taken(kernels):
+    """Kernels of the position next to the one asked for, aligned on the offsets of both."""
+    store, found = kernels
+    answer = search(store, found, query=20)
+    assert {21} == {each.query for each in answer.heads}
+    first = answer.heads[0]
+    layer, head = int(first.pin.cell[1]), int(first.pin.cell[3:])
+    theirs = by_offset(found[first.pin.model, 21, SKIP], layer, head, 21)[0]
+    ours = by_offset(found[MODELS[0], QUERY, SKIP], 0, 1)[0]
+    assert float(formulas.distance(ours, theirs)) == pytest.approx(first.distance, abs=1e-5)
+
+
+def test_a_model_that_is_not_offered_is_not_named(kernels):
+    """What the host computed for itself stays with the host; a changed model is left out."""
+    store, found = kernels
+    only = search(store, found, offered=lambda model: model == MODELS[0])
+    assert {MODELS[0]} == {each.pin.model for each in only.heads}
+    assert 1 == only.runs
+
+
+def test_what_is_not_there_or_damaged_is_passed_over(kernels, tmp_path, monkeypatch):
+    """Entries of other kinds, with odd headers, or of weights that are gone, are no neighbours."""
+    store, found = kernels
+    for number, header in enumerate(
+        ({}, {"analysis": "kernel"}, {"analysis": "kernel", "params": {"source": "mean"},
+         "provenance": {"model": 3}}, {"analysis": "kernel", "params": [], "provenance": {}})
+    ):  # fmt: skip
+        store.put(f"odd-{number}", header, {"x": np.zeros(2)})
+    assert 47 == len(search(store, found).heads)
+    kernel, error = by_offset(found[MODELS[0], QUERY, SKIP], 0, 1)
+    gone = heads_like(
+        store, OWN, kernel, error, query=QUERY, skip=SKIP, offered=lambda model: True,
+        located=lambda model, revision: None,
+    )  # fmt: skip
+    assert ([], 0) == (gone.heads, gone.runs)
+
+
+def test_it_stops_in_time(kernels, monkeypatch):
+    """Where the store is too large for the time there is, that is said."""
+    store, found = kernels
+    monkeypatch.setattr(alike, "MOST_SECONDS", -1.0)
+    answer = search(store, found)
+    assert (False, 0) == (answer.whole, answer.runs)
+
+
+def test_shipped_headers(tmp_path, monkeypatch):
+    """What comes with the project is searched as well."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    store = Store(tmp_path)
+    kinds = {header.get("analysis") for _, header in store.headers()}
+    assert {"etc", "kernel"} <= kinds
+    known = {key for key, _ in store.headers()}
+    assert [] == list(store.headers(known))

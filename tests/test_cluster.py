@@ -1,0 +1,166 @@
+"""One run shared by the workers of a Dask cluster."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
+from poskernel_core.common.specs import CorpusSpec, Execution
+from poskernel_core.data import corpora
+from poskernel_core.engine.cluster import check_address, run_on_cluster, workers_of
+from poskernel_core.storage.store import Store
+from tests.test_shared_work import OF, expected, merged, run, silent, tasks
+
+__all__ = ["expected", "run", "tasks"]
+
+ADDRESSES = {
+    "tcp://10.0.0.7:8786": "another machine and not encrypted",
+    "tcp://scheduler:8786": "another machine and not encrypted",
+    "http://localhost:8787": "Expected the address of a Dask scheduler",
+    "localhost:8786": "Expected the address",
+    "tls://host": "Expected the address",
+    "tcp://[::1": "Expected the address",
+    "tcp://host:port": "Expected the address",
+}
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_addresses_that_are_refused(address):
+    """No other machine without encryption, and nothing that is no address."""
+    with pytest.raises(BadRequest, match=ADDRESSES[address]):
+        check_address(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://127.0.0.1:1", "tcp://localhost:1", "tcp://[::1]:1", "tls://host:1"]
+)
+def test_addresses_that_are_taken(address):
+    """This machine, and others with encryption."""
+    check_address(address)
+
+
+def test_without_the_package(monkeypatch):
+    """One sentence says what to install."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(BadRequest, match=r"poskernel\[cluster\]"):
+        workers_of("tcp://127.0.0.1:1")
+
+
+def test_without_certificates():
+    """One sentence says where they are named."""
+    pytest.importorskip("distributed")
+    with pytest.raises(BadRequest, match="no certificates are given"):
+        workers_of("tls://127.0.0.1:1")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The address of three worker processes of one thread each, and their store."""
+    distributed = pytest.importorskip("distributed")
+    directory = tmp_path_factory.mktemp("cluster")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POSKERNEL_CACHE", str(directory / "store"))
+        patch.setenv("DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT", "300s")  # on a busy machine
+        with distributed.LocalCluster(
+            host="127.0.0.1",
+            n_workers=3,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            local_directory=str(directory),
+        ) as made:
+            yield made.scheduler_address, Store(directory / "store")
+
+
+@pytest.mark.slow
+def test_three_workers_one_killed(cluster, run, tasks, expected):
+    """A worker is killed as it computes a shard; another takes it, and no bit is different."""
+    from distributed import Client
+
+    (address, store), killed = cluster, []
+    with Client(address, set_as_default=False) as client:
+        pids = client.run(os.getpid)
+
+        def report(done, total, note):
+            busy = [worker for worker, keys in client.processing().items() if keys]
+            if busy and not killed:
+                killed.append(pids[busy[0]])
+                os.kill(killed[0], signal.SIGKILL)
+
+        assert OF == workers_of(address)
+        run_on_cluster(address, tasks, store, report)
+
+    assert killed
+    assert expected == merged(store, run)
+
+
+@pytest.mark.slow
+def test_files_of_workers(cluster, tasks, tmp_path):
+    """Where the store is not shared, a folder is: what a worker writes elsewhere is said."""
+    address, _ = cluster
+    with pytest.raises(BadRequest, match="to a store of its own: give all machines one"):
+        run_on_cluster(address, tasks, Store(tmp_path / "own"), silent)
+
+    (tmp_path / "files").mkdir()
+    given = [each.model_copy(update={"folder": str(tmp_path / "files")}) for each in tasks]
+    run_on_cluster(address, given, Store(tmp_path / "own"), silent)
+    assert OF == len(list((tmp_path / "files").iterdir()))
+
+
+@pytest.mark.slow
+def test_what_cannot_be_computed(cluster, tasks, tmp_path):
+    """A worker's sentence comes back as it is, once."""
+    address, store = cluster
+    corpus = tasks[0].run.corpus.model_copy(update={"fingerprint": "other"})
+    wrong = tasks[0].run.model_copy(update={"corpus": corpus})
+
+    with pytest.raises(BadRequest, match="changed meanwhile"):
+        run_on_cluster(address, [tasks[0].model_copy(update={"run": wrong})], store, silent)
+
+
+def executing(dask_worker):
+    """How many tasks a worker has begun and not ended, cancelled ones included."""
+    return len(dask_worker.state.executing)
+
+
+@pytest.mark.slow
+def test_cancel_on_a_cluster(cluster, tasks, run):
+    """A shard of a hundred thousand windows ends soon after it was cancelled."""
+    from distributed import Client
+
+    address, store = cluster
+    corpus = CorpusSpec(name="random")
+    long = run.model_copy(update={"corpus": corpora.resolve(corpus), "windows": 100_000})
+    changes = {"run": long, "execution": Execution(device="cpu", batch=1)}
+
+    def report(done, total, note):
+        if done:
+            raise Cancelled("Enough.")
+
+    with pytest.raises(Cancelled):
+        run_on_cluster(address, [tasks[0].model_copy(update=changes)], store, report)
+    with Client(address, set_as_default=False) as client:
+        until = time.monotonic() + 15
+        while any(client.run(executing).values()) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not any(client.run(executing).values())
+
+
+@pytest.mark.slow
+def test_workers_that_die_each_time(cluster, tasks, monkeypatch):
+    """The shard is named, and nobody waits for ever."""
+    from distributed import Client
+
+    address, store = cluster
+    other = [tasks[1].model_copy(update={"run": tasks[1].run.model_copy(update={"seed": 11})})]
+    with Client(address, set_as_default=False) as client:
+
+        def report(done, total, note):
+            for worker, keys in client.processing().items():
+                if keys:
+                    pid = client.run(os.getpid, workers=[worker], on_error="ignore").get(worker)
+                    os.kill(pid, signal.SIGKILL) if pid else None
+
+        with pytest.raises(ComputeFailed, match="Shard 1/3 was given up: the workers"):
+            run_on_cluster(address, other, store, report)

@@ -1,0 +1,117 @@
+"""Every measure of every head in one table: the same numbers as one by one, and their ranks."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import poskernel_core as pk
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.base import Experiment
+from poskernel_core.analyses.head_measures.formulas import ranks
+from poskernel_core.engine.engine import Engine
+from poskernel_core.storage.store import Store
+
+CONTEXT, QUERY, SKIP = 48, 47, 3
+NUMBERS = st.floats(-1e6, 1e6) | st.just(np.nan)
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    """An engine on a store of its own."""
+    engine = Engine(Store(tmp_path_factory.mktemp("store")))
+    yield engine
+    engine.close()
+    engine.store.close()
+
+
+def table(engine, model, **params):
+    """All measures of a model over few short windows."""
+    return pk.show(
+        "head-measures",
+        str(model),
+        engine=engine,
+        context=CONTEXT,
+        windows=5,
+        params={"query": QUERY, "skip": SKIP} | params,
+    )
+
+
+def test_ranks_by_hand():
+    """Equal numbers share the better rank; what has no number has no rank."""
+    numbers = np.array([[0.5, 2.0, np.nan], [2.0, -1.0, 0.5]])
+    np.testing.assert_array_equal(ranks(numbers), [[3, 1, np.nan], [1, 5, 3]])
+
+
+@given(arrays(float, (2, 5), elements=NUMBERS))
+def test_a_rank_counts_the_larger_ones(numbers):
+    """One more than how many heads lie above, by loops."""
+    for number, rank in zip(numbers.ravel(), ranks(numbers).ravel(), strict=True):
+        larger = sum(other > number for other in numbers.ravel())
+        assert np.isnan(rank) if np.isnan(number) else rank == 1 + larger
+
+
+def test_the_table_holds_what_each_question_says(engine):
+    """Every row is the value that the question itself gives, error and unit included."""
+    found = table(engine, "demo-attn-2l")
+    titles = found.words("measure")
+    assert len(set(titles)) == len(titles) > 8
+    rows = zip(
+        titles, found.words("unit"), found.words("question"), found.words("named"), strict=True
+    )
+    for place, (title, unit, question, value) in enumerate(rows):
+        names = ANALYSES[question].params.model_fields
+        chosen = {name: at for name, at in (("query", QUERY), ("skip", SKIP)) if name in names}
+        one = pk.show(
+            question, "demo-attn-2l", engine=engine, context=CONTEXT, windows=5, params=chosen
+        )
+        if "query" in one.axes[value]:
+            one = one.select(query=QUERY)
+        numbers = one.values[value]
+        if numbers.ndim > 2:
+            numbers = numbers[..., -1]
+        np.testing.assert_array_equal(found.values["value"][place], numbers, err_msg=title)
+        assert one.units[value] == unit
+        words = [word for word in found.texts["kinds"][place].tolist() if word]
+        assert words == list(one.labels.get(value, ()))
+        expected = np.full_like(found.values["rank"][place], np.nan) if words else ranks(numbers)
+        np.testing.assert_array_equal(found.values["rank"][place], expected)
+
+
+def test_what_runs_the_model_again_is_asked_for(engine):
+    """Without experiments only statistics; with them their measures as well."""
+    few = set(table(engine, "demo-attn-2l").words("question"))
+    assert not any(isinstance(ANALYSES[name], Experiment) for name in few)
+    more = set(table(engine, "demo-attn-2l", experiments=True).words("question"))
+    assert few < more
+    assert "induction-scores" in more
+    assert all(isinstance(ANALYSES[name], Experiment) for name in more - few)
+
+
+def test_what_a_model_cannot_have_is_left_out(engine, rotary):
+    """A part of a model lacks what depends on content; a rotary model has wavelengths."""
+    part = set(table(engine, "gpt2-small-layer0", experiments=True).words("question"))
+    assert "etc" in part
+    assert "induction-scores" not in part
+    assert "dominant wavelength" in table(engine, rotary).words("measure")
+    assert "dominant wavelength" not in table(engine, "demo-attn-2l").words("measure")
+
+
+def test_one_pass_gathers_for_all(tmp_path, monkeypatch):
+    """All statistics of the same windows come from one pass; repeated tokens are other windows."""
+    from poskernel_core.passes import runner
+    from poskernel_core.storage.statistics import windows_of
+
+    engine, runs = Engine(Store(tmp_path)), []
+    gather_run = runner.gather_run
+    monkeypatch.setattr(
+        runner, "gather_run", lambda *given: runs.append(given[1]) or gather_run(*given)
+    )
+    table(engine, "demo-attn-2l")
+    engine.close()
+    engine.store.close()
+    assert len(runs) == len({windows_of(run) for run in runs}) == 2
+    assert ("repeats",) in [run.gather for run in runs]

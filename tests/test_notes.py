@@ -1,0 +1,71 @@
+"""Notes on heads: kept in a file that people can read, one a head, whoever writes."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poskernel_core.common.errors import BadRequest, StoreFailed
+from poskernel_core.storage.notes import LONGEST_NOTE, Notes
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+
+
+def test_one_note_a_head(tmp_path):
+    """Another model's head of the same name has its own; an empty note removes it."""
+    notes = Notes(tmp_path / "store")
+    assert notes.of("a", "L0H3") == ""
+    notes.write("one", "a", "L0H3", " looks back \n")
+    notes.write("two", "b", "L0H3", "uniform")
+    notes.write("one", "a", "L0H3", "looks one back")
+    assert (notes.of("a", "L0H3"), notes.of("b", "L0H3")) == ("looks one back", "uniform")
+    assert [(n.model, n.cell) for n in notes.all()] == [("one", "L0H3"), ("two", "L0H3")]
+    notes.write("one", "a", "L0H3", "  ")
+    assert [n.model for n in Notes(tmp_path / "store").all()] == ["two"]
+    told = json.loads((tmp_path / "store" / "notes.json").read_text("utf-8"))
+    assert told[0]["text"] == "uniform"
+
+
+@given(TEXTS)
+def test_what_is_noted_is_read_again(tmp_path_factory, text):
+    """Every text, but for the white space around it."""
+    notes = Notes(tmp_path_factory.mktemp("notes"))
+    notes.write("m", "f", "L1H2", text)
+    assert notes.of("f", "L1H2") == text.strip()
+
+
+def test_several_write_at_once(tmp_path):
+    """No note is lost."""
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: Notes(tmp_path).write("m", "f", f"L0H{n}", str(n)), range(24)))
+    assert sorted(int(note.text) for note in Notes(tmp_path).all()) == list(range(24))
+
+
+def test_a_note_that_is_too_long(tmp_path):
+    """Nothing is written."""
+    with pytest.raises(BadRequest, match=f"at most {LONGEST_NOTE:,} characters, got 4,001"):
+        Notes(tmp_path).write("m", "f", "L0H0", "x" * 4001)
+    assert Notes(tmp_path).all() == []
+
+
+@pytest.mark.parametrize("content", ["{", '{"a": 1}', '[{"model": "m"}]', "[1]", '["x"]'])
+def test_another_file(tmp_path, content):
+    """It is not overwritten; the sentence says what was expected."""
+    file = tmp_path / "notes.json"
+    file.write_text(content)
+    with pytest.raises(StoreFailed, match="expected a list of notes, each with model, fingerprint"):
+        Notes(tmp_path).of("f", "L0H0")
+    with pytest.raises(StoreFailed):
+        Notes(tmp_path).write("m", "f", "L0H0", "new")
+    assert file.read_text() == content
+
+
+def test_half_a_character(tmp_path):
+    """It is refused in a sentence, and what was there stays."""
+    notes = Notes(tmp_path)
+    notes.write("m", "f", "L0H0", "old")
+    with pytest.raises(StoreFailed, match="cannot be written"):
+        notes.write("m", "f", "L0H0", "\ud800")
+    assert notes.of("f", "L0H0") == "old"

@@ -1,0 +1,117 @@
+"""Attention formed on the first windows alone: which statistics see fewer."""
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core.common.specs import OF_PATTERNS, CorpusSpec, Execution
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.forward.loading import load
+from poskernel_core.models.catalog import locate
+from poskernel_core.passes import runner, streaming
+from poskernel_core.passes.plan import plan_for
+from poskernel_core.passes.workshop import Workshop
+from poskernel_core.statistics import STATISTICS
+from poskernel_core.storage.statistics import MANIFEST, part_key
+from poskernel_core.storage.store import Store
+from tests import builders
+
+CONTEXT, WINDOWS, SEEN = 23, 71, 64
+POSITIONS = (3, 11, 22)
+GATHER = ("keys", "queries", "patterns", "residuals", "scores", "entropy", "sinks")
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+
+@pytest.fixture(scope="module")
+def model(model_dirs):
+    """A small random model."""
+    return load(locate(str(model_dirs["llama"])), "cpu")
+
+
+@pytest.fixture(scope="module")
+def ids():
+    """Random tokens."""
+    return builders.random_ids(WINDOWS, CONTEXT, seed=5).numpy()
+
+
+def gathered(model, ids, seen, batch=None):
+    """The statistics of a pass; ``seen`` is how many first windows have their attention formed."""
+    from dataclasses import replace
+
+    plan = replace(plan_for(model.geometry, ids, POSITIONS, 13, True), pattern_windows=seen)
+    one = streaming.Pass(model, plan, GATHER)
+    for rows in streaming.batches(len(ids), CONTEXT, "cpu", batch):
+        one.run(ids, rows, batch)
+    return streaming.finish(one.sums(), GATHER, plan)
+
+
+def test_what_sees_patterns_is_named():
+    """The list says which statistics are shown attention, those of passes of their own apart."""
+    shown = {name for name, each in STATISTICS.items() if each.wants_patterns}
+    assert shown - {"repeats", "headvis"} == set(OF_PATTERNS)
+
+
+@pytest.mark.parametrize("batch", [1, 5, 71])
+def test_some_see_the_first_windows_and_the_others_all(model, ids, batch):
+    """Means of patterns are those of a pass over the first windows; keys are those of all."""
+    found = gathered(model, ids, SEEN, batch)
+    first, whole = gathered(model, ids[:SEEN], None), gathered(model, ids, None)
+    for name, arrays in found.items():
+        expected, other = (first, whole) if name in OF_PATTERNS else (whole, first)
+        for value, array in arrays.items():
+            np.testing.assert_allclose(array, expected[name][value], rtol=2e-5, atol=1e-6)
+        differ = [not np.allclose(a, other[name][v], rtol=1e-3) for v, a in arrays.items()]
+        assert any(differ) or name == "queries", name
+
+
+def test_keys_of_all_else_are_as_before(model_dirs):
+    """A run that bounds them shares what does not depend on it; without a bound nothing changes."""
+    corpus = CorpusSpec(name="sample")
+    plain = describe_run("demo-gpt2", corpus=corpus)
+    bound = describe_run("demo-gpt2", corpus=corpus, pattern_windows=SEEN)
+    assert "pattern_windows" not in plain.model_dump()
+    assert bound.model_dump()["pattern_windows"] == SEEN
+    for name in GATHER:
+        same = part_key(plain, name, MANIFEST) == part_key(bound, name, MANIFEST)
+        assert same == (name not in OF_PATTERNS)
+
+
+def test_only_what_is_bound_is_gathered_again(model_dirs, tmp_path, monkeypatch):
+    """Of a stored run the attention alone is missing; the answer says on how many windows."""
+    np.save(tmp_path / "ids.npy", builders.random_ids(WINDOWS, CONTEXT, seed=5).numpy())
+    corpus, runs = CorpusSpec(name=str(tmp_path / "ids.npy")), []
+    engine = Engine(Store(tmp_path / "store"))
+    asked = {"corpus": corpus, "context": CONTEXT, "windows": WINDOWS, "engine": engine}
+    gather_run = runner.gather_run
+    monkeypatch.setattr(
+        runner, "gather_run", lambda *given: runs.append(given[1]) or gather_run(*given)
+    )
+    whole = pk.show("etc", str(model_dirs["llama"]), **asked)
+    few = pk.show("etc", str(model_dirs["llama"]), pattern_windows=SEEN, **asked)
+    engine.close()
+    engine.store.close()
+
+    assert runs[1].gather == ("patterns",)
+    assert "pattern_windows" not in whole.provenance
+    assert few.provenance["pattern_windows"] == SEEN
+    np.testing.assert_array_equal(whole.values["etc"], few.values["etc"])
+    assert not np.array_equal(whole.values["fidelity"], few.values["fidelity"])
+
+
+def test_windows_that_are_cut_already(model_dirs, tmp_path):
+    """The plan is the same when the windows come from memory."""
+    np.save(tmp_path / "ids.npy", builders.random_ids(WINDOWS, CONTEXT, seed=5).numpy())
+    corpus = CorpusSpec(name=str(tmp_path / "ids.npy"))
+    located = locate(str(model_dirs["llama"]))
+    run = describe_run(
+        str(model_dirs["llama"]),
+        corpus=corpus,
+        context=CONTEXT,
+        windows=WINDOWS,
+        pattern_windows=SEEN,
+    )
+    workshop = Workshop(Store(tmp_path / "store"))
+    first, again = (workshop.prepare(run, Execution(), located, None)[1] for _ in range(2))
+    assert SEEN == first.seen
+    assert first == again

@@ -1,0 +1,293 @@
+"""Pinned heads: how they are written, how far apart their kernels are, their measures."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import poskernel_core as pk
+from poskernel_core.analyses.comparison import formulas
+from poskernel_core.analyses.comparison.pins import (
+    MOST_PINS,
+    Pin,
+    nearest_position,
+    pinned_run,
+    read_pins,
+    write_pins,
+)
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.figures.comparison import depth_figure, distances_figure, kernels_figure
+from poskernel_core.storage.store import Store
+from tests import oracles
+from tests import oracles_contextual as contextual
+from tests.builders import VOCABULARY
+from tests.builders import bag as made
+from tests.builders.bag import some_windows
+from tests.truth import truth_of
+
+N, SKIP = 13, 2
+TEXTS = 5
+CONTEXT, WINDOWS = 48, 7
+KERNELS = arrays(float, (3, 7), elements=st.floats(0.001, 1)).map(
+    lambda rows: rows / rows.sum(axis=1, keepdims=True)
+)
+NAMES = st.text("abcXYZ019/.-_ ,;@=~%", min_size=1, max_size=12).map(str.strip).filter(bool)
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    """An engine on a store of its own."""
+    engine = Engine(Store(tmp_path_factory.mktemp("store")))
+    yield engine
+    engine.close()
+    engine.store.close()
+
+
+def ask(engine, name, model="demo-attn-2l", **params):
+    """An answer over few short windows."""
+    return pk.show(name, str(model), engine=engine, context=CONTEXT, windows=WINDOWS, params=params)
+
+
+@given(
+    st.builds(
+        Pin,
+        st.sampled_from(["L0H0", "L11H3"]),
+        NAMES,
+        st.none() | NAMES,
+        NAMES,
+        st.none() | st.integers(2, 99999),
+        st.integers(1, 5000),
+        st.booleans(),
+        st.sampled_from(["float32", "bfloat16"]),
+        st.integers(0, 99),
+    )
+)
+def test_what_is_written_is_read(pin):
+    """Any name, with every mark that separates, comes back as it was."""
+    assert [pin] == read_pins(str(pin))
+    other = Pin("L1H1", "gpt2")
+    assert list(dict.fromkeys([pin, other])) == read_pins(write_pins([pin, other, pin]))
+
+
+def test_written_by_hand():
+    """Only what is special is written; a head alone is one of the run that is asked about."""
+    assert "L2H6@demo-gpt2" == str(Pin("L2H6", "demo-gpt2"))
+    special = Pin("L0H1", "gpt2", "step-8", "bible", 64, start=False)
+    assert "L0H1@gpt2@step-8;corpus=bible;context=64;start=false" == str(special)
+    assert [Pin("L0H3"), Pin("L2H6", "demo-gpt2")] == read_pins("l0h3, L2H6@demo-gpt2,")
+    assert "revision step-8, corpus bible, context 64, no start token" == special.settings
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["L0", "H0L0@gpt2", "L0H0@gpt2@a@b", "L0H0@gpt2;colour=red", "L0H0@gpt2;context=many",
+     "L0H0@gpt2;start=maybe", "L0H0;context=64", "L0H0@gpt2;context", "L0H0@" + 1300 * "a"],
+)  # fmt: skip
+def test_a_bad_pin_is_one_sentence(text):
+    """What was expected, and what came."""
+    with pytest.raises(BadRequest, match=r"[Pp]inned head"):
+        read_pins(text)
+
+
+def test_too_many_pins():
+    """The number that there may be is told."""
+    with pytest.raises(BadRequest, match=f"up to {MOST_PINS} heads to compare, got 9"):
+        read_pins(",".join(f"L0H{head}" for head in range(9)))
+
+
+def test_the_run_of_a_pin():
+    """It is the run that anybody would describe so; a head outside the model is refused."""
+    run = describe_run("demo-gpt2", context=64, windows=50)
+    assert run == pinned_run(Pin.of("L0H0", run, 512))
+    assert describe_run("demo-gpt2") == pinned_run(Pin("L3H7", "demo-gpt2"))
+    assert run is pinned_run(Pin("L3H7"), run)
+    for pin, words in (
+        (Pin("L9H0", "demo-gpt2"), "from L0H0 to L3H7"),
+        (Pin("L0H0", "no-such-model/x/y"), "no-such-model"),
+        (Pin("L0H0", "demo-gpt2", context=4096), "reads 2 to 512 tokens"),
+        (Pin("L0H0", "demo-gpt2", corpus="nothing"), "nothing"),
+        (Pin("L0H0", "demo-gpt2", dtype="int8"), "names no run"),
+        (Pin("L0H0"), "needs a model"),
+    ):
+        with pytest.raises(BadRequest, match=words):
+            pinned_run(pin)
+    assert (15, 63) == (nearest_position(run, 16), nearest_position(run, 400))
+
+
+def test_distance_by_hand():
+    """Aligned by offset, on what both see: three quarters against a half of two offsets."""
+    left = np.array([0.6, 0.2, 0.2])
+    right = np.array([0.5, 0.5, np.nan, np.nan])
+    assert 0.25 == pytest.approx(float(formulas.distance(left, right)))
+    assert 1 == formulas.distance(np.array([0.0, 0.0, 1.0]), right)
+    assert np.isnan(formulas.distance(np.full(3, np.nan), right))
+    both = formulas.common_offsets(left, right)
+    np.testing.assert_allclose([[0.75, 0.25, 0], [0.5, 0.5, 0]], both)
+
+
+@given(KERNELS)
+def test_distance_is_a_metric(rows):
+    """Symmetric, 0 for the same, at most 1, no longer than a way round; the oracle agrees."""
+    a, b, c = rows
+    gap = float(formulas.distance(a, b))
+    assert 0 == formulas.distance(a, a)
+    assert gap == formulas.distance(b, a)
+    assert 0 <= gap <= 1
+    assert gap <= formulas.distance(a, c) + formulas.distance(c, b) + 1e-12
+    assert gap == pytest.approx(oracles.total_variation(a.tolist(), b.tolist()))
+    longer = np.append(b, 0.4)
+    expected = oracles.aligned_distance(a[::-1].tolist(), 6, longer[::-1].tolist(), 7, 0)
+    assert expected == pytest.approx(float(formulas.distance(a, longer)))
+
+
+@given(KERNELS, arrays(float, (2, 7), elements=st.floats(0, 0.01)))
+def test_the_largest_error_bounds_what_small_changes_do(rows, errors):
+    """Each value moved by no more than its error moves a distance by no more than the bound."""
+    a, b, _ = rows
+    moved = 0.5 * np.abs((a + errors[0]) - (b - errors[1])).sum()
+    bound = np.sqrt(2) * formulas.largest_error(errors[0], errors[1])
+    assert abs(moved - 0.5 * np.abs(a - b).sum()) <= bound + 1e-12
+
+
+def test_apart_by_hand():
+    """(5 - 3) over the root of 3² and 4²; the first against itself is 0, without errors unknown."""
+    apart = formulas.apart(np.array([[3.0, 5.0], [1.0, 2.0]]), np.array([[3.0, 4.0], [np.nan, 1]]))
+    np.testing.assert_allclose(apart[0], [0, 0.4])
+    assert np.isnan(apart[1]).all()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "mistral"])
+def test_against_plain_loops(model_dirs, name):
+    """Distance of every two heads of a layer, and its jackknife, from plain kernels."""
+    texts = some_windows(TEXTS, 17)
+    gathered = pk.run_pass(pk.load(str(model_dirs[name]), device="cpu"), texts, positions=(7, N))
+    found = pk.analyse("kernel-folds", gathered, query=N, skip=SKIP)
+
+    truth, means = truth_of(model_dirs[name], texts), contextual.mean_keys(model_dirs[name], texts)
+    heads, shared = truth.queries[1].shape[1], truth.keys[1].shape[1]
+    factor, window = {"gpt2": (7**-0.5, None), "mistral": (14**-0.5, 7)}[name]
+    rows = [
+        [
+            oracles.kernel_row(
+                text[head, N].tolist(),
+                means[1][head * shared // heads].tolist(),
+                factor, N, SKIP, window,
+            )
+            for text in truth.queries[1]
+        ]
+        for head in range(heads)
+    ]  # fmt: skip
+    assert found.values["without"].shape[0] == TEXTS  # as many groups as texts: all but one each
+    seen = N - SKIP + 1 if window is None else min(N - SKIP + 1, window)
+    for a in range(heads):
+        kernel = found.values["kernel"][1, a]
+        mean = oracles.mean_row(rows[a])[N::-1]
+        np.testing.assert_allclose(kernel[:seen], mean[:seen], atol=2e-5)
+        assert np.isnan(kernel[seen:]).all()
+        for b in range(a):
+            left, right = (
+                (found.values["kernel"][1, h], found.values["without"][:, 1, h].astype(float))
+                for h in (a, b)
+            )
+            out = [
+                oracles.total_variation(
+                    oracles.mean_row(rows[a][:t] + rows[a][t + 1 :]),
+                    oracles.mean_row(rows[b][:t] + rows[b][t + 1 :]),
+                )
+                for t in range(TEXTS)
+            ]
+            error = formulas.distance_error(left[0], right[0], left[1], right[1], together=True)
+            assert oracles.jackknife_se(out) == pytest.approx(error, abs=2e-5)
+            expected = oracles.total_variation(*(oracles.mean_row(rows[h]) for h in (a, b)))
+            assert expected == pytest.approx(float(formulas.distance(left[0], right[0])), abs=2e-5)
+
+
+def test_known_heads(tmp_path, engine):
+    """Two uniform heads are at distance 0; one that attends to its own token is far from both."""
+    path = made.reading(tmp_path / "model", np.zeros((VOCABULARY, 1)), [{0: 1.0}])
+    gathered = pk.run_pass(
+        pk.load(str(path), device="cpu"), some_windows(TEXTS, 41), positions=(37,)
+    )
+    found = pk.analyse("kernel-folds", gathered, query=37)
+    rows = found.values["kernel"][0]
+    gaps = [[float(formulas.distance(a, b)) for a in rows] for b in rows]
+
+    far = 1 - 1 / 34  # of the keys 4 to 37
+    np.testing.assert_allclose(gaps, [[0, far, 0], [far, 0, far], [0, far, 0]], atol=1e-4)
+
+
+def test_pins_of_two_models(engine):
+    """One answer: distances, kernels by offset, and each model's own position; figures of it."""
+    heads = "L0H0,L0H1,L0H0@demo-gpt2;context=64;texts=7"
+    found = ask(engine, "head-distances", heads=heads, query=40)
+    gap, error = found.values["distance"], found.errors["distance"]
+    np.testing.assert_array_equal(gap, gap.T)
+    np.testing.assert_array_equal(np.diag(gap), 0)
+    assert heads == ",".join(found.words("heads"))
+    assert [41, 41, 41] == [round(each / 2) * 2 + 1 for each in found.values["position"]]
+    assert (error[np.triu_indices(3, 1)] > 0).all()
+    assert "demo-attn-2l, demo-gpt2" == found.provenance["model"]
+    assert 3 == len([each for each in kernels_figure(found, log_x=True).data if each.customdata is
+                     not None])  # fmt: skip
+    assert (3, 3) == np.shape(distances_figure(found).data[0].z)
+    with pytest.raises(BadRequest, match="L9H9"):
+        ask(engine, "head-distances", heads="L9H9")
+
+
+def test_equal_heads_of_two_runs(engine):
+    """The same head of the same texts, by two names, is at distance 0 with independent errors."""
+    twin = f"L0H1@demo-attn-2l;context={CONTEXT};texts={WINDOWS}"
+    found = ask(engine, "head-distances", heads=f"L0H1,{twin},L0H1@demo-attn-2l;context=64;texts=9")
+    assert 0 == found.values["distance"][0, 1]
+    assert 0 < found.values["distance"][0, 2] < 0.2
+
+
+def test_measures_beside(engine):
+    """Each number is that of the model's own table; how far apart is by the declared errors."""
+    other = "L1H2@demo-gpt2;context=64;texts=7"
+    out = ",".join(
+        f"{place}:{name}"
+        for place in range(2)
+        for name in ("additivity", "score-shares", "contextual-heads", "induction-scores")
+    )
+    found = ask(engine, "heads-beside", heads=f"L0H1,{other}", query=47, leave_out=out)
+    table = ask(engine, "head-measures", query=47)
+    for title, row in zip(found.words("measure"), found.values["value"], strict=True):
+        assert table.values["value"][table.words("measure").index(title), 0, 1] == row[0]
+    row = found.words("measure").index("fidelity")
+    gap = np.diff(found.values["value"][row])[0]
+    assert found.values["apart"][row, 1] == pytest.approx(
+        gap / np.hypot(*found.errors["value"][row])
+    )
+    kinds = found.texts["word"][found.words("measure").index("kind of kernel")]
+    assert set(kinds) <= {"local", "slow decay", "uniform"}
+    every = find_parts(f"L0H1,{other}")
+    with pytest.raises(BadRequest, match="Nothing is left"):
+        ask(engine, "heads-beside", heads=f"L0H1,{other}", leave_out=",".join(every))
+
+
+def find_parts(heads):
+    """The names of all parts."""
+    from poskernel_core.analyses import find
+
+    run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
+    question = find("heads-beside")
+    return question.parts(run, question.params(heads=heads))
+
+
+def test_by_depth(engine):
+    """Mean and ends of each layer's heads are those of the table; the last layer lies at 1."""
+    found = ask(engine, "depth", measure="fidelity", query=47)
+    table = ask(engine, "etc").select(query=47).values["fidelity"]
+    np.testing.assert_allclose(found.values["mean"], table.mean(axis=1))
+    np.testing.assert_array_equal(found.values["largest"], table.max(axis=1))
+    np.testing.assert_array_equal(found.values["smallest"], table.min(axis=1))
+    np.testing.assert_array_equal(found.values["depth"], [0, 1])
+    assert "TV distance, 0 to 1" == found.units["mean"]
+    assert 6 == len(depth_figure([found, found], ["one", "two"]).data)
+    with pytest.raises(BadRequest, match="is a kind"):
+        ask(engine, "depth", measure="kind of kernel")

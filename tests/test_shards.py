@@ -1,0 +1,328 @@
+"""A run cut into shards, computed anywhere, and put together again."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hn
+
+from poskernel_core.cli import main as cli
+from poskernel_core.common.shards import Shard
+from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.forward.loading import load
+from poskernel_core.models.catalog import locate
+from poskernel_core.passes import runner, streaming
+from poskernel_core.passes.plan import prepare
+from poskernel_core.storage.encoding import encode
+from poskernel_core.storage.shards import Partial, checksum
+from poskernel_core.storage.statistics import StoredStatistics
+from poskernel_core.storage.store import Store
+from tests import builders
+from tests.server import ROOT, environment
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+CONTEXT, TEXTS, OF = 13, 71, 4
+SEEN = 64
+COUNTS = st.integers(0, 997), st.integers(1, 31)
+
+
+@given(*COUNTS)
+def test_every_window_is_in_one_shard(windows, of):
+    """The shards follow each other, and no two differ by more than one window."""
+    rows = [Shard(number=number, of=of).rows(windows) for number in range(of)]
+
+    assert list(range(windows)) == [row for each in rows for row in each]
+    assert max(map(len, rows)) - min(map(len, rows)) <= 1
+    assert sorted(map(len, rows), reverse=True) == [*map(len, rows)]
+
+
+def test_shards_by_hand():
+    """Eleven windows for four machines, and two for four: the last ones have nothing to do."""
+    shards = [Shard.read(f"{number}/4") for number in range(4)]
+
+    assert [each.rows(11) for each in shards] == [
+        range(0, 3), range(3, 6), range(6, 9), range(9, 11),
+    ]  # fmt: skip
+    assert [len(each.rows(2)) for each in shards] == [1, 1, 0, 0]
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda count: hn.arrays(
+            np.float64, (count, 3, 5), elements=st.integers(-1000, 1000).map(float)
+        )
+    )
+)
+def test_adding_shards(parts):
+    """Whole numbers are added exactly, in whatever groups; the sums are those of all of them."""
+    sums = [{"sum": part} for part in parts]
+    left = sums[0]
+    for each in sums[1:]:
+        left = streaming.add(left, each)
+    right = sums[-1]
+    for each in reversed(sums[:-1]):
+        right = streaming.add(each, right)
+
+    np.testing.assert_array_equal(left["sum"], parts.sum(axis=0))
+    np.testing.assert_array_equal(left["sum"], right["sum"])
+
+
+@given(
+    hn.arrays(np.float32, st.sampled_from([(), (3,), (2, 5)]), elements=st.floats(-9, 9, width=32))
+)
+def test_checksums_tell_arrays_apart(array):
+    """By numbers, type, shape and name; not by where they lie in memory."""
+    found = checksum({"a": array})
+
+    assert found == checksum({"a": np.array(array, order="F")})
+    assert found != checksum({"b": array})
+    assert found != checksum({"a": array.astype(np.float64)})
+    assert found != checksum({"a": array[None]})
+    assert found != checksum({"a": np.asarray(array + 1)})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with the tokens of all windows."""
+    folder = tmp_path_factory.mktemp("shards")
+    np.save(folder / "ids.npy", builders.random_ids(TEXTS, CONTEXT, seed=7).numpy())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def options(place, model_dirs):
+    """The arguments that describe the run; attention is formed on the first windows alone."""
+    return (
+        str(model_dirs["llama"]), "--corpus", str(place / "ids.npy"),
+        "--context", str(CONTEXT), "--texts", str(TEXTS), "--pattern-texts", str(SEEN),
+        "--device", "cpu",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def described(place, model_dirs):
+    """The same run as Python describes it."""
+    corpus = CorpusSpec(name=str(place / "ids.npy"))
+    run = describe_run(
+        str(model_dirs["llama"]),
+        corpus=corpus,
+        context=CONTEXT,
+        windows=TEXTS,
+        pattern_windows=SEEN,
+        gather=ALL_GATHERED,
+    )
+    from poskernel_core.data import corpora
+
+    return run.model_copy(update={"corpus": corpora.resolve(run.corpus)})
+
+
+@pytest.fixture
+def command(capsys, monkeypatch):
+    """Run a command on a store; returns exit code and what it says."""
+
+    def one(store, *arguments):
+        monkeypatch.setenv("POSKERNEL_CACHE", str(store))
+        code = cli.main([str(each) for each in arguments])
+        return code, capsys.readouterr().err
+
+    return one
+
+
+@pytest.fixture(scope="module")
+def stores(place, options):
+    """Four stores of four command-line processes at once, with a shard each, and their files."""
+    (place / "files").mkdir()
+    running = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "poskernel_core", "precompute", *options),
+                *("--shard", f"{number}/{OF}", "--shard-files", str(place / "files")),
+            ],
+            cwd=ROOT,
+            env=environment(place / f"store{number}"),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(OF)
+    ]
+    for number, each in enumerate(running):
+        assert f"shard {number}/{OF}: computed\n" == each.communicate()[1]
+    return [place / f"store{number}" for number in range(OF)]
+
+
+def statistics(store, run):
+    """All arrays of a run in a store."""
+    found = StoredStatistics.open(Store(store), run)
+    assert found is not None
+    return found.header, [dict(found.layer(layer)) for layer in range(found.header.n_layers)]
+
+
+def assert_equal(left, right, same):
+    """Two lists of layers are equal: bit for bit, or up to rounding."""
+    assert len(left) == len(right)
+    for one, other in zip(left, right, strict=True):
+        assert set(one) == set(other)
+        for name in one:
+            if same:
+                assert one[name].tobytes() == other[name].tobytes(), name
+            else:
+                np.testing.assert_allclose(one[name], other[name], rtol=2e-4, atol=2e-6)
+
+
+@pytest.mark.slow
+def test_four_processes(tmp_path, place, stores, options, described, command, model_dirs):
+    """Bit for bit as one process cut into the same shards, and as one pass up to rounding."""
+    shuffled = [stores[2], stores[0], place / "files", stores[3], stores[1]]
+    merged, cut = tmp_path / "merged", tmp_path / "cut"
+
+    code, said = command(merged, "merge", *options, "--shards", OF, *shuffled)
+    assert (0, "4 shards: merged") == (code, said.splitlines()[0])
+    assert "etc: cached" in said
+    assert 0 == command(cut, "precompute", *options, "--shards", OF)[0]
+
+    header, found = statistics(merged, described)
+    assert (OF, TEXTS) == (header.shards, header.windows)
+    assert_equal(found, statistics(cut, described)[1], same=True)
+    located = locate(str(model_dirs["llama"]))
+    model = load(located, "cpu")
+    windows, plan = prepare(described, Execution(device="cpu"), located, None)
+    whole = runner.gather(model, windows, plan, described, lambda *_: None)
+    layers = [whole.layer(layer) for layer in range(header.n_layers)]
+    assert_equal(found, layers, same=False)
+
+
+@pytest.mark.slow
+def test_files_alone(tmp_path, place, stores, options, described, command):
+    """A folder of exported files gives what stores give, and so do files that were imported."""
+    folder, imported = tmp_path / "folder", tmp_path / "imported"
+    assert 0 == command(folder, "merge", *options, "--shards", OF, place / "files")[0]
+    for file in sorted((place / "files").iterdir(), reverse=True):
+        assert 0 == command(imported, "import", file)[0]
+    assert 0 == command(imported, "merge", *options, "--shards", OF)[0]
+
+    assert_equal(statistics(folder, described)[1], statistics(imported, described)[1], same=True)
+    store = Store(imported)
+    assert not any(Partial.read(store.get(key)[0]) for key in store.keys(""))
+
+
+def changed(tmp_path, store, change):
+    """A copy of a store whose manifests of shards a function has changed."""
+    old, new = Store(store), Store(tmp_path / "changed")
+    for key in old.keys(""):
+        header, arrays = old.get(key)
+        if Partial.read(header) is not None:
+            change(header)
+        new.put_bytes(key, encode(header, arrays))
+    return tmp_path / "changed"
+
+
+CHANGES = {
+    "package": (
+        lambda h: h["versions"].update(poskernel="9.9"),
+        "the second with 9.9",
+    ),
+    "torch": (lambda h: h["versions"].update(torch="1.0"), "the second with 1.0"),
+    "schema": (lambda h: h["versions"].update(schema="99"), "the second with 99"),
+    "tokens": (lambda h: h.update(tokens="0" * 64), "different tokens"),
+    "scales": (lambda h: h["pass"].update(scales=[1.0, 1.0, 1.0]), "scales is"),
+    "windows": (lambda h: h["pass"].update(windows=70), "windows is"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CHANGES)
+def test_shards_that_do_not_belong_together(tmp_path, stores, options, command, case):
+    """One sentence says which two, and in what they differ."""
+    change, words = CHANGES[case]
+    others = [*stores[:2], changed(tmp_path, stores[2], change), stores[3]]
+
+    code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, *others)
+
+    assert (2, 1) == (code, said.count("\n"))
+    assert "cannot be added" in said
+    assert words in said
+
+
+@pytest.mark.slow
+def test_a_shard_twice(tmp_path, stores, options, command):
+    """With equal sums it is one shard; with others it is named."""
+
+    def change(header):
+        header["layers"] = ["0" * 64, *header["layers"][1:]]
+
+    twice = [*stores, changed(tmp_path, stores[1], change)]
+    code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, *twice)
+
+    assert (2, 1) == (code, said.count("\n"))
+    assert "Shard 1/4 is there twice with different sums" in said
+    alone = [stores[0], twice[-1], *stores[2:]]
+    code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, *alone)
+    assert (2, 1) == (code, said.count("\n"))
+    assert "Layer 0 of 'keys' in shard 1/4 is lost or damaged" in said
+
+
+@pytest.mark.slow
+def test_lost_shards(tmp_path, stores, options, command):
+    """They are named; where there is one of another run instead, so is the difference."""
+    code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, stores[2], stores[0])
+    assert (2, 1) == (code, said.count("\n"))
+    assert "Of 4 shards numbered from 0, these are lost: 1, 3 (" in said
+    assert "(precompute, shard 1/4)" in said
+
+    code, said = command(tmp_path / "to", "merge", *options, "--seed", 3, "--shards", OF, *stores)
+    assert (2, 1) == (code, said.count("\n"))
+    assert "seed is 0 there, 3 here" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["model", "corpus"])
+def test_other_weights_or_text(tmp_path, stores, options, command, part, place, model_dirs):
+    """A shard of another fingerprint is told apart."""
+    ours = [*options]
+    if part == "model":
+        ours[0] = str(model_dirs["mistral"])
+    else:
+        ids = np.load(place / "ids.npy")[::-1]
+        np.save(tmp_path / "ids.npy", ids)
+        ours[2] = str(tmp_path / "ids.npy")
+    code, said = command(tmp_path / "to", "merge", *ours, "--shards", OF, *stores)
+
+    assert (2, 1) == (code, said.count("\n"))
+    assert f"{part} fingerprint is" in said
+
+
+MISUSES = {
+    "number": (("--shard", "4/4"), "expected a shard R/N such as 0/8 (R from 0 to N - 1)"),
+    "no shard": (("--shard", "1"), "expected a shard R/N"),
+    "two ways": (("--shard", "0/2", "--devices", "cpu"), "Give one of --shard and --devices"),
+    "two counts": (("--shard", "0/2", "--shards", "2"), "not both"),
+    "no folder": (("--shard", "0/2", "--shard-files", "none"), "Expected a folder"),
+    "files of one": (("--shards", "2", "--shard-files", "."), "--shard-files is for"),
+    "device": (("--devices", "cpu,tpu"), "devices between commas"),
+    "revisions": (("--shards", "2", "--revisions", "all"), "--revisions is not cut"),
+}
+
+
+@pytest.mark.parametrize("case", MISUSES)
+def test_misuse(tmp_path, options, command, case):
+    """One sentence for each combination that makes no sense."""
+    given, words = MISUSES[case]
+    code, said = command(tmp_path / "to", "precompute", *options, *given)
+
+    assert (2, 1) == (code, said.count("\n"))
+    assert words in said
+
+
+def test_nothing_to_merge_from(tmp_path, options, command):
+    """A folder without files, and a file that is none of ours."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.zip").write_text("no zip")
+    for place, words in (("empty", "found neither"), ("text.zip", "not a file that 'export'")):
+        code, said = command(tmp_path / "to", "merge", *options, "--shards", 2, tmp_path / place)
+        assert (2, 1) == (code, said.count("\n"))
+        assert words in said

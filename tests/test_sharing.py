@@ -1,0 +1,177 @@
+"""Results as folders for others: a static site that works from a disk, a data set with its card."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from playwright.sync_api import expect
+from safetensors import safe_open
+
+import poskernel_core as pk
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.api import build_request
+from poskernel_core.cli.main import main
+from poskernel_core.engine.engine import Engine
+from poskernel_core.sharing.gallery import Shown, gallery
+from poskernel_core.sharing.hub_card import hub_card
+from poskernel_core.storage.store import Store
+
+MODEL, WINDOWS, CONTEXT, QUERY = "demo-attn-2l", 7, 53, 52
+RUN = ["--texts", str(WINDOWS), "--context", str(CONTEXT)]
+CELLS = [f"L{layer}H{head}" for layer in range(2) for head in range(8)]
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """What a gallery is made of, of few short windows."""
+    engine = Engine(Store(tmp_path_factory.mktemp("store")))
+    asked = {"engine": engine, "windows": WINDOWS, "context": CONTEXT}
+    whole = build_request("verdicts", MODEL, windows=WINDOWS, context=CONTEXT)[0]
+    missing = [n for n in engine.missing(whole) if hasattr(ANALYSES[n], "runs")]
+    out = {"params": {"leave_out": ",".join(missing), "query": QUERY}}
+    found = {
+        "verdicts": pk.show("verdicts", MODEL, **asked, **out),
+        "kernel": pk.show("kernel", MODEL, query=QUERY, **asked),
+        "profile": pk.show("previous-token", MODEL, **asked),
+        "sinks": pk.show("sinks", MODEL, **asked),
+    }
+    yield found
+    engine.close()
+    engine.store.close()
+
+
+@pytest.fixture(scope="module")
+def site(answers, tmp_path_factory):
+    """A gallery in a folder."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "heads").mkdir()
+    measures = {m.title: m for question in ANALYSES.values() for m in question.measures}
+    for name, text in gallery(Shown(**answers, measures=measures, query=QUERY)):
+        (folder / name).write_text(text, "utf-8")
+    return folder
+
+
+class Links(HTMLParser):
+    """Every address that a page names, and every id in it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.addresses, self.ids = [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        """Note addresses and ids."""
+        known = dict(attrs)
+        self.addresses += [known[name] for name in ("href", "src") if name in known]
+        self.ids |= {known["id"]} if "id" in known else set()
+
+
+def test_every_link_leads_somewhere(site):
+    """All addresses are relative, and of files that are there; every head has a page."""
+    pages = sorted(site.rglob("*.html"))
+    assert [f"{cell}.html" for cell in CELLS] == sorted(p.name for p in pages[:-1])
+    for page in pages:
+        links = Links(page.read_text("utf-8"))
+        for address in links.addresses:
+            assert not re.match(r"[a-z]+:|//|/", address), address
+            name, _, place = address.partition("#")
+            target = (page.parent / name) if name else page
+            assert target.is_file(), address
+            if place and not name:
+                assert place in links.ids
+
+
+def test_cells_say_the_numbers(site, answers):
+    """Each measure's texts are its values; colours of equal values are equal."""
+    text = (site / "index.html").read_text("utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    verdicts = answers["verdicts"]
+    assert [one["title"] for one in data] == verdicts.words("measure")
+    etc = next(one for one in data if one["title"] == "effective token count")
+    place = verdicts.words("measure").index("effective token count")
+    shown = [[float(cell.partition(" ")[0]) for cell in row] for row in etc["texts"]]
+    np.testing.assert_allclose(shown, verdicts.values["value"][place], rtol=1e-3)
+    kinds = next(one for one in data if one["title"] == "kind of kernel")
+    by_kind = {}
+    for texts, colours in zip(kinds["texts"], kinds["colours"], strict=True):
+        for word, colour in zip(texts, colours, strict=True):
+            assert by_kind.setdefault(word, colour) == colour
+    assert len(set(by_kind.values())) == len(by_kind)
+
+
+def test_a_table_reads_back(site, answers):
+    """The kernel beside a head's page is that of the answer."""
+    table = pd.read_csv(site / "heads" / "L1H3.csv", comment="#")
+    column = next(name for name in table if name.startswith("kernel ("))
+    kernel = answers["kernel"].select(layer=1, head=3).values["kernel"]
+    np.testing.assert_allclose(table[column].dropna(), kernel, rtol=1e-12)
+
+
+def test_a_data_set_for_the_hub(answers):
+    """The card names every file; arrays read back with their header; the table has no comments."""
+    files = dict(hub_card([("Kernels", answers["kernel"])], answers["verdicts"]))
+    assert set(files) == {"README.md", "measures.csv", "kernel.safetensors"}
+    assert files["README.md"].startswith("---\nlicense: mit\n")
+    assert "`kernel.safetensors` | Kernels" in files["README.md"]
+    assert not files["measures.csv"].startswith("#")
+
+
+def test_arrays_read_back(answers, tmp_path):
+    """As the card's own program reads them."""
+    file = tmp_path / "kernel.safetensors"
+    file.write_bytes(
+        dict(hub_card([("Kernels", answers["kernel"])], answers["verdicts"]))[file.name]
+    )
+    with safe_open(file, framework="numpy") as opened:
+        header = json.loads(opened.metadata()["header"])
+        kernel = opened.get_tensor("values/kernel")
+    np.testing.assert_array_equal(kernel, answers["kernel"].values["kernel"])
+    assert header["axes"]["kernel"] == ["layer", "head", "key"]
+
+
+@pytest.mark.parametrize("option", ["--gallery", "--hub-card"])
+def test_on_the_command_line(option, tmp_path, monkeypatch, capsys):
+    """A folder is made and said; a file in its place is one sentence."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "store"))
+    folder = tmp_path / "out" / "folder"
+    assert main(["export", MODEL, option, str(folder), *RUN]) == 0
+    name = "index.html" if option == "--gallery" else "README.md"
+    assert (folder / name).is_file()
+    assert f"written to {folder}" in capsys.readouterr().err
+    (tmp_path / "file").write_text("x")
+    assert main(["export", MODEL, option, str(tmp_path / "file"), *RUN]) == 2
+    assert "Cannot make the folder" in capsys.readouterr().err
+    assert main(["export", MODEL, "a.zip", option, str(folder)]) == 2
+    assert "Give one of FILE, --gallery FOLDER, --hub-card FOLDER" in capsys.readouterr().err
+
+
+@pytest.mark.browser
+def test_from_the_disk_in_a_browser(site, page):
+    """The grid follows the address and the list; a cell leads to its head, which is drawn."""
+    asked, faults = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(f"{site.as_uri()}/index.html#measure=attention%20sink")
+    expect(page.locator("#measure option:checked")).to_have_text(re.compile("^attention sink"))
+    cell = page.locator("a[data-at='1,3']")
+    before = cell.evaluate("each => each.style.background")
+    page.locator("#measure").select_option(index=0)
+    assert cell.evaluate("each => each.style.background") != before
+    cell.hover()
+    expect(page.locator("#told")).to_contain_text("L1H3, effective token count:")
+    assert "#measure=effective%20token%20count" in page.url
+    cell.click()
+    expect(page.locator("h1")).to_have_text("L1H3")
+    expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    assert page.locator(".js-plotly-plot").count() == 3
+    page.locator("a[rel=next]").click()
+    expect(page.locator("h1")).to_have_text("L1H4")
+    page.goto(f"{site.as_uri()}/index.html#measure=nonsense")
+    expect(page.locator("#told")).to_contain_text("no measure nonsense")
+    assert faults == []
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)

@@ -1,0 +1,91 @@
+"""Typed texts in the store: what was kept comes back, one name for one text."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from poskernel_core.common.errors import BadRequest, StoreFailed
+from poskernel_core.common.settings import keep_texts
+from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
+from poskernel_core.storage.store import Store
+from poskernel_core.storage.typed import is_name, keep_text, kept_text
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=200)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """An empty store."""
+    made = Store(tmp_path_factory.mktemp("typed"))
+    yield made
+    made.close()
+
+
+@given(TEXTS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_round_trip(store, text):
+    """Whatever it holds: NUL, marks of direction, breaks of lines; the name is not the text's."""
+    name = keep_text(store, text)
+
+    assert is_name(name)
+    assert text == kept_text(store, name)
+    assert name == keep_text(store, text)
+
+
+@given(st.lists(TEXTS, min_size=2, max_size=2, unique=True))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_another_text_has_another_name(store, texts):
+    """Also where they differ by a space, or by how a letter is composed."""
+    assert 2 == len({keep_text(store, text) for text in texts})
+    assert keep_text(store, "a\u0308") != keep_text(store, "\u00e4")
+
+
+def test_gone(store):
+    """A text that was dropped, and one that was never there."""
+    name = keep_text(store, "soon to be gone")
+    store.drop(f"typed-{name}")
+
+    assert kept_text(store, name) is None
+    assert kept_text(store, "f" * 32) is None
+    assert kept_text(store, "../../etc/passwd") is None
+
+
+@pytest.mark.parametrize("header", [{"text": "another"}, {"text": 3}, {}, {"text": "\ud800"}])
+def test_not_what_its_name_says(store, header):
+    """An entry that was changed is none."""
+    name = keep_text(store, "the first")
+    store.put(f"typed-{name}", header, {})
+
+    assert kept_text(store, name) is None
+    assert name == keep_text(store, "the first")
+    assert "the first" == kept_text(store, name)
+
+
+def test_refused(store):
+    """Too long, or half a character: a sentence says what was expected."""
+    with pytest.raises(BadRequest, match="at most 100,000 characters, got 100,001: shorten it"):
+        keep_text(store, "x" * (MAX_TEXT_CHARACTERS + 1))
+    with pytest.raises(BadRequest, match="half a character at place 2"):
+        keep_text(store, "ab\ud800")
+
+
+def test_a_store_that_cannot_be_written(store, monkeypatch):
+    """Says so; a text that it holds already is still named."""
+    name = keep_text(store, "before")
+
+    def put(*_):
+        raise StoreFailed("full")
+
+    monkeypatch.setattr(store, "put", put)
+    assert name == keep_text(store, "before")
+    with pytest.raises(StoreFailed):
+        keep_text(store, "after")
+
+
+def test_setting(monkeypatch):
+    """Texts are kept if the host does not say otherwise."""
+    monkeypatch.delenv("POSKERNEL_KEEP_TEXTS", raising=False)
+    assert keep_texts()
+    for value, kept in (("0", False), ("1", True), (" ", True)):
+        monkeypatch.setenv("POSKERNEL_KEEP_TEXTS", value)
+        assert kept == keep_texts()
