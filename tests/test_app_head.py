@@ -6,10 +6,22 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.near_worker import command_line_here
+from tests.server import serve
 from tests.test_app_downloads import download
 from tests.visit import csv_rows, no_trouble, parameter, settle, title_of, values, visit
 
 pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server of its own: what other tests have had computed would not wait for a press here."""
+    root = tmp_path_factory.mktemp("head")
+    command_line_here(root / "cache", "precompute", "demo-gpt2", "--texts", "50")
+    with serve(root / "cache", root / "server.log") as started:
+        yield started
+
 
 LOCAL = re.compile(
     r"Local: by position 0\.9\d+ ± [\d.]+ of its attention falls on the last 10 tokens; looks one "

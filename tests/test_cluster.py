@@ -58,11 +58,13 @@ def test_without_certificates():
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """The address of three worker processes of one thread each, and their store."""
+    dask = pytest.importorskip("dask")
     distributed = pytest.importorskip("distributed")
     directory = tmp_path_factory.mktemp("cluster")
-    with pytest.MonkeyPatch.context() as patch:
+    # Workers take the settings of this process before those of their environment.
+    patient = dask.config.set({"distributed.comm.timeouts.connect": "300s"})  # on a busy machine
+    with pytest.MonkeyPatch.context() as patch, patient:
         patch.setenv("POSKERNEL_CACHE", str(directory / "store"))
-        patch.setenv("DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT", "300s")  # on a busy machine
         with distributed.LocalCluster(
             host="127.0.0.1",
             n_workers=3,

@@ -84,7 +84,7 @@ def test_two_devices(tmp_path, run, tasks, expected):
 @pytest.mark.slow
 def test_a_device_whose_process_is_killed(tmp_path, run, tasks, expected, monkeypatch):
     """The shard is given to a new process, and nothing is lost."""
-    store, started, start = Store(tmp_path), [], devices._start
+    store, started, start = Store(tmp_path), [], devices.start_module
 
     def killed_at_first(*given):
         started.append(start(*given))
@@ -92,7 +92,7 @@ def test_a_device_whose_process_is_killed(tmp_path, run, tasks, expected, monkey
             os.kill(started[0].pid, signal.SIGKILL)
         return started[-1]
 
-    monkeypatch.setattr(devices, "_start", killed_at_first)
+    monkeypatch.setattr(devices, "start_module", killed_at_first)
     run_on_devices(("cpu",), tasks, store, silent)
 
     assert [-signal.SIGKILL, -signal.SIGTERM] == [each.returncode for each in started]

@@ -213,20 +213,21 @@ def band_sums(
 ) -> Float[Tensor, "text head band"]:
     """Return the sums of the raw scores along the diagonals with ``|n - i| <= reach``.
 
-    Raw scores know no mask: keys after the query are there too. Index ``b`` of the last axis is
-    the offset ``n - i = b - reach``. Only a band of the scores is ever multiplied. ALiBi's bias is
-    added for the queries and keys from ``first_position`` on.
+    Queries and keys are those from ``first_position`` on. Raw scores know no mask: keys after the
+    query are there too. Index ``b`` of the last axis is the offset ``n - i = b - reach``. Only a
+    band of the scores is ever multiplied.
     """
-    text, heads, length, _ = call.q.shape
-    groups = heads // call.k.shape[1]
-    padded = torch.nn.functional.pad(call.k, (0, 0, reach, reach))
-    total = torch.zeros(text, heads, 2 * reach + 1, device=call.q.device)
+    queries, keys = call.q[:, :, first_position:], call.k[:, :, first_position:]
+    text, heads, length, _ = queries.shape
+    groups = heads // keys.shape[1]
+    padded = torch.nn.functional.pad(keys, (0, 0, reach, reach))
+    total = torch.zeros(text, heads, 2 * reach + 1, device=queries.device)
     for first in range(0, length, BLOCK):
         stop = min(first + BLOCK, length)
-        keys = padded[:, :, first : stop + 2 * reach]
-        queries = _grouped(call.q[:, :, first:stop] * call.scale, groups)
-        scores = _ungrouped(queries @ keys.transpose(-1, -2), groups).float().contiguous()
-        scores = call.rule.capped(scores)
+        seen = padded[:, :, first : stop + 2 * reach]
+        rows = _grouped(queries[:, :, first:stop], groups)
+        scores = _ungrouped(rows @ seen.transpose(-1, -2), groups).float().contiguous()
+        scores = call.rule.capped(scores.mul_(call.scale))
         width = scores.shape[-1]
         slanted = scores.as_strided(
             (text, heads, stop - first, 2 * reach + 1), (*scores.stride()[:2], width + 1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from poskernel_core.forward.observers import Batch
@@ -34,7 +35,8 @@ class MeanResiduals(Statistic):
         self.sums["residual_sum"][layer] += x.sum(dim=0)
         after = x[:, int(self.plan.start_token) :]
         centred = after - after.mean(dim=1, keepdim=True)
-        total[layer] += centred.square().sum(dtype=total.dtype)
+        lengths = torch.linalg.vector_norm(centred, dim=-1)
+        total[layer] += lengths.to(total.dtype).square().sum()
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -55,10 +53,6 @@ class RawScores(Statistic):
         """Add the profile and the contrasts of every text of a batch, and the queries."""
         summed = call.q.float().sum(dim=0)
         self.sums["query_sum"][call.layer] += fitted(summed, self.plan.geometry.d_head)
-        if self.plan.start_token:
-            q, k = call.q.clone(), call.k.clone()
-            q[:, :, 0] = k[:, :, 0] = 0
-            call = replace(call, q=q, k=k)
         total = self.sums["score_sum"]
         means = band_sums(call, BAND, int(self.plan.start_token)).to(total.dtype) / _pairs(
             self.plan
