@@ -11,6 +11,7 @@ from poskernel_core.figures.layout import (
     THIRD,
     TITLE,
     is_square,
+    relayout,
     set_height,
     set_title,
     without_title,
@@ -77,3 +78,22 @@ def test_squares():
     assert not is_square(kernel_map(np.ones((2, 3)) / 3, np.array([0, 2]), title=""))
     assert not is_square(lines(1))
     assert not is_square(go.Figure())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"height": 500, "hovermode": "x"},
+        {"xaxis": {"tickfont": {"color": "#111111"}}, "yaxis": {"title": {"text": "new"}}},
+        {"legend": {"font": {"color": "#222222"}}, "margin": {"t": 3}},
+        {"xaxis": {"tickvals": [1, 2], "ticktext": ["a", "b"], "type": "log"}},
+    ],
+)
+def test_relayout_is_what_update_layout_does(change):
+    """Parts that are not named stay as they were."""
+
+    def figure():
+        axes = {"xaxis": {"title": {"text": "x"}, "range": [0, 1]}, "yaxis": {"automargin": True}}
+        return go.Figure(go.Scatter(y=[1, 2]), axes | {"margin": {"l": 7}, "height": 300})
+
+    assert figure().update_layout(change).to_dict() == relayout(figure(), change).to_dict()

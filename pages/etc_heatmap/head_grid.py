@@ -13,7 +13,7 @@ from pages.shared.measures import Measure
 from pages.shared.selection import Selection, select_cell
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import texts_of
 from poskernel_core.figures.palette import KIND_LOOKS
 from poskernel_core.figures.sparklines import compact_curves
 from poskernel_core.models.known import known_heads
@@ -101,8 +101,12 @@ def draw_grid(
         else compact_curves(kernels.values["kernel"], selection.query, selection.skip),
     )
     own = head_texts(found, measure.value, measure.title) if found.analysis != "etc" else None
+    told = {name: texts_of(etc, name) for name in ("etc", "half_mass_distance", "fidelity")}
     labels = [
-        [_label(etc, i, j, kind, known, own) for j, kind in enumerate(row)]
+        [
+            _label({name: texts[i, j] for name, texts in told.items()}, i, j, kind, known, own)
+            for j, kind in enumerate(row)
+        ]
         for i, row in enumerate(kinds)
     ]
     shade = measure.shade(found, values)
@@ -114,7 +118,7 @@ def _mark(kind: str | None, function: str | None) -> str:
 
 
 def _label(
-    etc: Result,
+    told: dict[str, str],
     layer: int,
     head: int,
     kind: str | None,
@@ -126,11 +130,10 @@ def _label(
     first = f"{own[layer][head]}; " if own else f"{cell}: "
     if kind is None:
         return f"{first}no key is visible at this query position"
-    one = etc.select(layer=layer, head=head)
     text = (
-        f"{first}ETC {value_text(one, 'etc')} tokens, {kind}, half of the mass within "
-        f"offset {value_text(one, 'half_mass_distance')}, total variation distance to the "
-        f"attention observed {value_text(one, 'fidelity')}"
+        f"{first}ETC {told['etc']} tokens, {kind}, half of the mass within "
+        f"offset {told['half_mass_distance']}, total variation distance to the "
+        f"attention observed {told['fidelity']}"
     )
     return text + (f"; {KNOWN} known function: {known[cell]}" if cell in known else "")
 

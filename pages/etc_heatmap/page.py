@@ -108,14 +108,14 @@ def page(selection: Selection) -> None:
             )
             if kernel is not None:
                 curve = kernel.select(layer=selection.layer, head=selection.head)
+                log_x = local.text_of("kind") == "local"
                 card(
                     "kernel",
-                    lambda: head_curve(
-                        curve, selection.query, log_x=local.text_of("kind") == "local"
-                    ),
+                    lambda: head_curve(curve, selection.query, log_x=log_x),
                     curve,
                     words_kernels.CURVE,
                     f"{selection.cell} at n = {selection.query}",
+                    also=log_x,
                 )
         with left:
             draw_measure(selection, MEASURES[chosen or ETC], etc, set(shown), order, kernel)

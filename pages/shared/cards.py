@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -12,6 +13,7 @@ from urllib.parse import urlencode
 
 import plotly.graph_objects as go
 import streamlit as st
+from cachetools import LRUCache, cached
 
 from pages.shared.contents import mention
 from pages.shared.plain import plain
@@ -21,19 +23,23 @@ from poskernel_core.figures.exports import (
     chart_config,
     citation,
     file_stem,
+    identity,
     to_csv,
     to_html,
     to_json,
     to_npz,
 )
 from poskernel_core.figures.grid_picture import grid_picture
-from poskernel_core.figures.layout import THIRD, broken, is_square, without_title
+from poskernel_core.figures.layout import THIRD, broken, is_square, relayout, without_title
 from poskernel_core.figures.pictures import Picture
 
 __all__ = ["Explanation", "card", "chart", "dark", "keep_grid", "provenance_line"]
 
 Make: TypeAlias = "Callable[[], go.Figure | Sequence[go.Figure]] | None"
 """Makes what a card shows; None where the card draws a grid of heads, which is kept unchanged."""
+FIGURES_KEPT = 256
+"""Of the size of a hundred kilobytes."""
+
 TAG = re.compile(r"<[^>]*>")
 
 
@@ -54,6 +60,14 @@ class _Shown:
     grids: list[dict[str, Any]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Ready:
+    """A figure as a card draws it, and the title that it had."""
+
+    figure: go.Figure
+    title: str
+
+
 _OPEN: ContextVar[_Shown | None] = ContextVar("open card", default=None)
 
 
@@ -64,18 +78,23 @@ def card(
     words: Explanation,
     title: str = "",
     draw: Callable[[], None] | None = None,
+    also: Hashable = None,
 ) -> None:
     """Draw one figure with everything around it.
 
     ``name`` is unique on the page and names the files. Without a title the card has the figure's.
     ``draw`` draws what is not one Plotly figure; ``figure`` is then made for the download only.
+    Where ``also`` tells what the figure depends on beside the result, it is made once for all who
+    look at the same: for what readers wait for at every click.
     """
     with st.container(border=True, key=f"card-{name}"):
         head = st.container(
             horizontal=True, vertical_alignment="center", gap=None, key=f"head-{name}"
         )
-        made = None if draw is not None else _made(figure)[0]
-        title = title or _title_of(made) or name
+        made = None
+        if draw is None:
+            made = _ready(figure) if also is None else _kept(name, figure, result, also)
+        title = title or (made.title if made else "") or name
         shown = _Shown(result, title)
         token = _OPEN.set(shown)
         try:
@@ -83,7 +102,7 @@ def card(
                 draw()
             elif made is not None:
                 image = st.session_state.get(f"image-{name}", "svg")
-                chart(name, without_title(made), image)
+                _draw(name, made.figure, image, shown)
         finally:
             _OPEN.reset(token)
     mention(name, title)
@@ -100,10 +119,12 @@ def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera
         st.markdown(words.reading)
     with _tool("Formula", "function"):
         st.markdown(words.formula)
-    with _tool("Download", "download"):
-        _downloads(name, figure, shown)
-        if camera:
-            _image_format(name)
+    download = _tool("Download", "download", key=f"download-{name}", on_change="rerun")
+    if download.open:  # half of what a card would send, and wanted now and then
+        with download:
+            _downloads(name, figure, shown)
+            if camera:
+                _image_format(name)
     with _tool("Provenance", "receipt_long"):
         st.markdown(provenance_line(result))
         st.json(result.as_json()["run"], expanded=False)
@@ -115,10 +136,10 @@ def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera
         st.code(bibtex(result, shown.title), language="latex", wrap_lines=True)
 
 
-def _tool(label: str, icon: str) -> Any:
+def _tool(label: str, icon: str, **more: Any) -> Any:
     """Return the inside of a small button; its label is for screen readers and on hover."""
     return st.popover(
-        label, icon=f":material/{icon}:", type="tertiary", width="content", help=label
+        label, icon=f":material/{icon}:", type="tertiary", width="content", help=label, **more
     )
 
 
@@ -135,18 +156,29 @@ def chart(
     A map that is ``square``, or whose cells are, is as high as its column is wide. ``pick`` is
     called when points are chosen, by a click, a box or a loop.
     """
-    shown = _OPEN.get()
+    _draw(name, _legible(figure), image, _OPEN.get(), square=square, pick=pick)
+
+
+def _draw(
+    name: str,
+    figure: go.Figure,
+    image: str,
+    shown: _Shown | None,
+    *,
+    square: bool = False,
+    pick: Callable[[], None] | None = None,
+) -> None:
     file = name if shown is None else file_stem(shown.result, name)
     key, config = f"figure-{name}", chart_config(file, image)
     if pick is not None:
-        st.plotly_chart(_legible(figure), key=key, config=config, on_select=pick)
+        st.plotly_chart(figure, key=key, config=config, on_select=pick)
         return
     if not (square or is_square(figure)):
-        st.plotly_chart(_legible(figure), key=key, config=config)
+        st.plotly_chart(figure, key=key, config=config)
         return
     size = "third" if figure.layout.height <= THIRD else "whole"
     with st.container(key=f"square-{size}-{name}"):  # style.css gives it its height
-        st.plotly_chart(_legible(figure), height="stretch", key=key, config=config)
+        st.plotly_chart(figure, height="stretch", key=key, config=config)
 
 
 def keep_grid(data: dict[str, Any]) -> None:
@@ -161,14 +193,30 @@ def dark() -> bool:
     return bool(st.context.theme.type == "dark")
 
 
+def _ready(figure: Make) -> _Ready:
+    """Return a figure as a card draws it: its title apart, its colours those of the page."""
+    made = _made(figure)[0]
+    title = _title_of(made)
+    return _Ready(_legible(without_title(made)), title)
+
+
+def _what(name: str, _figure: Make, result: Result, also: Hashable) -> Hashable:
+    return name, also, dark(), tuple(identity(result).items())
+
+
+@cached(LRUCache(FIGURES_KEPT), key=_what, lock=threading.Lock())
+def _kept(_name: str, figure: Make, _result: Result, _also: Hashable) -> _Ready:
+    return _ready(figure)
+
+
 def _made(figure: Make) -> list[go.Figure]:
     made = figure() if figure is not None else []
     return [made] if isinstance(made, go.Figure) else list(made)
 
 
-def _title_of(figure: go.Figure | None) -> str:
+def _title_of(figure: go.Figure) -> str:
     """Return a figure's own title as plain text."""
-    text = figure.layout.title.text if figure is not None else ""
+    text = figure.layout.title.text
     return html.unescape(TAG.sub(" ", text or "")).strip()
 
 
@@ -180,7 +228,7 @@ def _legible(figure: go.Figure) -> go.Figure:
         title = axis.title.text or ""
         text = broken(title) if axis.plotly_name.startswith("x") else title
         layout[axis.plotly_name] = {"title": {"text": text, "font": ink}, "tickfont": ink}
-    figure.update_layout(layout)
+    relayout(figure, layout)
     bar = {"tickfont": ink, "title": {"font": ink}}
     figure.update_traces({"colorbar": bar}, selector={"type": "heatmap"})
     figure.update_traces({"marker": {"colorbar": bar}}, selector={"marker.showscale": True})

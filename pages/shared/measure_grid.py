@@ -14,7 +14,7 @@ from pages.shared.selection import Selection, select_cell
 from pages.shared.shades import Shade, linear
 from poskernel_core.common.heads import cell_name, layer_of
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import texts_of
 
 __all__ = ["Extras", "draw_heads", "draw_measure_grid", "head_texts"]
 
@@ -86,12 +86,8 @@ def draw_measure_grid(
 
 def head_texts(measured: Result, name: str, meaning: str) -> list[list[str]]:
     """Return for every head its name, the meaning, and the value with its error or its label."""
-    words = measured.text_of(name) if name in measured.labels else None
-    shape = measured.values[name].shape
-    one = measured.only(name)
-
-    def text(i: int, j: int) -> str:
-        value = words[i][j] if words else value_text(one.select(layer=i, head=j), name)
-        return f"{cell_name(i, j)}: {meaning} {value}"
-
-    return [[text(i, j) for j in range(shape[1])] for i in range(shape[0])]
+    words = measured.text_of(name) if name in measured.labels else texts_of(measured, name)
+    return [
+        [f"{cell_name(i, j)}: {meaning} {text}" for j, text in enumerate(row)]
+        for i, row in enumerate(words)
+    ]

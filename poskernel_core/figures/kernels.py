@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
-from poskernel_core.figures.layout import log_ticks, number, style
+from poskernel_core.figures.layout import log_ticks, number, relayout, style
 from poskernel_core.figures.palette import BLUE, VERMILLION, fade
 
 FLOOR = 1e-6  # probabilities are drawn no lower than this on a log axis; hover shows the true value
@@ -114,13 +114,18 @@ def _offset_axes(
     x_title = f"{what} (tokens{', log spacing' if log_x else ''})"
     y_title = f"probability per token{' (log scale)' if log_y else ''}"
     style(figure, x_title=x_title, y_title=y_title)
-    figure.update_layout(hovermode="x")
+    axes: dict[str, Any] = {
+        "hovermode": "x",
+        "yaxis": _log_probability(columns[1:]) if log_y else {"rangemode": "tozero"},
+    }
     if log_x:
         ticks = [tick for tick in _LOG_OFFSETS if offset.min() <= tick <= offset.max()]
-        figure.update_xaxes(
-            type="log", tickvals=[tick + 1 for tick in ticks], ticktext=[f"{t}" for t in ticks]
-        )
-    return figure.update_yaxes(_log_probability(columns[1:]) if log_y else {"rangemode": "tozero"})
+        axes["xaxis"] = {
+            "type": "log",
+            "tickvals": [tick + 1 for tick in ticks],
+            "ticktext": [f"{t}" for t in ticks],
+        }
+    return relayout(figure, axes)
 
 
 def _log_probability(curves: list[PerOffset]) -> dict[str, Any]:
