@@ -28,8 +28,9 @@ from serving.visitors import is_local, unknown_proxy, visitor_of
 
 __all__ = ["FILES_A_REQUEST", "LIMITS", "Bounds", "Doors", "Limits"]
 
-FILES_A_REQUEST = 20
-"""Files that are allowed with each request: the first visit of a browser asks for some sixty."""
+FILES_A_REQUEST = 30
+"""Files that are allowed with each request: a browser's first visit makes 5 requests, and some 110
+of files; later ones as many requests, and a few of files."""
 
 FILES = re.compile(r"(/[^/]+)?/(static|media|component|_stcore/bidi-components)/.*|(/.*)?/health")
 LIMITS = ("sessions", "sessions_each", "requests_each", "files_each")
