@@ -122,16 +122,18 @@ class Doors:
         )
 
     def _is_new_reader(self, scope: Scope) -> bool:
-        """Tell whether a page is asked for by somebody who has none open, as far as that is known.
+        """Tell whether a page is asked for, and not by somebody who reloads an open one.
 
-        Who reloads a page is let through: the session is still open until the new page arrives.
+        The session of a page that is reloaded is open until the new page arrives. Browsers say that
+        they reload by refusing what is cached; one that does not say so need only try again.
         """
         if scope["method"] != "GET" or _is_file(scope) or not PAGE.fullmatch(scope["path"]):
             return False
         connection = HTTPConnection(scope)
         if "text/html" not in connection.headers.get("accept", ""):
             return False
-        return not (self._open[visitor_of(scope)] and XSRF_COOKIE_NAME in connection.cookies)
+        reloads = XSRF_COOKIE_NAME in connection.cookies and "cache-control" in connection.headers
+        return not (reloads and self._open[visitor_of(scope)])
 
     def _no_room(self, scope: Scope) -> Refusal | None:
         most, each = self.bounds.sessions, self.bounds.sessions_each
