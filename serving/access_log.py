@@ -7,6 +7,7 @@ file is only added to, and opened anew where it was moved away or removed, as lo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
@@ -129,7 +130,8 @@ def open_log(name: str) -> logging.Logger:
     log.propagate = False
     for old in list(log.handlers):
         log.removeHandler(old)
-        old.close()
+        with contextlib.suppress(OSError):
+            old.close()
     log.addHandler(_Quiet(sys.stdout) if name == "-" else _file(Path(name)))
     return log
 
