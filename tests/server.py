@@ -55,9 +55,14 @@ def command_line(cache: Path, *arguments: str) -> str:
 
 
 @contextmanager
-def serve(cache: Path, log: Path, shipped: bool = False, models: str = "") -> Iterator[Server]:
-    """Start a server that offers further models, and wait until it answers; stop it at the end."""
-    port = _free_port()
+def serve(
+    cache: Path, log: Path, shipped: bool = False, models: str = "", **settings: str
+) -> Iterator[Server]:
+    """Start a server that offers further models, and wait until it answers; stop it at the end.
+
+    Further settings are variables of the environment.
+    """
+    port = free_port()
     command = [
         sys.executable, "-m", "streamlit", "run", "serve.py", f"--server.port={port}",
         "--server.address=127.0.0.1",
@@ -66,7 +71,7 @@ def serve(cache: Path, log: Path, shipped: bool = False, models: str = "") -> It
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment(cache, shipped) | {"POSKERNEL_MODELS": models},
+            env=environment(cache, shipped) | {"POSKERNEL_MODELS": models} | settings,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -78,7 +83,8 @@ def serve(cache: Path, log: Path, shipped: bool = False, models: str = "") -> It
         process.wait(PATIENCE)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

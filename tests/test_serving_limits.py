@@ -269,9 +269,7 @@ async def closes(asked, receive, send):
     await send({"type": "websocket.close", "code": 1008})
 
 
-@pytest.mark.parametrize(
-    ("app", "fault"), [(leaves, None), (fails, RuntimeError), (closes, None)]
-)
+@pytest.mark.parametrize(("app", "fault"), [(leaves, None), (fails, RuntimeError), (closes, None)])
 def test_a_session_that_ends_gives_its_place_back(app, fault):
     """Whether its reader leaves, the server closes it or a fault ends it."""
     around, doors = guarded(app, sessions=1)

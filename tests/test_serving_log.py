@@ -79,7 +79,10 @@ def test_a_request(file):
 
 def test_a_session(file):
     """Its line comes when it ends, and tells how long it was and what went either way."""
-    more = [{"type": "websocket.receive", "bytes": b"12"}, {"type": "websocket.receive", "text": "é"}]
+    more = [
+        {"type": "websocket.receive", "bytes": b"12"},
+        {"type": "websocket.receive", "text": "é"},
+    ]
     ask(logged(file, talks), scope(STREAM, "websocket"), *more, {"type": "websocket.disconnect"})
 
     (line,) = lines(file)
