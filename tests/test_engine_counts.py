@@ -149,3 +149,5 @@ def test_kinds(asked):
     """By what answers it."""
     assert "analysis" == kind_of(Job("a", asked()))
     assert "experiment" == kind_of(Job("a", asked(analysis="induction-scores")))
+    depth = Request(analysis="depth", run=asked().run, params={})
+    assert "composition" == kind_of(Job("a", canonical(depth)))
