@@ -8,16 +8,18 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
+from streamlit.testing.v1 import AppTest
 
 from poskernel_core import Engine, Store
 from poskernel_core.common.errors import BadRequest
 from serving.hidden import Hidden
 from serving.limits import Bounds, Doors
 from serving.metrics import ServerCollector, listen, registry
-from serving.runs import BUCKETS, Runs
+from serving.runs import BUCKETS, RUNS, Runs, Times
 from serving.watch import Watch
 from tests.asgi import STREAM, ask, scope
-from tests.server import free_port
+from tests.server import ROOT, free_port
+from tools.recorded import open_page
 
 
 @pytest.fixture
@@ -166,3 +168,19 @@ def test_percent_signs_open_no_way_round():
 
     assert 404 == client.get("/%5Fstcore/metric%73").status_code
     assert 200 == client.get("/%5Fstcore/healt%68").status_code
+
+
+def test_the_app_tells_how_long_it_ran(tmp_path, monkeypatch):
+    """Once a run, under the page's address."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    before = dict(RUNS.times)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    for _ in range(2):
+        open_page(app, "methods")
+
+    assert ["Methods"] == [each.value for each in app.title]
+    changed = {page: times for page, times in RUNS.times.items() if before.get(page) != times}
+    assert ["methods"] == [*changed]
+    more = sum(changed["methods"].counts) - sum(before.get("methods", Times()).counts)
+    assert 2 == more
+    assert 0 < changed["methods"].seconds < 240
