@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,13 +56,17 @@ def command_line(cache: Path, *arguments: str) -> str:
 
 @contextmanager
 def serve(
-    cache: Path, log: Path, shipped: bool = False, models: str = "", **settings: str
+    cache: Path,
+    log: Path,
+    shipped: bool = False,
+    models: str = "",
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
     """Start a server that offers further models, and wait until it answers; stop it at the end.
 
-    Further settings are variables of the environment.
+    `settings` are further environment variables.
     """
-    port = free_port()
+    port = _free_port()
     command = [
         sys.executable, "-m", "streamlit", "run", "serve.py", f"--server.port={port}",
         "--server.address=127.0.0.1",
@@ -71,7 +75,7 @@ def serve(
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment(cache, shipped) | {"POSKERNEL_MODELS": models} | settings,
+            env=environment(cache, shipped) | {"POSKERNEL_MODELS": models} | dict(settings or {}),
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -83,8 +87,7 @@ def serve(
         process.wait(PATIENCE)
 
 
-def free_port() -> int:
-    """A port on which nobody listens."""
+def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.server import PATIENCE, free_port, serve
+from tests.asgi import free_port
+from tests.server import PATIENCE, serve
 
 pytestmark = pytest.mark.slow
 
@@ -32,11 +33,14 @@ with connect(sys.argv[1], additional_headers={"X-Forwarded-For": sys.argv[2]}) a
 def server(tmp_path_factory):
     """It takes three sessions, two of them of one visitor."""
     root, port = tmp_path_factory.mktemp("doors"), free_port()
-    with serve(
-        root / "cache", root / "server.log", POSKERNEL_SESSIONS="3", POSKERNEL_SESSIONS_EACH="2",
-        POSKERNEL_REQUESTS_EACH="50", POSKERNEL_ACCESS_LOG=str(root / "access.log"),
-        POSKERNEL_METRICS=f"127.0.0.1:{port}",
-    ) as started:  # fmt: skip
+    settings = {
+        "POSKERNEL_SESSIONS": "3",
+        "POSKERNEL_SESSIONS_EACH": "2",
+        "POSKERNEL_REQUESTS_EACH": "50",
+        "POSKERNEL_ACCESS_LOG": str(root / "access.log"),
+        "POSKERNEL_METRICS": f"127.0.0.1:{port}",
+    }
+    with serve(root / "cache", root / "server.log", settings=settings) as started:
         yield SimpleNamespace(
             url=started.url,
             stream=f"{started.url.replace('http', 'ws', 1)}/_stcore/stream",
