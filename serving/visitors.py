@@ -8,6 +8,7 @@ visitor is a network of 64 bits, as providers hand out: its other half is the vi
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 from starlette.datastructures import Headers
 from starlette.types import Scope
@@ -20,6 +21,9 @@ NOWHERE = "unknown"
 LONGEST = 45
 """Characters of an address; what a proxy names may be anything."""
 
+REMEMBERED = 4096
+"""Addresses that need not be read anew at each request."""
+
 NETWORK = 64
 SHORT = {4: 24, 6: 48}
 """Bits that are left of a shortened address, by version."""
@@ -30,17 +34,12 @@ def address_of(scope: Scope) -> str:
     client = scope.get("client")
     if not client or not client[0]:
         return NOWHERE
-    parsed = _parsed(client[0])
-    return str(client[0])[:LONGEST] if parsed is None else str(parsed)
+    return _written(str(client[0])[:LONGEST])
 
 
 def visitor_of(scope: Scope) -> str:
     """Return what is one visitor to the limits: an IPv4 address, or an IPv6 network of 64 bits."""
-    address = address_of(scope)
-    parsed = _parsed(address)
-    if parsed is None or parsed.version == 4:
-        return address
-    return str(ipaddress.ip_network((int(parsed), NETWORK), strict=False))
+    return _one_visitor(address_of(scope))
 
 
 def shortened(address: str) -> str:
@@ -73,6 +72,21 @@ def unknown_proxy(scope: Scope) -> str | None:
     return str(client[0]) if near else None
 
 
+@lru_cache(REMEMBERED)
+def _written(text: str) -> str:
+    parsed = _parsed(text)
+    return text if parsed is None else str(parsed)
+
+
+@lru_cache(REMEMBERED)
+def _one_visitor(address: str) -> str:
+    parsed = _parsed(address)
+    if parsed is None or parsed.version == 4:
+        return address
+    return str(ipaddress.ip_network((int(parsed), NETWORK), strict=False))
+
+
+@lru_cache(REMEMBERED)
 def _parsed(text: str) -> Address | None:
     """Return an address; one of IPv4 in the clothes of IPv6 is one of IPv4."""
     try:
