@@ -15,7 +15,7 @@ RUN useradd --uid 1000 --create-home --shell /usr/sbin/nologin poskernel \
 WORKDIR /app
 EXPOSE 8501
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s \
-    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8501/_stcore/health', timeout=4)"]
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8501/health', timeout=4)"]
 CMD ["python", "-m", "streamlit", "run", "serve.py", "--server.address=0.0.0.0"]
 
 # Bytecode is compiled here once: the user that serves can write none.

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from time import perf_counter
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +22,7 @@ from pages.shared.style import apply_style
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.settings import check_settings
 from poskernel_core.engine.requests import refusal
+from serving.runs import RUNS
 
 PAGES = {
     folder.name: import_module(f"pages.{folder.name}.page")
@@ -51,6 +53,7 @@ def navigation() -> tuple[Any, ModuleType]:
     return chosen, modules[chosen.title]
 
 
+start = perf_counter()
 st.set_page_config(page_title="PosKernel", page_icon="pages/shared/icon.png", layout="wide")
 page, module = navigation()
 apply_style()
@@ -73,3 +76,4 @@ except (PageStopped, BadRequest) as stopped:
     st.title(page.title)
     say_error(str(stopped))
 tell(notice)
+RUNS.ended(module.__name__.split(".")[1], perf_counter() - start)

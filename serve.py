@@ -6,18 +6,37 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.settings import access_log, metrics_address, short_addresses
+from serving.access_log import AccessLog, open_log
 from serving.headers import SecurityHeaders, security_headers
+from serving.health import health_route
+from serving.hidden import Hidden
+from serving.limits import Bounds, Doors, Limits
 from serving.memory import upkeep
 from serving.navigation import leave_folder_alone
 from serving.page import KnownServer
+from serving.watch import Watch, served_engine
 
 leave_folder_alone()
 try:
-    headers = security_headers()
+    doors, watch = Doors(Bounds.of_host()), Watch(served_engine)
+    around = [
+        Middleware(SecurityHeaders, headers=security_headers()),
+        Middleware(Limits, doors=doors),
+        Middleware(Hidden),
+        Middleware(KnownServer),
+    ]
+    if log := access_log():  # the outermost, so that refusals are in it
+        around.insert(0, Middleware(AccessLog, log=open_log(log), short=short_addresses()))
+    if address := metrics_address():
+        from serving.metrics import tell
+
+        tell(address, doors, watch)
 except BadRequest as error:
     sys.exit(str(error))
 app = st.App(
     "app.py",
-    middleware=[Middleware(SecurityHeaders, headers=headers), Middleware(KnownServer)],
+    routes=[health_route(watch, lambda: doors.sessions)],
+    middleware=around,
     lifespan=upkeep,
 )

@@ -22,6 +22,7 @@ from serving.page import INLINE, page_served
 __all__ = ["SecurityHeaders", "security_headers"]
 
 ANCESTORS = "POSKERNEL_FRAME_ANCESTORS"
+STARTS = ("http.response.start", "websocket.http.response.start")
 SOURCE = re.compile(r"'self'|'none'|\*|[\w.*:/\[\]-]+")
 UNUSED = (
     "accelerometer", "browsing-topics", "camera", "display-capture", "geolocation", "gyroscope",
@@ -30,7 +31,7 @@ UNUSED = (
 
 
 class SecurityHeaders:
-    """Middleware that sets headers on every response to HTTP."""
+    """Middleware that sets headers on every response, also to a web socket that is refused."""
 
     def __init__(self, app: ASGIApp, headers: dict[str, str]) -> None:
         self._app = app
@@ -40,13 +41,13 @@ class SecurityHeaders:
         """Serve one request."""
 
         async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] in STARTS:
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
                     headers[name] = value
             await send(message)
 
-        await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
+        await self._app(scope, receive, with_headers)
 
 
 def security_headers() -> dict[str, str]:

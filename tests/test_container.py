@@ -1,5 +1,6 @@
 """The images and what stands around them, without building them: `make container` does that."""
 
+import ipaddress
 import json
 import re
 import subprocess
@@ -13,6 +14,7 @@ from poskernel_core import Engine, Store
 from poskernel_core.common.errors import ComputesNothing
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
+from serving.health import HEALTH
 from tests.server import ROOT, environment
 from tools.recorded import page_names
 from tools.trim_packages import trim
@@ -125,12 +127,36 @@ def test_compose_file():
     assert "service_healthy" == proxy["depends_on"]["dashboard"]["condition"]
 
 
+def test_compose_passes_the_settings_of_a_server_on():
+    """All that are about visitors, empty unless the host sets them; the proxy is believed."""
+    told = COMPOSE["services"]["dashboard"]["environment"]
+
+    for name in (
+        "POSKERNEL_SESSIONS", "POSKERNEL_SESSIONS_EACH", "POSKERNEL_REQUESTS_EACH",
+        "POSKERNEL_ACCESS_LOG", "POSKERNEL_SHORT_ADDRESSES", "POSKERNEL_METRICS",
+    ):  # fmt: skip
+        assert f"${{{name}:-}}" == told[name]
+    trusted = re.fullmatch(r"\$\{FORWARDED_ALLOW_IPS:-(.*)\}", told["FORWARDED_ALLOW_IPS"])[1]
+    networks = [ipaddress.ip_network(each) for each in trusted.split(",")]
+    assert all(each.is_private for each in networks)
+    docker = ipaddress.ip_address("172.18.0.3")
+    assert any(docker in each for each in networks if each.version == 4)
+
+
+def test_images_and_compose_ask_for_the_health_that_looks_at_the_store():
+    """Streamlit's own says only that the process answers."""
+    asked = COMPOSE["services"]["dashboard"]["healthcheck"]["test"][-1]
+
+    assert re.search(r"HEALTHCHECK.*?\n.*?(urlopen\(.*?\))", DOCKERFILE)[1] in asked
+    assert f":8501{HEALTH}'" in asked
+
+
 def test_proxy():
-    """Sticky sessions, compression, and no numbers about the server for strangers."""
+    """Sticky sessions and compression."""
     words = (ROOT / "deploy" / "Caddyfile").read_text("utf-8")
 
     assert re.search(r"EXPOSE (\d+)", DOCKERFILE)[1] in words
-    for line in ("encode zstd gzip", "lb_policy cookie", "respond /_stcore/metrics 404"):
+    for line in ("encode zstd gzip", "lb_policy cookie"):
         assert line in words
 
 

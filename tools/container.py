@@ -9,6 +9,7 @@ archive is imported. Prints a table; exits with 1 where something failed.
 from __future__ import annotations
 
 import argparse
+import json
 import socket
 import sys
 import time
@@ -111,6 +112,13 @@ class Trial:
             self.engine.kill(self.running)
         self.running = None
 
+    def is_well(self, computes: bool) -> None:
+        """See that its store can be written, and whether it would compute."""
+        with urllib.request.urlopen(self._at("/health"), timeout=PATIENCE) as answer:
+            told = json.load(answer)
+        if (told["store"], told["computes"]) != ("writable", computes):
+            raise RuntimeError(f"its health: {told}")
+
     def draws_grid(self, address: str, worker: bool) -> None:
         """See that the grid is drawn, and whether a worker was needed."""
         with self._opened(address) as page:
@@ -172,6 +180,7 @@ def try_whole(trial: Trial) -> None:
     report.check("root read-only, ordinary user", trial.root_is_closed)
     report.check("packages import", trial.imports_all)
     report.health_seconds = trial.start()
+    report.check("well", lambda: trial.is_well(computes=True))
     report.check("grid drawn", lambda: trial.draws_grid(SHOWN_FIRST, worker=False))
     report.check("new grid computed", lambda: trial.draws_grid(COMPUTED, worker=True))
     trial.stop()
@@ -188,6 +197,7 @@ def try_serving(trial: Trial, source: str) -> None:
     report.check("root read-only, ordinary user", trial.root_is_closed)
     report.check("packages import", trial.imports_all)
     report.health_seconds = trial.start()
+    report.check("well", lambda: trial.is_well(computes=False))
     report.check("grid drawn", lambda: trial.draws_grid(SHOWN_FIRST, worker=False))
     report.check("new work refused", lambda: trial.refuses(COMPUTED))
     trial.stop()

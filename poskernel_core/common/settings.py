@@ -15,6 +15,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import is_device
 
 __all__ = [
+    "access_log",
     "address",
     "allow_any_model",
     "allow_disk",
@@ -26,13 +27,23 @@ __all__ = [
     "keep_notes",
     "keep_texts",
     "memory_gb",
+    "metrics_address",
+    "most_requests_each",
+    "most_sessions",
+    "most_sessions_each",
     "read_only",
+    "short_addresses",
 ]
 
 DEFAULT_CACHE_GB = 8.0
 DEFAULT_CHECKPOINT_SECONDS = 5.0
 MOST_GB = 1e6
 MOST_SECONDS = 86_400.0
+DEFAULT_SESSIONS = 200
+DEFAULT_SESSIONS_EACH = 40
+DEFAULT_REQUESTS_EACH = 600
+MOST_COUNTED = 1_000_000
+MOST_PORT = 65_535
 
 
 def device() -> str:
@@ -162,6 +173,67 @@ def allow_disk() -> bool:
     return _switch("POSKERNEL_WEIGHTS_ON_DISK", default=False)
 
 
+def most_sessions() -> int:
+    """Return ``POSKERNEL_SESSIONS``: pages that may be open at once, of all; 0: any number.
+
+    Raises:
+        BadRequest: not a whole number.
+    """
+    return _count("POSKERNEL_SESSIONS", DEFAULT_SESSIONS, "sessions")
+
+
+def most_sessions_each() -> int:
+    """Return ``POSKERNEL_SESSIONS_EACH``: pages that one visitor may have open; 0: any number.
+
+    Raises:
+        BadRequest: not a whole number.
+    """
+    return _count("POSKERNEL_SESSIONS_EACH", DEFAULT_SESSIONS_EACH, "sessions")
+
+
+def most_requests_each() -> int:
+    """Return ``POSKERNEL_REQUESTS_EACH``: requests of one visitor in a minute; 0: any number.
+
+    Raises:
+        BadRequest: not a whole number.
+    """
+    return _count("POSKERNEL_REQUESTS_EACH", DEFAULT_REQUESTS_EACH, "requests a minute")
+
+
+def access_log() -> str | None:
+    """Return ``POSKERNEL_ACCESS_LOG``: a file, ``-`` for standard output; None: no such log."""
+    return os.environ.get("POSKERNEL_ACCESS_LOG", "").strip() or None
+
+
+def short_addresses() -> bool:
+    """Return ``POSKERNEL_SHORT_ADDRESSES``: whether the access log shortens visitors' addresses.
+
+    Raises:
+        BadRequest: neither on nor off.
+    """
+    return _switch("POSKERNEL_SHORT_ADDRESSES", default=False)
+
+
+def metrics_address() -> tuple[str, int] | None:
+    """Return ``POSKERNEL_METRICS``: host and port at which Prometheus may ask; None: nowhere.
+
+    Raises:
+        BadRequest: not a host and a port.
+    """
+    text = os.environ.get("POSKERNEL_METRICS", "").strip()
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else 0
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not bare or (":" in bare) != (bare != host) or not 0 < number <= MOST_PORT:
+        raise BadRequest(
+            "Expected POSKERNEL_METRICS to be an address and a port such as 127.0.0.1:9464, got "
+            f"{text[:80]!r}."
+        )
+    return bare, number
+
+
 def check_settings() -> None:
     """Read every variable, so that a wrong one is reported before anything is done.
 
@@ -178,6 +250,11 @@ def check_settings() -> None:
         allow_disk,
         keep_texts,
         read_only,
+        most_sessions,
+        most_sessions_each,
+        most_requests_each,
+        short_addresses,
+        metrics_address,
         partial(keep_notes, alone=False),
     )
     for read in checks:
@@ -189,6 +266,19 @@ def _switch(name: str, *, default: bool) -> bool:
     if text not in ("", "0", "1"):
         raise BadRequest(f"Expected {name} to be 1 (on) or 0 (off), got {text!r}.")
     return text == "1" if text else default
+
+
+def _count(name: str, default: int, what: str) -> int:
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else -1
+    if not 0 <= number <= MOST_COUNTED:
+        raise BadRequest(
+            f"Expected {name} to be a number of {what} up to {MOST_COUNTED:,}, or 0 for any, got "
+            f"{text[:80]!r}."
+        )
+    return number
 
 
 def _number(name: str, default: float, expected: str, fits: Callable[[float], bool]) -> float:

@@ -28,6 +28,7 @@ from poskernel_core.common.specs import (
     default_positions,
 )
 from poskernel_core.data import corpora
+from poskernel_core.engine.counts import Counts
 from poskernel_core.engine.execute import missing_runs
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.preflight import check_request, check_worker
@@ -64,6 +65,9 @@ class Engine:
         execution: device and batch (default: ``POSKERNEL_DEVICE``, else auto).
         present: whether a visitor is still there; without it all are.
 
+    Attributes:
+        counts: what it has done so far, in numbers.
+
     A visitor is any text that distinguishes those who ask, such as a session's number; the unnamed
     visitor ``""`` is a program that has the engine to itself, always there and bound by no limit
     of its own.
@@ -77,6 +81,7 @@ class Engine:
     ) -> None:
         self.store = store or Store()
         self.execution = execution or default_execution()
+        self.counts = Counts()
         self._jobs: dict[str, Job] = {}
         self._compositions: LRUCache[tuple[str, ...], Result] = LRUCache(COMPOSITIONS_KEPT)
         self._lock = threading.Lock()
@@ -96,7 +101,11 @@ class Engine:
         Raises:
             BadRequest: the parameters do not fit the analysis or the run.
         """
-        asked = canonical(request)
+        found = self._found(canonical(request))
+        self.counts.looked(found is not None)
+        return found
+
+    def _found(self, asked: CanonicalRequest) -> Result | None:
         if asked.composition is not None:
             return self._composed(asked)
         found = self.store.get(asked.key)
@@ -167,7 +176,9 @@ class Engine:
             if visitor and own >= MOST_OPEN:
                 raise Busy(f"{own} of your computations are waiting already: ask again later.")
             self.store.make_room(0)
-            job = self._jobs[asked.key] = Job(asked.key, asked, visitors={visitor})
+            job = self._jobs[asked.key] = Job(
+                asked.key, asked, visitors={visitor}, on_end=self.counts.ended
+            )
             self._forget_old()
             message = {
                 "request": asked.wire.model_dump(mode="json"),
@@ -260,6 +271,19 @@ class Engine:
         """Number of the worker process, or None while there is none."""
         return None if self._link is None else self._link.pid
 
+    @property
+    def worker(self) -> str:
+        """What became of the worker process: ``none`` yet, ``alive``, or ``ended``."""
+        link = self._link
+        if link is None:
+            return "none"
+        return "alive" if link.alive else "ended"
+
+    def open_jobs(self) -> list[Job]:
+        """Return the jobs that wait or run."""
+        with self._lock:
+            return self._open()
+
     def close(self) -> None:
         """Stop the worker."""
         self._closed.set()
@@ -278,6 +302,7 @@ class Engine:
             if self._link is not None:
                 self._link.close()
             self._link = WorkerLink(self.store.directory.resolve(), self.log)
+            self.counts.started_worker()
         self._link.send(message, job)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ class Job:
         error: what went wrong.
         visitors: the visitors who asked for it and have not cancelled.
         missed_since: when all of them were first found gone; None while one is there.
+        on_end: what is called with the job, once, when it ends.
     """
 
     key: str
@@ -37,6 +38,7 @@ class Job:
     began: float = field(default_factory=time.monotonic)
     visitors: set[str] = field(default_factory=set)
     missed_since: float | None = None
+    on_end: Callable[[Job], None] | None = None
     _first: tuple[float, int] | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
 
@@ -70,4 +72,6 @@ class Job:
         elif self.state == "cancelled":
             self.error = Cancelled("The computation was cancelled.")
         if self.state in ("done", "error", "cancelled"):
+            if not self.ended and self.on_end is not None:
+                self.on_end(self)
             self._ended.set()

@@ -19,7 +19,16 @@ from typing import Any
 import diskcache
 from diskcache.core import MODE_BINARY, MODE_RAW
 
-__all__ = ["DATABASE", "BytesOnly", "Existing", "key_of", "peek", "peek_files", "peek_keys"]
+__all__ = [
+    "DATABASE",
+    "BytesOnly",
+    "Existing",
+    "key_of",
+    "peek",
+    "peek_files",
+    "peek_keys",
+    "peek_size",
+]
 
 DATABASE = "cache.db"
 NAMED = re.compile(r"(?P<key>[A-Za-z0-9_-]{1,128})\.[0-9a-f]{16}\.val")
@@ -126,6 +135,19 @@ def peek_keys(directory: Path) -> list[str]:
             "SELECT key FROM Cache WHERE raw = 1 AND typeof(key) = 'text' ORDER BY key"
         ).fetchall()
     return [key for (key,) in rows]
+
+
+def peek_size(directory: Path) -> tuple[int, int]:
+    """Return the number of entries and the bytes of their values, without writing anything.
+
+    Raises:
+        sqlite3.Error: the database cannot be read.
+    """
+    with _reading(directory) as database:
+        rows = dict(
+            database.execute("SELECT key, value FROM Settings WHERE key IN ('count', 'size')")
+        )
+    return int(rows["count"]), int(rows["size"])
 
 
 def peek_files(directory: Path) -> list[tuple[str, Path]]:

@@ -163,6 +163,10 @@ class Store:
         """Return the size of the store in bytes."""
         return self._do(lambda cache: int(cache.volume()))
 
+    def entries(self) -> int:
+        """Return how many entries the store holds, without what comes with the project."""
+        return self._do(lambda cache: len(cache))
+
     def make_room(self, size: int) -> None:
         """Check that ``size`` bytes can be written, before work is done for them.
 

@@ -1,0 +1,120 @@
+"""What a host sets for the server: read once, and refused in one sentence that names it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from poskernel_core.common import settings
+from poskernel_core.common.errors import BadRequest
+from serving.limits import Bounds
+from tests.server import ROOT, environment
+
+COUNTS = {
+    "POSKERNEL_SESSIONS": settings.most_sessions,
+    "POSKERNEL_SESSIONS_EACH": settings.most_sessions_each,
+    "POSKERNEL_REQUESTS_EACH": settings.most_requests_each,
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize(("said", "number"), [("0", 0), (" 12 ", 12), ("1000000", 1_000_000)])
+def test_counts(monkeypatch, name, said, number):
+    """0 is no limit; empty is as not set."""
+    monkeypatch.delenv(name, raising=False)
+    default = COUNTS[name]()
+    assert default > 0
+    monkeypatch.setenv(name, "")
+    assert default == COUNTS[name]()
+
+    monkeypatch.setenv(name, said)
+    assert number == COUNTS[name]()
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("said", ["-1", "1.5", "many", "1000001", "9" * 5000, "٣", "0x10", "1_0"])
+def test_what_is_no_count(monkeypatch, name, said):
+    """One sentence, at the start and in the check of all."""
+    monkeypatch.setenv(name, said)
+
+    for read in (COUNTS[name], settings.check_settings, Bounds.of_host):
+        with pytest.raises(BadRequest, match=rf"^Expected {name} to be a number of .*, got '"):
+            read()
+
+
+def test_bounds_are_those_of_the_host(monkeypatch):
+    """Each from its own variable."""
+    for number, name in enumerate(COUNTS, start=5):
+        monkeypatch.setenv(name, str(number))
+
+    assert Bounds(5, 6, 7) == Bounds.of_host()
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("", None),
+        ("127.0.0.1:9464", ("127.0.0.1", 9464)),
+        ("0.0.0.0:1", ("0.0.0.0", 1)),
+        ("metrics.lab:65535", ("metrics.lab", 65535)),
+        ("[::1]:9464", ("::1", 9464)),
+    ],
+)
+def test_where_metrics_are_told(monkeypatch, said, found):
+    """Nowhere unless it is said; an IPv6 address stands in brackets."""
+    monkeypatch.setenv("POSKERNEL_METRICS", said)
+
+    assert found == settings.metrics_address()
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["9464", ":9464", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x", "::1:9464",
+     "[::1]", "[]:9464", "127.0.0.1:-5", "127.0.0.1:٣"],
+)  # fmt: skip
+def test_what_is_no_address(monkeypatch, said):
+    """One sentence with an example."""
+    monkeypatch.setenv("POSKERNEL_METRICS", said)
+
+    with pytest.raises(
+        BadRequest, match=r"^Expected POSKERNEL_METRICS .* 127\.0\.0\.1:9464, got '"
+    ):
+        settings.check_settings()
+
+
+def test_the_access_log(monkeypatch):
+    """Off unless it is asked for; addresses are whole unless that is asked for."""
+    for name in ("POSKERNEL_ACCESS_LOG", "POSKERNEL_SHORT_ADDRESSES"):
+        monkeypatch.delenv(name, raising=False)
+    assert (None, False) == (settings.access_log(), settings.short_addresses())
+    monkeypatch.setenv("POSKERNEL_ACCESS_LOG", " ")
+    assert settings.access_log() is None
+
+    monkeypatch.setenv("POSKERNEL_ACCESS_LOG", "-")
+    monkeypatch.setenv("POSKERNEL_SHORT_ADDRESSES", "1")
+    assert ("-", True) == (settings.access_log(), settings.short_addresses())
+    monkeypatch.setenv("POSKERNEL_SHORT_ADDRESSES", "yes")
+    with pytest.raises(BadRequest, match=r"^Expected POSKERNEL_SHORT_ADDRESSES to be 1"):
+        settings.check_settings()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("POSKERNEL_SESSIONS", "many"),
+        ("POSKERNEL_METRICS", "203.0.113.7:9464"),
+        ("POSKERNEL_ACCESS_LOG", "/no/such/folder/access.log"),
+    ],
+)
+def test_a_server_does_not_start_with_a_wrong_one(tmp_path, name, said):
+    """One line, without a traceback."""
+    done = subprocess.run(
+        [sys.executable, "-m", "streamlit", "run", "serve.py", "--server.address=localhost"],
+        env=environment(tmp_path) | {name: said},
+        cwd=ROOT, text=True, timeout=120, capture_output=True, check=False,
+    )  # fmt: skip
+
+    assert 1 == done.returncode
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(f"Expected {name} to be ")
