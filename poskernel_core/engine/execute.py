@@ -31,7 +31,7 @@ from poskernel_core.storage.store import Store
 if TYPE_CHECKING:
     from poskernel_core.passes.workshop import Workshop
 
-__all__ = ["compute", "compute_parts", "gather_missing", "missing_runs", "open_views", "perform"]
+__all__ = ["compute", "compute_part", "gather_missing", "missing_runs", "open_views", "perform"]
 
 
 def missing_runs(store: Store, asked: CanonicalRequest) -> list[RunSpec]:
@@ -121,37 +121,57 @@ def compute(store: Store, asked: CanonicalRequest, report: Report) -> None:
     keep(store, asked, result, header, tokens, time.monotonic() - began)
 
 
-def compute_parts(
-    workshop: Workshop, asked: CanonicalRequest, execution: Execution, report: Report
-) -> None:
-    """Answer what a composition is made of, one part after another, and write these results.
+def compute_part(
+    workshop: Workshop,
+    asked: CanonicalRequest,
+    first: int,
+    execution: Execution,
+    report: Report,
+) -> int | None:
+    """Answer the next of what a composition is made of, and write its result.
 
-    One pass gathers what several of them need of the same windows.
+    Returns the number of the part that may be next, None when there is no other. What is stored
+    already is passed over. One pass gathers what several parts need of the same windows.
+
+    Args:
+        first: the part to begin with, counted from 0.
 
     Raises:
         BadRequest, ComputeFailed, LayerMissing, StoreFailed: as for any of them.
         Cancelled: raised by ``report``; what is done by then is kept.
     """
-    parts = asked.parts()
-    for done, part in enumerate(parts.values()):
+    parts = list(asked.parts().values())
+    for number in range(first, len(parts)):
 
-        def told(_done: int, _total: int, _note: str, before: int = done) -> None:
+        def told(_done: int, _total: int, _note: str, before: int = number) -> None:
             report(before, len(parts), "Parts done")
 
         told(0, 0, "")
-        found = _located(part)
+        found = _located(parts[number])
         if workshop.store.has(found.key):
             continue
-        later = [
-            other
-            for other in list(parts.values())[done + 1 :]
-            if other.run.model == found.run.model and not workshop.store.has(other.key)
-        ]
-        gather_missing(workshop, found, execution, told, later)
-        if found.experiment is None:
-            compute(workshop.store, found, told)
-        else:
-            perform(workshop, found, execution, told)
+        _compute_now(workshop, found, parts[number + 1 :], execution, told)
+        return number + 1 if number + 1 < len(parts) else None
+    return None
+
+
+def _compute_now(
+    workshop: Workshop,
+    found: CanonicalRequest,
+    following: Sequence[CanonicalRequest],
+    execution: Execution,
+    report: Report,
+) -> None:
+    later = [
+        other
+        for other in following
+        if other.run.model == found.run.model and not workshop.store.has(other.key)
+    ]
+    gather_missing(workshop, found, execution, report, later)
+    if found.experiment is None:
+        compute(workshop.store, found, report)
+    else:
+        perform(workshop, found, execution, report)
 
 
 def _located(part: CanonicalRequest) -> CanonicalRequest:

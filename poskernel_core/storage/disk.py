@@ -19,7 +19,7 @@ from typing import Any
 import diskcache
 from diskcache.core import MODE_BINARY, MODE_RAW
 
-__all__ = ["DATABASE", "BytesOnly", "Existing", "key_of", "peek", "peek_files", "peek_keys"]
+__all__ = ["DATABASE", "BytesOnly", "Existing", "key_of", "peek", "peek_files", "peek_keys", "peek_sizes"]
 
 DATABASE = "cache.db"
 NAMED = re.compile(r"(?P<key>[A-Za-z0-9_-]{1,128})\.[0-9a-f]{16}\.val")
@@ -126,6 +126,21 @@ def peek_keys(directory: Path) -> list[str]:
             "SELECT key FROM Cache WHERE raw = 1 AND typeof(key) = 'text' ORDER BY key"
         ).fetchall()
     return [key for (key,) in rows]
+
+
+def peek_sizes(directory: Path, prefix: str) -> list[tuple[str, int]]:
+    """Return the keys that begin with a prefix, the latest entry first, with the bytes of each.
+
+    Raises:
+        sqlite3.Error: the database cannot be read.
+    """
+    with _reading(directory) as database:
+        rows: list[tuple[str, int]] = database.execute(
+            "SELECT key, size FROM Cache WHERE raw = 1 AND key >= ? AND key < ? "
+            "ORDER BY store_time DESC, rowid DESC",
+            (prefix, prefix + "\U0010ffff"),
+        ).fetchall()
+    return rows
 
 
 def peek_files(directory: Path) -> list[tuple[str, Path]]:
