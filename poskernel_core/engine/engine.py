@@ -235,16 +235,17 @@ class Engine:
     def cancel(self, request: Asked, visitor: str = "") -> bool:
         """Take a visitor's wish back; stop the work when nobody else who is there wants it.
 
-        Returns whether the work is being stopped; it goes on where others wait for it.
+        Returns whether the work is being stopped; it goes on where others wait for it, and for
+        whoever has not asked for it, or has taken that back.
         """
         asked = canonical(request)
         with self._lock:
             job = self.running(asked)
-            if job is None or job.ended or self._link is None:
+            if job is None or job.ended or self._link is None or visitor not in job.visitors:
                 return False
-            person = job.visitors.pop(visitor, None)
+            person = job.visitors.pop(visitor)
             if any(self._present(other) for other in job.visitors):
-                if person is not None and person not in job.visitors.values():
+                if person not in job.visitors.values():
                     self._link.send({"leave": job.key, "visitor": person}, job)
                 return False
             self._link.send({"cancel": job.key}, job)

@@ -87,6 +87,8 @@ class Lane(Generic[T]):
                 if task in self._waiting:
                     self._waiting.remove(task)
                     self._served = visitor
+                    if not row:
+                        del self._rows[visitor]
                     return task
             del self._rows[visitor]
         return None
