@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +55,17 @@ def command_line(cache: Path, *arguments: str) -> str:
 
 
 @contextmanager
-def serve(cache: Path, log: Path, shipped: bool = False, models: str = "") -> Iterator[Server]:
-    """Start a server that offers further models, and wait until it answers; stop it at the end."""
+def serve(
+    cache: Path,
+    log: Path,
+    shipped: bool = False,
+    models: str = "",
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
+    """Start a server that offers further models, and wait until it answers; stop it at the end.
+
+    `settings` are further environment variables.
+    """
     port = _free_port()
     command = [
         sys.executable, "-m", "streamlit", "run", "serve.py", f"--server.port={port}",
@@ -66,7 +75,7 @@ def serve(cache: Path, log: Path, shipped: bool = False, models: str = "") -> It
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment(cache, shipped) | {"POSKERNEL_MODELS": models},
+            env=environment(cache, shipped) | {"POSKERNEL_MODELS": models} | dict(settings or {}),
             stdout=output,
             stderr=subprocess.STDOUT,
         )

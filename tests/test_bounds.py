@@ -106,7 +106,7 @@ def test_samples_of_every_row_count(engine, monkeypatch):
     ("analysis", "params"),
     [
         ("own-text", {"text": "x" * 1001}),
-        ("neuron-trace", {"text": "x" * 1001}),
+        ("neuron-trace", {"text": "x" * 1001, "query": 9}),
         ("denominators", {"own": "x" * 1001, "cell": "L0H0"}),
         ("intervention", {"text": "x" * 1001, "cell": "L0H0", "change": "silence"}),
     ],

@@ -6,12 +6,13 @@ imports it when it is called: an analysis of stored statistics does not.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from poskernel_core.analyses.base import Analysis, Subject
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.progress import Report
 from poskernel_core.common.specs import Execution, Gather, RunSpec
@@ -31,7 +32,21 @@ from poskernel_core.storage.store import Store
 if TYPE_CHECKING:
     from poskernel_core.passes.workshop import Workshop
 
-__all__ = ["compute", "compute_part", "gather_missing", "missing_runs", "open_views", "perform"]
+__all__ = [
+    "DROPPED",
+    "compute",
+    "compute_part",
+    "gather_missing",
+    "missing_runs",
+    "open_views",
+    "perform",
+]
+
+ATTEMPTS = 3
+DROPPED = (
+    "The statistics were dropped as soon as they were written: the store is too small for this run "
+    "(POSKERNEL_CACHE_GB)."
+)
 
 
 def missing_runs(store: Store, asked: CanonicalRequest) -> list[RunSpec]:
@@ -137,7 +152,7 @@ def compute_part(
         first: the part to begin with, counted from 0.
 
     Raises:
-        BadRequest, ComputeFailed, LayerMissing, StoreFailed: as for any of them.
+        BadRequest, ComputeFailed, StoreFailed: as for any of them.
         Cancelled: raised by ``report``; what is done by then is kept.
     """
     parts = list(asked.parts().values())
@@ -167,11 +182,15 @@ def _compute_now(
         for other in following
         if other.run.model == found.run.model and not workshop.store.has(other.key)
     ]
-    gather_missing(workshop, found, execution, report, later)
-    if found.experiment is None:
-        compute(workshop.store, found, report)
-    else:
-        perform(workshop, found, execution, report)
+    for _ in range(ATTEMPTS):  # what is gathered may be dropped for another process' results
+        gather_missing(workshop, found, execution, report, later)
+        with contextlib.suppress(LayerMissing):
+            if found.experiment is None:
+                compute(workshop.store, found, report)
+            else:
+                perform(workshop, found, execution, report)
+            return
+    raise ComputeFailed(DROPPED)
 
 
 def _located(part: CanonicalRequest) -> CanonicalRequest:

@@ -138,10 +138,7 @@ class Worker:
         ]
         execute.gather_missing(workshop, task.asked, task.execution, report, others)
         if execute.missing_runs(self._store, task.asked):
-            raise ComputeFailed(
-                "The statistics were dropped as soon as they were written: the store is too small "
-                "for this run (POSKERNEL_CACHE_GB)."
-            )
+            raise ComputeFailed(execute.DROPPED)
         experiment = task.asked.experiment
         if experiment is None or not experiment.long:
             return self._queue(self._analyses, task)
