@@ -88,7 +88,10 @@ def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None
     """Return a result; where it takes a while, draw its progress and return None."""
     try:
         found = ask(canonical_of(find(question.name), run, params))
-    except (ComputesNothing, NotInModel) as error:
+    except ComputesNothing as error:  # each figure of a page says which it is
+        st.info(plain(f"Not computed: {question.spoken}. {error}"), icon=":material/info:")
+        return None
+    except NotInModel as error:
         st.info(plain(str(error)), icon=":material/info:")
         return None
     except PosKernelError as error:
