@@ -37,7 +37,7 @@ class Options:
     damages: int
     rounds: int
     visits: int
-    minutes: float
+    minutes: float = 20
 
 
 class Failed(Exception):
