@@ -152,7 +152,7 @@ def test_without_settings_nothing_that_is_offered_is_refused(engine):
 
 
 def test_a_public_server_shows_every_page_first(monkeypatch):
-    """Its bounds hold the 500 windows of 1,024 tokens that a page begins with, in several passes."""
+    """Its bounds hold the 500 windows of 1,024 tokens that a page begins with, some passes."""
     monkeypatch.setenv("POSKERNEL_PUBLIC", "1")
     bounds = limits()
 

@@ -248,7 +248,7 @@ def test_one_visitor_may_not_ask_for_everything(engine, workers, request_of, mon
     for skip in range(3):
         engine.submit(request_of(skip), "anna")
 
-    with pytest.raises(Busy, match="up to 3 computations of one reader .* 3 of yours wait or run"):
+    with pytest.raises(Busy, match=r"up to 3 computations of one reader .* 3 of yours wait or run"):
         engine.submit(request_of(7), "anna")
     engine.submit(request_of(2), "anna")
     engine.submit(request_of(7), "ben")

@@ -43,7 +43,7 @@ def opened(name, **parameters):
 
 @pytest.mark.parametrize("name", page_names())
 def test_a_page_of_what_is_not_there(engine, name, model_dirs, monkeypatch):
-    """It says so in a sentence that names what is missing; no button, no worker, nothing written."""
+    """It says so in a sentence that names what is missing; no button, no worker, no entry."""
     asked = {"model": MODEL, "texts": "50", "context": "64"} | MORE.get(name, {})
     if name == "rotary_spectrum":
         monkeypatch.setenv("POSKERNEL_MODELS", str(model_dirs["llama"]))
@@ -93,6 +93,6 @@ def test_the_engine_refuses(engine):
         ("own-text", {"text": "blue fire"}),
         ("intervention", {"text": "a b a b", "cell": "L0H0", "change": "silence"}),
     ):
-        with pytest.raises(ComputesNothing, match="^This server shows what was computed before"):
+        with pytest.raises(ComputesNothing, match=r"^This server shows what was computed before"):
             engine.submit(Request(analysis=analysis, run=run, params=params), "anna")
     assert engine.worker_pid is None

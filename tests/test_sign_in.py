@@ -96,9 +96,7 @@ def arrived(proxy, path="/", user="", word="", **headers):
 
 
 @needs_caddy
-@pytest.mark.parametrize(
-    ("user", "word"), [("", ""), ("anna", "wrong"), ("carl", "correct horse")]
-)
+@pytest.mark.parametrize(("user", "word"), [("", ""), ("anna", "wrong"), ("carl", "correct horse")])
 def test_without_a_password(proxy, user, word):
     """Nothing is passed on."""
     with pytest.raises(urllib.error.HTTPError) as refused:

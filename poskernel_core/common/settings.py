@@ -62,9 +62,7 @@ class Bound:
 
 
 BOUNDS: Final = {
-    "open": Bound(
-        "POSKERNEL_MOST_OPEN", 96, 32, "computations of one visitor that wait or run"
-    ),
+    "open": Bound("POSKERNEL_MOST_OPEN", 96, 32, "computations of one visitor that wait or run"),
     "open_in_all": Bound(
         "POSKERNEL_MOST_OPEN_IN_ALL", 512, 256, "computations of all visitors that wait or run"
     ),
@@ -78,9 +76,7 @@ BOUNDS: Final = {
     "samples": Bound(
         "POSKERNEL_MOST_SAMPLES", None, 2_000, "sequences of an experiment on random tokens"
     ),
-    "characters": Bound(
-        "POSKERNEL_MOST_CHARACTERS", 100_000, 20_000, "characters of a typed text"
-    ),
+    "characters": Bound("POSKERNEL_MOST_CHARACTERS", 100_000, 20_000, "characters of a typed text"),
     "texts": Bound("POSKERNEL_MOST_TEXTS", 10_000, 10_000, "typed texts that are kept"),
     "texts_mb": Bound("POSKERNEL_TEXTS_MB", 100, 100, "megabytes of typed texts that are kept"),
     "tables_mb": Bound(

@@ -6,6 +6,7 @@ What is stored is shown to everybody, and what is under way is joined: only new 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.common.errors import Busy, TooLarge
@@ -76,7 +77,7 @@ def check_size(store: Store, asked: CanonicalRequest, limits: Limits) -> None:
         )
 
 
-def _tokens_of(part: CanonicalRequest, experiment: Experiment, limits: Limits) -> int:
+def _tokens_of(part: CanonicalRequest, experiment: Experiment[Any], limits: Limits) -> int:
     """Return the tokens that the model reads for an experiment, besides the passes."""
     if experiment.draws:
         _check("samples", part.run.windows, limits.samples)

@@ -28,8 +28,8 @@ from poskernel_core.common.specs import (
     default_positions,
 )
 from poskernel_core.data import corpora
-from poskernel_core.engine.execute import missing_runs
 from poskernel_core.engine.bounds import check_open, check_size
+from poskernel_core.engine.execute import missing_runs
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.preflight import check_request, check_worker
 from poskernel_core.engine.provenance import from_entry

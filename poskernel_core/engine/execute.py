@@ -145,11 +145,9 @@ def compute_part(
 ) -> int | None:
     """Answer the next of what a composition is made of, and write its result.
 
-    Returns the number of the part that may be next, None when there is no other. What is stored
-    already is passed over. One pass gathers what several parts need of the same windows.
-
-    Args:
-        first: the part to begin with, counted from 0.
+    It begins with the part whose number is ``first``, counted from 0, and returns the number of the
+    part that may be next, None when there is no other. What is stored already is passed over. One
+    pass gathers what several parts need of the same windows.
 
     Raises:
         BadRequest, ComputeFailed, StoreFailed: as for any of them.

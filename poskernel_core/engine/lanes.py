@@ -79,7 +79,7 @@ class Lane(Generic[T]):
             row.append(task)
 
     def _next(self) -> T | None:
-        if self._served in self._rows:
+        if self._served is not None and self._served in self._rows:
             self._rows.move_to_end(self._served)
         for visitor, row in list(self._rows.items()):
             while row:

@@ -19,7 +19,16 @@ from typing import Any
 import diskcache
 from diskcache.core import MODE_BINARY, MODE_RAW
 
-__all__ = ["DATABASE", "BytesOnly", "Existing", "key_of", "peek", "peek_files", "peek_keys", "peek_sizes"]
+__all__ = [
+    "DATABASE",
+    "BytesOnly",
+    "Existing",
+    "key_of",
+    "peek",
+    "peek_files",
+    "peek_keys",
+    "peek_sizes",
+]
 
 DATABASE = "cache.db"
 NAMED = re.compile(r"(?P<key>[A-Za-z0-9_-]{1,128})\.[0-9a-f]{16}\.val")

@@ -34,7 +34,7 @@ from tests.server import Server, command_line, serve
 from tests.soak.together import AT_ONCE, MODELS, address, tracebacks
 from tests.soak.trial import BOUND, Options, engine_at, need, same_values, workers
 
-__all__ = ["rise", "replicas"]
+__all__ = ["replicas", "rise"]
 
 CACHE_GB = 0.012
 """Holds the statistics of two or three runs."""
@@ -48,7 +48,7 @@ LOOK_SECONDS = 5.0
 ROW_SECONDS = 120.0
 WORKER_KILLS = (15.0, 45.0)
 REPLICA_KILLS = (90.0, 150.0)
-WORDS = "blue fire water house king garden the server returned rows of a table".split()
+WORDS = tuple("blue fire water house king garden the server returned rows of a table".split())
 ROUNDING = 1e-4
 """Difference up to which answers count as equal, as a share of the largest number of an array.
 
@@ -123,7 +123,9 @@ def replicas(options: Options, folder: Path) -> str:
     cache = folder / "cache"
     truth = _truth(folder / "truth")
     command_line(cache, "precompute", MODELS[0], "--texts", str(TEXTS), "--context", "64")
-    both = [Replica(f"replica {number}", cache, folder / f"server{number}.log") for number in (1, 2)]
+    both = [
+        Replica(f"replica {number}", cache, folder / f"server{number}.log") for number in (1, 2)
+    ]
     found = _Found()
     with contextlib.ExitStack() as stack:
         for each in both:
