@@ -48,7 +48,7 @@ LOOK_SECONDS = 5.0
 ROW_SECONDS = 120.0
 WORKER_KILLS = (15.0, 45.0)
 REPLICA_KILLS = (90.0, 150.0)
-WORDS = tuple("blue fire water house king garden the server returned rows of a table".split())
+WORDS = ("blue", "fire", "water", "house", "king", "garden", "the", "server", "table", "of")
 ROUNDING = 1e-4
 """Difference up to which answers count as equal, as a share of the largest number of an array.
 
@@ -119,7 +119,7 @@ class _Found:
 
 
 def replicas(options: Options, folder: Path) -> str:
-    """Readers of two replicas for some minutes: none lost, no traceback, equal answers, memory."""
+    """Readers of two replicas for minutes: none lost, no traceback, equal answers, memory."""
     cache = folder / "cache"
     truth = _truth(folder / "truth")
     command_line(cache, "precompute", MODELS[0], "--texts", str(TEXTS), "--context", "64")
@@ -147,8 +147,8 @@ def replicas(options: Options, folder: Path) -> str:
         f"{found.waited} waited for a computation, {found.cancelled} cancelled one; "
         f"{found.compared} answers compared, {found.equal} equal in every bit, the others within "
         f"{found.apart:.1e} of the largest number; a run of the script takes "
-        f"{percentile(found.seconds, 50):.2f} s, 95 % within {percentile(found.seconds, 95):.2f} s; "
-        f"memory over the second half: {verdicts}"
+        f"{percentile(found.seconds, 50):.2f} s, 95 % within "
+        f"{percentile(found.seconds, 95):.2f} s; memory over the second half: {verdicts}"
     )
 
 
