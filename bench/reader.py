@@ -31,12 +31,16 @@ class Reader:
     Attributes:
         heads: the names that the page offers, once it is open.
         texts: what the page's headings, sentences and error boxes said in the last run.
+        buttons: the labels of the buttons that were drawn in the last run.
+        waits: whether the last run drew a computation that is under way.
     """
 
     url: str
     patience: float = 120.0
     heads: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
+    buttons: dict[str, str] = field(default_factory=dict)
+    waits: bool = False
     _socket: ClientConnection | None = None
     _address: tuple[str, str] = ("", "")
     _page: str = ""
@@ -81,6 +85,25 @@ class Reader:
             raise Lost(f"the page does not show {head}")
         return seconds
 
+    async def press(self, label: str) -> float:
+        """Press a button that was just drawn; return the seconds until the script had run.
+
+        Raises:
+            Lost: see there.
+        """
+        message = BackMsg()
+        state = message.rerun_script.widget_states.widgets.add()
+        state.id, state.trigger_value = self.buttons[label], True
+        return await self._run(message)
+
+    async def again(self) -> float:
+        """Have the script run again as it is; return the seconds until it had.
+
+        Raises:
+            Lost: see there.
+        """
+        return await self._run(BackMsg())
+
     async def close(self) -> None:
         """Leave the page."""
         if self._socket is not None:
@@ -99,7 +122,7 @@ class Reader:
         client.page_name, client.query_string = self._address
         client.page_script_hash = self._page
         client.cached_message_hashes.extend(self._known)
-        self.texts, self._known = [], set()
+        self.texts, self._known, self.buttons, self.waits = [], set(), {}, False
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self.patience):
@@ -138,6 +161,10 @@ class Reader:
                 self.texts.append(element.heading.body)
             case "markdown":
                 self.texts.append(element.markdown.body)
+            case "button":
+                self.buttons[element.button.label] = element.button.id
+            case "progress":
+                self.waits = True
             case "alert":
                 self.texts.append(element.alert.body)
             case "exception":

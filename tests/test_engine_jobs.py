@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed, TooLittleText
+from poskernel_core.common.errors import BadRequest, Busy, Cancelled, ComputeFailed, TooLittleText
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine import engine as engine_module
@@ -181,6 +181,7 @@ def test_cancelled_by_one_of_two(engine, workers, request_of):
     assert not engine.cancel(request_of(), "a stranger")
     assert engine.cancel(request_of(), "ben")
 
+    assert {"leave": job.key, "visitor": "anna"} == workers[0].hear()
     assert {"cancel": job.key} == workers[0].hear()
 
 
@@ -192,6 +193,7 @@ def test_cancelled_while_the_other_has_left(engine, workers, request_of):
     engine.submit(request_of(), "ben")
     there.remove("ben")
 
+    assert not engine.cancel(request_of(), "a stranger")
     assert engine.cancel(request_of(), "anna")
     assert [{"join": job.key, "visitor": "ben"}, {"cancel": job.key}] == [
         workers[0].hear() for _ in range(3)
@@ -242,16 +244,88 @@ def test_a_visitor_who_comes_back(engine, workers, request_of):
 
 def test_one_visitor_may_not_ask_for_everything(engine, workers, request_of, monkeypatch):
     """Above a number of open jobs he is told so; others, and programs of one's own, are not."""
-    monkeypatch.setattr(engine_module, "MOST_OPEN", 3)
+    monkeypatch.setenv("POSKERNEL_MOST_OPEN", "3")
     for skip in range(3):
         engine.submit(request_of(skip), "anna")
 
-    with pytest.raises(BadRequest, match="3 of your computations are waiting"):
+    with pytest.raises(Busy, match=r"up to 3 computations of one reader .* 3 of yours wait or run"):
         engine.submit(request_of(7), "anna")
     engine.submit(request_of(2), "anna")
     engine.submit(request_of(7), "ben")
-    for skip in range(3, 10):
+    assert engine.submit(request_of(7), "anna")  # it is under way for ben in any case
+    for skip in range(8, 15):
         engine.submit(request_of(skip))
+
+
+def test_all_visitors_together_have_a_bound(engine, workers, request_of, monkeypatch):
+    """It counts what any of them wait for; what a program of one's own asks for is apart."""
+    monkeypatch.setenv("POSKERNEL_MOST_OPEN_IN_ALL", "2")
+    engine.submit(request_of(0))
+    engine.submit(request_of(1), "anna")
+    engine.submit(request_of(2), "ben")
+
+    with pytest.raises(Busy, match="up to 2 computations at a time, and 2 of its readers'"):
+        engine.submit(request_of(3), "carl")
+    engine.submit(request_of(4))
+
+
+@pytest.fixture
+def tabs(engine):
+    """Who has opened a tab of the browser: ``anna 3`` is a tab of Anna's."""
+    engine._person = lambda visitor: visitor.partition(" ")[0]
+    return engine
+
+
+def test_many_tabs_of_one_person_have_one_turn_and_one_bound(
+    tabs, workers, request_of, monkeypatch
+):
+    """The worker hears of the person; other people's tabs count for themselves."""
+    monkeypatch.setenv("POSKERNEL_MOST_OPEN", "3")
+    for number in range(3):
+        tabs.submit(request_of(number), f"anna {number}")
+
+    assert ["anna"] * 3 == [workers[0].hear()["visitor"] for _ in range(3)]
+    with pytest.raises(Busy):
+        tabs.submit(request_of(7), "anna 99")
+    tabs.submit(request_of(7), "ben 1")
+    assert "ben" == workers[0].hear()["visitor"]
+
+
+def test_one_tab_does_not_cancel_what_another_waits_for(tabs, workers, request_of):
+    """Also where both are of one person, or of two people who share an address."""
+    job = tabs.submit(request_of(), "school 1")
+    assert job is tabs.submit(request_of(), "school 2")
+    tabs.submit(request_of(), "anna 1")
+    workers[0].hear()
+    assert {"join": job.key, "visitor": "anna"} == workers[0].hear()
+
+    assert not tabs.cancel(request_of(), "school 1")
+    assert not tabs.cancel(request_of(), "school 1")
+    assert not tabs.cancel(request_of(), "school 3")
+    assert not tabs.cancel(request_of(), "")
+    assert not tabs.cancel(request_of(), "school 2")
+    assert {"leave": job.key, "visitor": "school"} == workers[0].hear()  # the last of its tabs
+    assert tabs.cancel(request_of(), "anna 1")
+    assert {"cancel": job.key} == workers[0].hear()
+
+
+def test_a_person_is_there_while_one_tab_is(tabs, workers, request_of, monkeypatch):
+    """What waits is dropped when the last tab that wants it has gone, not when the first has."""
+    monkeypatch.setattr(engine_module, "GRACE_SECONDS", 0.0)
+    there = {"anna 1", "anna 2", "anna 3"}
+    tabs._present = there.__contains__
+    job = tabs.submit(request_of(), "anna 1")
+    tabs.submit(request_of(), "anna 2")
+    workers[0].hear()
+
+    there.remove("anna 1")
+    tabs.drop_abandoned()
+    assert job.missed_since is None
+    there.remove("anna 2")  # the third tab wants something else
+    tabs.drop_abandoned()
+    tabs.drop_abandoned()
+
+    assert {"cancel": job.key} == workers[0].hear()
 
 
 def test_cancel_nothing(engine, workers, request_of):

@@ -40,7 +40,7 @@ def test_a_clean_run_never_stands_beside_a_pass_in_tf32(model_dirs):
 def test_a_cancel_between_two_lanes(tmp_path):
     """A task that was cancelled since its last report is not handed on."""
     events = (tmp_path / "events").open("w")
-    worker, lane = Worker(pk.Store(tmp_path / "cache"), events), Lane(7, 5)
+    worker, lane = Worker(pk.Store(tmp_path / "cache"), events), Lane()
     run = RunSpec(
         model=ModelSpec(name="m"), corpus=CorpusSpec(), context=7, windows=1, positions=(3,)
     )

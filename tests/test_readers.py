@@ -8,6 +8,7 @@ from bench.readers import crowd, memory_mb, percentile
 from poskernel_core import Store
 from tests.alone import run_alone
 from tests.soak.__main__ import TRIALS, _make
+from tests.soak.replicas import rise
 from tests.soak.trial import Failed, Options, Skipped, arrays, equality
 
 OPTIONS = Options(seed=0, kills=1, texts=1, damages=1, rounds=1, visits=1)
@@ -34,6 +35,25 @@ def test_a_reader_sees_what_a_browser_sees(server):
 
 
 @pytest.mark.slow
+def test_a_reader_presses_what_is_drawn(server):
+    """A button does what it says, and a run without one changes nothing."""
+
+    async def read():
+        async with Reader(server.url) as reader:
+            await reader.open(page="head", texts=50, cell="L1H2")
+            await reader.press("Pin L1H2")
+            pinned = set(reader.buttons)
+            await reader.again()
+            return pinned, set(reader.buttons), reader.waits
+
+    pinned, after, waits = run_alone(read())
+
+    assert "Unpin L1H2" in pinned
+    assert pinned == after
+    assert not waits
+
+
+@pytest.mark.slow
 def test_a_crowd_loses_nobody(server):
     """Every click of every reader is measured, and the server's memory read."""
     visits = run_alone(crowd(server, 3, 2, 0.1, seed=0))
@@ -41,6 +61,12 @@ def test_a_crowd_loses_nobody(server):
     assert [2, 2, 2] == [len(visit.clicks) for visit in visits]
     assert [""] * 3 == [visit.lost for visit in visits]
     assert memory_mb(server.pid) > 50
+
+
+def test_a_rise_is_that_of_a_line():
+    """From 100 to 110 and back to 105 by steps of 5: 4.8 % of the mean; a level one is flat."""
+    assert rise([(0.0, 100.0), (5.0, 110.0), (10.0, 105.0)]) == pytest.approx(5 / 105)
+    assert rise([(7.0, 50.0), (8.0, 50.0), (9.0, 50.0)]) == pytest.approx(0)
 
 
 def test_no_server_is_a_lost_reader():
@@ -98,4 +124,4 @@ def test_how_a_trial_ends():
     said = [found for _, _, found in ends]
     assert ["fine", "no root", "Failed: 3 of 4 \\| equal"] == said[:3]
     assert said[3].startswith("ZeroDivisionError")
-    assert 7 == len(TRIALS)
+    assert 8 == len(TRIALS)

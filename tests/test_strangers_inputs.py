@@ -81,6 +81,10 @@ VARIABLES = {
     "POSKERNEL_WEIGHTS_ON_DISK": ("yes",),
     "POSKERNEL_NOTES": ("yes",),
     "POSKERNEL_READ_ONLY": ("yes",),
+    "POSKERNEL_PUBLIC": ("yes",),
+    "POSKERNEL_USER_HEADER": ("X Forwarded User", "a:b"),
+    "POSKERNEL_MOST_OPEN": ("0", "-1", "1.5", "many", "٣", "1e3"),
+    "POSKERNEL_TEXTS_MB": ("0", "9" * 16),
 }
 
 

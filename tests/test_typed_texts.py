@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from poskernel_core.common.errors import BadRequest, StoreFailed
 from poskernel_core.common.settings import keep_texts
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
+from poskernel_core.storage import typed
 from poskernel_core.storage.store import Store
 from poskernel_core.storage.typed import is_name, keep_text, kept_text
 
@@ -80,6 +81,37 @@ def test_a_store_that_cannot_be_written(store, monkeypatch):
     assert name == keep_text(store, "before")
     with pytest.raises(StoreFailed):
         keep_text(store, "after")
+
+
+def test_the_oldest_go_first(tmp_path, monkeypatch):
+    """Above a number of texts, or a size of all together; the latest stays, results stay."""
+    store = Store(tmp_path)
+    store.put("a-result", {}, {})
+    store.put("typed.no-text", {}, {})
+    monkeypatch.setenv("POSKERNEL_MOST_TEXTS", "3")
+    names = [keep_text(store, f"text {number}") for number in range(5)]
+
+    assert [None, None, "text 2", "text 3", "text 4"] == [kept_text(store, name) for name in names]
+    assert {"a-result", "typed.no-text"} <= set(store.keys())
+
+    monkeypatch.setenv("POSKERNEL_TEXTS_MB", "1")
+    monkeypatch.setattr(typed, "MAX_TEXT_CHARACTERS", 3_000_000)
+    monkeypatch.setenv("POSKERNEL_MOST_CHARACTERS", "3000000")
+    halves = [keep_text(store, letter * 400_000) for letter in "abc"]
+    assert [False, True, True] == [kept_text(store, name) is not None for name in halves]
+    assert kept_text(store, names[4]) is None
+    whole = keep_text(store, "d" * 2_000_000)
+    assert "d" * 2_000_000 == kept_text(store, whole)
+    assert 1 == len(list(store.keys("typed-")))
+    store.close()
+
+
+def test_a_tighter_bound_on_characters(store, monkeypatch):
+    """The host's, in the sentence."""
+    monkeypatch.setenv("POSKERNEL_MOST_CHARACTERS", "1000")
+
+    with pytest.raises(BadRequest, match="at most 1,000 characters, got 1,001: shorten it"):
+        keep_text(store, "x" * 1001)
 
 
 def test_setting(monkeypatch):

@@ -15,7 +15,7 @@ from pages.shared.cards import card
 from pages.shared.head_link import pin_link
 from pages.shared.pins import Kept, pin_button, remove_all, remove_pin
 from pages.shared.plain import plain
-from pages.shared.pressed import is_wanted, want
+from pages.shared.pressed import NOTHING_NEW, is_wanted, want
 from pages.shared.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
@@ -25,6 +25,7 @@ from poskernel_core.analyses.comparison.spec import HeadDistances, HeadDistances
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded
+from poskernel_core.engine.preflight import computes
 from poskernel_core.engine.requests import canonical_of
 from poskernel_core.figures.comparison import distances_figure, kernels_figure, pin_labels
 from poskernel_core.figures.curves import look
@@ -90,6 +91,9 @@ def ready(kept: Sequence[Kept], selection: Selection) -> list[Kept]:
             absent.append((each, request.key))
     if absent:
         names = ", ".join(each.pin.label for each, _ in absent)
+        if not computes():
+            st.info(plain(f"Not computed: {names}. {NOTHING_NEW}"), icon=":material/info:")
+            return there
         st.info(plain(f"Not computed yet: {names}."), icon=":material/pending:")
         st.button(
             "Compute them",
@@ -165,6 +169,9 @@ def _draw_measures(selection: Selection, first: Kept, heads: str) -> None:
     if missing and not is_wanted(key):
         questions = dict.fromkeys(name.split(":", 1)[1] for name in missing)
         titles = ", ".join(plain(find(name).title) for name in questions)
+        if not computes():
+            st.caption(f"Not computed for some of them: {titles}. {NOTHING_NEW}")
+            return
         st.caption(f"Not computed yet for some of them: {titles}.")
         st.button(
             "Compute these too",

@@ -10,12 +10,14 @@ import streamlit as st
 from pages.shared.plain import plain, say_error
 from pages.shared.selection import Selection
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.settings import limits
 from poskernel_core.data.head_tables import MAX_TABLE_BYTES, HeadTable, parse_head_table
 from poskernel_core.figures.head_scatter import Column
 
 __all__ = ["their_columns"]
 
 KEPT, HELD, UPLOADED = "their-tables", "their-tables-held", "tables-uploaded"
+LEFT_OUT = "their-tables-left-out"
 MOST_TABLES = 8
 FORMATS = (
     'HeadVis (`scatter_data.json`), retrieval heads (JSON with `"layer-head"` as keys), '
@@ -29,14 +31,25 @@ def _keep() -> None:
     kept, held = st.session_state.setdefault(KEPT, {}), st.session_state[UPLOADED]
     for name in st.session_state.get(HELD, set()) - {file.name for file in held}:
         kept.pop(name, None)
+    left_out = []
     for file in held:
-        if file.name in kept or len(kept) < MOST_TABLES:
-            kept[file.name] = file.getvalue()
+        data = file.getvalue()
+        others = [len(each) for name, each in kept.items() if name != file.name]
+        if len(others) < MOST_TABLES and sum(others) + len(data) <= _most_bytes():
+            kept[file.name] = data
+        else:
+            left_out.append(file.name)
+    st.session_state[LEFT_OUT] = left_out
     st.session_state[HELD] = {file.name for file in held}
+
+
+def _most_bytes() -> int:
+    return limits().tables_mb * 2**20
 
 
 def _remove(name: str) -> None:
     st.session_state[KEPT].pop(name, None)
+    st.session_state[LEFT_OUT] = []
 
 
 def their_columns(selection: Selection, place: Any) -> dict[str, Column]:
@@ -54,8 +67,8 @@ def their_columns(selection: Selection, place: Any) -> dict[str, Column]:
             accept_multiple_files=True,
             key=UPLOADED,
             on_change=_keep,
-            max_upload_size=MAX_TABLE_BYTES // 2**20,
-            help=f"up to {MOST_TABLES} files",
+            max_upload_size=min(MAX_TABLE_BYTES, _most_bytes()) // 2**20,
+            help=f"up to {MOST_TABLES} files, {limits().tables_mb} MB together",
         )
         there = {file.name for file in held}
         st.session_state[HELD] = there  # the field is empty again after a visit to another page
@@ -67,6 +80,11 @@ def their_columns(selection: Selection, place: Any) -> dict[str, Column]:
                 on_click=_remove,
                 args=(name,),
             )
+    for name in st.session_state.get(LEFT_OUT, ()):
+        say_error(
+            f"{name} is left out: this server takes up to {MOST_TABLES} tables of "
+            f"{limits().tables_mb} MB together; remove others first."
+        )
     for name, data in kept.items():
         columns |= _draw(name, data, selection)
     return columns

@@ -13,13 +13,14 @@ from pages.shared.head_link import ONE_HEAD
 from pages.shared.pins import pin_button
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain, say_error
-from pages.shared.pressed import is_wanted, want
+from pages.shared.pressed import NOTHING_NEW, is_wanted, want
 from pages.shared.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVerdictsParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
+from poskernel_core.engine.preflight import computes
 
 PLACE = Place("Heads", ONE_HEAD, 1, picture=Picture("cell=L2H6", "measures"))
 
@@ -56,6 +57,9 @@ def draw_verdict(selection: Selection, found: Result) -> None:
     if unknown and not is_wanted(key):
         row = st.container(horizontal=True, vertical_alignment="center", key="not-yet")
         row.markdown(f":small[Not looked at yet: {plain(', '.join(unknown))}.]", width="content")
+        if not computes():
+            row.markdown(f":small[{NOTHING_NEW}]", width="content")
+            return
         row.button(
             "Look at them too",
             key="compute-verdicts",

@@ -14,6 +14,7 @@ from pages.shared.plain import plain
 from pages.shared.selection import Selection
 from poskernel_core.common.errors import Cancelled, PosKernelError
 from poskernel_core.common.result import Result
+from poskernel_core.engine.preflight import computes
 from poskernel_core.ledger.compare import Checked, brief, check, not_computed
 from poskernel_core.ledger.published import Published, figures_of, flat, known_models
 from poskernel_core.ledger.reproduce import published_name, request_for
@@ -59,7 +60,9 @@ def draw_ledger(selection: Selection) -> None:
             icon=":material/warning:",
         )
     compute = st.toggle(
-        f"Compute all {len(figures)} figures on this machine",
+        f"Compute all {len(figures)} figures on this machine"
+        if computes()
+        else "Show what was computed on this machine",
         False,
         key="compute",
         bind="query-params",

@@ -10,12 +10,14 @@ import streamlit as st
 
 from pages.shared import results
 from pages.shared.plain import plain, say_error
+from pages.shared.pressed import NOTHING_NEW
 from pages.shared.selection import Selection, select_model
 from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.preflight import computes
 from poskernel_core.figures.training import STEPS, TOKENS
 from poskernel_core.models.known import telling_head
 from poskernel_core.models.training import LOG, TrainingRun
@@ -112,6 +114,8 @@ class Chosen:
 def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
     """Say which checkpoints are not computed yet, with one button that computes all of them.
 
+    A server that computes nothing new has no such button.
+
     Raises:
         PosKernelError: a request does not fit.
     """
@@ -120,6 +124,12 @@ def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
         return
     few = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
     every = len(chosen.training.checkpoints)
+    if not computes():
+        st.info(
+            plain(f"{len(missing)} of {every} checkpoints are not computed: {few}. {NOTHING_NEW}"),
+            icon=":material/info:",
+        )
+        return
     st.info(
         plain(f"{len(missing)} of {every} checkpoints are not computed yet: {few}."),
         icon=":material/pending:",

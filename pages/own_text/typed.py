@@ -7,9 +7,11 @@ from typing import Final
 import streamlit as st
 
 from pages.shared.plain import say_error
+from pages.shared.pressed import NOTHING_NEW
 from pages.shared.results import engine
 from poskernel_core.common.errors import BadRequest, StoreFailed
 from poskernel_core.common.settings import keep_texts
+from poskernel_core.engine.preflight import computes
 from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_text
 
 __all__ = ["choose_text"]
@@ -55,6 +57,8 @@ def choose_text() -> str | None:
             st.info(
                 "Type or paste a text, or take an example: every head's attention on it appears "
                 "here."
+                if computes()
+                else f"{NOTHING_NEW} A text appears here if it was computed with these settings."
             )
         return None
     try:
@@ -114,7 +118,7 @@ def _remember(text: str, address: str | None) -> None:
 
 def _address_of(text: str) -> str | None:
     """Return what stands in the address for a text; None where it is too long to stand there."""
-    if keep_texts():
+    if keep_texts() and computes():
         try:
             return keep_text(engine().store, text)
         except StoreFailed:

@@ -13,17 +13,21 @@ from poskernel_core.analyses.base import P, Question
 from poskernel_core.common.errors import NotInModel, PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
+from poskernel_core.engine.preflight import computes
 from poskernel_core.engine.requests import canonical_of
 
-__all__ = ["fetch_when_asked", "is_wanted", "want"]
+__all__ = ["NOTHING_NEW", "fetch_when_asked", "is_wanted", "want"]
 
 WANTED: Final = "wanted-results"
+NOTHING_NEW: Final = "This server shows what was computed before, and computes nothing new."
 
 
 def fetch_when_asked(
     question: type[Question[P]], run: RunSpec, params: P, key: str
 ) -> Result | None:
     """Return a result if it is there or has been asked for; otherwise draw a button that asks.
+
+    A server that computes nothing new has no such button.
 
     ``key`` is unique on the page.
     """
@@ -38,6 +42,9 @@ def fetch_when_asked(
         return None
     if there or is_wanted(asked.key):
         return results.fetch(question, run, params)
+    if not computes():
+        st.caption(f"Not computed: {asked.question.spoken}. {NOTHING_NEW}")
+        return None
     st.caption(f"Not computed yet: {asked.question.spoken}. The model has to run for it.")
     st.button("Compute it", key=key, icon=":material/play_arrow:", on_click=want, args=(asked.key,))
     return None

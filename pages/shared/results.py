@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.shared.jobs import follow, has_left, wants_again
 from pages.shared.plain import plain, say_error
-from pages.shared.visitor import present, visitor
+from pages.shared.visitor import person, present, visitor
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
 from poskernel_core.common.errors import ComputesNothing, NotInModel, PosKernelError
@@ -40,7 +40,7 @@ PATIENCE = 0.8
 @st.cache_resource(show_spinner=False)
 def engine() -> Engine:
     """Return the one engine of this server."""
-    return Engine(present=present)
+    return Engine(present=present, person=person)
 
 
 def say_notice() -> None:
@@ -88,7 +88,10 @@ def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None
     """Return a result; where it takes a while, draw its progress and return None."""
     try:
         found = ask(canonical_of(find(question.name), run, params))
-    except (ComputesNothing, NotInModel) as error:
+    except ComputesNothing as error:  # each figure of a page says which it is
+        st.info(plain(f"Not computed: {question.spoken}. {error}"), icon=":material/info:")
+        return None
+    except NotInModel as error:
         st.info(plain(str(error)), icon=":material/info:")
         return None
     except PosKernelError as error:

@@ -272,6 +272,15 @@ class Experiment(Question[P]):
         """
         return run.model_copy(update={"windows": 1}) if self.draws else run
 
+    def tokens(self, run: RunSpec, params: P) -> int:
+        """Return about how many tokens the model reads for it, besides the passes it needs.
+
+        Raises:
+            BadRequest: the parameters name no text.
+        """
+        read = run if self.draws else self.reads(run, params)
+        return read.windows * read.context
+
     def perform(
         self, subject: Subject, statistics: Statistics, params: P, progress: Progress
     ) -> Result:

@@ -13,6 +13,7 @@
     │   ├── TooLittleText         fewer windows than were asked for
     │   ├── UnknownAnalysis       no such analysis
     │   ├── BadArchive            an import file that is not ours, or is damaged
+    │   ├── TooLarge              more than this server computes for a visitor
     │   └── Busy                  too many computations are waiting already
     ├── StoreFailed               the store cannot be read or written (exit code 1)
     │   ├── NoSpace               the disk is full
@@ -38,6 +39,7 @@ __all__ = [
     "PosKernelError",
     "ReadOnlyStore",
     "StoreFailed",
+    "TooLarge",
     "TooLittleText",
     "UnknownAnalysis",
     "UnknownCorpus",
@@ -89,6 +91,10 @@ class UnknownAnalysis(BadRequest):
 
 class BadArchive(BadRequest):
     """A file given to ``import`` that is not an archive of ours, or is damaged."""
+
+
+class TooLarge(BadRequest):
+    """More than this server computes for a visitor; one's own machine has no such bound."""
 
 
 class Busy(BadRequest):

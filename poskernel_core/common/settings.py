@@ -7,8 +7,11 @@ anything: what they name is looked for when it is used.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Final
 from urllib.parse import urlsplit
 
 from poskernel_core.common.errors import BadRequest
@@ -16,6 +19,9 @@ from poskernel_core.common.specs import is_device
 
 __all__ = [
     "access_log",
+    "BOUNDS",
+    "Bound",
+    "Limits",
     "address",
     "allow_any_model",
     "allow_disk",
@@ -26,13 +32,16 @@ __all__ = [
     "device",
     "keep_notes",
     "keep_texts",
+    "limits",
     "memory_gb",
     "metrics_address",
     "most_requests_each",
     "most_sessions",
     "most_sessions_each",
+    "public",
     "read_only",
     "short_addresses",
+    "user_header",
 ]
 
 DEFAULT_CACHE_GB = 8.0
@@ -44,6 +53,63 @@ DEFAULT_SESSIONS_EACH = 40
 DEFAULT_REQUESTS_EACH = 600
 MOST_COUNTED = 1_000_000
 MOST_PORT = 65_535
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What one visitor may have of the server.
+
+    Attributes:
+        variable: the environment variable that sets it.
+        alone: without the variable; None: no bound.
+        public: without the variable where ``POSKERNEL_PUBLIC=1``.
+        meaning: what it bounds.
+    """
+
+    variable: str
+    alone: int | None
+    public: int
+    meaning: str
+
+
+BOUNDS: Final = {
+    "open": Bound("POSKERNEL_MOST_OPEN", 96, 32, "computations of one visitor that wait or run"),
+    "open_in_all": Bound(
+        "POSKERNEL_MOST_OPEN_IN_ALL", 512, 256, "computations of all visitors that wait or run"
+    ),
+    "windows": Bound("POSKERNEL_MOST_WINDOWS", None, 500, "windows of text of one computation"),
+    "tokens": Bound(
+        "POSKERNEL_MOST_TOKENS",
+        None,
+        4_000_000,
+        "tokens that the model reads for one computation: windows times context, over all passes",
+    ),
+    "samples": Bound(
+        "POSKERNEL_MOST_SAMPLES", None, 2_000, "sequences of an experiment on random tokens"
+    ),
+    "characters": Bound("POSKERNEL_MOST_CHARACTERS", 100_000, 20_000, "characters of a typed text"),
+    "texts": Bound("POSKERNEL_MOST_TEXTS", 10_000, 10_000, "typed texts that are kept"),
+    "texts_mb": Bound("POSKERNEL_TEXTS_MB", 100, 100, "megabytes of typed texts that are kept"),
+    "tables_mb": Bound(
+        "POSKERNEL_TABLES_MB", 40, 10, "megabytes of tables that one visit lays beside ours"
+    ),
+}
+"""Every bound on a visitor, by its name in :class:`Limits`."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The bounds of this server, named and explained in :data:`BOUNDS`; None: there is none."""
+
+    open: int
+    open_in_all: int
+    windows: int | None
+    tokens: int | None
+    samples: int | None
+    characters: int
+    texts: int
+    texts_mb: int
+    tables_mb: int
 
 
 def device() -> str:
@@ -164,6 +230,53 @@ def read_only() -> bool:
     return _switch("POSKERNEL_READ_ONLY", default=False)
 
 
+def public() -> bool:
+    """Return ``POSKERNEL_PUBLIC``: whether strangers reach this server, and bounds are tighter.
+
+    Raises:
+        BadRequest: neither on nor off.
+    """
+    return _switch("POSKERNEL_PUBLIC", default=False)
+
+
+def user_header() -> str | None:
+    """Return ``POSKERNEL_USER_HEADER``: where a trusted proxy names who has signed in; else None.
+
+    Raises:
+        BadRequest: not the name of a header.
+    """
+    name = os.environ.get("POSKERNEL_USER_HEADER", "").strip()
+    if not re.fullmatch(r"[A-Za-z0-9-]{0,64}", name):
+        raise BadRequest(
+            "Expected POSKERNEL_USER_HEADER to be the name of a header such as X-Forwarded-User, "
+            f"got {name[:80]!r}."
+        )
+    return name or None
+
+
+def limits() -> Limits:
+    """Return what this server does for one visitor; a program that has it to itself has no bound.
+
+    Raises:
+        BadRequest: a bound that is no whole number above 0.
+    """
+    tight = public()
+    found = {name: _bound(each, tight=tight) for name, each in BOUNDS.items()}
+    return Limits(**found)  # type: ignore[arg-type]  # those without a default of None are numbers
+
+
+def _bound(bound: Bound, *, tight: bool) -> int | None:
+    text = os.environ.get(bound.variable, "").strip()
+    if not text:
+        return bound.public if tight else bound.alone
+    if not re.fullmatch("[0-9]{1,15}", text) or int(text) == 0:
+        raise BadRequest(
+            f"Expected {bound.variable} to be a whole number above 0 ({bound.meaning}), got "
+            f"{text[:80]!r}."
+        )
+    return int(text)
+
+
 def allow_disk() -> bool:
     """Return ``POSKERNEL_WEIGHTS_ON_DISK``: whether weights that fit nowhere are read as they run.
 
@@ -255,6 +368,8 @@ def check_settings() -> None:
         most_requests_each,
         short_addresses,
         metrics_address,
+        user_header,
+        limits,
         partial(keep_notes, alone=False),
     )
     for read in checks:

@@ -17,7 +17,7 @@ from typing import Any
 from cachetools import LRUCache
 
 from poskernel_core.common import settings
-from poskernel_core.common.errors import BadRequest, Busy, ComputeFailed, NotInModel
+from poskernel_core.common.errors import BadRequest, ComputeFailed, NotInModel
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
@@ -29,6 +29,7 @@ from poskernel_core.common.specs import (
 )
 from poskernel_core.data import corpora
 from poskernel_core.engine.counts import Counts
+from poskernel_core.engine.bounds import check_open, check_size
 from poskernel_core.engine.execute import missing_runs
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.preflight import check_request, check_worker
@@ -43,9 +44,6 @@ __all__ = ["Engine", "describe_run"]
 
 JOBS_KEPT = 64
 COMPOSITIONS_KEPT = 64
-MOST_OPEN = 96
-"""Jobs of one visitor that may be under way or waiting."""
-
 GRACE_SECONDS = 10.0
 """How long a waiting job outlives the visitors who asked for it (who may reload the page)."""
 
@@ -64,13 +62,15 @@ class Engine:
         store: where results are kept (default: a new one in the default directory).
         execution: device and batch (default: ``POSKERNEL_DEVICE``, else auto).
         present: whether a visitor is still there; without it all are.
+        person: who is behind a visitor; without it each is a person of its own.
 
     Attributes:
         counts: what it has done so far, in numbers.
 
-    A visitor is any text that distinguishes those who ask, such as a session's number; the unnamed
-    visitor ``""`` is a program that has the engine to itself, always there and bound by no limit
-    of its own.
+    A visitor is any text that distinguishes those who ask, such as a session's number. What is
+    wanted and taken back goes by visitor; turns and bounds go by the person behind it, who may
+    have many sessions open. The unnamed visitor ``""`` is a program that has the engine to itself,
+    always there and bound by nothing.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Engine:
         store: Store | None = None,
         execution: Execution | None = None,
         present: Callable[[str], bool] | None = None,
+        person: Callable[[str], str] | None = None,
     ) -> None:
         self.store = store or Store()
         self.execution = execution or default_execution()
@@ -87,6 +88,7 @@ class Engine:
         self._lock = threading.Lock()
         self._link: WorkerLink | None = None
         self._present = present or (lambda visitor: True)
+        self._person = person or (lambda visitor: visitor)
         self._looking: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -159,43 +161,55 @@ class Engine:
         Raises:
             BadRequest: the parameters do not fit the analysis, the run or the model.
             ComputesNothing: there is no torch here.
-            Busy: this visitor has too many jobs.
+            TooLarge: more than this server computes for a visitor.
+            Busy: this visitor, or all together, have too many jobs.
             NoSpace, ReadOnlyStore, StoreFailed: a result could not be kept.
         """
         asked = canonical(request)
+        with self._lock:
+            job = self._joined(asked.key, visitor)
+        if job is not None:
+            return job
         _check_parts(asked)
         check_worker()
+        if visitor:
+            check_size(self.store, asked, settings.limits())
         for each in _first_to_compute(self.store, asked):
             check_request(self.store, each)
         with self._lock:
-            job = self._jobs.get(asked.key)
-            if job is not None and not job.ended:
-                self._join(job, visitor)
+            job = self._joined(asked.key, visitor)
+            if job is not None:
                 return job
-            own = sum(visitor in other.visitors for other in self._open())
-            if visitor and own >= MOST_OPEN:
-                raise Busy(f"{own} of your computations are waiting already: ask again later.")
+            person = self._person(visitor) if visitor else ""
+            if visitor:
+                check_open((job.visitors for job in self._open()), person, settings.limits())
             self.store.make_room(0)
             job = self._jobs[asked.key] = Job(
-                asked.key, asked, visitors={visitor}, on_end=self.counts.ended
+                asked.key, asked, visitors={visitor: person}, on_end=self.counts.ended
             )
             self._forget_old()
             message = {
                 "request": asked.wire.model_dump(mode="json"),
                 "execution": self.execution.model_dump(),
-                "visitor": visitor,
+                "visitor": person,
             }
             self._send(message, job)
             self._look_after(visitor)
             return job
 
-    def _join(self, job: Job, visitor: str) -> None:
-        if visitor in job.visitors:
-            return
-        job.visitors.add(visitor)
-        job.missed_since = None
-        if self._link is not None:
-            self._link.send({"join": job.key, "visitor": visitor}, job)
+    def _joined(self, key: str, visitor: str) -> Job | None:
+        """Return the job that is under way, with one more visitor who waits for it; else None."""
+        job = self._jobs.get(key)
+        if job is None or job.ended:
+            return None
+        if visitor not in job.visitors:
+            person = self._person(visitor) if visitor else ""
+            new = person not in job.visitors.values()
+            job.visitors[visitor] = person
+            job.missed_since = None
+            if new and self._link is not None:
+                self._link.send({"join": job.key, "visitor": person}, job)
+        return job
 
     def _open(self) -> list[Job]:
         return [job for job in self._jobs.values() if not job.ended]
@@ -232,15 +246,18 @@ class Engine:
     def cancel(self, request: Asked, visitor: str = "") -> bool:
         """Take a visitor's wish back; stop the work when nobody else who is there wants it.
 
-        Returns whether the work is being stopped; it goes on where others wait for it.
+        Returns whether the work is being stopped; it goes on where others wait for it, and for
+        whoever has not asked for it, or has taken that back.
         """
         asked = canonical(request)
         with self._lock:
             job = self.running(asked)
-            if job is None or job.ended or self._link is None:
+            if job is None or job.ended or self._link is None or visitor not in job.visitors:
                 return False
-            job.visitors.discard(visitor)
+            person = job.visitors.pop(visitor)
             if any(self._present(other) for other in job.visitors):
+                if person not in job.visitors.values():
+                    self._link.send({"leave": job.key, "visitor": person}, job)
                 return False
             self._link.send({"cancel": job.key}, job)
             return True

@@ -6,12 +6,13 @@ imports it when it is called: an analysis of stored statistics does not.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from poskernel_core.analyses.base import Analysis, Subject
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.progress import Report
 from poskernel_core.common.specs import Execution, Gather, RunSpec
@@ -31,7 +32,21 @@ from poskernel_core.storage.store import Store
 if TYPE_CHECKING:
     from poskernel_core.passes.workshop import Workshop
 
-__all__ = ["compute", "compute_parts", "gather_missing", "missing_runs", "open_views", "perform"]
+__all__ = [
+    "DROPPED",
+    "compute",
+    "compute_part",
+    "gather_missing",
+    "missing_runs",
+    "open_views",
+    "perform",
+]
+
+ATTEMPTS = 3
+DROPPED = (
+    "The statistics were dropped as soon as they were written: the store is too small for this run "
+    "(POSKERNEL_CACHE_GB)."
+)
 
 
 def missing_runs(store: Store, asked: CanonicalRequest) -> list[RunSpec]:
@@ -121,37 +136,59 @@ def compute(store: Store, asked: CanonicalRequest, report: Report) -> None:
     keep(store, asked, result, header, tokens, time.monotonic() - began)
 
 
-def compute_parts(
-    workshop: Workshop, asked: CanonicalRequest, execution: Execution, report: Report
-) -> None:
-    """Answer what a composition is made of, one part after another, and write these results.
+def compute_part(
+    workshop: Workshop,
+    asked: CanonicalRequest,
+    first: int,
+    execution: Execution,
+    report: Report,
+) -> int | None:
+    """Answer the next of what a composition is made of, and write its result.
 
-    One pass gathers what several of them need of the same windows.
+    It begins with the part whose number is ``first``, counted from 0, and returns the number of the
+    part that may be next, None when there is no other. What is stored already is passed over. One
+    pass gathers what several parts need of the same windows.
 
     Raises:
-        BadRequest, ComputeFailed, LayerMissing, StoreFailed: as for any of them.
+        BadRequest, ComputeFailed, StoreFailed: as for any of them.
         Cancelled: raised by ``report``; what is done by then is kept.
     """
-    parts = asked.parts()
-    for done, part in enumerate(parts.values()):
+    parts = list(asked.parts().values())
+    for number in range(first, len(parts)):
 
-        def told(_done: int, _total: int, _note: str, before: int = done) -> None:
+        def told(_done: int, _total: int, _note: str, before: int = number) -> None:
             report(before, len(parts), "Parts done")
 
         told(0, 0, "")
-        found = _located(part)
+        found = _located(parts[number])
         if workshop.store.has(found.key):
             continue
-        later = [
-            other
-            for other in list(parts.values())[done + 1 :]
-            if other.run.model == found.run.model and not workshop.store.has(other.key)
-        ]
-        gather_missing(workshop, found, execution, told, later)
-        if found.experiment is None:
-            compute(workshop.store, found, told)
-        else:
-            perform(workshop, found, execution, told)
+        _compute_now(workshop, found, parts[number + 1 :], execution, told)
+        return number + 1 if number + 1 < len(parts) else None
+    return None
+
+
+def _compute_now(
+    workshop: Workshop,
+    found: CanonicalRequest,
+    following: Sequence[CanonicalRequest],
+    execution: Execution,
+    report: Report,
+) -> None:
+    later = [
+        other
+        for other in following
+        if other.run.model == found.run.model and not workshop.store.has(other.key)
+    ]
+    for _ in range(ATTEMPTS):  # what is gathered may be dropped for another process' results
+        gather_missing(workshop, found, execution, report, later)
+        with contextlib.suppress(LayerMissing):
+            if found.experiment is None:
+                compute(workshop.store, found, report)
+            else:
+                perform(workshop, found, execution, report)
+            return
+    raise ComputeFailed(DROPPED)
 
 
 def _located(part: CanonicalRequest) -> CanonicalRequest:

@@ -23,7 +23,8 @@ class Job:
         done, total: progress in windows or steps; ``total`` is 0 while it is not known.
         note: what is going on, in words.
         error: what went wrong.
-        visitors: the visitors who asked for it and have not cancelled.
+        visitors: the visitors who asked for it and have not cancelled, each with the person whose
+            turn it waits for.
         missed_since: when all of them were first found gone; None while one is there.
         on_end: what is called with the job, once, when it ends.
     """
@@ -36,7 +37,7 @@ class Job:
     note: str = "Waiting for its turn"
     error: Exception | None = None
     began: float = field(default_factory=time.monotonic)
-    visitors: set[str] = field(default_factory=set)
+    visitors: dict[str, str] = field(default_factory=dict)
     missed_since: float | None = None
     on_end: Callable[[Job], None] | None = None
     _first: tuple[float, int] | None = None

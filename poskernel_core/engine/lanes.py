@@ -1,4 +1,4 @@
-"""A line of waiting tasks in which every visitor has a turn, with bounds on how long it gets."""
+"""A line of waiting tasks in which every visitor has a turn."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
-
-from poskernel_core.common.errors import Busy
 
 __all__ = ["Lane"]
 
@@ -20,49 +18,36 @@ class Lane(Generic[T]):
     """Tasks that wait for one thread.
 
     Visitors take turns: whoever asks for a hundred things waits for ninety-nine of them, not the
-    others for his hundred. A task that two visitors want stands in both their rows, and comes up
-    at the earlier turn.
-
-    Attributes:
-        most: tasks that may wait in all.
-        most_each: tasks of one visitor that may wait; the unnamed visitor ``""`` (a program that
-            has the engine to itself) is bound by ``most`` alone.
+    others for his hundred. Whose task is under way stands behind all who wait by the time it is
+    done, so that one who comes meanwhile waits for this task alone. A task that two visitors want
+    stands in both their rows, and comes up at the earlier turn.
     """
 
-    most: int
-    most_each: int
     _rows: OrderedDict[str, deque[T]] = field(default_factory=OrderedDict, repr=False)
     _waiting: set[T] = field(default_factory=set, repr=False)
+    _served: str | None = field(default=None, repr=False)
     _changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def put(self, task: T, *visitors: str) -> None:
-        """Let a task wait, for all who want it.
-
-        Raises:
-            Busy: too many wait already.
-        """
+        """Let a task wait, for all who want it; without any, for the unnamed visitor."""
         with self._changed:
-            if len(self._waiting) >= self.most:
-                raise Busy(
-                    f"{len(self._waiting)} computations are waiting already: ask again in a moment."
-                )
-            own = min((self._length(visitor) for visitor in visitors if visitor), default=0)
-            if own >= self.most_each:
-                raise Busy(
-                    f"{own} of your computations are waiting already: ask again when some of them "
-                    "are done, or cancel some."
-                )
             self._waiting.add(task)
             for visitor in visitors or ("",):
-                self._rows.setdefault(visitor, deque()).append(task)
+                self._stand(task, visitor)
             self._changed.notify()
 
     def join(self, task: T, visitor: str) -> None:
         """Let a task that waits here wait in one more visitor's row."""
         with self._changed:
-            row = self._rows.setdefault(visitor, deque())
-            if task in self._waiting and task not in row:
-                row.append(task)
+            if task in self._waiting:
+                self._stand(task, visitor)
+
+    def leave(self, task: T, visitor: str) -> None:
+        """Take a task that waits here out of the row of a visitor who wants it no longer."""
+        with self._changed:
+            row = self._rows.get(visitor)
+            if row is not None and task in row:
+                row.remove(task)
 
     def remove(self, task: T) -> bool:
         """Take a task out; tell whether it was waiting here."""
@@ -88,17 +73,22 @@ class Lane(Generic[T]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def _length(self, visitor: str) -> int:
-        return sum(task in self._waiting for task in self._rows.get(visitor, ()))
+    def _stand(self, task: T, visitor: str) -> None:
+        row = self._rows.setdefault(visitor, deque())
+        if task not in row:
+            row.append(task)
 
     def _next(self) -> T | None:
-        while self._rows:
-            visitor, row = self._rows.popitem(last=False)
+        if self._served is not None and self._served in self._rows:
+            self._rows.move_to_end(self._served)
+        for visitor, row in list(self._rows.items()):
             while row:
                 task = row.popleft()
                 if task in self._waiting:
                     self._waiting.remove(task)
-                    if row:
-                        self._rows[visitor] = row  # after everybody else
+                    self._served = visitor
+                    if not row:
+                        del self._rows[visitor]
                     return task
+            del self._rows[visitor]
         return None

@@ -20,10 +20,15 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.tokenizers import check_tokenizer
 from poskernel_core.storage.store import Store
 
-__all__ = ["check_request", "check_worker", "least_bytes"]
+__all__ = ["check_request", "check_worker", "computes", "least_bytes"]
 
 LONGEST_TOKEN = 16
 """Bytes of text that a token stands for at most, on average over a corpus."""
+
+
+def computes() -> bool:
+    """Tell whether anything new is computed here: the host allows it, and torch is installed."""
+    return not read_only() and find_spec("torch") is not None
 
 
 def check_worker() -> None:
@@ -32,7 +37,7 @@ def check_worker() -> None:
     Raises:
         ComputesNothing: the host allows nothing new, or torch is not installed.
     """
-    if read_only() or find_spec("torch") is None:
+    if not computes():
         raise ComputesNothing(
             "This server shows what was computed before and computes nothing itself, and this "
             "result is not among it: choose other settings, or ask whoever runs the server to "

@@ -35,8 +35,6 @@ from poskernel_core.storage.store import Store
 __all__ = ["main"]
 
 REPORT_EVERY = 0.1
-MOST_WAITING = {"analyses": (512, 64), "passes": (64, 16), "experiments": (96, 24)}
-"""Tasks that may wait in each lane: of all visitors together, of one."""
 
 STARTING_TORCH = threading.Lock()
 """Held while torch is imported: two threads at once may see half a module."""
@@ -44,13 +42,14 @@ STARTING_TORCH = threading.Lock()
 
 @dataclass(eq=False)
 class _Task:
-    """One request under way."""
+    """One request under way; ``part`` is where a composition goes on at its next turn."""
 
     key: str
     request: Request
     execution: Execution
     visitors: list[str] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
+    part: int = 0
     waiting: bool = True
     ended: bool = False
     reported: float = 0.0
@@ -74,8 +73,10 @@ class Worker:
         self._speaking = threading.Lock()
         self._choosing = threading.Lock()
         self._tasks: dict[str, _Task] = {}
-        self._analyses, self._passes, self._experiments = (
-            Lane[_Task](*MOST_WAITING[name]) for name in ("analyses", "passes", "experiments")
+        self._analyses, self._passes, self._experiments = self._lanes = (
+            Lane[_Task](),
+            Lane[_Task](),
+            Lane[_Task](),
         )
         self._workshop: Any = None
 
@@ -94,6 +95,8 @@ class Worker:
                 self._cancel(message["cancel"])
             elif "join" in message:
                 self._join(message["join"], message["visitor"])
+            elif "leave" in message:
+                self._leave(message["leave"], message["visitor"])
             else:
                 self._take(message)
 
@@ -127,17 +130,15 @@ class Worker:
         report = self._reporter(task)
         workshop = self._start(report)
         if task.asked.composition is not None:
-            execute.compute_parts(workshop, task.asked, task.execution, report)
-            return True
+            after = execute.compute_part(workshop, task.asked, task.part, task.execution, report)
+            task.part = after or 0
+            return after is None or self._queue(self._passes, task)  # others have turns between
         others = [
             other.asked for other in self._passes.waiting() if other.execution == task.execution
         ]
         execute.gather_missing(workshop, task.asked, task.execution, report, others)
         if execute.missing_runs(self._store, task.asked):
-            raise ComputeFailed(
-                "The statistics were dropped as soon as they were written: the store is too small "
-                "for this run (POSKERNEL_CACHE_GB)."
-            )
+            raise ComputeFailed(execute.DROPPED)
         experiment = task.asked.experiment
         if experiment is None or not experiment.long:
             return self._queue(self._analyses, task)
@@ -168,7 +169,6 @@ class Worker:
         """Hand a task to a lane; return False, since it goes on there.
 
         Raises:
-            Busy: too many wait there already.
             Cancelled: since its last report.
         """
         with self._choosing:
@@ -185,8 +185,19 @@ class Worker:
             return
         with self._choosing:
             task.visitors.append(visitor)
-            for lane in (self._analyses, self._passes, self._experiments):
+            for lane in self._lanes:
                 lane.join(task, visitor)
+
+    def _leave(self, key: str, visitor: str) -> None:
+        """Let a task that others wait for come up in their turns alone."""
+        task = self._tasks.get(key)
+        if task is None:
+            return
+        with self._choosing:
+            if visitor in task.visitors:
+                task.visitors.remove(visitor)
+            for lane in self._lanes:
+                lane.leave(task, visitor)
 
     def _cancel(self, key: str) -> None:
         """Stop a task: at once if it waits for its turn, else at its next report."""
@@ -198,7 +209,7 @@ class Worker:
             ends_now = task.waiting and not task.ended
             task.ended = task.ended or ends_now
         if ends_now:
-            for lane in (self._analyses, self._passes, self._experiments):
+            for lane in self._lanes:
                 lane.remove(task)
             self._end(task, {"state": "cancelled"})
 

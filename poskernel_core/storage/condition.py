@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poskernel_core.common.errors import NoSpace, ReadOnlyStore, StoreFailed
-from poskernel_core.storage.disk import DATABASE, peek_size
+from poskernel_core.storage.disk import DATABASE, peek_totals
 from poskernel_core.storage.store import UNWRITABLE, Store
 
 __all__ = ["STATES", "Condition", "condition"]
@@ -52,7 +52,7 @@ def condition(store: Store) -> Condition:
     except StoreFailed:
         return Condition("failing")
     try:
-        entries, size = peek_size(store.directory)
+        entries, size = peek_totals(store.directory)
     except (OSError, sqlite3.Error, LookupError, ValueError):
         return Condition("failing")
     return Condition(state, entries, size)

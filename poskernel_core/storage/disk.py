@@ -27,7 +27,8 @@ __all__ = [
     "peek",
     "peek_files",
     "peek_keys",
-    "peek_size",
+    "peek_totals",
+    "peek_sizes",
 ]
 
 DATABASE = "cache.db"
@@ -137,7 +138,7 @@ def peek_keys(directory: Path) -> list[str]:
     return [key for (key,) in rows]
 
 
-def peek_size(directory: Path) -> tuple[int, int]:
+def peek_totals(directory: Path) -> tuple[int, int]:
     """Return the number of entries and the bytes of their values, without writing anything.
 
     Raises:
@@ -148,6 +149,21 @@ def peek_size(directory: Path) -> tuple[int, int]:
             database.execute("SELECT key, value FROM Settings WHERE key IN ('count', 'size')")
         )
     return int(rows["count"]), int(rows["size"])
+
+
+def peek_sizes(directory: Path, prefix: str) -> list[tuple[str, int]]:
+    """Return the keys that begin with a prefix, the latest entry first, with the bytes of each.
+
+    Raises:
+        sqlite3.Error: the database cannot be read.
+    """
+    with _reading(directory) as database:
+        rows: list[tuple[str, int]] = database.execute(
+            "SELECT key, size FROM Cache WHERE raw = 1 AND key >= ? AND key < ? "
+            "ORDER BY store_time DESC, rowid DESC",
+            (prefix, prefix + "\U0010ffff"),
+        ).fetchall()
+    return rows
 
 
 def peek_files(directory: Path) -> list[tuple[str, Path]]:

@@ -28,7 +28,14 @@ from filelock import FileLock, Timeout
 
 from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.common.settings import cache_gb
-from poskernel_core.storage.disk import DATABASE, BytesOnly, peek, peek_files, peek_keys
+from poskernel_core.storage.disk import (
+    DATABASE,
+    BytesOnly,
+    peek,
+    peek_files,
+    peek_keys,
+    peek_sizes,
+)
 from poskernel_core.storage.encoding import Entry, decode, encode, intact, read_header
 from poskernel_core.storage.rescue import check, is_damage, is_full, rebuild
 from poskernel_core.storage.shipped import shipped
@@ -140,6 +147,14 @@ class Store:
         with contextlib.suppress(StoreFailed):
             self._current()
         yield from (key for key in peek_keys(self.directory) if key.startswith(prefix))
+
+    def newest(self, prefix: str) -> list[tuple[str, int]]:
+        """Return the keys that begin with ``prefix``, the latest first, and the bytes of each."""
+        try:
+            self._current()
+            return peek_sizes(self.directory, prefix)
+        except (StoreFailed, sqlite3.Error):
+            return []
 
     def headers(self, known: Container[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield every key but those known with the header of its entry, then what is shipped.

@@ -1,4 +1,8 @@
-"""Texts that readers typed, kept in the store by their hash, so that a link names them briefly."""
+"""Texts that readers typed, kept in the store by their hash, so that a link names them briefly.
+
+They are bounded in number and in size (``POSKERNEL_MOST_TEXTS``, ``POSKERNEL_TEXTS_MB``), so that
+typing fills no disk and drives no results out: the oldest go first.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import hashlib
 import re
 
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.settings import limits
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 from poskernel_core.storage.store import Store
 
@@ -31,7 +36,17 @@ def keep_text(store: Store, text: str) -> str:
     name = _digest(text)[:DIGITS]
     if kept_text(store, name) != text:
         store.put(PREFIX + name, {"text": text}, {})
+        _drop_oldest(store, PREFIX + name)
     return name
+
+
+def _drop_oldest(store: Store, latest: str) -> None:
+    """Drop the texts that are more, or larger together, than this server keeps; not the latest."""
+    bounds, number, size = limits(), 0, 0
+    for key, held in store.newest(PREFIX):
+        number, size = number + 1, size + held
+        if key != latest and (number > bounds.texts or size > bounds.texts_mb * 10**6):
+            store.drop(key)
 
 
 def kept_text(store: Store, name: str) -> str | None:
@@ -49,10 +64,10 @@ def check_text(text: str) -> None:
     Raises:
         BadRequest: it is.
     """
-    if len(text) > MAX_TEXT_CHARACTERS:
+    most = min(limits().characters, MAX_TEXT_CHARACTERS)
+    if len(text) > most:
         raise BadRequest(
-            f"Expected a text of at most {MAX_TEXT_CHARACTERS:,} characters, got {len(text):,}: "
-            "shorten it."
+            f"Expected a text of at most {most:,} characters, got {len(text):,}: shorten it."
         )
     try:
         text.encode()

@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.server import environment
 from tests.soak.kills import command_killed, worker_killed
 from tests.soak.places import damaged, full_disk, vanished
+from tests.soak.replicas import replicas
 from tests.soak.together import ten_at_once, visited
 from tests.soak.trial import Options, Skipped, Trial
 
@@ -26,6 +27,7 @@ TRIALS: dict[str, Trial] = {
     "damaged": damaged,
     "ten-at-once": ten_at_once,
     "visited": visited,
+    "replicas": replicas,
 }
 
 
@@ -39,6 +41,7 @@ def main() -> int:
     parser.add_argument("--damages", type=int, default=14)
     parser.add_argument("--rounds", type=int, default=3, help="how often ten requests come at once")
     parser.add_argument("--visits", type=int, default=300)
+    parser.add_argument("--minutes", type=float, default=20, help="of visits to two replicas")
     given = vars(parser.parse_args())
     names = given.pop("trials").split(",")
     unknown = [name for name in names if name not in TRIALS]

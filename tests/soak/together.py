@@ -20,7 +20,7 @@ from tests.server import Server, command_line, serve
 from tests.soak.trial import BOUND, Options, engine_at, etc, need
 from tools.recorded import page_names
 
-__all__ = ["ten_at_once", "visited"]
+__all__ = ["AT_ONCE", "MODELS", "address", "ten_at_once", "tracebacks", "visited"]
 
 MODELS = ("demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l")
 AT_ONCE = 4
@@ -85,15 +85,22 @@ def visited(options: Options, folder: Path) -> str:
     command_line(cache, "precompute", MODELS[0], "--texts", "50")
     with serve(cache, log) as server:
         lost, seconds, memory = asyncio.run(_visits(server, options))
-    for place in (log, cache / "worker.log"):
-        tracebacks = place.read_text("utf-8").count("Traceback") if place.is_file() else 0
-        need(not tracebacks, f"{place.name} has {tracebacks} tracebacks")
+    tracebacks(log, cache / "worker.log")
     need(not lost, f"{len(lost)} of {options.visits} visits lost: {'; '.join(lost[:3])}")
     return (
         f"{options.visits} visits, none lost; a run of the script takes "
         f"{percentile(seconds, 50):.2f} s, 95 % within {percentile(seconds, 95):.2f} s; server "
         f"after each quarter: {', '.join(f'{each:.0f}' for each in memory)} MB"
     )
+
+
+def tracebacks(*logs: Path) -> None:
+    """Fail if a log has a traceback."""
+    for place in logs:
+        text = place.read_text("utf-8", "replace") if place.is_file() else ""
+        found = text.count("Traceback")
+        last = " ".join(text[text.rfind("Traceback") :].splitlines()[-3:]) if found else ""
+        need(not found, f"{place.name} has {found} tracebacks, the last: {last[-300:]}")
 
 
 async def _visits(server: Server, options: Options) -> tuple[list[str], list[float], list[float]]:
@@ -105,14 +112,14 @@ async def _visits(server: Server, options: Options) -> tuple[list[str], list[flo
     async def visit(draw: random.Random) -> None:
         nonlocal number
         async with turns:
-            address = _address(draw)
+            where = address(draw)
             try:
                 async with Reader(server.url, BOUND) as reader:
-                    seconds.append(await reader.open(**address))
+                    seconds.append(await reader.open(**where))
                     for _ in range(draw.randrange(4) if reader.heads else 0):
                         await reader.choose(draw.choice(reader.heads), shown=False)
             except (Lost, PosKernelError) as error:
-                lost.append(f"{address}: {error}"[:200])
+                lost.append(f"{where}: {error}"[:200])
             number += 1
             if number % max(1, options.visits // 4) == 0:
                 memory.append(memory_mb(server.pid))
@@ -122,7 +129,8 @@ async def _visits(server: Server, options: Options) -> tuple[list[str], list[flo
     return lost, seconds, memory
 
 
-def _address(draw: random.Random) -> dict[str, str]:
+def address(draw: random.Random) -> dict[str, str]:
+    """Return a random page and random parameters, some of them nonsense."""
     names = draw.sample(list(PARAMETERS), draw.randrange(5))
     chosen = {name: draw.choice(PARAMETERS[name]) for name in names}
     return {"page": draw.choice(PAGES), "texts": "50", **chosen}

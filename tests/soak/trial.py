@@ -37,6 +37,7 @@ class Options:
     damages: int
     rounds: int
     visits: int
+    minutes: float = 20
 
 
 class Failed(Exception):

@@ -130,3 +130,8 @@ class NormCause(Sampled[NormCauseParams]):
             )
         longest = max(params.length, params.random_length)
         return random_run(run, longest, params.samples)
+
+    def tokens(self, run: RunSpec, params: NormCauseParams) -> int:
+        """Return the tokens of all rows and of the slope, with true norms and with flat ones."""
+        rows = second_positions(params.length, params.first, params.candidates, run.start_token)
+        return 2 * run.windows * (len(rows) * params.length + params.random_length)

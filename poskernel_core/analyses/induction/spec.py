@@ -237,6 +237,11 @@ class InductionRecency(Sampled[RecencyParams]):
         second_positions(params.length, params.first, params.candidates, run.start_token)
         return random_run(run, params.length, params.samples)
 
+    def tokens(self, run: RunSpec, params: RecencyParams) -> int:
+        """Return the tokens of all rows."""
+        rows = second_positions(params.length, params.first, params.candidates, run.start_token)
+        return len(rows) * run.windows * run.context
+
 
 class RecencyPatternsParams(RecencyParams):
     """Parameters of one row."""

@@ -1,0 +1,112 @@
+"""What a visitor may ask for at once: refused in a sentence before anything is queued.
+
+What is stored is shown to everybody, and what is under way is joined: only new work has a size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from poskernel_core.analyses.base import Experiment
+from poskernel_core.common.errors import Busy, TooLarge
+from poskernel_core.common.settings import Limits
+from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, RunSpec
+from poskernel_core.engine.execute import missing_runs
+from poskernel_core.engine.requests import CanonicalRequest
+from poskernel_core.storage.statistics import windows_of
+from poskernel_core.storage.store import Store
+
+__all__ = ["check_open", "check_size"]
+
+WAY_OUT = "choose fewer, or compute them on your own machine."
+
+
+def check_open(jobs: Iterable[Mapping[str, str]], person: str, limits: Limits) -> None:
+    """Check that one more job may wait for a person.
+
+    Args:
+        jobs: of each job that has not ended, who waits for it: visitor -> person.
+        person: whose the new one would be.
+        limits: the bounds of this server.
+
+    Raises:
+        Busy: too many of this person, or of all persons, wait or run.
+    """
+    people = [set(waiting.values()) - {""} for waiting in jobs]
+    own, every = sum(person in each for each in people), sum(map(bool, people))
+    if own >= limits.open:
+        raise Busy(
+            f"This server keeps up to {_count(limits.open, 'computation')} of one reader at a "
+            f"time, and {own:,} of yours wait or run: ask again when some of them are done, or "
+            "cancel some."
+        )
+    if every >= limits.open_in_all:
+        raise Busy(
+            f"This server keeps up to {_count(limits.open_in_all, 'computation')} at a time, and "
+            f"{every:,} of its readers' wait or run: ask again in a few minutes."
+        )
+
+
+def check_size(store: Store, asked: CanonicalRequest, limits: Limits) -> None:
+    """Check that a new request is not larger than this server computes for a visitor.
+
+    Raises:
+        TooLarge: too many windows, tokens or samples, or too long a text.
+        BadRequest: the parameters do not fit the run.
+    """
+    _check_texts(asked, limits.characters)
+    if limits.windows is None and limits.tokens is None and limits.samples is None:
+        return
+    passes: dict[RunSpec, None] = {}
+    tokens = 0
+    for part in asked.parts().values() or [asked]:
+        if store.has(part.key):
+            continue
+        passes.update(dict.fromkeys(map(windows_of, missing_runs(store, part))))
+        if part.experiment is not None:
+            tokens += _tokens_of(part, part.experiment, limits)
+    for run in passes:
+        _check("windows", run.windows, limits.windows)
+    tokens += sum(run.windows * run.context for run in passes)
+    if limits.tokens is not None and tokens > limits.tokens:
+        raise TooLarge(
+            f"This server reads up to {_count(limits.tokens, 'token')} for one computation, and "
+            f"this one needs up to {tokens:,} (windows times context): choose fewer windows or a "
+            "shorter context, or compute it on your own machine."
+        )
+
+
+def _tokens_of(part: CanonicalRequest, experiment: Experiment[Any], limits: Limits) -> int:
+    """Return the tokens that the model reads for an experiment, besides the passes."""
+    if experiment.draws:
+        _check("samples", part.run.windows, limits.samples)
+    else:
+        _check("windows", experiment.reads(part.run, part.params).windows, limits.windows)
+    return experiment.tokens(part.run, part.params)
+
+
+def _check(what: str, number: int, most: int | None) -> None:
+    if most is not None and number > most:
+        raise TooLarge(
+            f"This server computes up to {most:,} {what} at a time; {number:,} were asked for: "
+            f"{WAY_OUT}"
+        )
+
+
+def _check_texts(asked: CanonicalRequest, most: int) -> None:
+    texts = [asked.run.corpus.text or ""]
+    for name, field in type(asked.params).model_fields.items():
+        longest = [getattr(each, "max_length", None) for each in field.metadata]
+        if MAX_TEXT_CHARACTERS in longest:  # what is typed, not a list of heads
+            texts.append(getattr(asked.params, name) or "")
+    length = max(map(len, texts))
+    if length > most:
+        raise TooLarge(
+            f"This server reads typed texts of up to {_count(most, 'character')}, got {length:,}: "
+            "shorten it, or compute it on your own machine."
+        )
+
+
+def _count(number: int, of: str) -> str:
+    return f"{number:,} {of}" + ("" if number == 1 else "s")
