@@ -15,7 +15,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.requests import canonical_of
 
-__all__ = ["fetch_when_asked", "is_wanted", "want"]
+__all__ = ["fetch_when_asked", "is_wanted", "offer_rest", "want"]
 
 WANTED: Final = "wanted-results"
 
@@ -51,3 +51,20 @@ def is_wanted(key: str) -> bool:
 def want(key: str) -> None:
     """Note that this reader asks for something; call it in a callback."""
     st.session_state[WANTED] = {*st.session_state.get(WANTED, ()), key}
+
+
+def offer_rest(told: str, label: str, key: str, button: str) -> None:
+    """Say what is not there yet, with a button that asks for it under ``key``.
+
+    ``told`` is Markdown; ``button`` is the button's own key, unique on the page.
+    """
+    row = st.container(horizontal=True, vertical_alignment="center", key=f"rest-{button}")
+    row.markdown(f":small[{told}]", width="content")
+    row.button(
+        label,
+        key=button,
+        icon=":material/play_arrow:",
+        on_click=want,
+        args=(key,),
+        help="the model is run again for them, which may take minutes",
+    )
