@@ -16,7 +16,7 @@ from tests.visit import (
     traces,
     visit,
 )
-from tests.visit_tables import click_row, column
+from tests.visit_tables import click_row, column, follow_name
 
 pytestmark = pytest.mark.browser
 
@@ -109,16 +109,19 @@ def test_what_is_not_computed_waits(page, server):
 
 
 def test_heads_like_this_one(page, server):
-    """Nearest first, with how many runs were searched; a click on a row pins that head."""
+    """Nearest first, with how many runs were searched; a row pins its head, a name opens it."""
     visit(page, server.link("/compare", cell="L2H6"))
     expect(page.get_by_text(re.compile(r"among \d+ heads of \d+ runs?"))).to_be_visible()
     gaps = [float(each) for each in column(page, "alike-table", "TV distance")]
     assert len(gaps) > 3
     assert sorted(gaps) == gaps
-    name = column(page, "alike-table", "head")[0]
+    name, model = (column(page, "alike-table", each)[0] for each in ("head", "of"))
+    opened = follow_name(page, "alike-table", 0)
+    expect(opened.get_by_role("heading", name=f"{name} of {model.split()[0]}")).to_be_visible()
+    opened.close()
     click_row(page, "alike-table", 0)
     settle(page)
-    assert [name] == pinned(page)
+    assert [f"{name}@{model.split()[0]}"] == [each.split(";")[0] for each in pinned(page)]
     no_trouble(page)
 
 

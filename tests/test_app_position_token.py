@@ -28,6 +28,7 @@ from tests.visit import (
     visit,
     write,
 )
+from tests.visit_tables import cell_text
 
 pytestmark = pytest.mark.browser
 
@@ -169,7 +170,7 @@ def a_row_selects_a_head(page: Page) -> None:
     best = title(page, "scores").split(":")[0]
     for figure in ("scores", "attention", "map-0", "look-back"):
         assert title(page, figure).startswith(best)
-    heads = column(page, "head").all_text_contents()
+    heads = [*map(cell_text, column(page, "head").all_text_contents())]
     other, name = next((row, name) for row, name in enumerate(heads) if name != best)
     place = page.locator(".st-key-look-back-table canvas").first
     with redraws(page, "scores"), redraws(page, "map-1"), redraws(page, "look-back"):

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from poskernel_core.analyses.interventions.presets import presets_for
+from tests import visit_tables as tables
 from tests.test_app_downloads import download
 from tests.visit import (
     QUERY,
@@ -54,9 +55,7 @@ def ranking(page: Page) -> Locator:
 
 def column(page: Page, name: str) -> list[str]:
     """What the rows in view show in a column."""
-    expect(ranking(page).locator("th").get_by_text(name, exact=True)).to_be_attached()
-    place = ranking(page).locator("th").all_text_contents().index(name)
-    return ranking(page).locator(f"tbody td:nth-child({place + 1})").all_text_contents()
+    return tables.column(page, "ranking-table", name)
 
 
 def test_ranking_look_back_and_selection(show):

@@ -62,6 +62,17 @@ def test_no_title():
     assert without_title(lines(2)).layout.margin.t == figure.layout.margin.t
 
 
+def test_a_legend_below_no_title():
+    """It rises by the room of the title that there never was, once."""
+    figure = lines(2).update_layout(title_text=None)
+    before = figure.layout.margin.t
+    for _ in range(2):
+        without_title(figure)
+
+        assert 1 == figure.layout.legend.y
+        assert before - TITLE == figure.layout.margin.t
+
+
 @pytest.mark.parametrize("height", [THIRD, 300])
 def test_a_bar_in_a_smaller_map(height):
     """As many pixels below the edge as in a large one."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, expect
 
@@ -31,11 +32,24 @@ def drawn(page: Page, figures: Iterable[str]) -> None:
 
 
 def column(page: Page, key: str, name: str) -> list[str]:
-    """What a column of a table holds, in the rows in view."""
+    """What a column of a table shows, in the rows in view."""
     found = table(page, key)
     expect(found.locator("th").get_by_text(name, exact=True)).to_be_attached()
     place = found.locator("th").all_text_contents().index(name)
-    return found.locator(f"tbody td:nth-child({place + 1})").all_text_contents()
+    return [*map(cell_text, found.locator(f"tbody td:nth-child({place + 1})").all_text_contents())]
+
+
+def cell_text(text: str) -> str:
+    """What a cell shows: the name of the head, where it holds the address of its page."""
+    return parse_qs(urlsplit(text).query)["cell"][0] if text.startswith("head?") else text
+
+
+def follow_name(page: Page, key: str, row: int) -> Page:
+    """Click on the name of a head, in the first column of a table; the page that opens."""
+    place = page.locator(f".st-key-{key} canvas").first
+    with page.expect_popup() as opened:
+        place.click(position={"x": 52, "y": 36 + (row + 0.5) * ROW}, force=True)
+    return opened.value
 
 
 def click_row(page: Page, key: str, row: int) -> None:

@@ -9,8 +9,8 @@ import pandas as pd
 import streamlit as st
 
 from pages.shared import results
-from pages.shared.head_link import pin_link
-from pages.shared.pins import Kept, add_pins, pin_of
+from pages.shared.head_link import pin_address
+from pages.shared.pins import Kept, add_pins, of_run, pin_of
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
 from pages.shared.tables import choice_table
@@ -65,26 +65,27 @@ def _draw(alike: Alike, pin: Pin) -> None:
     st.markdown(
         f"Nearest first by the distance of their kernels to that of **{plain(pin.label)}**, among "
         f"{alike.compared} heads of {runs} whose kernels are stored with the same skip.{rest} "
-        "A click on a row pins that head."
+        "A click on the mark before a row pins that head; its name opens its page."
     )
     if not alike.heads:
         st.info("No other run's kernels are stored yet: open the heat map of another model.")
         return
     table = pd.DataFrame(
         {
-            "head": [str(each.pin) for each in alike.heads],
+            "head": [each.pin.cell for each in alike.heads],
+            "of": [of_run(each.pin) for each in alike.heads],
             "distance": [each.distance for each in alike.heads],
             "error, at most": [each.largest_error for each in alike.heads],
             "n": [each.query for each in alike.heads],
         }
     )
-    by_name = {str(each.pin): each.pin for each in alike.heads}
     number = st.column_config.NumberColumn
     choice_table(
         table,
         "alike-table",
-        lambda name: add_pins([by_name[name]]),
+        lambda pin: add_pins([pin]),
         {
+            "of": st.column_config.TextColumn(help="model, and what of its run is not usual"),
             "distance": number("TV distance", format="%.3f", help="0: equal, 1: nothing in common"),
             "error, at most": number(
                 format="%.3f",
@@ -92,8 +93,9 @@ def _draw(alike: Alike, pin: Pin) -> None:
             ),
             "n": number(help="query position of that run's kernels, tokens"),
         },
+        offered=[each.pin for each in alike.heads],
+        addresses=[pin_address(each.pin) for each in alike.heads],
     )
-    st.caption("Nearest: " + ", ".join(pin_link(each.pin) for each in alike.heads[:3]) + ".")
 
 
 def _offered(model: str) -> bool:

@@ -13,14 +13,14 @@ from pages.compare import captions as words
 from pages.shared import results
 from pages.shared.cards import card
 from pages.shared.head_link import pin_link
-from pages.shared.pins import Kept, pin_button, remove_all, remove_pin
+from pages.shared.pins import Kept, of_run, pin_button, remove_all, remove_pin
 from pages.shared.plain import plain
-from pages.shared.pressed import NOTHING_NEW, is_wanted, want
+from pages.shared.pressed import NOTHING_NEW, is_wanted, offer_rest, want
 from pages.shared.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
 from poskernel_core.analyses.comparison.measures import HeadsBeside, HeadsBesideParams
-from poskernel_core.analyses.comparison.pins import Pin, nearest_position, write_pins
+from poskernel_core.analyses.comparison.pins import nearest_position, read_pins, write_pins
 from poskernel_core.analyses.comparison.spec import HeadDistances, HeadDistancesParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
@@ -46,7 +46,7 @@ def draw_chosen(selection: Selection, kept: Sequence[Kept]) -> None:
                               width="content", border=True, key=f"pinned-{place}"):  # fmt: skip
                 colour = look(place).colour
                 st.markdown(
-                    f"**{pin_link(each.pin)}** :small[{plain(_of(each.pin))}]", width="content"
+                    f"**{pin_link(each.pin)}** :small[{plain(of_run(each.pin))}]", width="content"
                 )
                 st.button(
                     f"Unpin {each.pin.cell}",
@@ -61,10 +61,6 @@ def draw_chosen(selection: Selection, kept: Sequence[Kept]) -> None:
         pin_button(selection, "pin-selected")
         if kept:
             st.button("Unpin all", key="unpin-all", icon=":material/keep_off:", on_click=remove_all)
-
-
-def _of(pin: Pin) -> str:
-    return " ".join(filter(None, [pin.model, pin.settings]))
 
 
 def ready(kept: Sequence[Kept], selection: Selection) -> list[Kept]:
@@ -169,23 +165,16 @@ def _draw_measures(selection: Selection, first: Kept, heads: str) -> None:
     if missing and not is_wanted(key):
         questions = dict.fromkeys(name.split(":", 1)[1] for name in missing)
         titles = ", ".join(plain(find(name).title) for name in questions)
-        if not computes():
-            st.caption(f"Not computed for some of them: {titles}. {NOTHING_NEW}")
-            return
-        st.caption(f"Not computed yet for some of them: {titles}.")
-        st.button(
-            "Compute these too",
-            key="compute-measures",
-            icon=":material/play_arrow:",
-            on_click=want,
-            args=(key,),
-            help="the model is run again for them, which may take minutes",
-        )
+        told = f"Not looked at yet for some of them: {titles}."
+        offer_rest(told, "Look at them too", key, "compute-measures")
 
 
 def _table(found: Result) -> None:
     """Draw the measures as a table, one column a head."""
-    labels = [plain(each) for each in pin_labels(found)]
+    pins = [read_pins(text)[0] for text in found.words("heads")]
+    labels = [
+        pin_link(pin, plain(label)) for pin, label in zip(pins, pin_labels(found), strict=True)
+    ]
     lines = ["| Measure | " + " | ".join(labels) + " |", "|:--|" + ":--|" * len(labels)]
     for row, (measure, unit) in enumerate(
         zip(found.words("measure"), found.words("unit"), strict=True)

@@ -13,6 +13,7 @@ from pages.contextual import captions as words
 from pages.shared import results
 from pages.shared.cards import card, chart
 from pages.shared.contextual_controls import choose_texts
+from pages.shared.head_link import head_link
 from pages.shared.selection import Selection, select_cell
 from pages.shared.tables import choice_table, rounded_table
 from pages.shared.word_lists import word_lists
@@ -203,10 +204,12 @@ def _pairs(layer: Result, number: int, apart: float) -> str:
     groups, distance = layer.values["group"], layer.values["distance"]
     members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
     named = [
-        ", ".join(cell_name(number, int(h)) for h in each) for each in members if len(each) > 1
+        ", ".join(head_link(cell_name(number, int(h))) for h in each)
+        for each in members
+        if len(each) > 1
     ]
     out = [
-        f"{cell_name(number, int(i))}–{cell_name(number, int(j))}"
+        f"{head_link(cell_name(number, int(i)))}–{head_link(cell_name(number, int(j)))}"
         for i, j in np.argwhere(np.triu(distance >= apart, 1))
     ]
     pairs = len(distance) * (len(distance) - 1) // 2

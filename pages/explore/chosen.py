@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 import pandas as pd
 import streamlit as st
@@ -19,6 +20,7 @@ from poskernel_core.figures.head_scatter import Column, Head
 __all__ = ["choose_by_hand", "draw_names", "draw_table"]
 
 KEY = "heads"
+ROWS: Final = "The mark before a row selects its head on every page; its name opens the head's own."
 LONGEST = 30_000
 """Letters of the names that the address can hold."""
 
@@ -95,9 +97,9 @@ def draw_table(
     every = [(layer, head) for layer in geometry.with_heads for head in range(geometry.n_heads)]
     heads = chosen or every
     st.markdown(
-        f"**{len(chosen)} of {len(every)} heads.** A click on a row selects the head everywhere."
+        f"**{len(chosen)} of {len(every)} heads.** {ROWS}"
         if chosen
-        else f"All {len(every)} heads; a click on a row selects the head everywhere."
+        else f"All {len(every)} heads. {ROWS}"
     )
     first = list(dict.fromkeys([*three, *columns.values()]))
     table = pd.DataFrame({"head": [cell_name(*head) for head in heads]})

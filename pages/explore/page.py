@@ -19,7 +19,7 @@ from pages.shared.selection import Selection
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.common.result import Result
 from poskernel_core.figures.head_scatter import Column, Head, head_scatter, shown_on
-from poskernel_core.figures.layout import set_title
+from poskernel_core.figures.layout import TITLE, set_title
 
 PLACE = Place("Heads", "Explore", 2, picture=Picture("cell=L2H6", "heads"))
 
@@ -52,9 +52,14 @@ def draw_points(selection: Selection, found: Result, three: Three, chosen: list[
         chart("heads", shown, pick=choose_by_hand)
 
     heading = f"{y.title} against {x.title}"
+
+    def titled() -> go.Figure:
+        made = set_title(figure(), heading)
+        return made.update_layout(margin_t=made.layout.margin.t + TITLE)
+
     card(
         "heads",
-        lambda: set_title(figure(), heading),
+        titled,
         found,
         words(three),
         f"{heading[0].upper()}{heading[1:]}",

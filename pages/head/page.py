@@ -13,14 +13,13 @@ from pages.shared.head_link import ONE_HEAD
 from pages.shared.pins import pin_button
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain, say_error
-from pages.shared.pressed import NOTHING_NEW, is_wanted, want
+from pages.shared.pressed import is_wanted, offer_rest
 from pages.shared.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVerdictsParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
-from poskernel_core.engine.preflight import computes
 
 PLACE = Place("Heads", ONE_HEAD, 1, picture=Picture("cell=L2H6", "measures"))
 
@@ -55,19 +54,8 @@ def draw_verdict(selection: Selection, found: Result) -> None:
     st.markdown(f"**{plain(sentence)}**" if sentence else "Nothing is known of this head.")
     unknown, key = found.words("unknown"), wanted_key(selection)
     if unknown and not is_wanted(key):
-        row = st.container(horizontal=True, vertical_alignment="center", key="not-yet")
-        row.markdown(f":small[Not looked at yet: {plain(', '.join(unknown))}.]", width="content")
-        if not computes():
-            row.markdown(f":small[{NOTHING_NEW}]", width="content")
-            return
-        row.button(
-            "Look at them too",
-            key="compute-verdicts",
-            icon=":material/play_arrow:",
-            on_click=want,
-            args=(key,),
-            help="the model is run again for them, which may take minutes",
-        )
+        told = f"Not looked at yet: {plain(', '.join(unknown))}."
+        offer_rest(told, "Look at them too", key, "compute-verdicts")
 
 
 def wanted_key(selection: Selection) -> str:

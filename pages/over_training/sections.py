@@ -12,6 +12,7 @@ from pages.over_training import words
 from pages.over_training.run import Chosen
 from pages.shared.cards import card
 from pages.shared.fit import fitted_list
+from pages.shared.head_link import page_address
 from pages.shared.measure_grid import draw_heads
 from pages.shared.measures import Measure, shade_of
 from pages.shared.selection import Selection, select_cell
@@ -75,10 +76,10 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
     table = st.expander("Emergence of all heads as a table", on_change="rerun", key="emergence")
     if table.open:
         with table:
-            _emergence_table(found)
+            _emergence_table(found, selection.run.model.name)
 
 
-def _emergence_table(found: Result) -> None:
+def _emergence_table(found: Result, model: str) -> None:
     places = list(np.ndindex(*found.values["change"].shape))
     last = found.select(step=int(found.coordinates["step"][-1]))
     columns = {
@@ -97,6 +98,7 @@ def _emergence_table(found: Result) -> None:
         "emergence-table",
         select_cell,
         {"at the end": st.column_config.NumberColumn(format="%.3g")},
+        addresses=[page_address("head", cell, model=model) for cell in table["head"]],
     )
 
 

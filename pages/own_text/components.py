@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
+from pages.shared.component import component
 from pages.shared.selection import select_cell
 from poskernel_core.common.result import Result, plain
 from poskernel_core.figures.own_text import head_labels, packed_head, packed_patterns
@@ -15,19 +15,8 @@ from poskernel_core.figures.own_text import head_labels, packed_head, packed_pat
 __all__ = ["draw_patterns", "draw_tokens"]
 
 _HERE = Path(__file__).parent
-
-
-def _component(name: str, html: str) -> Callable[..., Any]:
-    return st.components.v2.component(
-        name.replace("-", "_"),
-        html=html,
-        css=(_HERE / f"{name}.css").read_text("utf-8"),
-        js=(_HERE / f"{name}.js").read_text("utf-8"),
-    )
-
-
-_PATTERNS = _component("patterns", "<div class='patterns'></div>")
-_TOKENS = _component("tokens", "<div class='attention'></div>")
+_PATTERNS = component("patterns", _HERE, "patterns", "<div class='patterns'></div>")
+_TOKENS = component("tokens", _HERE, "tokens", "<div class='attention'></div>")
 
 
 def draw_patterns(found: Result, cell: str) -> None:

@@ -10,13 +10,6 @@ const SMALLEST = 26;
 const LARGEST = 84;
 const instances = new WeakMap();
 
-const make = (tag, attributes = {}, text = "") => {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.textContent = text;
-  return node;
-};
-
 const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
 const scaleEnd = (top) => (top < 1 ? `${top} or more` : "1");
@@ -132,41 +125,13 @@ function select(view, name) {
 function showTip(view, cell) {
   const label = cell.getAttribute("aria-label");
   const split = label.indexOf(": ") + 1;
-  view.tip.replaceChildren(make("b", {}, label.slice(0, split)), label.slice(split));
-  view.tip.style.cssText = "left:0;top:0";
-  view.tip.showPopover();
-  const at = cell.getBoundingClientRect();
-  const { width, height } = view.tip.getBoundingClientRect();
-  const room = document.documentElement.clientWidth - width - 8;
-  const above = at.top - height - 8;
-  view.tip.style.left = `${Math.max(8, Math.min(room, at.left + (at.width - width) / 2))}px`;
-  view.tip.style.top = `${above >= 8 ? above : at.bottom + 8}px`;
+  openTip(view, cell, make("b", {}, label.slice(0, split)), label.slice(split));
 }
-
-const hideTip = (view) => view.tip.matches(":popover-open") && view.tip.hidePopover();
 
 function pick(view, cell) {
   if (cell.getAttribute("aria-disabled")) return;
   select(view, cell.dataset.name);
   view.send("cell", cell.dataset.name);
-}
-
-function target(view, cell, event) {
-  const r = view.cells.findIndex((row) => row.includes(cell));
-  const c = view.cells[r].indexOf(cell);
-  const [bottom, right] = [view.cells.length - 1, view.cells[0].length - 1];
-  const wide = event.ctrlKey || event.metaKey;
-  const moves = {
-    ArrowUp: [r - 1, c],
-    ArrowDown: [r + 1, c],
-    ArrowLeft: [r, c - 1],
-    ArrowRight: [r, c + 1],
-    Home: [wide ? 0 : r, 0],
-    End: [wide ? bottom : r, right],
-    PageUp: [0, c],
-    PageDown: [bottom, c],
-  };
-  return moves[event.key];
 }
 
 function listen(view) {
@@ -183,11 +148,11 @@ function listen(view) {
   on("focusin", (cell) => showTip(view, cell));
   on("keydown", (cell, event) => {
     if (event.key === "Escape") return hideTip(view);
-    const go = target(view, cell, event);
-    if (event.key !== "Enter" && event.key !== " " && !go) return;
+    const isPick = event.key === "Enter" || event.key === " ";
+    if (!isPick && !isMove(event.key)) return;
     event.preventDefault();
-    if (!go) return pick(view, cell);
-    const next = view.cells[go[0]]?.[go[1]];
+    if (isPick) return pick(view, cell);
+    const next = target(view, cell, event.key, event.ctrlKey || event.metaKey);
     if (!next) return;
     cell.tabIndex = -1;
     next.tabIndex = 0;

@@ -9,13 +9,6 @@ const LEAST = 0.005;
 const LARGEST = 460;
 const instances = new WeakMap();
 
-const make = (tag, attributes = {}, text = "") => {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.textContent = text;
-  return node;
-};
-
 const before = (n, first) => (n * (n + 1) - first * (first + 1)) / 2;
 const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
 

@@ -7,8 +7,9 @@ import pandas as pd
 import streamlit as st
 
 from pages.shared.fit import fitted
+from pages.shared.head_link import page_address
 from pages.shared.selection import select_cell
-from pages.shared.tables import choice_table, rounded_table
+from pages.shared.tables import choice_table, linked_table, rounded_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.ledger.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
@@ -38,6 +39,8 @@ HELP = {
     "token differs": "attention to the previous token where the token differs from it",
     "token repeats": "attention to the previous token where the token repeats it",
 }
+GPT2 = {"model": "gpt2", "revision": "", "checkpoint": "", "context": ""}
+"""What leads to the post's model, whatever is selected here."""
 
 
 def ranked_table(ranked: Result, selected: str) -> None:
@@ -105,4 +108,10 @@ def published_table(model: str) -> None:
             f"The post counts {previous} of {heads} heads whose largest diagonal is the previous "
             "token, on texts of its own choice. Its ranking by second / largest:"
         )
-        st.dataframe(pd.DataFrame([PREVIOUS_TOKEN_GPT2]), hide_index=True, key="published-ranking")
+        ranking = {"head": list(PREVIOUS_TOKEN_GPT2), "published": PREVIOUS_TOKEN_GPT2.values()}
+        linked_table(
+            pd.DataFrame(ranking),
+            "published-ranking",
+            addresses=[page_address("head", cell, **GPT2) for cell in PREVIOUS_TOKEN_GPT2],
+            width="content",
+        )

@@ -5,13 +5,6 @@
 
 const instances = new WeakMap();
 
-const make = (tag, attributes = {}, text = "") => {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.textContent = text;
-  return node;
-};
-
 const SVG = "http://www.w3.org/2000/svg";
 
 const draw = (tag, attributes) => {
@@ -179,42 +172,16 @@ function showTip(view, cell) {
   const label = cell.getAttribute("aria-label");
   const split = label.indexOf(": ") + 1;
   const curve = view.curves?.(cell.dataset.name);
-  view.tip.replaceChildren(
+  openTip(
+    view,
+    cell,
     make("b", {}, label.slice(0, split)),
     label.slice(split),
     ...(curve ? largeCurve(view, curve) : []),
   );
-  view.tip.style.cssText = "left:0;top:0";
-  view.tip.showPopover();
-  const at = cell.getBoundingClientRect();
-  const { width, height } = view.tip.getBoundingClientRect();
-  const room = document.documentElement.clientWidth - width - 8;
-  const above = at.top - height - 8;
-  view.tip.style.left = `${Math.max(8, Math.min(room, at.left + (at.width - width) / 2))}px`;
-  view.tip.style.top = `${above >= 8 ? above : at.bottom + 8}px`;
 }
 
 const focusedCell = (view) => view.table.querySelector("td[data-name]:focus-visible");
-
-const hideTip = (view) => view.tip.matches(":popover-open") && view.tip.hidePopover();
-
-function target(view, cell, key, wide) {
-  const r = view.cells.findIndex((row) => row.includes(cell));
-  const c = view.cells[r].indexOf(cell);
-  const bottom = view.cells.length - 1;
-  const right = view.cells[r].length - 1;
-  const moves = {
-    ArrowUp: [r - 1, c],
-    ArrowDown: [r + 1, c],
-    ArrowLeft: [r, c - 1],
-    ArrowRight: [r, c + 1],
-    Home: [wide ? 0 : r, 0],
-    End: [wide ? bottom : r, right],
-    PageUp: [0, c],
-    PageDown: [bottom, c],
-  };
-  return moves[key] && view.cells[moves[key][0]]?.[moves[key][1]];
-}
 
 function pick(view, cell) {
   select(view, cell.dataset.name);
@@ -226,8 +193,7 @@ function onKey(view, event) {
   if (!cell) return;
   if (event.key === "Escape") return hideTip(view);
   const isPick = event.key === "Enter" || event.key === " ";
-  const isMove = /^(Arrow|Page)|^(Home|End)$/.test(event.key);
-  if (!isPick && !isMove) return;
+  if (!isPick && !isMove(event.key)) return;
   event.preventDefault();
   if (isPick) return pick(view, cell);
   const next = target(view, cell, event.key, event.ctrlKey || event.metaKey);

@@ -9,16 +9,11 @@ from typing import Any
 
 import streamlit as st
 
+from pages.shared.component import component
 from poskernel_core.common.heads import cell_name
 from poskernel_core.figures.palette import ink_on
 
-_HERE = Path(__file__).parent
-_COMPONENT = st.components.v2.component(
-    "head_grid",
-    html="<div class='head-grid'></div>",
-    css=(_HERE / "grid.css").read_text("utf-8"),
-    js=(_HERE / "grid.js").read_text("utf-8"),
-)
+_COMPONENT = component("head_grid", Path(__file__).parent, "grid", "<div class='head-grid'></div>")
 
 
 def head_grid(data: dict[str, Any], *, key: str, on_select: Callable[[], None]) -> Any:

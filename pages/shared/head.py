@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.shared.tables import rounded_table
+from pages.shared.tables import HEAD, linked_table, rounded_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
@@ -67,7 +67,7 @@ def heads_table(etc: Result, shown: set[str]) -> None:
     """Draw every head of the shown kinds as a table that sorts by a click on a column."""
     kinds = np.array(etc.text_of("kind"), dtype=object)
     places = [(i, j) for i, j in np.ndindex(*kinds.shape) if kinds[i, j] in shown]
-    table = pd.DataFrame({"head": [cell_name(i, j) for i, j in places]})
+    table = pd.DataFrame({HEAD: [cell_name(i, j) for i, j in places]})
     table["kind"] = [kinds[place] for place in places]
     columns = {}
     for name, (label, unit, _) in SUMMARY_ROWS.items():
@@ -75,4 +75,4 @@ def heads_table(etc: Result, shown: set[str]) -> None:
         columns[f"{named} ({unit})" if unit else named] = name
     for column, name in columns.items():
         table[column] = [etc.values[name][place] for place in places]
-    st.dataframe(rounded_table(table, etc, columns), hide_index=True, key="heads-table")
+    linked_table(rounded_table(table, etc, columns), "heads-table")

@@ -9,7 +9,7 @@ import streamlit as st
 
 from poskernel_core.analyses.comparison.pins import Pin
 
-__all__ = ["ONE_HEAD", "head_link", "page_address", "pin_link"]
+__all__ = ["ONE_HEAD", "head_address", "head_link", "page_address", "pin_address", "pin_link"]
 
 ONE_HEAD: Final = "One head"
 """The title of the page with everything about one head."""
@@ -22,32 +22,44 @@ SHARED: Final = (
 
 
 def page_address(page: str, cell: str = "", **more: str) -> str:
-    """Return the address of a page for a head, which is named: pages open on heads of their own."""
+    """Return the address of a page for a head, which is named: pages open on heads of their own.
+
+    ``more`` are choices of that page's; what is shared is left out where it is given empty.
+    """
     kept = {key: value for key, value in st.query_params.to_dict().items() if key in SHARED}
     named = {"cell": cell or str(st.session_state.get("cell", ""))}
-    return (
-        f"{page}?{urlencode(kept | {key: value for key, value in (named | more).items() if value})}"
-    )
+    query = {key: value for key, value in (kept | named | more).items() if value}
+    return f"{page}?{urlencode(query)}"
+
+
+def head_address(cell: str) -> str:
+    """Return the address of the page with everything about a head of the selected run."""
+    return page_address("head", cell)
 
 
 def head_link(cell: str, words: str = "") -> str:
     """Return a head's name as a link, in Markdown, to the page with everything about it."""
-    return f"[{words or cell}]({page_address('head', cell)})"
+    return f"[{words or cell}]({head_address(cell)})"
 
 
-def pin_link(pin: Pin) -> str:
-    """Return a pinned head's name as a link to its own page, in its own run."""
+def pin_address(pin: Pin) -> str:
+    """Return the address of a pinned head's own page, in its own run; the name comes last."""
     pins = {key: value for key, value in st.query_params.to_dict().items() if key == "pins"}
     named = {
         "model": pin.model,
         "revision": pin.revision or "",
         "checkpoint": pin.revision or "",
-        "cell": pin.cell,
         "corpus": pin.corpus,
         "context": "" if pin.context is None else str(pin.context),
         "texts": str(pin.texts),
         "start": str(pin.start).lower(),
         "dtype": pin.dtype,
+        "cell": pin.cell,
     }
     query = urlencode(pins | {key: value for key, value in named.items() if value})
-    return f"[{pin.cell}](head?{query})"
+    return f"head?{query}"
+
+
+def pin_link(pin: Pin, words: str = "") -> str:
+    """Return a pinned head's name as a link, in Markdown, to its own page in its own run."""
+    return f"[{words or pin.cell}]({pin_address(pin)})"

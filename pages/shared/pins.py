@@ -31,6 +31,7 @@ __all__ = [
     "add_pins",
     "keep_pins",
     "kept_pins",
+    "of_run",
     "pin_button",
     "pin_of",
     "refusals",
@@ -92,6 +93,11 @@ def kept_pins() -> tuple[list[Kept], list[str]]:
 def pin_of(selection: Selection, cell: str = "") -> Pin:
     """Return the pin of a head of the run that is selected; without a name, of the selected one."""
     return Pin.of(cell or selection.cell, selection.run, selection.located.geometry.n_ctx)
+
+
+def of_run(pin: Pin) -> str:
+    """Return which model and run a pinned head is of, in words."""
+    return " ".join(filter(None, [pin.model, pin.settings]))
 
 
 def add_pins(pins: Iterable[Pin]) -> None:

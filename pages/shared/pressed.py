@@ -16,7 +16,7 @@ from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.preflight import computes
 from poskernel_core.engine.requests import canonical_of
 
-__all__ = ["NOTHING_NEW", "fetch_when_asked", "is_wanted", "want"]
+__all__ = ["NOTHING_NEW", "fetch_when_asked", "is_wanted", "offer_rest", "want"]
 
 WANTED: Final = "wanted-results"
 NOTHING_NEW: Final = "This server shows what was computed before, and computes nothing new."
@@ -58,3 +58,24 @@ def is_wanted(key: str) -> bool:
 def want(key: str) -> None:
     """Note that this reader asks for something; call it in a callback."""
     st.session_state[WANTED] = {*st.session_state.get(WANTED, ()), key}
+
+
+def offer_rest(told: str, label: str, key: str, button: str) -> None:
+    """Say what is not there yet, with a button that asks for it under ``key``.
+
+    A server that computes nothing new has no such button. ``told`` is Markdown; ``button`` is the
+    button's own key, unique on the page.
+    """
+    row = st.container(horizontal=True, vertical_alignment="center", key=f"rest-{button}")
+    row.markdown(f":small[{told}]", width="content")
+    if not computes():
+        row.markdown(f":small[{NOTHING_NEW}]", width="content")
+        return
+    row.button(
+        label,
+        key=button,
+        icon=":material/play_arrow:",
+        on_click=want,
+        args=(key,),
+        help="the model is run again for them, which may take minutes",
+    )

@@ -1,19 +1,24 @@
-"""A table with a row that can be chosen."""
+"""Tables whose heads lead to their pages; a row of some can be chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
 from pandas.io.formats.style import Styler
 
+from pages.shared.head_link import head_address
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded, texts_of
 
-__all__ = ["choice_table", "rounded_table"]
+__all__ = ["HEAD", "choice_table", "linked_table", "rounded_table"]
 
+HEAD: Final = "head"
+"""The column of every table that names heads: each name is a link to that head's page."""
+
+NAME_IN_ADDRESS: Final = r"[?&]cell=(L\d+H\d+)"
 ROWS_SHOWN = 10
 
 
@@ -31,34 +36,68 @@ def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) 
     return table.style.format({column: reader(name) for column, name in columns.items()})
 
 
+def linked_table(
+    data: pd.DataFrame | Styler,
+    key: str,
+    columns: dict[str, Any] | None = None,
+    addresses: Sequence[str] | None = None,
+    **more: Any,
+) -> None:
+    """Draw a table; the names in its column ``head`` lead to the pages of these heads.
+
+    ``addresses`` are those pages' where heads are of other runs than the selected one. ``more`` is
+    handed to ``st.dataframe``.
+    """
+    config = dict(columns or {})
+    plain = data.data if isinstance(data, Styler) else data
+    if HEAD in plain:
+        led = list(addresses) if addresses is not None else [*map(head_address, plain[HEAD])]
+        linked = plain.assign(**{HEAD: led})
+        if isinstance(data, Styler):
+            data.data = linked  # what is formatted is asked for by row and column, when drawn
+        else:
+            data = linked
+        config[HEAD] = st.column_config.LinkColumn(
+            help="a click on a name opens the page «One head»",
+            display_text=NAME_IN_ADDRESS,
+            alignment="left",
+        )
+    st.dataframe(data, hide_index=True, column_config=config, key=key, **more)
+
+
 def choice_table(
-    table: pd.DataFrame | Styler,
+    data: pd.DataFrame | Styler,
     key: str,
     pick: Callable[[Any], None],
     columns: dict[str, Any] | None = None,
     rows: int = ROWS_SHOWN,
+    *,
+    offered: Sequence[Any] | None = None,
+    addresses: Sequence[str] | None = None,
 ) -> None:
-    """Draw a table; a click on a row calls ``pick`` with what its first column holds.
+    """Draw a table; choosing a row calls ``pick`` with what is ``offered`` there.
 
-    The mark of a row is removed again (the table is drawn as a new one): else a click on it, after
-    another choice was made elsewhere, would only unmark it.
+    That is what the first column holds, unless something else is given row by row. For
+    ``addresses`` see :func:`linked_table`. The mark of a row is removed again (the table is drawn
+    as a new one): else a click on it, after another choice was made elsewhere, would only unmark
+    it.
     """
     turn = st.session_state.setdefault(f"{key}-turn", 0)
-    plain = table.data if isinstance(table, Styler) else table
-    offered = plain.iloc[:, 0].tolist()
+    plain = data.data if isinstance(data, Styler) else data
+    choices = list(offered) if offered is not None else plain.iloc[:, 0].tolist()
 
     def chosen() -> None:
         found = st.session_state[f"{key}-{turn}"].selection.rows
         if found:
             st.session_state[f"{key}-turn"] = turn + 1
-            pick(offered[found[0]])
+            pick(choices[found[0]])
 
     with st.container(key=key):
-        st.dataframe(
-            table,
-            hide_index=True,
-            column_config=columns or {},
-            key=f"{key}-{turn}",
+        linked_table(
+            data,
+            f"{key}-{turn}",
+            columns,
+            addresses,
             on_select=chosen,
             selection_mode="single-row",
             height=38 + 35 * max(1, min(len(plain), rows)),

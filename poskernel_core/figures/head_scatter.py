@@ -109,7 +109,12 @@ def head_scatter(
         figure.add_trace(_ring("selected", [selected], x, y, at))
     style(figure, x_title=_safe(x.heading), y_title=_safe(y.heading), height=520)
     figure.update_layout(showlegend=bool(colour.labels), dragmode="lasso", hovermode="closest")
-    figure.update_layout(margin_t=56 if colour.labels else 90)
+    figure.update_layout(margin_t=40 if colour.labels else 76)
+    if not colour.labels:
+        figure.add_annotation(  # a title of the bar's own would take twice its room
+            text=_safe(colour.heading), showarrow=False, xref="paper", x=0, xanchor="left",
+            yref="paper", y=1, yanchor="bottom", yshift=48, font_size=12,
+        )  # fmt: skip
     for column, axis in ((x, "xaxis"), (y, "yaxis")):
         if column.logarithmic:
             figure.update_layout({axis: {"type": "log", "dtick": "D2"}})
@@ -176,7 +181,6 @@ def _marker(heads: Sequence[Head], colour: Column) -> dict[str, Any]:
     """Return the colours of numbers, on the scale that is declared for them, with their bar."""
     values = np.array([colour.values[head] for head in heads], dtype=float)
     bar: dict[str, Any] = {
-        "title": {"text": _safe(colour.heading), "side": "top"},
         "orientation": "h",
         "thickness": 12,
         "len": 0.75,

@@ -78,10 +78,15 @@ def set_title(figure: go.Figure, title: str) -> go.Figure:
 
 
 def without_title(figure: go.Figure) -> go.Figure:
-    """Remove the title, and the room it takes, in place: for a card that has a heading."""
-    if not figure.layout.title.text:
-        return figure
+    """Remove the title, and the room it takes, in place: for a card that has a heading.
+
+    A legend that hangs below a title that there never was rises as well.
+    """
     layout = figure.layout
+    if not layout.title.text:
+        if layout.legend.yref == "container" and (layout.legend.y or 1) < 1:
+            figure.update_layout(legend_y=1, margin_t=layout.margin.t - TITLE)
+        return figure
     figure.update_layout(title_text=None)
     bars = [each.colorbar for each in figure.data if each.type == "heatmap"]
     bars = [bar for bar in bars if bar.yref == "container"]

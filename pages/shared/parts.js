@@ -1,0 +1,45 @@
+// What the components share; it stands before the script of each. A `view` has the rows of its
+// `cells`, and a `tip`, a popover that a cell opens.
+
+const make = (tag, attributes = {}, text = "") => {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.textContent = text;
+  return node;
+};
+
+// Show a few nodes beside a cell: above it where there is room, never beyond the window.
+function openTip(view, cell, ...nodes) {
+  view.tip.replaceChildren(...nodes);
+  view.tip.style.cssText = "left:0;top:0";
+  view.tip.showPopover();
+  const at = cell.getBoundingClientRect();
+  const { width, height } = view.tip.getBoundingClientRect();
+  const room = document.documentElement.clientWidth - width - 8;
+  const above = at.top - height - 8;
+  view.tip.style.left = `${Math.max(8, Math.min(room, at.left + (at.width - width) / 2))}px`;
+  view.tip.style.top = `${above >= 8 ? above : at.bottom + 8}px`;
+}
+
+const hideTip = (view) => view.tip.matches(":popover-open") && view.tip.hidePopover();
+
+const isMove = (key) => /^(Arrow|Page)|^(Home|End)$/.test(key);
+
+// The cell that a key leads to, if there is one; `wide` is Home and End with Ctrl.
+function target(view, cell, key, wide) {
+  const r = view.cells.findIndex((row) => row.includes(cell));
+  const c = view.cells[r].indexOf(cell);
+  const bottom = view.cells.length - 1;
+  const right = view.cells[r].length - 1;
+  const moves = {
+    ArrowUp: [r - 1, c],
+    ArrowDown: [r + 1, c],
+    ArrowLeft: [r, c - 1],
+    ArrowRight: [r, c + 1],
+    Home: [wide ? 0 : r, 0],
+    End: [wide ? bottom : r, right],
+    PageUp: [0, c],
+    PageDown: [bottom, c],
+  };
+  return moves[key] && view.cells[moves[key][0]]?.[moves[key][1]];
+}
