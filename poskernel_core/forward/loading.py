@@ -17,7 +17,12 @@ from typing import Any
 import torch
 from accelerate.utils import align_module_device
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    PreTrainedModel,
+)
 from transformers.utils import logging as hf_logging
 
 from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, UnsupportedModel
@@ -182,6 +187,16 @@ def _load_hub_format(
     return _from_pretrained(directory, config, kind, placement), placement
 
 
+def _kind_of(config: Any) -> Any:
+    """Return which of transformers' classes makes a model.
+
+    One that reads images beside its text is made whole, and run on text alone.
+    """
+    reads_images = type(config) in AutoModelForImageTextToText._model_mapping
+    causal = type(config) in AutoModelForCausalLM._model_mapping
+    return AutoModelForImageTextToText if reads_images and not causal else AutoModelForCausalLM
+
+
 def _skeleton(name: str, config: Any, numbers: int) -> PreTrainedModel:
     """Return a model as transformers makes it, without memory.
 
@@ -189,7 +204,7 @@ def _skeleton(name: str, config: Any, numbers: int) -> PreTrainedModel:
         UnsupportedModel: its parts need more numbers than the file holds.
     """
     with torch.device("meta"):
-        skeleton: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+        skeleton: PreTrainedModel = _kind_of(config).from_config(config)
     needed = sum(parameter.numel() for parameter in skeleton.parameters())
     if needed > numbers:
         raise UnsupportedModel(
@@ -219,7 +234,7 @@ def _from_pretrained(
     offload = None
     if placement is not None:  # experts are put together anew, and written there
         offload = tempfile.TemporaryDirectory(prefix="poskernel-weights-")
-    module, report = AutoModelForCausalLM.from_pretrained(
+    module, report = _kind_of(config).from_pretrained(
         directory,
         config=config,
         dtype=dtype,
