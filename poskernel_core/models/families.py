@@ -131,6 +131,7 @@ REFUSED = {
     "mamba2": "no attention",
     "falcon_mamba": "no attention",
     "rwkv": "no attention",
+    "paligemma": "attention that looks ahead in the prompt",
     "codegen": "an attention that cannot be replaced",
     "xlnet": "two streams of attention",
     "diffllama": "the difference of two attentions",
