@@ -80,7 +80,7 @@ def _windows(
             raise BadRequest(
                 f"{run.model.name!r} has {geometry.scheme} positions: nothing is added to its "
                 "residual stream, so one token repeated looks alike at every position and draws "
-                "no helix, and no positions could be averaged; choose a model with learned positions."
+                "no helix, nor are there positions to average; choose a model with learned ones."
             )
         start = None if tokenizer is None else tokenizer.known_start()
         return repeated_windows(
