@@ -11,7 +11,7 @@ and take token windows directly, so that anyone can check the numbers on their o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -226,6 +226,7 @@ def build_request(
     cell = _one_head(head, cell)
     asked = analyses.find(analysis)
     fields = asked.params.model_fields
+    _check_fields(analysis, run, fields)
     params, chosen = dict(params or {}), {}
     spec = describe_run(model, query=query, **run)
     if query is None and "query" in fields and "query" not in params:
@@ -239,6 +240,21 @@ def build_request(
     elif cell is not None:
         chosen["layer"], chosen["head"] = _cell(model, cell, run.get("revision"))
     return Request(analysis=analysis, run=spec, params=params), chosen
+
+
+def _check_fields(analysis: str, run: dict[str, Any], params: Iterable[str]) -> None:
+    """Check that a run has these fields; a parameter of the question is none."""
+    known = {*RunSpec.model_fields, "revision"} - {"model"}
+    unknown = sorted(run.keys() - known)
+    if not unknown:
+        return
+    one = unknown[0]
+    if one in params:
+        raise BadRequest(
+            f"{one!r} is a parameter of {analysis!r}: give it in 'params', as in "
+            f"params={{{one!r}: {run[one]!r}}}."
+        )
+    raise BadRequest(f"Expected fields of a run ({', '.join(sorted(known))}), got {one!r}.")
 
 
 def _one_head(head: str | None, cell: str | None) -> str | None:

@@ -50,6 +50,13 @@ def test_readme_has_the_table():
     assert "\n".join(table()) in text
 
 
+def test_readme_names_what_reads_images():
+    """The models that were tested with what reads images are named, and no others."""
+    tested = ", ".join(f"`{one.within}`" for one in FAMILY_MODELS.values() if one.within)
+
+    assert f"(tested: {tested})" in " ".join(README.read_text("utf-8").split())
+
+
 def test_old_families_have_their_builders():
     """What the table says is tested has a model that is."""
     kinds = {name.replace("attn_only", "attn-only") for name in builders.ARCHITECTURES}

@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.shared import results
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
+from poskernel_core.api import build_request
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import CorpusSpec, Request
@@ -180,3 +181,18 @@ def test_parameters_that_cannot_be_made_are_one_sentence_on_the_page():
         "Parameter 'layers' of 'intervention': string should have at most 200 characters, got "
         f"'{'0,' * 40}'."
     ] == said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"skip": 4}, "'skip' is a parameter of 'etc': give it in 'params', as in params={'skip':"),
+        ({"texts": 8}, "Expected fields of a run (context, corpus, "),
+    ],
+)
+def test_words_that_are_no_field_of_a_run(given, said):
+    """One sentence, and the way to say it; nothing of the library that checks it."""
+    with pytest.raises(BadRequest) as error:
+        build_request("etc", "demo-gpt2", **given)
+    assert str(error.value).startswith(said)
+    assert "\n" not in str(error.value)

@@ -65,7 +65,8 @@ def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
     Returns the model's first preset, and what says below the choice whether the one chosen still
     stands: call it when all controls are drawn.
     """
-    presets = presets_for(selection.run.model.name)
+    run, scheme = selection.run, selection.located.geometry.scheme
+    presets = presets_for(run.model.name, scheme, run.context)
     names = [preset.name for preset in presets]
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     index = fitted_index("preset", names, names[0])

@@ -17,7 +17,12 @@ from typing import Any
 import torch
 from accelerate.utils import align_module_device
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    PreTrainedModel,
+)
 from transformers.utils import logging as hf_logging
 
 from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, UnsupportedModel
@@ -179,7 +184,24 @@ def _load_hub_format(
     kind, placement = getattr(torch, read), None
     if needed(numbers, read) > min(next(iter(free.values())), free["cpu"]):
         placement = place(name, skeleton, kind, free)
-    return _from_pretrained(directory, config, kind, placement), placement
+    return _from_pretrained(name, directory, config, kind, placement), placement
+
+
+def _kind_of(name: str, config: Any) -> Any:
+    """Return which of transformers' classes makes a model.
+
+    One that reads images beside its text is made whole, and run on text alone.
+
+    Raises:
+        UnsupportedModel: none writes text.
+    """
+    for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
+        if type(config) in kind._model_mapping:
+            return kind
+    raise UnsupportedModel(
+        f"{name!r} is of architecture {config.model_type!r}, which transformers runs as no "
+        "language model: choose another model."
+    )
 
 
 def _skeleton(name: str, config: Any, numbers: int) -> PreTrainedModel:
@@ -189,7 +211,7 @@ def _skeleton(name: str, config: Any, numbers: int) -> PreTrainedModel:
         UnsupportedModel: its parts need more numbers than the file holds.
     """
     with torch.device("meta"):
-        skeleton: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+        skeleton: PreTrainedModel = _kind_of(name, config).from_config(config)
     needed = sum(parameter.numel() for parameter in skeleton.parameters())
     if needed > numbers:
         raise UnsupportedModel(
@@ -214,12 +236,12 @@ def _configuration(directory: Path, geometry: Geometry) -> Any:
 
 
 def _from_pretrained(
-    directory: Path, config: Any, dtype: torch.dtype, placement: Placement | None
+    name: str, directory: Path, config: Any, dtype: torch.dtype, placement: Placement | None
 ) -> PreTrainedModel:
     offload = None
     if placement is not None:  # experts are put together anew, and written there
         offload = tempfile.TemporaryDirectory(prefix="poskernel-weights-")
-    module, report = AutoModelForCausalLM.from_pretrained(
+    module, report = _kind_of(name, config).from_pretrained(
         directory,
         config=config,
         dtype=dtype,

@@ -131,7 +131,8 @@ def read_geometry(name: str, config: dict[str, Any]) -> Geometry:
         UnsupportedModel: an architecture that is not read, or a size that is missing.
     """
     outer, config = config, text_config(config)
-    kind = model_type(config)
+    whole, kind = model_type(outer), model_type(config)
+    kind = whole if whole in REFUSED else kind
     if kind not in FAMILIES or config.get("shortformer_pos"):
         why = "shortformer positions" if config.get("shortformer_pos") else REFUSED.get(kind)
         known = ", ".join(FAMILIES)

@@ -80,7 +80,8 @@ def _windows(
             raise BadRequest(
                 f"{run.model.name!r} has {geometry.scheme} positions: nothing is added to its "
                 "residual stream, so one token repeated looks alike at every position and draws "
-                "no helix; choose a model with learned positions."
+                "no helix, nor is there anything to average; choose a model with learned "
+                "positions."
             )
         start = None if tokenizer is None else tokenizer.known_start()
         return repeated_windows(

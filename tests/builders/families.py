@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from tests.builders.made import START, VOCABULARY, randomise, save_tokenizer
@@ -26,7 +26,8 @@ class FamilyModel:
     """A tiny model: what it is made of, and what must be found in it.
 
     `windows` and `chunks` are those of the layers, `rotated` the layers that turn anything,
-    `bare` those without heads; `features` are the words of README's table.
+    `bare` those without heads; `features` are the words of README's table. Where it lies within
+    a model that reads images too, `within` is that one's `model_type`, `beside` what else it names.
     """
 
     kind: str
@@ -37,6 +38,8 @@ class FamilyModel:
     bare: tuple[int, ...] = ()
     unturned: tuple[int, ...] = ()
     gain: float = 1.4
+    within: str = ""
+    beside: dict[str, Any] = field(default_factory=dict)
 
     @property
     def layers(self) -> int:
@@ -45,11 +48,15 @@ class FamilyModel:
 
     def build(self, path: Path) -> Path:
         """Fill a directory with the model and a tokenizer, and return it."""
-        config = CONFIG_MAPPING[self.kind](
-            **{"vocab_size": VOCABULARY, "bos_token_id": START, "eos_token_id": START,
-               "pad_token_id": START, **self.config}
-        )  # fmt: skip
-        model = AutoModelForCausalLM.from_config(config)
+        text = {"vocab_size": VOCABULARY, "bos_token_id": START, "eos_token_id": START,
+                "pad_token_id": START, **self.config}  # fmt: skip
+        if self.within:
+            config = CONFIG_MAPPING[self.within](
+                text_config=text | {"model_type": self.kind}, **self.beside
+            )
+            model = AutoModelForImageTextToText.from_config(config)
+        else:
+            model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[self.kind](**text))
         randomise(model, seed=len(self.kind) + sum(map(ord, self.kind)), gain=self.gain)
         path.mkdir(parents=True, exist_ok=True)
         model.save_pretrained(path)
@@ -93,6 +100,17 @@ COMPRESSED = {
     "v_head_dim": 10, "num_key_value_heads": 6, "n_routed_experts": 4, "n_group": 1,
     "topk_group": 1, "first_k_dense_replace": 1, "n_shared_experts": 1,
 }  # fmt: skip
+
+SEES = {
+    "hidden_size": 12, "intermediate_size": 14, "num_hidden_layers": 1, "num_attention_heads": 2,
+    "image_size": 8, "patch_size": 4,
+}  # fmt: skip
+"""What reads images, in a model whose text alone is run."""
+LOOKS = {
+    "depth": 1, "hidden_size": 12, "intermediate_size": 14, "out_hidden_size": 60, "num_heads": 2,
+    "patch_size": 4,
+}  # fmt: skip
+THREEFOLD = {"rope_type": "default", "rope_theta": 500.0, "mrope_section": [1, 2, 2]}
 
 FAMILY_MODELS: dict[str, FamilyModel] = {
     "gemma": FamilyModel("gemma", rotary(head_dim=14), [None] * 3, "norms of gain 1 + w"),
@@ -281,6 +299,41 @@ FAMILY_MODELS: dict[str, FamilyModel] = {
         "lfm2", rotary(layer_types=["conv", FULL, "conv"], conv_L_cache=3, block_ff_dim=36,
                        block_auto_adjust_ff_dim=False),
         [None] * 3, "convolutions, normed queries and keys", bare=(0, 2),
+    ),
+    "gemma3-within": FamilyModel(
+        "gemma3_text",
+        rotary(head_dim=14, sliding_window=7, layer_types=[SLIDE, FULL, SLIDE],
+               rope_parameters=TWO_BASES),
+        [7, None, 7], "windows", within="gemma3",
+        beside={"vision_config": {"model_type": "siglip_vision_model", **SEES},
+                "mm_tokens_per_image": 4},
+    ),
+    "llama-within": FamilyModel(
+        "llama", rotary(), [None] * 3, "grouped heads", within="llava",
+        beside={"vision_config": {"model_type": "clip_vision_model", "projection_dim": 12, **SEES},
+                "image_token_index": 7, "vision_feature_layer": -1},
+    ),
+    "mistral-within": FamilyModel(
+        "mistral", rotary(sliding_window=7), [7] * 3, "windows", within="mistral3",
+        beside={"vision_config": {"model_type": "pixtral", "head_dim": 6, **SEES},
+                "image_token_index": 7},
+    ),
+    "qwen2-vl": FamilyModel(
+        "qwen2_vl_text", rotary(rope_parameters=THREEFOLD), [None] * 3,
+        "grouped heads, biases, positions in time and space", within="qwen2_vl",
+        beside={"vision_config": {"depth": 1, "embed_dim": 12, "hidden_size": 60, "num_heads": 2,
+                                  "patch_size": 4}},
+    ),
+    "qwen25-vl": FamilyModel(
+        "qwen2_5_vl_text", rotary(rope_parameters=THREEFOLD), [None] * 3,
+        "grouped heads, biases, positions in time and space", within="qwen2_5_vl",
+        beside={"vision_config": LOOKS},
+    ),
+    "qwen3-vl": FamilyModel(
+        "qwen3_vl_text", rotary(head_dim=10, rope_parameters=THREEFOLD), [None] * 3,
+        "grouped heads, normed queries and keys, positions in time and space", within="qwen3_vl",
+        beside={"vision_config": LOOKS | {"deepstack_visual_indexes": [0],
+                                          "num_position_embeddings": 16}},
     ),
 }  # fmt: skip
 """Tiny models by name; several of one family where it comes in several kinds."""

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     PreTrainedModel,
 )
 
@@ -25,7 +26,8 @@ def hf_eager_model(path: Path) -> PreTrainedModel:
     """
     config = json.loads((path / "config.json").read_text())
     if not config.get("attn_only"):
-        return AutoModelForCausalLM.from_pretrained(path, attn_implementation="eager").eval()
+        kind = AutoModelForImageTextToText if "text_config" in config else AutoModelForCausalLM
+        return kind.from_pretrained(path, attn_implementation="eager").eval()
     model = attn_only_skeleton(config)
     result = model.load_state_dict(load_file(path / "model.safetensors"), strict=False)
     missing = [name for name in result.missing_keys if ".ln_2." not in name]

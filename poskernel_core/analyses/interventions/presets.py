@@ -26,7 +26,8 @@ _LONG_LIST = (
     "blue fire water house king garden river; blue fire water house king garden river; blue fire"
 )
 _TOY_LIST = "day house king land people man; day house"
-
+SHORT = 512
+"""Contexts of fewer tokens may not hold the post's prompt, of about 320."""
 
 _ABOUT = {
     "average": "Neighbouring positions share one embedding: the previous-token head, which goes by "
@@ -138,24 +139,33 @@ def _demo(
     )
 
 
-def _any_model(prompt: str) -> tuple[Preset, ...]:
-    """Return presets that name no head: the selected one is looked at."""
-    return (
-        Preset(
-            "Every fifth position blind to its predecessor",
-            "Which heads lose the previous token, and does the prompt still repeat?",
-            prompt,
-            "",
-            {"change": "blind", "every": 5, "layers": "0", "stage": "pattern"},
-        ),
-        Preset(
-            "Token embeddings removed",
-            "Only position is left: every head shows what it does by position alone.",
-            prompt,
-            "",
-            {"change": "remove", "embeddings": "tokens"},
-        ),
+def _any_model(prompt: str, scheme: str = "learned") -> tuple[Preset, ...]:
+    """Return presets that name no head: the selected one is looked at.
+
+    Without its token embeddings a model keeps something only where positions are added to them.
+    """
+    blind = Preset(
+        "Every fifth position blind to its predecessor",
+        "Which heads lose the previous token, and does the prompt still repeat?",
+        prompt,
+        "",
+        {"change": "blind", "every": 5, "layers": "0", "stage": "pattern"},
     )
+    removed = Preset(
+        "Token embeddings removed",
+        "Only position is left: every head shows what it does by position alone.",
+        prompt,
+        "",
+        {"change": "remove", "embeddings": "tokens"},
+    )
+    sooner = Preset(
+        "Every second position blind to its predecessor, before the softmax",
+        "What the previous token would have got goes to the others: which heads look elsewhere?",
+        prompt,
+        "",
+        {"change": "blind", "every": 2, "layers": "0", "stage": "scores"},
+    )
+    return blind, removed if scheme == "learned" else sooner
 
 
 _BY_MODEL = {
@@ -198,6 +208,10 @@ _BY_MODEL = {
 }
 
 
-def presets_for(model: str) -> tuple[Preset, ...]:
-    """Return the presets of a model; for one that has none of its own, those that fit any."""
-    return _BY_MODEL.get(model) or _any_model(_repeat_after_me(" apple orange", ""))
+def presets_for(model: str, scheme: str = "learned", context: int = SHORT) -> tuple[Preset, ...]:
+    """Return the presets of a model; for one that has none of its own, those that fit any.
+
+    ``scheme`` is its position scheme; their prompt is short where ``context`` is, in tokens.
+    """
+    prompt = _repeat_after_me(" apple orange", "") if context >= SHORT else _LONG_LIST
+    return _BY_MODEL.get(model) or _any_model(prompt, scheme)
