@@ -24,8 +24,8 @@ from poskernel_core.storage.store import Store
 __all__ = ["NearWorker", "command_line_here"]
 
 
-class NearWorker:
-    """What the engine takes for its worker's process; its arguments are those of `Popen`."""
+class NearWorker(subprocess.Popen):
+    """What the engine takes for its worker's process; no process is started."""
 
     def __init__(self, command: list[str], **_: Any) -> None:
         (ears, stdin), (stdout, mouth) = os.pipe(), os.pipe()

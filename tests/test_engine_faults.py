@@ -241,3 +241,24 @@ def test_one_model_and_one_cut_for_both_lanes(tmp_path, model_dirs, ids, monkeyp
         assert plan == made[0][1]
     other = run.model_copy(update={"windows": 4})
     assert 4 == len(place.prepare(other, Execution(), located, None)[0])
+
+
+def test_a_worker_that_cannot_be_started(tmp_path, monkeypatch):
+    """One sentence, nobody waits for a job that never was, and the next question starts another."""
+    engine = Engine(Store(tmp_path), Execution(device="cpu"))
+    request = Request(analysis="etc", run=describe_run("demo-attn-2l", windows=5, context=16))
+
+    def no_memory(*_given, **_named):
+        raise OSError(12, "Cannot allocate memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("poskernel_core.engine.worker_client.start_module", no_memory)
+        for _ in range(2):
+            with pytest.raises(ComputeFailed, match=r"not be started \(Cannot allocate memory\): "):
+                engine.result(request, 5)
+        assert engine.running(request) is None
+    try:
+        assert engine.result(request, 300) is not None
+    finally:
+        engine.close()
+        engine.store.close()

@@ -18,10 +18,10 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import is_device
 
 __all__ = [
-    "access_log",
     "BOUNDS",
     "Bound",
     "Limits",
+    "access_log",
     "address",
     "allow_any_model",
     "allow_disk",

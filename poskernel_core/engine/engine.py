@@ -28,8 +28,8 @@ from poskernel_core.common.specs import (
     default_positions,
 )
 from poskernel_core.data import corpora
-from poskernel_core.engine.counts import Counts
 from poskernel_core.engine.bounds import check_open, check_size
+from poskernel_core.engine.counts import Counts
 from poskernel_core.engine.execute import missing_runs
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.preflight import check_request, check_worker
@@ -163,6 +163,7 @@ class Engine:
             ComputesNothing: there is no torch here.
             TooLarge: more than this server computes for a visitor.
             Busy: this visitor, or all together, have too many jobs.
+            ComputeFailed: the worker could not be started.
             NoSpace, ReadOnlyStore, StoreFailed: a result could not be kept.
         """
         asked = canonical(request)
@@ -184,16 +185,15 @@ class Engine:
             if visitor:
                 check_open((job.visitors for job in self._open()), person, settings.limits())
             self.store.make_room(0)
-            job = self._jobs[asked.key] = Job(
-                asked.key, asked, visitors={visitor: person}, on_end=self.counts.ended
-            )
-            self._forget_old()
+            job = Job(asked.key, asked, visitors={visitor: person}, on_end=self.counts.ended)
             message = {
                 "request": asked.wire.model_dump(mode="json"),
                 "execution": self.execution.model_dump(),
                 "visitor": person,
             }
             self._send(message, job)
+            self._jobs[asked.key] = job  # which nobody waits for if no worker could be started
+            self._forget_old()
             self._look_after(visitor)
             return job
 

@@ -44,13 +44,23 @@ def start_module(name: str, store: Path, log: TextIO) -> subprocess.Popen[str]:
 
 
 class WorkerLink:
-    """A running worker: messages go in, events come out, and jobs learn of them."""
+    """A running worker: messages go in, events come out, and jobs learn of them.
+
+    Raises:
+        ComputeFailed: the process could not be started.
+    """
 
     def __init__(self, store: Path, log: Path) -> None:
         self._jobs: dict[str, Job] = {}
         self._over = False
         with _open_log(log) as stream:
-            self._process = start_module("worker", store, stream)
+            try:
+                self._process = start_module("worker", store, stream)
+            except OSError as error:
+                raise ComputeFailed(
+                    f"The compute process could not be started ({error.strerror}): ask again when "
+                    "the machine is less busy."
+                ) from error
         events = self._process.stdout
         self._listener = threading.Thread(target=self._listen, args=(events,), daemon=True)
         self._listener.start()

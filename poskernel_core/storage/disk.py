@@ -27,8 +27,8 @@ __all__ = [
     "peek",
     "peek_files",
     "peek_keys",
-    "peek_totals",
     "peek_sizes",
+    "peek_totals",
 ]
 
 DATABASE = "cache.db"
