@@ -3,7 +3,8 @@
 A server of its own serves the stored results of demo-gpt2. Each reader is a web socket of its own,
 which loads the landing page and then chooses one head after another, with a pause in between; a
 click lasts until the script has run and everything has arrived. The readers share the machine with
-the server. The last column is the memory of the server's process.
+the server. With ``--replicas 2`` they are spread over two servers on one store. Memory
+and processor time are those of the servers' processes.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ import platform
 import random
 import statistics
 import tempfile
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.reader import Lost, Reader
 from tests.server import Server, command_line, serve
 
-__all__ = ["Visit", "crowd", "memory_mb", "percentile"]
+__all__ = ["Visit", "cpu_seconds", "crowd", "memory_mb", "percentile"]
 
 TEXTS = 50
 
@@ -39,28 +41,33 @@ class Visit:
 def main() -> None:
     """Measure every number of readers in turn and print the table."""
     parser = argparse.ArgumentParser(prog="bench.readers", description=__doc__)
-    parser.add_argument("--readers", default="5,10,20,40", help="how many at once, in turn")
+    parser.add_argument("--readers", default="5,10,20,40,80", help="how many at once, in turn")
+    parser.add_argument("--replicas", type=int, default=1, help="servers that share the readers")
     parser.add_argument("--pause", type=float, default=5.0, help="seconds between two clicks")
     parser.add_argument("--clicks", type=int, default=10, help="clicks of every reader")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     numbers = [int(number) for number in options.readers.split(",")]
     print(
-        f"Landing page of demo-gpt2 ({TEXTS} windows, everything stored), {options.clicks} clicks "
-        f"each, {options.pause:g} s between two; {platform.machine()}, {os.cpu_count()} cores, "
-        f"load {os.getloadavg()[0]:.1f} before\n"
+        f"Landing page of demo-gpt2 ({TEXTS} windows, everything stored), "
+        f"{options.replicas} server(s), {options.clicks} clicks each, {options.pause:g} s between "
+        f"two; {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before\n"
     )
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache"
         command_line(cache, "precompute", "demo-gpt2", "--texts", str(TEXTS))
-        with serve(cache, Path(folder) / "server.log") as server:
-            asyncio.run(_warm(server))
+        with ExitStack() as stack:
+            logs = [Path(folder) / f"server{number}.log" for number in range(options.replicas)]
+            servers = [stack.enter_context(serve(cache, log)) for log in logs]
+            for server in servers:
+                asyncio.run(_warm(server))
             print_header()
             for number in numbers:
+                spent = cpu_seconds(servers)
                 visits = asyncio.run(
-                    crowd(server, number, options.clicks, options.pause, options.seed)
+                    crowd(servers, number, options.clicks, options.pause, options.seed)
                 )
-                print_row(number, visits, server)
+                print_row(number, visits, servers, cpu_seconds(servers) - spent)
 
 
 async def _warm(server: Server) -> None:
@@ -69,10 +76,13 @@ async def _warm(server: Server) -> None:
         await reader.open(texts=TEXTS)
 
 
-async def crowd(server: Server, number: int, clicks: int, pause: float, seed: int) -> list[Visit]:
+async def crowd(
+    servers: Sequence[Server], number: int, clicks: int, pause: float, seed: int
+) -> list[Visit]:
     """Let readers open the page at once, and then choose heads at random moments."""
     async with AsyncExitStack() as stack:
-        readers = [await stack.enter_async_context(Reader(server.url)) for _ in range(number)]
+        urls = [servers[index % len(servers)].url for index in range(number)]
+        readers = [await stack.enter_async_context(Reader(url)) for url in urls]
         visits = [Visit() for _ in readers]
         await asyncio.gather(*map(_open, readers, visits))
         draws = [random.Random(f"{seed} {index}") for index in range(number)]
@@ -103,12 +113,12 @@ def print_header() -> None:
     """Print the head of the table."""
     print(
         "| readers | click, median (s) | 95 % | longest | opening, median (s) | 95 % "
-        "| clicks | lost | server (MB) | load |"
+        "| clicks | lost | server (MB) | server (s of processor) | load |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    print("|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
 
 
-def print_row(number: int, visits: list[Visit], server: Server) -> None:
+def print_row(number: int, visits: list[Visit], servers: Sequence[Server], spent: float) -> None:
     """Print one line of the table, and why sessions were lost."""
     clicks = [seconds for visit in visits for seconds in visit.clicks]
     opened = [visit.opened for visit in visits if visit.opened]
@@ -117,11 +127,21 @@ def print_row(number: int, visits: list[Visit], server: Server) -> None:
         f"| {number} | {percentile(clicks, 50):.2f} | {percentile(clicks, 95):.2f} "
         f"| {percentile(clicks, 100):.2f} | {percentile(opened, 50):.2f} "
         f"| {percentile(opened, 95):.2f} | {len(clicks)} | {len(lost)} "
-        f"| {memory_mb(server.pid):.0f} | {os.getloadavg()[0]:.1f} |",
+        f"| {sum(memory_mb(server.pid) for server in servers):.0f} | {spent:.1f} "
+        f"| {os.getloadavg()[0]:.1f} |",
         flush=True,
     )
     for reason in sorted(set(lost)):
         print(f"  lost: {reason} ({lost.count(reason)})")
+
+
+def cpu_seconds(servers: Sequence[Server]) -> float:
+    """Return the processor time that servers have taken so far (Linux)."""
+    ticks = 0
+    for server in servers:
+        fields = Path(f"/proc/{server.pid}/stat").read_text("ascii").rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def percentile(values: list[float], share: int) -> float:

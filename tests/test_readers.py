@@ -56,7 +56,7 @@ def test_a_reader_presses_what_is_drawn(server):
 @pytest.mark.slow
 def test_a_crowd_loses_nobody(server):
     """Every click of every reader is measured, and the server's memory read."""
-    visits = run_alone(crowd(server, 3, 2, 0.1, seed=0))
+    visits = run_alone(crowd([server], 3, 2, 0.1, seed=0))
 
     assert [2, 2, 2] == [len(visit.clicks) for visit in visits]
     assert [""] * 3 == [visit.lost for visit in visits]

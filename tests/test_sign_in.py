@@ -117,20 +117,10 @@ def test_with_a_password(proxy):
     assert "authorization" not in dict(headers)
 
 
-@needs_caddy
-def test_numbers_about_the_server(proxy):
-    """They are hidden from those who have signed in as well."""
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        arrived(proxy, "/_stcore/metrics", user="anna", word=WORDS["anna"])
-
-    assert refused.value.code in (401, 404)
-    refused.value.close()
-
-
 def test_the_recipe_keeps_what_the_plain_proxy_does():
     """Sticky sessions and compression, as in the configuration without sign-in."""
     words = (ROOT / "deploy" / "sign-in.Caddyfile").read_text("utf-8")
 
-    for line in ("encode zstd gzip", "lb_policy cookie", "respond /_stcore/metrics 404"):
+    for line in ("encode zstd gzip", "lb_policy cookie"):
         assert line in words
     assert "header_up X-Forwarded-User {http.auth.user.id}" in words
