@@ -2,7 +2,9 @@
 
 import os
 import signal
+import sys
 import time
+from types import ModuleType
 
 import pytest
 
@@ -65,6 +67,8 @@ def cluster(tmp_path_factory):
     patient = dask.config.set({"distributed.comm.timeouts.connect": "300s"})  # on a busy machine
     with pytest.MonkeyPatch.context() as patch, patient:
         patch.setenv("POSKERNEL_CACHE", str(directory / "store"))
+        # A worker runs the main module of this process again, for which tests of pages put theirs.
+        patch.setitem(sys.modules, "__main__", ModuleType("__main__"))
         with distributed.LocalCluster(
             host="127.0.0.1",
             n_workers=3,

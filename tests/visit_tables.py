@@ -44,12 +44,10 @@ def cell_text(text: str) -> str:
     return parse_qs(urlsplit(text).query)["cell"][0] if text.startswith("head?") else text
 
 
-def follow_name(page: Page, key: str, row: int) -> Page:
-    """Click on the name of a head, in the first column of a table; the page that opens."""
-    place = page.locator(f".st-key-{key} canvas").first
-    with page.expect_popup() as opened:
-        place.click(position={"x": 52, "y": 36 + (row + 0.5) * ROW}, force=True)
-    return opened.value
+def address_of(page: Page, key: str, row: int) -> str:
+    """Where the name of a head leads, in the first column of a table."""
+    cell = table(page, key).locator(f"tbody tr:nth-child({row + 1}) td", has_text="head?").first
+    return cell.text_content() or ""
 
 
 def click_row(page: Page, key: str, row: int) -> None:

@@ -119,12 +119,10 @@ def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera
         st.markdown(words.reading)
     with _tool("Formula", "function"):
         st.markdown(words.formula)
-    download = _tool("Download", "download", key=f"download-{name}", on_change="rerun")
-    if download.open:  # half of what a card would send, and wanted now and then
-        with download:
-            _downloads(name, figure, shown)
-            if camera:
-                _image_format(name)
+    with _tool("Download", "download"):
+        _downloads(name, figure, shown)
+        if camera:
+            _image_format(name)
     with _tool("Provenance", "receipt_long"):
         st.markdown(provenance_line(result))
         st.json(result.as_json()["run"], expanded=False)
@@ -136,10 +134,10 @@ def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera
         st.code(bibtex(result, shown.title), language="latex", wrap_lines=True)
 
 
-def _tool(label: str, icon: str, **more: Any) -> Any:
+def _tool(label: str, icon: str) -> Any:
     """Return the inside of a small button; its label is for screen readers and on hover."""
     return st.popover(
-        label, icon=f":material/{icon}:", type="tertiary", width="content", help=label, **more
+        label, icon=f":material/{icon}:", type="tertiary", width="content", help=label
     )
 
 
