@@ -153,6 +153,11 @@ def test_cancel_on_a_cluster(cluster, tasks, run):
         assert not any(client.run(executing).values())
 
 
+def give_up_at_once(dask_scheduler):
+    """Let the first death of a worker be the last."""
+    dask_scheduler.allowed_failures = 0
+
+
 @pytest.mark.slow
 def test_workers_that_die_each_time(cluster, tasks, monkeypatch):
     """The shard is named, and nobody waits for ever."""
@@ -161,6 +166,7 @@ def test_workers_that_die_each_time(cluster, tasks, monkeypatch):
     address, store = cluster
     other = [tasks[1].model_copy(update={"run": tasks[1].run.model_copy(update={"seed": 11})})]
     with Client(address, set_as_default=False) as client:
+        client.run_on_scheduler(give_up_at_once)  # or a worker may be done before it is killed
 
         def report(done, total, note):
             for worker, keys in client.processing().items():
