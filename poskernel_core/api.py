@@ -19,7 +19,7 @@ import numpy as np
 
 from poskernel_core import analyses
 from poskernel_core.common.axes import Tokens
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, UnknownField
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.common.settings import address as default_address
@@ -250,11 +250,11 @@ def _check_fields(analysis: str, run: dict[str, Any], params: Iterable[str]) -> 
         return
     one = unknown[0]
     if one in params:
-        raise BadRequest(
+        raise UnknownField(
             f"{one!r} is a parameter of {analysis!r}: give it in 'params', as in "
             f"params={{{one!r}: {run[one]!r}}}."
         )
-    raise BadRequest(f"Expected fields of a run ({', '.join(sorted(known))}), got {one!r}.")
+    raise UnknownField(f"Expected fields of a run ({', '.join(sorted(known))}), got {one!r}.")
 
 
 def _one_head(head: str | None, cell: str | None) -> str | None:

@@ -20,7 +20,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit.web.server.starlette.starlette_server_config import XSRF_COOKIE_NAME
 
-from poskernel_core.common import settings
+from poskernel_core.common import limits
 from serving.page import PAGE
 from serving.rates import Rate
 from serving.refusals import Refusal, refuse
@@ -50,9 +50,9 @@ class Bounds:
         requests_each: requests of one visitor in a minute.
     """
 
-    sessions: int = settings.DEFAULT_SESSIONS
-    sessions_each: int = settings.DEFAULT_SESSIONS_EACH
-    requests_each: int = settings.DEFAULT_REQUESTS_EACH
+    sessions: int = limits.DEFAULT_SESSIONS
+    sessions_each: int = limits.DEFAULT_SESSIONS_EACH
+    requests_each: int = limits.DEFAULT_REQUESTS_EACH
 
     @classmethod
     def of_host(cls) -> Bounds:
@@ -61,9 +61,7 @@ class Bounds:
         Raises:
             BadRequest: one of them is no number.
         """
-        return cls(
-            settings.most_sessions(), settings.most_sessions_each(), settings.most_requests_each()
-        )
+        return cls(limits.most_sessions(), limits.most_sessions_each(), limits.most_requests_each())
 
 
 class Doors:

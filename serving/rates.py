@@ -1,4 +1,4 @@
-"""How often a visitor may ask: so many times in any minute, whenever the minute begins.
+"""How often a visitor may ask: a number of times within the last minute, counted at every request.
 
 Counted here and not with a library: what there is for one process keeps every address that it has
 ever seen, or starts threads. Here a visitor is forgotten a minute after the last request. One

@@ -1,5 +1,6 @@
 """What every test has: run-time checks of all shapes, no network, the tiny models, the browser."""
 
+import contextlib
 import os
 
 # Before anything imports huggingface_hub, which reads these once.
@@ -72,6 +73,57 @@ def model_dirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     root = tmp_path_factory.mktemp("models")
     return {name: build(root / name) for name, build in ARCHITECTURES.items()}
+
+
+@pytest.fixture(scope="session")
+def request_of(model_dirs: dict[str, Path]) -> Callable[..., Any]:
+    """A request for the heat map with some skip."""
+    from poskernel_core.common.specs import CorpusSpec, Request
+    from poskernel_core.engine.engine import describe_run
+    from poskernel_core.engine.requests import canonical
+
+    run = describe_run(
+        str(model_dirs["gpt2"]), corpus=CorpusSpec(name="text", text="She sells."), windows=7
+    )
+    return lambda skip=4: canonical(Request(analysis="etc", run=run, params={"skip": skip}))
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """The workers that engines start: stand-ins, which say what the test tells them to say."""
+    from poskernel_core.engine import worker_client
+    from tests.fake_worker import FakeWorker
+
+    made: list[FakeWorker] = []
+    monkeypatch.setattr(worker_client.subprocess, "Popen", lambda *_, **__: FakeWorker(made))
+    yield made
+    for worker in made:
+        for pipe in (worker.told, worker.mouth, worker.stdin, worker.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """An engine on a store of its own, for all tests of a file."""
+    yield from opened_engine(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture
+def fresh_engine(tmp_path: Path) -> Iterator[Any]:
+    """An engine on an empty store."""
+    yield from opened_engine(tmp_path)
+
+
+def opened_engine(folder: Path) -> Iterator[Any]:
+    """An engine on the store in a folder, closed in the end."""
+    from poskernel_core.engine.engine import Engine
+    from poskernel_core.storage.store import Store
+
+    made = Engine(Store(folder))
+    yield made
+    made.close()
+    made.store.close()
 
 
 @pytest.fixture(scope="session")

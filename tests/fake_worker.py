@@ -3,8 +3,12 @@
 import json
 import os
 import subprocess
+import time
 
-__all__ = ["FakeWorker"]
+__all__ = ["WAIT", "FakeWorker", "until"]
+
+WAIT = 10.0
+"""Seconds that a test waits for another thread."""
 
 
 class FakeWorker(subprocess.Popen):
@@ -47,3 +51,11 @@ class FakeWorker(subprocess.Popen):
         self.told.close()
         if close and not self.mouth.closed:
             self.mouth.close()
+
+
+def until(condition):
+    """Wait for something that another thread is about to do."""
+    end = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)

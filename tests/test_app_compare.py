@@ -16,7 +16,7 @@ from tests.visit import (
     traces,
     visit,
 )
-from tests.visit_tables import address_of, click_row, column
+from tests.visit_tables import click_name, click_row, column
 
 pytestmark = pytest.mark.browser
 
@@ -116,12 +116,11 @@ def test_heads_like_this_one(page, server):
     assert len(gaps) > 3
     assert sorted(gaps) == gaps
     name, model = (column(page, "alike-table", each)[0] for each in ("head", "of"))
-    address = address_of(page, "alike-table", 0)
+    led = click_name(page, "alike-table", 0)
+    expect(led.get_by_role("heading", name=f"{name} of {model.split()[0]}")).to_be_visible()
     click_row(page, "alike-table", 0)
     settle(page)
     assert [f"{name}@{model.split()[0]}"] == [each.split(";")[0] for each in pinned(page)]
-    visit(page, f"{server.url}/{address}")
-    expect(page.get_by_role("heading", name=f"{name} of {model.split()[0]}")).to_be_visible()
     no_trouble(page)
 
 

@@ -59,7 +59,7 @@ def test_an_experiment_waits_for_a_press(page, server):
     expect(page.get_by_role("button", name="Compute it")).to_have_count(5)
     page.get_by_role("button", name="Look at them too").click()
     expect(page.get_by_text("Not looked at yet")).to_have_count(0)
-    expect(page.get_by_text("of its scores")).to_be_visible()
+    expect(page.get_by_text("decides its scores")).to_be_visible()
     expect(page.locator(".st-key-figure-shares .main-svg").first).to_be_visible()
     settle(page)
     no_trouble(page)

@@ -4,24 +4,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.shared import results
-from poskernel_core.engine.engine import Engine
 from poskernel_core.models import catalog
-from poskernel_core.storage.store import Store
 from tests.server import ROOT
 from tools.recorded import open_page
 
 PAGE = "rotary_spectrum"
 CARDS = ("clocks", "amplitudes", "usage", "shares", "logit", "equivariant", "without")
 SMALL = {"context": "53", "texts": "50"}
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    """An engine with a store of its own."""
-    engine = Engine(Store(tmp_path_factory.mktemp("store")))
-    yield engine
-    engine.close()
-    engine.store.close()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.common.errors import BadRequest, TooLarge
-from poskernel_core.common.settings import BOUNDS, limits
+from poskernel_core.common.limits import BOUNDS, limits
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.bounds import check_open
 from poskernel_core.engine.engine import Engine, describe_run

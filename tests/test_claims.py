@@ -12,9 +12,7 @@ from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.head_measures.claims import Head, Number, verdict
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
-from poskernel_core.engine.engine import Engine
 from poskernel_core.figures.heads import measure_texts, measures_table, rank_texts
-from poskernel_core.storage.store import Store
 from tests import builders
 
 NAN = math.nan
@@ -130,7 +128,7 @@ CASES = {
     ),
     "positional": (
         (answer("score-shares", position=(0.9, 0.01), content=(0.1, 0.01)),),
-        "Position decides 0.900 ± 0.010 of its scores.",
+        "Position decides its scores (share 0.900 ± 0.010).",
     ),
     "shared": (
         (answer("score-shares", position=(0.4, 0.01), content=(0.51, 0.01)),),
@@ -160,8 +158,8 @@ def test_together():
     )
     assert (
         "Local: by position 0.900 ± 0.010 of its attention falls on the last 10 tokens; looks one "
-        "token back by position (P(1) 0.870 ± 0.010); position decides 0.920 ± 0.010 of its "
-        "scores; no induction."
+        "token back by position (P(1) 0.870 ± 0.010); position decides its scores (share "
+        "0.920 ± 0.010); no induction."
     ) == found
 
 
@@ -188,15 +186,6 @@ def test_without_an_error_nothing_is_certain():
     assert "about" == Number(0.9, NAN).passes(0.3)
     assert "no" == Number(0.1, NAN).passes(0.3)
     assert Number(NAN, 0.1).passes(0.3) is None
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    """An engine on a store of its own."""
-    engine = Engine(Store(tmp_path_factory.mktemp("store")))
-    yield engine
-    engine.close()
-    engine.store.close()
 
 
 def verdicts(engine, model, context, windows, **params):

@@ -1,6 +1,5 @@
 """What an engine counts: looks for results, jobs by how they end, starts of its worker."""
 
-import contextlib
 import threading
 import time
 
@@ -9,37 +8,13 @@ import pytest
 
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import CorpusSpec, Request
-from poskernel_core.engine import worker_client
 from poskernel_core.engine.counts import ENDINGS, KINDS, STATES, Counts, kind_of, open_by_kind
-from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.provenance import to_entry
 from poskernel_core.engine.requests import canonical
-from poskernel_core.storage.store import Store
-from tests.fake_worker import FakeWorker
 
 WAIT = 10.0
-
-
-@pytest.fixture
-def workers(monkeypatch):
-    """The workers started so far."""
-    made = []
-    monkeypatch.setattr(worker_client.subprocess, "Popen", lambda *_, **__: FakeWorker(made))
-    yield made
-    for worker in made:
-        for pipe in (worker.told, worker.mouth, worker.stdin, worker.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()
-
-
-@pytest.fixture
-def engine(tmp_path):
-    """An engine on an empty store."""
-    made = Engine(Store(tmp_path))
-    yield made
-    made.close()
-    made.store.close()
 
 
 @pytest.fixture(scope="module")
@@ -56,41 +31,41 @@ def asked(model_dirs):
     return request
 
 
-def tallied(engine):
+def tallied(fresh_engine):
     """How many jobs have ended, by kind and how, where there are any."""
-    return {how: tally.jobs for how, tally in engine.counts.tallies.items() if tally.jobs}
+    return {how: tally.jobs for how, tally in fresh_engine.counts.tallies.items() if tally.jobs}
 
 
-def test_nothing_has_happened(engine):
+def test_nothing_has_happened(fresh_engine):
     """All that can be counted is there from the beginning, as 0; no worker is started."""
-    assert {(kind, how) for kind in KINDS for how in ENDINGS} == set(engine.counts.tallies)
-    assert {} == tallied(engine)
+    assert {(kind, how) for kind in KINDS for how in ENDINGS} == set(fresh_engine.counts.tallies)
+    assert {} == tallied(fresh_engine)
     assert {(kind, state): 0 for kind in KINDS for state in STATES} == dict(
-        open_by_kind(engine.open_jobs())
+        open_by_kind(fresh_engine.open_jobs())
     )
-    assert ("none", 0) == (engine.worker, engine.counts.worker_starts)
+    assert ("none", 0) == (fresh_engine.worker, fresh_engine.counts.worker_starts)
 
 
-def test_looks_for_results(engine, asked):
+def test_looks_for_results(fresh_engine, asked):
     """A result that is there is a hit, one that is not a miss."""
-    engine.cached(asked())
+    fresh_engine.cached(asked())
     result = Result("etc", {}, {"etc": np.array([2.0])}, {"etc": ("layer",)}, {"etc": "tokens"})
-    engine.store.put(asked().key, *to_entry(result))
+    fresh_engine.store.put(asked().key, *to_entry(result))
     for _ in range(3):
-        engine.cached(asked())
+        fresh_engine.cached(asked())
 
-    assert (3, 1) == (engine.counts.hits, engine.counts.misses)
+    assert (3, 1) == (fresh_engine.counts.hits, fresh_engine.counts.misses)
 
 
-def test_jobs_by_how_they_end(engine, workers, asked):
+def test_jobs_by_how_they_end(fresh_engine, workers, asked):
     """Each is counted once, as what it is, with the seconds since it was asked for."""
-    jobs = [engine.submit(asked(skip)) for skip in (1, 2, 3)]
-    jobs.append(engine.submit(asked(analysis="induction-scores")))
+    jobs = [fresh_engine.submit(asked(skip)) for skip in (1, 2, 3)]
+    jobs.append(fresh_engine.submit(asked(analysis="induction-scores")))
     (worker,) = workers
     worker.say(jobs[3].key, "running", done=1, total=2)
     while jobs[3].state != "running":
         time.sleep(0.01)
-    waiting = open_by_kind(engine.open_jobs())
+    waiting = open_by_kind(fresh_engine.open_jobs())
     jobs[0].began -= 1000
     worker.say(jobs[0].key, "done")
     worker.say(jobs[0].key, "done")
@@ -101,28 +76,28 @@ def test_jobs_by_how_they_end(engine, workers, asked):
 
     assert (3, 1) == (waiting["analysis", "queued"], waiting["experiment", "running"])
     assert 4 == waiting.total()
-    assert 0 == open_by_kind(engine.open_jobs()).total()
+    assert 0 == open_by_kind(fresh_engine.open_jobs()).total()
     assert {
         ("analysis", "done"): 1,
         ("analysis", "error"): 1,
         ("analysis", "cancelled"): 1,
         ("experiment", "done"): 1,
-    } == tallied(engine)
-    assert 1000 <= engine.counts.tallies["analysis", "done"].seconds < 1000 + 60
-    assert 0 <= engine.counts.tallies["experiment", "done"].seconds < 60
+    } == tallied(fresh_engine)
+    assert 1000 <= fresh_engine.counts.tallies["analysis", "done"].seconds < 1000 + 60
+    assert 0 <= fresh_engine.counts.tallies["experiment", "done"].seconds < 60
 
 
-def test_a_worker_that_is_killed(engine, workers, asked):
+def test_a_worker_that_is_killed(fresh_engine, workers, asked):
     """Its jobs end with an error, it is told of, and the next one is counted."""
-    job = engine.submit(asked(1))
-    assert ("alive", 1) == (engine.worker, engine.counts.worker_starts)
+    job = fresh_engine.submit(asked(1))
+    assert ("alive", 1) == (fresh_engine.worker, fresh_engine.counts.worker_starts)
     workers[0].die()
     assert job.wait(WAIT)
 
-    assert "ended" == engine.worker
-    assert {("analysis", "error"): 1} == tallied(engine)
-    engine.submit(asked(1))
-    assert ("alive", 2) == (engine.worker, engine.counts.worker_starts)
+    assert "ended" == fresh_engine.worker
+    assert {("analysis", "error"): 1} == tallied(fresh_engine)
+    fresh_engine.submit(asked(1))
+    assert ("alive", 2) == (fresh_engine.worker, fresh_engine.counts.worker_starts)
 
 
 def test_counted_from_many_threads(asked):

@@ -19,15 +19,6 @@ NUMBERS = st.floats(-1e6, 1e6) | st.just(np.nan)
 pytestmark = pytest.mark.usefixtures("near_worker")
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    """An engine on a store of its own."""
-    engine = Engine(Store(tmp_path_factory.mktemp("store")))
-    yield engine
-    engine.close()
-    engine.store.close()
-
-
 def table(engine, model, **params):
     """All measures of a model over few short windows."""
     return pk.show(

@@ -27,7 +27,7 @@ def test_points():
     assert ["L0H0", "L0H1", "L0H2"] == names(points)
     assert ([1, 10, 100], [0.1, 0.2, 0.3]) == (list(points.x), list(points.y))
     assert ("no value", ["L1H0"]) == (other.name, names(other))
-    assert ["L0H0", "1", "0.100 ± 0.011", "-1"] == list(points.customdata[0])
+    assert ["L0H0", "1", "0.100 ± 0.011", "−1"] == list(points.customdata[0])
     assert "no value" == other.customdata[0][3]
     assert "score, from theirs.csv: %{customdata[3]}" in points.hovertemplate
 

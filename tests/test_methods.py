@@ -22,15 +22,6 @@ SMALL = {
 FOUND = {method.name: method for method in methods()}
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    """An engine with a store of its own."""
-    engine = pk.Engine(pk.Store(tmp_path_factory.mktemp("store")))
-    yield engine
-    engine.close()
-    engine.store.close()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ANALYSES)
 def test_values_are_those_of_a_result(engine, name, rotary, training_dir):

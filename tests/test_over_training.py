@@ -65,15 +65,6 @@ def asked(made, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    """An engine on a store of its own."""
-    engine = Engine(Store(tmp_path_factory.mktemp("store")))
-    yield engine
-    engine.close()
-    engine.store.close()
-
-
-@pytest.fixture(scope="module")
 def look_back(made, asked, engine):
     """The attention to the previous token, over the run."""
     return pk.show("over-training", str(made), engine=engine, params={"measure": PREVIOUS}, **asked)

@@ -17,9 +17,8 @@ from poskernel_core.analyses.comparison.pins import (
     write_pins,
 )
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.engine import describe_run
 from poskernel_core.figures.comparison import depth_figure, distances_figure, kernels_figure
-from poskernel_core.storage.store import Store
 from tests import oracles
 from tests import oracles_contextual as contextual
 from tests.builders import VOCABULARY
@@ -36,15 +35,6 @@ KERNELS = arrays(float, (3, 7), elements=st.floats(0.001, 1)).map(
 NAMES = st.text("abcXYZ019/.-_ ,;@=~%", min_size=1, max_size=12).map(str.strip).filter(bool)
 
 pytestmark = pytest.mark.usefixtures("near_worker")
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    """An engine on a store of its own."""
-    engine = Engine(Store(tmp_path_factory.mktemp("store")))
-    yield engine
-    engine.close()
-    engine.store.close()
 
 
 def ask(engine, name, model="demo-attn-2l", **params):

@@ -8,7 +8,7 @@ from bench.readers import crowd, memory_mb, percentile
 from poskernel_core import Store
 from tests.alone import run_alone
 from tests.soak.__main__ import TRIALS, _make
-from tests.soak.replicas import rise
+from tests.soak.memory import rise
 from tests.soak.trial import Failed, Options, Skipped, arrays, equality
 
 OPTIONS = Options(seed=0, kills=1, texts=1, damages=1, rounds=1, visits=1)

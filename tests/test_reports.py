@@ -37,7 +37,7 @@ def test_numbers_with_errors():
     assert "a of m on 5 windows of 7 tokens of 'sample', float32 on cpu, 2026-01-01" == lines[0]
     assert "parameters: {'skip': 4}" == lines[1]
     at = lines.index("mass [head] in tokens")
-    assert "[0.123 ± 0.010 (7.26 ± 0.20)e-6]" == lines[at + 1]
+    assert "[0.123 ± 0.010 (7.26 ± 0.20)×10⁻⁶]" == lines[at + 1]
     assert ["rise [one number] in tokens", "0.0123"] == lines[-2:]  # an error of nan is none
 
 

@@ -1,7 +1,6 @@
 """Computing the ledger: right and deliberately broken models, runs, and the command line."""
 
 import json
-import re
 
 import pytest
 
@@ -107,5 +106,5 @@ def test_a_run_that_is_none(run):
     lines = list(compare("demo-gpt2", [figure(run=run), figure(id="two")], lambda _: TABLE))
 
     assert "not computed" == lines[0].verdict
-    assert re.search("The figure's run|fields of a run", lines[0].why)
+    assert "The figure's run" in lines[0].why
     assert "two" == lines[1].figure.id

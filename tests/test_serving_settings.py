@@ -5,15 +5,15 @@ import sys
 
 import pytest
 
-from poskernel_core.common import settings
+from poskernel_core.common import limits, settings
 from poskernel_core.common.errors import BadRequest
 from serving.limits import Bounds
 from tests.server import ROOT, environment
 
 COUNTS = {
-    "POSKERNEL_SESSIONS": settings.most_sessions,
-    "POSKERNEL_SESSIONS_EACH": settings.most_sessions_each,
-    "POSKERNEL_REQUESTS_EACH": settings.most_requests_each,
+    "POSKERNEL_SESSIONS": limits.most_sessions,
+    "POSKERNEL_SESSIONS_EACH": limits.most_sessions_each,
+    "POSKERNEL_REQUESTS_EACH": limits.most_requests_each,
 }
 
 

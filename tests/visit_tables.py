@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Position, expect
 
 from tests.server import Server
 from tests.visit import settle, table, traces, visit
@@ -44,10 +44,16 @@ def cell_text(text: str) -> str:
     return parse_qs(urlsplit(text).query)["cell"][0] if text.startswith("head?") else text
 
 
-def address_of(page: Page, key: str, row: int) -> str:
-    """Where the name of a head leads, in the first column of a table."""
-    cell = table(page, key).locator(f"tbody tr:nth-child({row + 1}) td", has_text="head?").first
-    return cell.text_content() or ""
+def click_name(page: Page, key: str, row: int) -> Page:
+    """Click on the name of a head, once the pointer over it is a hand; the page that it opens."""
+    place = page.locator(f".st-key-{key} canvas").first
+    spot: Position = {"x": 52, "y": 36 + (row + 0.5) * ROW}
+    place.hover(position=spot, force=True)
+    expect(place).to_have_css("cursor", "pointer")
+    with page.context.expect_page() as opened:
+        place.click(position=spot, force=True)
+    settle(opened.value)
+    return opened.value
 
 
 def click_row(page: Page, key: str, row: int) -> None:

@@ -146,19 +146,7 @@ function listen(view) {
   });
   on("mouseover", (cell) => showTip(view, cell));
   on("focusin", (cell) => showTip(view, cell));
-  on("keydown", (cell, event) => {
-    if (event.key === "Escape") return hideTip(view);
-    const isPick = event.key === "Enter" || event.key === " ";
-    if (!isPick && !isMove(event.key)) return;
-    event.preventDefault();
-    if (isPick) return pick(view, cell);
-    const next = target(view, cell, event.key, event.ctrlKey || event.metaKey);
-    if (!next) return;
-    cell.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-    next.scrollIntoView({ block: "nearest", inline: "nearest" });
-  });
+  on("keydown", (cell, event) => onKey(view, cell, event, pick));
   view.table.addEventListener("mouseleave", () => hideTip(view));
   view.table.addEventListener("focusout", () => hideTip(view));
 }

@@ -30,7 +30,7 @@ from poskernel_core.figures.exports import (
     to_npz,
 )
 from poskernel_core.figures.grid_picture import grid_picture
-from poskernel_core.figures.layout import THIRD, broken, is_square, relayout, without_title
+from poskernel_core.figures.layout import THIRD, broken, is_square, without_title
 from poskernel_core.figures.pictures import Picture
 
 __all__ = ["Explanation", "card", "chart", "dark", "keep_grid", "provenance_line"]
@@ -226,7 +226,7 @@ def _legible(figure: go.Figure) -> go.Figure:
         title = axis.title.text or ""
         text = broken(title) if axis.plotly_name.startswith("x") else title
         layout[axis.plotly_name] = {"title": {"text": text, "font": ink}, "tickfont": ink}
-    relayout(figure, layout)
+    figure.update_layout(layout)
     bar = {"tickfont": ink, "title": {"font": ink}}
     figure.update_traces({"colorbar": bar}, selector={"type": "heatmap"})
     figure.update_traces({"marker": {"colorbar": bar}}, selector={"marker.showscale": True})

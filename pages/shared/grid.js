@@ -188,27 +188,11 @@ function pick(view, cell) {
   view.send("cell", cell.dataset.name);
 }
 
-function onKey(view, event) {
-  const cell = event.target.closest("td[data-name]");
-  if (!cell) return;
-  if (event.key === "Escape") return hideTip(view);
-  const isPick = event.key === "Enter" || event.key === " ";
-  if (!isPick && !isMove(event.key)) return;
-  event.preventDefault();
-  if (isPick) return pick(view, cell);
-  const next = target(view, cell, event.key, event.ctrlKey || event.metaKey);
-  if (!next) return;
-  cell.tabIndex = -1;
-  next.tabIndex = 0;
-  next.focus();
-  next.scrollIntoView({ block: "nearest", inline: "nearest" });
-}
-
 function listen(view) {
   const on = (type, act) =>
     view.table.addEventListener(type, (event) => {
       const cell = event.target.closest("td[data-name]");
-      if (cell) act(cell);
+      if (cell) act(cell, event);
     });
   on("click", (cell) => {
     cell.focus();
@@ -216,7 +200,7 @@ function listen(view) {
   });
   on("mouseover", (cell) => showTip(view, cell));
   on("focusin", (cell) => showTip(view, cell));
-  view.table.addEventListener("keydown", (event) => onKey(view, event));
+  on("keydown", (cell, event) => onKey(view, cell, event, pick));
   view.table.addEventListener("mouseleave", () => hideTip(view));
   view.table.addEventListener("focusout", () => hideTip(view));
   view.scroller.addEventListener("scroll", () => {

@@ -43,3 +43,19 @@ function target(view, cell, key, wide) {
   };
   return moves[key] && view.cells[moves[key][0]]?.[moves[key][1]];
 }
+
+// A key pressed in a cell: arrows and their like lead to another one, Enter and the space bar
+// `pick` this one, Escape hides the tip.
+function onKey(view, cell, event, pick) {
+  if (event.key === "Escape") return hideTip(view);
+  const isPick = event.key === "Enter" || event.key === " ";
+  if (!isPick && !isMove(event.key)) return;
+  event.preventDefault();
+  if (isPick) return pick(view, cell);
+  const next = target(view, cell, event.key, event.ctrlKey || event.metaKey);
+  if (!next) return;
+  cell.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+  next.scrollIntoView({ block: "nearest", inline: "nearest" });
+}

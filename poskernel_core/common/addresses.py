@@ -14,7 +14,7 @@ __all__ = ["Address", "network_of", "parsed"]
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 REMEMBERED = 4096
-"""Addresses that need not be read anew at each request."""
+"""How many addresses are kept as they were read, for the next request from them."""
 
 NETWORK = 64
 

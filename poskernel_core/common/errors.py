@@ -12,6 +12,7 @@
     │   ├── UnknownCorpus         no such corpus, file or text
     │   ├── TooLittleText         fewer windows than were asked for
     │   ├── UnknownAnalysis       no such analysis
+    │   ├── UnknownField          a run has no field of that name
     │   ├── BadArchive            an import file that is not ours, or is damaged
     │   ├── TooLarge              more than this server computes for a visitor
     │   └── Busy                  too many computations are waiting already
@@ -43,6 +44,7 @@ __all__ = [
     "TooLittleText",
     "UnknownAnalysis",
     "UnknownCorpus",
+    "UnknownField",
     "UnknownModel",
     "UnsupportedModel",
     "by_name",
@@ -87,6 +89,10 @@ class TooLittleText(BadRequest):
 
 class UnknownAnalysis(BadRequest):
     """An analysis that is not registered."""
+
+
+class UnknownField(BadRequest):
+    """A run has no field of that name."""
 
 
 class BadArchive(BadRequest):

@@ -8,7 +8,7 @@ import numpy as np
 
 from poskernel_core.common.result import Result
 
-__all__ = ["rounded", "texts_of", "value_text"]
+__all__ = ["power_of_ten", "rounded", "texts_of", "value_text"]
 
 Number = float | np.floating
 SMALL = -3
@@ -18,26 +18,41 @@ NEGLIGIBLE = 1e-7
 """An error smaller than this share of the value is that of the arithmetic."""
 
 NO_NUMBER = "–"
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def rounded(value: Number, error: Number | None = None) -> str:
     """Return a value and its error to the error's first two significant digits.
 
-    ``395.770 ± 0.010``, ``12300 ± 1200``, ``(1.20 ± 0.15)e-9``; without an error, or with one that
-    only the arithmetic made, four significant digits.
+    ``395.770 ± 0.010``, ``12300 ± 1200``, ``(−1.20 ± 0.15)×10⁻⁹``; four significant digits
+    without an error, or with one that only the arithmetic made.
     """
     value, error = float(value), None if error is None else float(error)
     if math.isnan(value):
         return NO_NUMBER
     if error is None or not math.isfinite(error) or error <= NEGLIGIBLE * abs(value):
-        return f"{value:.4g}"
+        return _plain(f"{value:.4g}")
     digits = 1 - math.floor(math.log10(float(f"{error:.1e}")))
     power = math.floor(math.log10(max(abs(value), error)))
     if power < SMALL:
         shown = digits + power
-        return f"({value / 10.0**power:.{shown}f} ± {error / 10.0**power:.{shown}f})e{power}"
-    shown = max(digits, 0)
-    return f"{round(value, digits):.{shown}f} ± {round(error, digits):.{shown}f}"
+        scale = 10.0**power
+        text = f"({value / scale:.{shown}f} ± {error / scale:.{shown}f})×{power_of_ten(power)}"
+    else:
+        shown = max(digits, 0)
+        text = f"{round(value, digits):.{shown}f} ± {round(error, digits):.{shown}f}"
+    return _plain(text)
+
+
+def power_of_ten(exponent: int) -> str:
+    """Return a power of ten as it is written: ``10⁻⁹``."""
+    return f"10{str(exponent).translate(SUPERSCRIPT)}"
+
+
+def _plain(text: str) -> str:
+    """Return a number with a minus sign and a power of ten, where Python wrote ``-`` and ``e``."""
+    mantissa, _, exponent = text.replace("-", "−").partition("e")
+    return f"{mantissa}×{power_of_ten(int(exponent.replace('−', '-')))}" if exponent else mantissa
 
 
 def value_text(result: Result, name: str) -> str:

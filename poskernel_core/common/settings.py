@@ -9,18 +9,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
 from urllib.parse import urlsplit
 
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.limits import (
+    limits,
+    most_requests_each,
+    most_sessions,
+    most_sessions_each,
+)
 from poskernel_core.common.specs import is_device
+from poskernel_core.common.variables import quantity, switch
 
 __all__ = [
-    "BOUNDS",
-    "Bound",
-    "Limits",
     "access_log",
     "address",
     "allow_any_model",
@@ -32,13 +34,8 @@ __all__ = [
     "device",
     "keep_notes",
     "keep_texts",
-    "limits",
     "memory_gb",
     "metrics_address",
-    "most_requests_each",
-    "most_sessions",
-    "most_sessions_each",
-    "public",
     "read_only",
     "short_addresses",
     "user_header",
@@ -48,68 +45,7 @@ DEFAULT_CACHE_GB = 8.0
 DEFAULT_CHECKPOINT_SECONDS = 5.0
 MOST_GB = 1e6
 MOST_SECONDS = 86_400.0
-DEFAULT_SESSIONS = 200
-DEFAULT_SESSIONS_EACH = 40
-DEFAULT_REQUESTS_EACH = 600
-MOST_COUNTED = 1_000_000
 MOST_PORT = 65_535
-
-
-@dataclass(frozen=True)
-class Bound:
-    """What one visitor may have of the server.
-
-    Attributes:
-        variable: the environment variable that sets it.
-        alone: without the variable; None: no bound.
-        public: without the variable where ``POSKERNEL_PUBLIC=1``.
-        meaning: what it bounds.
-    """
-
-    variable: str
-    alone: int | None
-    public: int
-    meaning: str
-
-
-BOUNDS: Final = {
-    "open": Bound("POSKERNEL_MOST_OPEN", 96, 32, "computations of one visitor that wait or run"),
-    "open_in_all": Bound(
-        "POSKERNEL_MOST_OPEN_IN_ALL", 512, 256, "computations of all visitors that wait or run"
-    ),
-    "windows": Bound("POSKERNEL_MOST_WINDOWS", None, 500, "windows of text of one computation"),
-    "tokens": Bound(
-        "POSKERNEL_MOST_TOKENS",
-        None,
-        4_000_000,
-        "tokens that the model reads for one computation: windows times context, over all passes",
-    ),
-    "samples": Bound(
-        "POSKERNEL_MOST_SAMPLES", None, 2_000, "sequences of an experiment on random tokens"
-    ),
-    "characters": Bound("POSKERNEL_MOST_CHARACTERS", 100_000, 20_000, "characters of a typed text"),
-    "texts": Bound("POSKERNEL_MOST_TEXTS", 10_000, 10_000, "typed texts that are kept"),
-    "texts_mb": Bound("POSKERNEL_TEXTS_MB", 100, 100, "megabytes of typed texts that are kept"),
-    "tables_mb": Bound(
-        "POSKERNEL_TABLES_MB", 40, 10, "megabytes of tables that one visit lays beside ours"
-    ),
-}
-"""Every bound on a visitor, by its name in :class:`Limits`."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The bounds of this server, named and explained in :data:`BOUNDS`; None: there is none."""
-
-    open: int
-    open_in_all: int
-    windows: int | None
-    tokens: int | None
-    samples: int | None
-    characters: int
-    texts: int
-    texts_mb: int
-    tables_mb: int
 
 
 def device() -> str:
@@ -158,7 +94,7 @@ def cache_gb() -> float:
     Raises:
         BadRequest: not a size.
     """
-    return _number(
+    return quantity(
         "POSKERNEL_CACHE_GB",
         DEFAULT_CACHE_GB,
         f"a size in GB above 0, up to {MOST_GB:,.0f}",
@@ -172,7 +108,7 @@ def checkpoint_seconds() -> float:
     Raises:
         BadRequest: not a number of seconds.
     """
-    return _number(
+    return quantity(
         "POSKERNEL_CHECKPOINT_SECONDS",
         DEFAULT_CHECKPOINT_SECONDS,
         f"seconds from 0 to {MOST_SECONDS:,.0f}",
@@ -186,7 +122,7 @@ def memory_gb() -> float:
     Raises:
         BadRequest: not a size.
     """
-    return _number(
+    return quantity(
         "POSKERNEL_MEMORY_GB",
         MOST_GB,
         f"a size in GB above 0, up to {MOST_GB:,.0f}",
@@ -200,7 +136,7 @@ def allow_any_model() -> bool:
     Raises:
         BadRequest: neither on nor off.
     """
-    return _switch("POSKERNEL_ALLOW_ANY_MODEL", default=False)
+    return switch("POSKERNEL_ALLOW_ANY_MODEL", default=False)
 
 
 def keep_notes(*, alone: bool) -> bool:
@@ -209,7 +145,7 @@ def keep_notes(*, alone: bool) -> bool:
     Raises:
         BadRequest: neither on nor off.
     """
-    return _switch("POSKERNEL_NOTES", default=alone)
+    return switch("POSKERNEL_NOTES", default=alone)
 
 
 def keep_texts() -> bool:
@@ -218,7 +154,7 @@ def keep_texts() -> bool:
     Raises:
         BadRequest: neither on nor off.
     """
-    return _switch("POSKERNEL_KEEP_TEXTS", default=True)
+    return switch("POSKERNEL_KEEP_TEXTS", default=True)
 
 
 def read_only() -> bool:
@@ -227,16 +163,7 @@ def read_only() -> bool:
     Raises:
         BadRequest: neither on nor off.
     """
-    return _switch("POSKERNEL_READ_ONLY", default=False)
-
-
-def public() -> bool:
-    """Return ``POSKERNEL_PUBLIC``: whether strangers reach this server, and bounds are tighter.
-
-    Raises:
-        BadRequest: neither on nor off.
-    """
-    return _switch("POSKERNEL_PUBLIC", default=False)
+    return switch("POSKERNEL_READ_ONLY", default=False)
 
 
 def user_header() -> str | None:
@@ -254,63 +181,13 @@ def user_header() -> str | None:
     return name or None
 
 
-def limits() -> Limits:
-    """Return what this server does for one visitor; a program that has it to itself has no bound.
-
-    Raises:
-        BadRequest: a bound that is no whole number above 0.
-    """
-    tight = public()
-    found = {name: _bound(each, tight=tight) for name, each in BOUNDS.items()}
-    return Limits(**found)  # type: ignore[arg-type]  # those without a default of None are numbers
-
-
-def _bound(bound: Bound, *, tight: bool) -> int | None:
-    text = os.environ.get(bound.variable, "").strip()
-    if not text:
-        return bound.public if tight else bound.alone
-    if not re.fullmatch("[0-9]{1,15}", text) or int(text) == 0:
-        raise BadRequest(
-            f"Expected {bound.variable} to be a whole number above 0 ({bound.meaning}), got "
-            f"{text[:80]!r}."
-        )
-    return int(text)
-
-
 def allow_disk() -> bool:
     """Return ``POSKERNEL_WEIGHTS_ON_DISK``: whether weights that fit nowhere are read as they run.
 
     Raises:
         BadRequest: neither on nor off.
     """
-    return _switch("POSKERNEL_WEIGHTS_ON_DISK", default=False)
-
-
-def most_sessions() -> int:
-    """Return ``POSKERNEL_SESSIONS``: pages that may be open at once, of all; 0: any number.
-
-    Raises:
-        BadRequest: not a whole number.
-    """
-    return _count("POSKERNEL_SESSIONS", DEFAULT_SESSIONS, "sessions")
-
-
-def most_sessions_each() -> int:
-    """Return ``POSKERNEL_SESSIONS_EACH``: pages that one visitor may have open; 0: any number.
-
-    Raises:
-        BadRequest: not a whole number.
-    """
-    return _count("POSKERNEL_SESSIONS_EACH", DEFAULT_SESSIONS_EACH, "sessions")
-
-
-def most_requests_each() -> int:
-    """Return ``POSKERNEL_REQUESTS_EACH``: requests of one visitor in a minute; 0: any number.
-
-    Raises:
-        BadRequest: not a whole number.
-    """
-    return _count("POSKERNEL_REQUESTS_EACH", DEFAULT_REQUESTS_EACH, "requests a minute")
+    return switch("POSKERNEL_WEIGHTS_ON_DISK", default=False)
 
 
 def access_log() -> str | None:
@@ -324,7 +201,7 @@ def short_addresses() -> bool:
     Raises:
         BadRequest: neither on nor off.
     """
-    return _switch("POSKERNEL_SHORT_ADDRESSES", default=False)
+    return switch("POSKERNEL_SHORT_ADDRESSES", default=False)
 
 
 def metrics_address() -> tuple[str, int] | None:
@@ -374,36 +251,3 @@ def check_settings() -> None:
     )
     for read in checks:
         read()
-
-
-def _switch(name: str, *, default: bool) -> bool:
-    text = os.environ.get(name, "").strip()
-    if text not in ("", "0", "1"):
-        raise BadRequest(f"Expected {name} to be 1 (on) or 0 (off), got {text!r}.")
-    return text == "1" if text else default
-
-
-def _count(name: str, default: int, what: str) -> int:
-    text = os.environ.get(name, "").strip()
-    if not text:
-        return default
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else -1
-    if not 0 <= number <= MOST_COUNTED:
-        raise BadRequest(
-            f"Expected {name} to be a number of {what} up to {MOST_COUNTED:,}, or 0 for any, got "
-            f"{text[:80]!r}."
-        )
-    return number
-
-
-def _number(name: str, default: float, expected: str, fits: Callable[[float], bool]) -> float:
-    text = os.environ.get(name, "").strip()
-    try:
-        number = float(text) if text.isascii() else float("nan")
-    except ValueError:
-        number = float("nan")
-    if not text:
-        return default
-    if not fits(number):
-        raise BadRequest(f"Expected {name} to be {expected}, got {text!r}.")
-    return number

@@ -10,7 +10,7 @@ from typing import Any
 
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.common.errors import Busy, TooLarge
-from poskernel_core.common.settings import Limits
+from poskernel_core.common.limits import Limits
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, RunSpec
 from poskernel_core.engine.execute import missing_runs
 from poskernel_core.engine.requests import CanonicalRequest

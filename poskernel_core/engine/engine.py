@@ -16,9 +16,10 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from poskernel_core.common import settings
 from poskernel_core.common.errors import BadRequest, ComputeFailed, NotInModel
+from poskernel_core.common.limits import limits
 from poskernel_core.common.result import Result
+from poskernel_core.common.settings import device
 from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
     DEFAULT_TEXTS,
@@ -52,7 +53,7 @@ LOOK_EVERY = 2.0
 
 def default_execution() -> Execution:
     """Return how runs are carried out unless told otherwise (``POSKERNEL_DEVICE``, else auto)."""
-    return Execution(device=settings.device())
+    return Execution(device=device())
 
 
 class Engine:
@@ -174,7 +175,7 @@ class Engine:
         _check_parts(asked)
         check_worker()
         if visitor:
-            check_size(self.store, asked, settings.limits())
+            check_size(self.store, asked, limits())
         for each in _first_to_compute(self.store, asked):
             check_request(self.store, each)
         with self._lock:
@@ -183,7 +184,7 @@ class Engine:
                 return job
             person = self._person(visitor) if visitor else ""
             if visitor:
-                check_open((job.visitors for job in self._open()), person, settings.limits())
+                check_open((job.visitors for job in self._open()), person, limits())
             self.store.make_room(0)
             job = Job(asked.key, asked, visitors={visitor: person}, on_end=self.counts.ended)
             message = {

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from poskernel_core.common.attention import only_visible
 from poskernel_core.common.rounding import rounded
 from poskernel_core.figures.curves import Curve, Look, add_curve, curves
-from poskernel_core.figures.layout import LINE, MUTED, legend_under_title, number, set_title, style
+from poskernel_core.figures.layout import LINE, MUTED, legend_under_title, set_title, style
 from poskernel_core.figures.palette import BLUE, GREEN, PURPLE, VERMILLION, fade
 from poskernel_core.figures.stages import stage_map
 
@@ -28,11 +28,7 @@ CASE_LOOKS = (Look(BLUE), Look(VERMILLION, "dash", "square"), Look(PURPLE, "dot"
 
 def measured(value: float, error: float) -> str:
     """A value rounded to its standard error, as figures write it: (−1.51 ± 0.30)×10⁻⁹."""
-    if not math.isfinite(value):
-        return "not defined"
-    text, _, power = rounded(float(value), float(error)).partition("e-")
-    text = text.replace("-", "−")
-    return f"{text}×{number(10.0 ** -int(power))}" if power else text
+    return rounded(float(value), float(error)) if math.isfinite(value) else "not defined"
 
 
 def condition_curves(

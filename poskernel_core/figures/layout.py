@@ -10,6 +10,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from poskernel_core.common.rounding import power_of_ten
+
 GRID = "rgba(128,128,128,0.22)"
 LINE = "rgba(128,128,128,0.65)"
 MASKED = "rgba(128,128,128,0.16)"
@@ -24,13 +26,13 @@ LONGEST_TITLE = 42  # letters on one line of 320 pixels
 
 _QUOTES = ("\N{LEFT SINGLE QUOTATION MARK}", "\N{RIGHT SINGLE QUOTATION MARK}")
 _SHOWN = str.maketrans({"\n": "⏎", "\t": "⇥", "\r": "␍"})
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def relayout(figure: go.Figure, layout: dict[str, Any]) -> go.Figure:
     """Change a figure's layout in place; of axes, legend and the like only what is named.
 
-    What `update_layout` does, in a quarter of its time: parts are changed apart from the figure.
+    What `update_layout` does; for layouts of many axes faster, since each part is changed apart
+    from the figure.
     """
     for name, change in layout.items():
         if isinstance(change, dict):
@@ -210,7 +212,7 @@ def number(value: float) -> str:
         return f"{value:g}".replace("-", "−")
     mantissa, exponent = f"{value:.0e}".split("e")
     mantissa = mantissa.replace("-", "−")
-    power = f"10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+    power = power_of_ten(int(exponent))
     return power if mantissa == "1" else f"{mantissa}×{power}"
 
 

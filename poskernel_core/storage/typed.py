@@ -10,7 +10,7 @@ import hashlib
 import re
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.settings import limits
+from poskernel_core.common.limits import limits
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 from poskernel_core.storage.store import Store
 

@@ -25,16 +25,18 @@ from pathlib import Path
 import numpy as np
 
 from bench.reader import Lost, Reader
-from bench.readers import memory_mb, percentile
+from bench.readers import percentile
 from poskernel_core import Engine, Store
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
-from tests.server import Server, command_line, serve
+from tests.server import command_line
+from tests.soak.memory import verdicts
+from tests.soak.replica import Replica, memory_of
 from tests.soak.together import AT_ONCE, MODELS, address, tracebacks
-from tests.soak.trial import BOUND, Options, engine_at, need, same_values, workers
+from tests.soak.trial import BOUND, Options, engine_at, need, same_values
 
-__all__ = ["replicas", "rise"]
+__all__ = ["replicas"]
 
 CACHE_GB = 0.012
 """Holds the statistics of two or three runs."""
@@ -52,52 +54,12 @@ WORDS = ("blue", "fire", "water", "house", "king", "garden", "the", "server", "t
 ROUNDING = 1e-4
 """Difference up to which answers count as equal, as a share of the largest number of an array.
 
-Where a part of the statistics was dropped, a pass gathers that part alone, and attention that need
-not be seen is taken in another order: the last bits differ.
+Where a part of the statistics was dropped, a pass gathers that part alone. Without the patterns
+the sums of attention are formed in another order, and the last bits differ.
 """
-
-STEEPEST = 0.1
-"""Rise of memory over the second half, as a share of its mean, up to which it counts as flat."""
 
 SHORTEST = 10.0
 """Minutes below which memory is told, and not judged: what is loaded first still shows."""
-
-
-@dataclass
-class Replica:
-    """One of the servers: started, killed, started again."""
-
-    name: str
-    cache: Path
-    log: Path
-    lives: int = 0
-    server: Server | None = None
-    _open: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-
-    def start(self) -> None:
-        """Start it, at a port of its own."""
-        settings = {"POSKERNEL_CACHE_GB": str(CACHE_GB)}
-        self.server = self._open.enter_context(serve(self.cache, self.log, settings=settings))
-        self.lives += 1
-
-    def kill(self) -> None:
-        """End it with -9, as when a machine fails."""
-        if self.server is not None:
-            os.kill(self.server.pid, signal.SIGKILL)
-            self.server = None
-            self._open.close()
-
-    def stop(self) -> None:
-        """End it as a host does."""
-        self.server = None
-        self._open.close()
-
-    def worker(self) -> int | None:
-        """Return the number of its worker's process."""
-        if self.server is None:
-            return None
-        mine = [each for each in workers(self.cache) if _parent(each) == self.server.pid]
-        return mine[0] if mine else None
 
 
 @dataclass
@@ -124,7 +86,8 @@ def replicas(options: Options, folder: Path) -> str:
     truth = _truth(folder / "truth")
     command_line(cache, "precompute", MODELS[0], "--texts", str(TEXTS), "--context", "64")
     both = [
-        Replica(f"replica {number}", cache, folder / f"server{number}.log") for number in (1, 2)
+        Replica(f"replica {number}", cache, folder / f"server{number}.log", CACHE_GB)
+        for number in (1, 2)
     ]
     found = _Found()
     with contextlib.ExitStack() as stack:
@@ -138,8 +101,10 @@ def replicas(options: Options, folder: Path) -> str:
     need(not found.lost, f"{len(found.lost)} visits lost: {'; '.join(found.lost[:3])}")
     need(not found.other, f"other answers to equal questions: {'; '.join(found.other[:3])}")
     need(found.compared, "no answer was compared")
-    verdicts, steep = _verdicts(found, options.minutes * 60)
-    need(options.minutes < SHORTEST or not steep, f"memory grows: {verdicts}")
+    said, steep = verdicts(
+        found.memory, ("server of replica 1", "worker of replica 1"), options.minutes * 60
+    )
+    need(options.minutes < SHORTEST or not steep, f"memory grows: {said}")
     kills = ", ".join(f"{number} of a {what}" for what, number in sorted(found.killed.items()))
     return (
         f"{found.visits} visits in {options.minutes:g} minutes, none lost but to a killed replica "
@@ -148,7 +113,7 @@ def replicas(options: Options, folder: Path) -> str:
         f"{found.compared} answers compared, {found.equal} equal in every bit, the others within "
         f"{found.apart:.1e} of the largest number; a run of the script takes "
         f"{percentile(found.seconds, 50):.2f} s, 95 % within "
-        f"{percentile(found.seconds, 95):.2f} s; memory over the second half: {verdicts}"
+        f"{percentile(found.seconds, 95):.2f} s; memory over the second half: {said}"
     )
 
 
@@ -316,7 +281,7 @@ async def _look(
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         now = time.monotonic() - began
-        held = await asyncio.to_thread(_memory, both)
+        held = await asyncio.to_thread(memory_of, both)
         for name, size in held.items():
             found.memory.setdefault(name, []).append((now, size))
         await asyncio.to_thread(_compare, engine, truth, found)
@@ -330,18 +295,6 @@ async def _look(
                 f"| {found.killed.total()} |",
                 flush=True,
             )
-
-
-def _memory(both: list[Replica]) -> dict[str, float]:
-    """Return what every process holds, in MB (Linux)."""
-    found = {}
-    for each in both:
-        numbers = {"server": each.server.pid if each.server else None, "worker": each.worker()}
-        for what, number in numbers.items():
-            if number is not None:
-                with contextlib.suppress(OSError, StopIteration):
-                    found[f"{what} of {each.name}"] = memory_mb(number)
-    return found
 
 
 def _compare(engine: Engine, truth: dict[str, tuple[Request, Result]], found: _Found) -> None:
@@ -367,37 +320,3 @@ def _apart(one: Result, other: Result) -> float:
         if np.nanmax(np.abs(array)) > 0
     ]
     return float(max(shares))
-
-
-def rise(samples: list[tuple[float, float]]) -> float:
-    """Return how far a line through samples ``(time, size)`` rises, as a share of their mean."""
-    times, sizes = np.array(samples).T
-    slope = np.polyfit(times - times[0], sizes, 1)[0]
-    return float(slope * (times[-1] - times[0]) / sizes.mean())
-
-
-def _verdicts(found: _Found, seconds: float) -> tuple[str, bool]:
-    """Say of the replica that was left alone whether its memory is flat; tell whether some is not.
-
-    The rule: over the second half, a line through the samples rises by less than ``STEEPEST``.
-    """
-    said, steep = [], False
-    for name in ("server of replica 1", "worker of replica 1"):
-        late = [each for each in found.memory.get(name, []) if each[0] >= seconds / 2]
-        if len(late) < 3:
-            said.append(f"{name} not seen")
-            continue
-        share, mean = rise(late), float(np.mean([size for _, size in late]))
-        steep = steep or share >= STEEPEST
-        word = "flat" if share < STEEPEST else "GROWS"
-        said.append(f"{name} {word} ({share:+.1%} of {mean:.0f} MB)")
-    return ", ".join(said), steep
-
-
-def _parent(number: int) -> int:
-    """Return the process that started another (Linux); 0 where it has ended."""
-    try:
-        words = Path(f"/proc/{number}/stat").read_text("ascii").rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return int(words[1])

@@ -167,7 +167,7 @@ def _share(head: Head) -> Iterator[Said]:
         return
     position, content = (head.number("score-shares", name) for name in ("position", "content"))
     decides = [
-        f"{what} decides {number} of its scores"
+        f"{what} decides its scores (share {number})"
         for what, number in (("position", position), ("content", content))
         if number.passes(HALF) == "yes"
     ]
