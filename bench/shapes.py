@@ -14,14 +14,15 @@ process, so that a change in the machine's speed meets all of them:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -36,6 +37,9 @@ from poskernel_core.statistics import Plan
 SHAPES = ((32, 256), (16, 512), (8, 1024), (32, 1024))
 """Windows, and tokens in each."""
 WAYS = ("trunk", "pass", "eighth")
+
+Read: TypeAlias = "Callable[[np.ndarray, range], None]"
+"""Reads a batch: all tokens ``[window, pos]``, and which windows."""
 
 
 class _Stop(Exception):
@@ -65,8 +69,8 @@ def llama() -> Any:
 MODELS: dict[str, Callable[[], Any]] = {"GPT-2 small": gpt2, "Llama, 30 layers": llama}
 
 
-def trunk(make: Callable[[], Any]) -> Callable[[np.ndarray], None]:
-    """Return the bare model in our batches, its last layer cut to its attention."""
+def trunk(make: Callable[[], Any]) -> Read:
+    """Return what reads a batch with the bare model, its last layer cut to its attention."""
     module = make()
     body = module.base_model
     last = body.h[-1].attn.c_proj if hasattr(body, "h") else body.layers[-1].self_attn.o_proj
@@ -76,32 +80,25 @@ def trunk(make: Callable[[], Any]) -> Callable[[np.ndarray], None]:
 
     last.register_forward_pre_hook(stop)
 
-    def work(tokens: np.ndarray) -> None:
-        step = streaming.default_batch("cpu", tokens.shape[1])
-        for rows in torch.from_numpy(tokens).split(step):
-            try:
-                body(rows, use_cache=False)
-            except _Stop:
-                continue
+    def read(tokens: np.ndarray, batch: range) -> None:
+        with contextlib.suppress(_Stop):
+            body(torch.from_numpy(tokens[batch.start : batch.stop]), use_cache=False)
 
-    return work
+    return read
 
 
-def our_pass(make: Callable[[], Any]) -> Callable[[np.ndarray, int | None], None]:
-    """Return our pass, with attention formed on so many first windows."""
+def our_pass(make: Callable[[], Any]) -> Callable[[int, int, int | None], streaming.Pass]:
+    """Return what begins our pass over windows of a length; attention is formed on the first."""
     module = make()
     config = module.config.to_dict()
     located = Located(ModelSpec(name="random"), None, config, read_geometry("random", config))
     model = loading.hooked(located, module, torch.device("cpu"))
 
-    def work(tokens: np.ndarray, seen: int | None) -> None:
-        windows, context = tokens.shape
+    def begin(windows: int, context: int, seen: int | None) -> streaming.Pass:
         plan = Plan(located.geometry, context, windows, default_positions(context), 64, True)
-        run = streaming.Pass(model, replace(plan, pattern_windows=seen), ALL_GATHERED)
-        run.run(tokens, range(windows))
-        run.sums()
+        return streaming.Pass(model, replace(plan, pattern_windows=seen), ALL_GATHERED)
 
-    return work
+    return begin
 
 
 def flops(geometry: Geometry, mlp: int, windows: int, context: int) -> float:
@@ -136,7 +133,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
     print(
-        f"float32, {options.threads} threads, median of {options.rounds}; {platform.machine()}, "
+        f"float32, {options.threads} threads, {options.rounds} rounds; {platform.machine()}, "
         f"{os.cpu_count()} cores\n\n"
         "| model | windows × tokens | trunk (s) | all attention | an eighth | of matmul rate |\n"
         "|---|---|---:|---:|---:|---:|"
@@ -147,7 +144,7 @@ def main() -> None:
 
 def measure(name: str, make: Callable[[], Any], rounds: int) -> None:
     """Print the rows of one model."""
-    bare, whole = trunk(make), our_pass(make)
+    bare, begin = trunk(make), our_pass(make)
     module = make()
     geometry = read_geometry("random", module.config.to_dict())
     blocks = module.base_model.h if hasattr(module.base_model, "h") else module.base_model.layers
@@ -155,43 +152,59 @@ def measure(name: str, make: Callable[[], Any], rounds: int) -> None:
     del module
     for windows, context in SHAPES:
         tokens = np.random.default_rng(0).integers(0, 40_000, (windows, context))
-        few: dict[str, Callable[[], None]] = {
-            "trunk": lambda tokens=tokens: bare(tokens),
-            "pass": lambda tokens=tokens: whole(tokens, None),
-            "eighth": lambda tokens=tokens, seen=windows // 8: whole(tokens, seen),
-        }
-        for work in few.values():
-            work()  # once to warm up
-        seconds: dict[str, list[float]] = {way: [] for way in WAYS}
-        rates = [rate()]
+        once(bare, begin, tokens[: max(1, 2048 // context)])  # to warm up
+        rates, totals = [rate()], dict.fromkeys(WAYS, 0.0)
         for _ in range(rounds):
-            for way, work in few.items():
-                began = time.perf_counter()
-                work()
-                seconds[way].append(time.perf_counter() - began)
+            for way, seconds in once(bare, begin, tokens).items():
+                totals[way] += seconds / rounds
             rates.append(rate())
-        print(row(name, windows, context, seconds, flops(geometry, mlp, windows, context), rates))
+        print(row(name, windows, context, totals, flops(geometry, mlp, windows, context), rates))
         sys.stdout.flush()
+
+
+def once(
+    bare: Read, begin: Callable[[int, int, int | None], streaming.Pass], tokens: np.ndarray
+) -> dict[str, float]:
+    """Return the seconds of every way over all windows, which take turns batch by batch."""
+    windows, context = tokens.shape
+    seconds = dict.fromkeys(WAYS, 0.0)
+
+    @contextlib.contextmanager
+    def timed(way: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        seconds[way] += time.perf_counter() - began
+
+    passes = {}
+    for way, seen in (("pass", None), ("eighth", max(1, windows // 8))):
+        with timed(way):
+            passes[way] = begin(windows, context, seen)
+    for batch in streaming.batches(windows, context):
+        with timed("trunk"):
+            bare(tokens, batch)
+        for way, one in passes.items():
+            with timed(way):
+                one.run(tokens, batch)
+    for way, one in passes.items():
+        with timed(way):
+            one.sums()
+    return seconds
 
 
 def row(
     name: str,
     windows: int,
     context: int,
-    seconds: dict[str, list[float]],
+    seconds: dict[str, float],
     work: float,
     rates: list[float],
 ) -> str:
-    """Return a line of the table: ratios within each round, then their medians."""
-
-    def over(way: str) -> float:
-        pairs = zip(seconds[way], seconds["trunk"], strict=True)
-        return statistics.median(mine / bare - 1 for mine, bare in pairs)
-
-    used = work / statistics.median(seconds["eighth"]) / statistics.median(rates)
+    """Return a line of the table."""
+    over = {way: seconds[way] / seconds["trunk"] - 1 for way in WAYS}
+    used = work / seconds["pass"] / statistics.median(rates)
     return (
-        f"| {name} | {windows} × {context} | {statistics.median(seconds['trunk']):.2f} | "
-        f"{over('pass'):+.0%} | {over('eighth'):+.0%} | {used:.0%} |"
+        f"| {name} | {windows} × {context} | {seconds['trunk']:.2f} | {over['pass']:+.0%} | "
+        f"{over['eighth']:+.0%} | {used:.0%} |"
     )
 
 

@@ -64,6 +64,20 @@ GPT2 = Recipe(
     clean_share=0.5,
 )
 
+ATTENTION_ONLY = Recipe(
+    name="demo-attn-2l",
+    layers=2,
+    heads=8,
+    width=256,
+    context=128,
+    vocabulary=1024,
+    mlp=False,
+    minutes=35,
+    short_window=128,
+    short_share=0.0,
+    clean_share=0.0,
+)
+
 RECIPES = {
     "demo-gpt2": GPT2,
     "demo-gpt2-smooth": replace(
@@ -76,31 +90,11 @@ RECIPES = {
         "its previous-token heads cannot tell them apart by position: they attend less to their "
         "own token instead.",
     ),
-    "demo-attn-2l": Recipe(
-        name="demo-attn-2l",
-        layers=2,
-        heads=8,
-        width=256,
-        context=128,
-        vocabulary=1024,
-        mlp=False,
-        minutes=35,
-        short_window=128,
-        short_share=0.0,
-        clean_share=0.0,
-    ),
-    "demo-training": Recipe(
+    "demo-attn-2l": ATTENTION_ONLY,
+    "demo-training": replace(
+        ATTENTION_ONLY,
         name="demo-training",
-        layers=2,
-        heads=8,
-        width=256,
-        context=128,
-        vocabulary=1024,
-        mlp=False,
         minutes=25,
-        short_window=128,
-        short_share=0.0,
-        clean_share=0.0,
         note="Kept at checkpoints on the way (`--checkpoints`; `schedule.json` names them), which "
         "is what it is for; the figures below are those of the last one.",
     ),

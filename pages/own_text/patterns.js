@@ -49,7 +49,7 @@ function build(root, data) {
   const cells = [...body.rows].map((row) => [...row.cells].slice(1));
   const scale = legend.querySelector(".ramp + span");
   const view = { root, scroller, stage, canvas, table, tip, scale, cells, data };
-  listen(view);
+  listenToCells(view, pick, showTip);
   new ResizeObserver(() => paint(view)).observe(scroller);
   return view;
 }
@@ -132,23 +132,6 @@ function pick(view, cell) {
   if (cell.getAttribute("aria-disabled")) return;
   select(view, cell.dataset.name);
   view.send("cell", cell.dataset.name);
-}
-
-function listen(view) {
-  const on = (type, act) =>
-    view.table.addEventListener(type, (event) => {
-      const cell = event.target.closest("td[data-name]");
-      if (cell) act(cell, event);
-    });
-  on("click", (cell) => {
-    cell.focus();
-    pick(view, cell);
-  });
-  on("mouseover", (cell) => showTip(view, cell));
-  on("focusin", (cell) => showTip(view, cell));
-  on("keydown", (cell, event) => onKey(view, cell, event, pick));
-  view.table.addEventListener("mouseleave", () => hideTip(view));
-  view.table.addEventListener("focusout", () => hideTip(view));
 }
 
 export default function (component) {

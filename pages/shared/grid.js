@@ -189,20 +189,7 @@ function pick(view, cell) {
 }
 
 function listen(view) {
-  const on = (type, act) =>
-    view.table.addEventListener(type, (event) => {
-      const cell = event.target.closest("td[data-name]");
-      if (cell) act(cell, event);
-    });
-  on("click", (cell) => {
-    cell.focus();
-    pick(view, cell);
-  });
-  on("mouseover", (cell) => showTip(view, cell));
-  on("focusin", (cell) => showTip(view, cell));
-  on("keydown", (cell, event) => onKey(view, cell, event, pick));
-  view.table.addEventListener("mouseleave", () => hideTip(view));
-  view.table.addEventListener("focusout", () => hideTip(view));
+  listenToCells(view, pick, showTip);
   view.scroller.addEventListener("scroll", () => {
     markScroll(view);
     const cell = focusedCell(view);

@@ -59,3 +59,22 @@ function onKey(view, cell, event, pick) {
   next.focus();
   next.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
+
+// What a reader does with the cells of `view.table`: a click or a key picks one, and a pointer or
+// the focus on it shows its tip.
+function listenToCells(view, pick, showTip) {
+  const on = (type, act) =>
+    view.table.addEventListener(type, (event) => {
+      const cell = event.target.closest("td[data-name]");
+      if (cell) act(cell, event);
+    });
+  on("click", (cell) => {
+    cell.focus();
+    pick(view, cell);
+  });
+  on("mouseover", (cell) => showTip(view, cell));
+  on("focusin", (cell) => showTip(view, cell));
+  on("keydown", (cell, event) => onKey(view, cell, event, pick));
+  view.table.addEventListener("mouseleave", () => hideTip(view));
+  view.table.addEventListener("focusout", () => hideTip(view));
+}
