@@ -1,6 +1,8 @@
 """The server: ``streamlit run serve.py`` serves ``app.py`` with what Streamlit leaves out."""
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import streamlit as st
 from starlette.middleware import Middleware
@@ -8,6 +10,7 @@ from starlette.middleware import Middleware
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.settings import access_log, metrics_address, short_addresses
 from serving.access_log import AccessLog, open_log
+from serving.address import ask_nobody, greet
 from serving.headers import SecurityHeaders, security_headers
 from serving.health import health_route
 from serving.hidden import Hidden
@@ -18,6 +21,7 @@ from serving.page import KnownServer
 from serving.watch import Watch, served_engine
 
 leave_folder_alone()
+ask_nobody()
 try:
     doors, watch = Doors(Bounds.of_host()), Watch(served_engine)
     around = [
@@ -34,9 +38,19 @@ try:
         tell(address, doors, watch)
 except BadRequest as error:
     sys.exit(str(error))
+
+
+@asynccontextmanager
+async def lifespan(app: object) -> AsyncIterator[None]:
+    """Say where the pages are once all is ready, and look after the memory."""
+    async with upkeep(app):
+        greet()
+        yield
+
+
 app = st.App(
     "app.py",
     routes=[health_route(watch, lambda: doors.sessions)],
     middleware=around,
-    lifespan=upkeep,
+    lifespan=lifespan,
 )

@@ -23,6 +23,17 @@ __all__ = ["HEALTH", "health_route"]
 
 HEALTH = "/health"
 
+WHY = {
+    "failing": "The store can be neither read nor written: look at its folder, at who owns that, "
+    "and at its disk.",
+    "read-only": "The store cannot be written: what it holds is shown, and nothing new is kept.",
+    "full": "The disk that holds the store is full: what it holds is shown, and nothing new is "
+    "kept.",
+    "ended": "The compute process has ended, killed or out of memory: the next computation starts "
+    "another.",
+}
+"""What is not as the host meant it to be, by the state of the store or of the worker."""
+
 
 def health_route(watch: Watch, sessions: Callable[[], int]) -> Route:
     """Return the address at which the server's health is told.
@@ -42,12 +53,13 @@ def health_route(watch: Watch, sessions: Callable[[], int]) -> Route:
 
 
 def _told(watch: Watch) -> dict[str, object]:
-    """Return what is told; ``limited`` where something is not as the host meant it to be."""
+    """Return what is told; ``limited``, and why, where something is not as the host meant it."""
     store, computes = watch.store().state, _computes()
     worker = watch.worker
     less = worker == "ended" or (store != "writable" and not read_only())
     status = "failing" if store == "failing" else "limited" if less else "ok"
-    return {"status": status, "store": store, "worker": worker, "computes": computes}
+    why = {} if status == "ok" else {"why": WHY[worker if store == "writable" else store]}
+    return {"status": status, **why, "store": store, "worker": worker, "computes": computes}
 
 
 def _computes() -> bool:

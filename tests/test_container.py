@@ -6,12 +6,14 @@ import re
 import subprocess
 import sys
 from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import pytest
 import yaml
 
 from poskernel_core import Engine, Store
 from poskernel_core.common.errors import ComputesNothing
+from poskernel_core.common.limits import BOUNDS
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
 from serving.health import HEALTH
@@ -21,6 +23,8 @@ from tools.trim_packages import trim
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
+DEPLOYED = sorted((ROOT / "deploy").glob("*.yaml"))
+NAMES = {file.name for file in (ROOT / "deploy").iterdir()}
 STAGES = re.findall(r"^FROM (\S+) AS (\S+)", DOCKERFILE, re.MULTILINE)
 WHOLE, PART = "requirements.txt", "requirements-serving.txt"
 REFUSED = "This server shows what was computed before and computes nothing itself"
@@ -134,6 +138,8 @@ def test_compose_passes_the_settings_of_a_server_on():
     for name in (
         "POSKERNEL_SESSIONS", "POSKERNEL_SESSIONS_EACH", "POSKERNEL_REQUESTS_EACH",
         "POSKERNEL_ACCESS_LOG", "POSKERNEL_SHORT_ADDRESSES", "POSKERNEL_METRICS",
+        "POSKERNEL_READ_ONLY", "POSKERNEL_PUBLIC", "POSKERNEL_USER_HEADER",
+        *(bound.variable for bound in BOUNDS.values()),
     ):  # fmt: skip
         assert f"${{{name}:-}}" == told[name]
     trusted = re.fullmatch(r"\$\{FORWARDED_ALLOW_IPS:-(.*)\}", told["FORWARDED_ALLOW_IPS"])[1]
@@ -141,6 +147,25 @@ def test_compose_passes_the_settings_of_a_server_on():
     assert all(each.is_private for each in networks)
     docker = ipaddress.ip_address("172.18.0.3")
     assert any(docker in each for each in networks if each.version == 4)
+
+
+@pytest.mark.parametrize("file", DEPLOYED, ids=lambda file: file.name)
+def test_what_is_laid_over_compose(file):
+    """Services that are there or have an image, files that are there, proxies' own variables."""
+    added = yaml.safe_load(file.read_text("utf-8"))["services"]
+    whole = {service for service, told in added.items() if "image" in told}
+
+    assert {*added} - whole <= {*COMPOSE["services"]}
+    for told in (added[each] for each in whole):
+        assert told["read_only"]
+        assert ["ALL"] == told["cap_drop"]
+    mounted = [each.split(":") for each in added.get("proxy", {}).get("volumes", [])]
+    own = {"users"}  # what the host writes
+    assert [] == [at for at, *_ in mounted if Path(at).name not in own | NAMES]
+    assert {"/etc/caddy/Caddyfile"} <= {place for _, place, _ in mounted} or not mounted
+    named = set(re.findall(r"-f (\S+\.yaml)", file.read_text("utf-8")))
+    assert {"compose.yaml", f"deploy/{file.name}"} <= named
+    assert [] == [each for each in named if not (ROOT / each).is_file()]
 
 
 def test_images_and_compose_ask_for_the_health_that_looks_at_the_store():

@@ -169,6 +169,19 @@ def test_a_directory_that_cannot_be_written(tmp_path, model_dirs, ids):
         served.close()
 
 
+def test_a_directory_that_is_closed_under_a_server(tmp_path, model_dirs, ids):
+    """New work is refused at once, in a sentence, and no worker is started in vain."""
+    engine = Engine(Store(tmp_path), Execution(device="cpu"))
+    assert engine.cached(etc(model_dirs["gpt2"], ids, 3)) is None
+    with (
+        read_only(tmp_path),
+        pytest.raises(ReadOnlyStore, match="what is computed already is shown"),
+    ):
+        engine.submit(etc(model_dirs["gpt2"], ids, 3))
+    assert engine.worker_pid is None
+    engine.store.close()
+
+
 def test_a_pass_that_is_killed_again_and_again(tmp_path, model_dirs, ids, monkeypatch):
     """However soon after its first batch it is killed, a pass gets further each time."""
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "3600")

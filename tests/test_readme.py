@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from pages.shared.measures import MEASURES
+from poskernel_core.common.limits import BOUNDS
 from tests.test_app_script import places
 from tools.screenshots import SCHEMES, shots
 
@@ -42,3 +43,30 @@ def test_pictures_are_those_of_pages() -> None:
     shown = re.findall(r"\(docs/screenshots/(.*?)\)", TEXT)
     assert shown
     assert set(shown) <= declared
+
+
+def test_every_setting_is_in_the_table() -> None:
+    """Each variable that the code or the images' files read, but the bounds, which have their own.
+
+    Those of the proxy and of compose are told in docs/hosting.md.
+    """
+    hosting = (ROOT / "docs" / "hosting.md").read_text("utf-8")
+    table = "\n".join(
+        line.rsplit("|", 3)[0] for line in part("## Configuration").splitlines() if line[:1] == "|"
+    )
+    folders = ("poskernel_core", "pages", "serving")
+    code = "".join(
+        file.read_text("utf-8") for each in folders for file in (ROOT / each).rglob("*.py")
+    )
+    read = set(re.findall(r"\bPOSKERNEL_[A-Z_]+[A-Z]\b", code)) - {"POSKERNEL_MOST"}
+    read -= {bound.variable for bound in BOUNDS.values()}
+
+    assert [] == sorted(name for name in read if f"`{name}`" not in table)
+    files = [ROOT / "compose.yaml", *(ROOT / "deploy").iterdir()]
+    others = {
+        name
+        for file in files
+        for name in re.findall(r"\{\$?([A-Z][A-Z0-9_]+)", file.read_text("utf-8"))
+    }
+    assert {"POSKERNEL_HOST", "POSKERNEL_SITE"} <= others
+    assert [] == sorted(name for name in others if name not in TEXT + hosting)

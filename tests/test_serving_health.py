@@ -13,7 +13,7 @@ from poskernel_core import Engine, Store
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.storage.condition import STATES, Condition, condition
 from serving import watch as watch_module
-from serving.health import HEALTH, health_route
+from serving.health import HEALTH, WHY, health_route
 from serving.watch import Watch
 from tests.disks import fill, read_only, small_disk
 
@@ -67,9 +67,10 @@ class Link:
 
 
 @pytest.mark.parametrize(
-    ("alive", "worker", "status"), [(True, "alive", "ok"), (False, "ended", "limited")]
+    ("alive", "worker", "status", "why"),
+    [(True, "alive", "ok", None), (False, "ended", "limited", "The compute process has ended")],
 )
-def test_the_worker(tmp_path, alive, worker, status):
+def test_the_worker(tmp_path, alive, worker, status, why):
     """One that has ended is told of; the next request starts another, so the server is up."""
     engine = Engine(filled(tmp_path))
     engine._link = Link(alive)
@@ -77,6 +78,7 @@ def test_the_worker(tmp_path, alive, worker, status):
         code, told = ask()
 
     assert (200, worker, status) == (code, told["worker"], told["status"])
+    assert told.get("why", "").startswith(why) if why else "why" not in told
     engine.store.close()
 
 
@@ -88,6 +90,7 @@ def test_a_store_that_cannot_be_used(tmp_path):
 
     assert 503 == status
     assert ("failing", "failing", "none") == (told["status"], told["store"], told["worker"])
+    assert told["why"].startswith("The store can be neither read nor written")
     assert str(tmp_path) not in str(told)
 
 
@@ -109,6 +112,7 @@ def test_a_store_that_cannot_be_written(tmp_path, monkeypatch):
         with health_of(lambda: engine) as ask:
             status, told = ask()
             assert (200, "limited", "read-only") == (status, told["status"], told["store"])
+            assert told["why"].startswith("The store cannot be written")
             monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
             status, told = ask()
         assert 1 == condition(engine.store).entries
@@ -116,6 +120,7 @@ def test_a_store_that_cannot_be_written(tmp_path, monkeypatch):
     assert (200, "ok", "read-only", False) == (
         status, told["status"], told["store"], told["computes"]
     )  # fmt: skip
+    assert "why" not in told
 
 
 def test_a_store_that_becomes_read_only(tmp_path):
@@ -141,6 +146,7 @@ def test_a_full_disk(tmp_path):
 
     assert ("full", 1) == (found.state, found.entries)
     assert (200, "limited", "full") == (status, told["status"], told["store"])
+    assert told["why"].startswith("The disk that holds the store is full")
 
 
 def test_a_damaged_database(tmp_path):
@@ -204,6 +210,12 @@ def test_the_store_is_looked_at_once_in_a_while(tmp_path, monkeypatch):
 
     assert [engine.store] == looks
     engine.store.close()
+
+
+def test_whatever_is_amiss_has_its_sentence():
+    """One for each state but those that are well, each a sentence without a place on the disk."""
+    assert {*STATES, "none", "alive", "ended"} - {"writable", "none", "alive"} == {*WHY}
+    assert all(why.endswith(".") and "/" not in why for why in WHY.values())
 
 
 def test_a_disk_that_hangs(tmp_path, monkeypatch):

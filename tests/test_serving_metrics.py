@@ -1,6 +1,7 @@
 """What Prometheus is told: parsed by its own parser, at an address of its own alone."""
 
 import contextlib
+import re
 import urllib.error
 import urllib.request
 
@@ -99,6 +100,23 @@ def test_what_happened_is_told(collector, engine):
     assert [1, 1, 2, 3, 3, 4] == [up_to[at] for at in (0.025, 0.2, 0.3, 0.5, 30, float("inf"))]
     assert 4 == found["poskernel_run_seconds_count", page]
     assert 99.62 == pytest.approx(found["poskernel_run_seconds_sum", page])
+
+
+def test_all_that_is_told_is_explained(collector):
+    """The table of docs/hosting.md names every metric of ours with its labels, and no other."""
+    table = (ROOT / "docs" / "hosting.md").read_text("utf-8").split("\n## Metrics\n")[1]
+    rows = re.findall(r"^\| (`poskernel_.*?`) \|", table, re.MULTILINE)
+    named = {}
+    for name, labels in re.findall(r"(poskernel_\w+)(?:\{([\w,]+)\})?", " ".join(rows)):
+        named[name] = {*labels.split(",")} - {""}
+    collector.runs.ended("helix", 0.1)
+    declared = {}
+    for name, *labels in told(collector):
+        if name.startswith("poskernel_"):
+            plain = re.sub("_(bucket|count|sum)$", "", name)
+            declared.setdefault(plain, set()).update(label for label, _ in labels if label != "le")
+
+    assert declared == named
 
 
 def test_a_store_that_cannot_be_used(tmp_path):

@@ -1,9 +1,11 @@
 """Sign-in at the proxy, with a real Caddy where there is one, in front of a server that echoes."""
 
 import base64
+import contextlib
 import http.server
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -11,6 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -36,6 +39,28 @@ class _Echo(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class _Accounts(_Echo):
+    """Answers as oauth2-proxy does: 202 and the name to whom it knows, else 401; a page to sign in.
+
+    As there, that page leads back to what ``X-Auth-Request-Redirect`` names.
+    """
+
+    def do_GET(self):
+        """Answer a request."""
+        body = b""
+        if urlsplit(self.path).path == "/oauth2/auth":
+            known = "_oauth2_proxy=anna" in self.headers.get("Cookie", "")
+            self.send_response(202 if known else 401)
+            if known:
+                self.send_header("X-Auth-Request-User", "anna")
+        else:
+            self.send_response(200)
+            body = f"{self.path} {self.headers.get('X-Auth-Request-Redirect')}".encode()
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
 def free_port():
     """A port that nobody listens at."""
     with socket.socket() as probe:
@@ -43,9 +68,48 @@ def free_port():
         return probe.getsockname()[1]
 
 
+@contextlib.contextmanager
+def listening(handler):
+    """The address of a small server with such a handler."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextlib.contextmanager
+def caddy(folder, configuration, **settings):
+    """The address of a Caddy with a configuration that the project ships."""
+    port = free_port()
+    with (folder / "log").open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            [CADDY, "run", "--adapter", "caddyfile", "--config", f"deploy/{configuration}"],
+            cwd=ROOT,
+            env=os.environ
+            | {"POSKERNEL_SITE": f"http://127.0.0.1:{port}", "HOME": str(folder)}
+            | settings,
+            stdout=log, stderr=log,
+        )  # fmt: skip
+    try:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert process.poll() is None, (folder / "log").read_text("utf-8")
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory):
-    """The address of a Caddy with the configuration that the project ships."""
+    """The address of a Caddy that asks for a password of its own."""
     folder = tmp_path_factory.mktemp("caddy")
     hashes = {
         name: subprocess.run(
@@ -56,33 +120,28 @@ def proxy(tmp_path_factory):
     }  # fmt: skip
     users = folder / "users"
     users.write_text("".join(f"{name} {text}\n" for name, text in hashes.items()), "utf-8")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    port = free_port()
-    with (folder / "log").open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            [CADDY, "run", "--adapter", "caddyfile", "--config", "deploy/sign-in.Caddyfile"],
-            cwd=ROOT,
-            env=os.environ | {
-                "POSKERNEL_SITE": f"http://127.0.0.1:{port}",
-                "POSKERNEL_USERS": str(users),
-                "POSKERNEL_UPSTREAMS": f"to 127.0.0.1:{server.server_address[1]}",
-                "HOME": str(folder),
-            },
-            stdout=log, stderr=log,
-        )  # fmt: skip
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        assert process.poll() is None, (folder / "log").read_text("utf-8")
-        time.sleep(0.1)
-    yield f"http://127.0.0.1:{port}"
-    process.terminate()
-    process.wait(60)
-    server.shutdown()
-    server.server_close()
+    with (
+        listening(_Echo) as server,
+        caddy(
+            folder, "sign-in.Caddyfile", POSKERNEL_USERS=str(users),
+            POSKERNEL_UPSTREAMS=f"to {server}",
+        ) as address,
+    ):  # fmt: skip
+        yield address
+
+
+@pytest.fixture(scope="module")
+def accounts(tmp_path_factory):
+    """The address of a Caddy that asks oauth2-proxy, of which a stand-in is there."""
+    folder = tmp_path_factory.mktemp("accounts")
+    with (
+        listening(_Echo) as server,
+        listening(_Accounts) as asked,
+        caddy(
+            folder, "oauth2.Caddyfile", POSKERNEL_OAUTH2=asked, POSKERNEL_UPSTREAMS=f"to {server}"
+        ) as address,
+    ):
+        yield address
 
 
 def arrived(proxy, path="/", user="", word="", **headers):
@@ -117,10 +176,34 @@ def test_with_a_password(proxy):
     assert "authorization" not in dict(headers)
 
 
-def test_the_recipe_keeps_what_the_plain_proxy_does():
-    """Sticky sessions and compression, as in the configuration without sign-in."""
-    words = (ROOT / "deploy" / "sign-in.Caddyfile").read_text("utf-8")
+@needs_caddy
+def test_with_an_account(accounts):
+    """The name that oauth2-proxy tells arrives, once, in place of what a stranger says."""
+    forged = {"X-Forwarded-User": "ben", "X-Auth-Request-User": "ben"}
+    headers = arrived(accounts, "/helix", Cookie="_oauth2_proxy=anna", **forged)
 
-    for line in ("encode zstd gzip", "lb_policy cookie"):
-        assert line in words
-    assert "header_up X-Forwarded-User {http.auth.user.id}" in words
+    assert ["anna"] == [value for name, value in headers if name == "x-forwarded-user"]
+    assert "ben" not in [value for _, value in headers]
+
+
+@needs_caddy
+def test_without_an_account(accounts):
+    """Nothing is passed on: there is a page to sign in, which leads back to the whole address."""
+    link = "/head?model=demo-gpt2&cell=L2H6&query=400"
+    request = urllib.request.Request(accounts + link, headers={"X-Auth-Request-Redirect": "/else"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert f"/oauth2/sign_in {link}" == answer.read().decode()
+
+    with urllib.request.urlopen(f"{accounts}/oauth2/callback?code=1", timeout=30) as answer:
+        assert answer.read().startswith(b"/oauth2/callback?code=1 ")
+
+
+@pytest.mark.parametrize("name", ["sign-in", "oauth2"])
+def test_recipes_keep_what_the_plain_proxy_does(name):
+    """Sticky sessions and compression, as in the configuration without sign-in."""
+    words = (ROOT / "deploy" / f"{name}.Caddyfile").read_text("utf-8")
+    plain = (ROOT / "deploy" / "Caddyfile").read_text("utf-8")
+
+    kept = [line.strip() for line in plain.splitlines() if re.search(r"^\s+(\w|{\$)", line)]
+    assert {"encode zstd gzip", "lb_policy cookie poskernel_replica"} < {*kept}
+    assert [] == [line for line in kept if line not in words]

@@ -7,7 +7,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from poskernel_core.common.errors import NoSpace, ReadOnlyStore, StoreFailed
+from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.storage.store import Store
 from tests.disks import fill, read_only, small_disk
 
@@ -73,6 +73,29 @@ def test_an_empty_store_on_a_full_disk(tmp_path):
             Store(disk / "store")
         filler.unlink()
         Store(disk / "store").put("new", {}, LARGE)
+
+
+def test_a_directory_that_is_closed_under_an_open_store(tmp_path):
+    """Room is refused before any work, though the database was opened to be written."""
+    filled(tmp_path / "store")
+    store = Store(tmp_path / "store")
+    store.make_room(0)
+    with read_only(tmp_path / "store"):
+        with pytest.raises(ReadOnlyStore, match=r"cannot be written: what is computed already"):
+            store.make_room(0)
+        assert len(KEYS) == whole(store)
+    store.make_room(0)
+    store.close()
+
+
+def test_a_directory_that_never_could_be_written(tmp_path):
+    """There is nothing to show: one sentence, which says what to do."""
+    (tmp_path / "store").mkdir()
+    with (
+        read_only(tmp_path / "store") as directory,
+        pytest.raises(BadRequest, match=r"^The store at '.*' cannot be used, as nothing can be"),
+    ):
+        Store(directory)
 
 
 def test_a_directory_that_cannot_be_written(tmp_path):

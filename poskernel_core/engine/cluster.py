@@ -198,8 +198,8 @@ def _client(address: str) -> Iterator[Client]:
     check_address(address)
     if importlib.util.find_spec("distributed") is None:
         raise BadRequest(
-            "A cluster needs the package 'distributed': install poskernel with its extra, "
-            "'poskernel[cluster]'."
+            "A cluster needs the package 'distributed': install PosKernel with its extra, as in "
+            "pip install '.[cluster]' in a checkout."
         )
     from distributed import Client, Security
 

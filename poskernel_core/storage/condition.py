@@ -6,7 +6,6 @@ Nothing is written to find out: a transaction is begun and given up.
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,8 +63,6 @@ def _begin_to_write(directory: Path) -> None:
     Raises:
         NoSpace, ReadOnlyStore, StoreFailed: it cannot be done.
     """
-    if not os.access(directory, os.W_OK):
-        raise ReadOnlyStore("The store's directory cannot be written.")
     try:
         with contextlib.closing(
             sqlite3.connect(directory / DATABASE, timeout=PATIENCE, isolation_level=None)

@@ -87,11 +87,18 @@ class Store:
         try:
             self._current()
         except StoreFailed as error:
-            if not _has_database(self.directory):
+            if _has_database(self.directory):
+                return
+            if isinstance(error, ReadOnlyStore):
                 raise BadRequest(
-                    f"The store at {str(self.directory)!r} cannot be used: set POSKERNEL_CACHE to "
-                    f"a directory that can be written, or remove what is there. ({error})"
+                    f"The store at {str(self.directory)!r} cannot be used, as nothing can be "
+                    "written there: give that directory to the user who runs this server, or set "
+                    "POSKERNEL_CACHE to another."
                 ) from error
+            raise BadRequest(
+                f"The store at {str(self.directory)!r} cannot be used: set POSKERNEL_CACHE to "
+                f"a directory that can be written, or remove what is there. ({error})"
+            ) from error
 
     def put(self, key: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write an entry whole; a crash leaves the older entry or none.
@@ -189,6 +196,8 @@ class Store:
             NoSpace, ReadOnlyStore, StoreFailed: they cannot.
         """
         self._current()
+        if not os.access(self.directory, os.W_OK):
+            raise _read_only()
         if self._free() < size + LEAST_FREE:
             raise self._no_space(size)
 
@@ -298,10 +307,7 @@ class Store:
         if isinstance(error, diskcache.Timeout):
             return StoreFailed("The store is busy with another process: ask again in a moment.")
         if _cannot_write(error):
-            return ReadOnlyStore(
-                "The store cannot be written: what is computed already is shown, nothing new can "
-                "be; whoever runs this server can make its directory writable (POSKERNEL_CACHE)."
-            )
+            return _read_only()
         return StoreFailed(f"The store cannot be read or written ({str(error)[:200]}).")
 
     def _free(self) -> int:
@@ -317,6 +323,13 @@ class Store:
             f"{_megabytes(max(size, LEAST_FREE))} are needed, {_megabytes(self._free())} are free; "
             "make room and ask again."
         )
+
+
+def _read_only() -> ReadOnlyStore:
+    return ReadOnlyStore(
+        "The store cannot be written: what is computed already is shown, nothing new can be; "
+        "whoever runs this server can make its directory writable (POSKERNEL_CACHE)."
+    )
 
 
 def _set(cache: diskcache.Cache, key: str, data: bytes) -> None:
