@@ -1,6 +1,7 @@
 """Pinned heads in a browser: pinned, kept from page to page and in links, compared."""
 
 import re
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -41,6 +42,9 @@ def test_pinned_from_page_to_page(page, server):
     settle(page)
     page.get_by_test_id("stMain").get_by_role("button", name="Pin L2H5").click()
     settle(page)
+    link = page.get_by_role("link", name="Compare pinned heads (2)")
+    asked = parse_qs(urlsplit(link.get_attribute("href") or "").query)
+    assert [TWO] == asked["pins"]
     page.get_by_test_id("stSidebar").get_by_role("link", name="Compare heads").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Compare heads")
     settle(page)

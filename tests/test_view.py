@@ -58,6 +58,14 @@ def made():
     return found
 
 
+@pytest.mark.parametrize(("head", "axis"), [("L2H6", "log"), ("L0H0", None)])
+def test_a_local_kernel_has_room_where_it_is(shipped, head, axis):
+    """As on the page: most of L2H6 lies on the last ten tokens, L0H0 is spread over all."""
+    view = pk.view("kernel", "demo-gpt2", head=head, query=400, engine=shipped)
+
+    assert axis == view.figure.layout.xaxis.type
+
+
 def test_values_are_the_table(made):
     """The data frame is what pandas reads from the CSV file, and says what it is of."""
     frame = View(made).values

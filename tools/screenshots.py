@@ -38,7 +38,7 @@ SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 DRAWN = """() => !document.querySelector(
   "[data-testid=stSpinner], [data-testid=stSkeleton], [data-stale=true]")
-  && [...document.querySelectorAll("[data-testid=stPlotlyChart]")]
+  && [...document.querySelectorAll("[data-testid=stPlotlyChart], [class*=st-key-figure-]")]
     .every(each => each.querySelector(".main-svg"))
   && [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
     .every(each => each.shadowRoot?.querySelector("div > div > :not(style)"))"""

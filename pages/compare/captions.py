@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pages.shared.explained import explained
 
-__all__ = ["DEPTH", "DISTANCES", "KERNELS", "MEASURES"]
+__all__ = ["APART", "CLEAR", "DEPTH", "DISTANCES", "KERNELS", "MEASURES"]
+
+CLEAR = 3
+"""Standard errors from which a difference is drawn bold."""
 
 KERNELS = explained(
     "head-distances",
@@ -28,6 +31,11 @@ MEASURES = explained(
     "beyond chance in that measure.",
     "value",
     "apart",
+)
+
+APART = (
+    "In brackets: how many standard errors above (+) or below (−) the first head; bold from "
+    f"{CLEAR}."
 )
 
 DEPTH = explained(

@@ -28,12 +28,8 @@ from poskernel_core.common.rounding import rounded
 from poskernel_core.engine.preflight import computes
 from poskernel_core.engine.requests import canonical_of
 from poskernel_core.figures.comparison import distances_figure, kernels_figure, pin_labels
-from poskernel_core.figures.curves import look
 
 __all__ = ["draw_chosen", "draw_comparison", "ready"]
-
-CLEAR: Final = 3
-"""Standard errors from which a difference is drawn bold."""
 
 LOG_DEFAULT: Final = ["offset"]
 
@@ -44,7 +40,6 @@ def draw_chosen(selection: Selection, kept: Sequence[Kept]) -> None:
         for place, each in enumerate(kept):
             with st.container(horizontal=True, vertical_alignment="center", gap="small",
                               width="content", border=True, key=f"pinned-{place}"):  # fmt: skip
-                colour = look(place).colour
                 st.markdown(
                     f"**{pin_link(each.pin)}** :small[{plain(of_run(each.pin))}]", width="content"
                 )
@@ -53,7 +48,7 @@ def draw_chosen(selection: Selection, kept: Sequence[Kept]) -> None:
                     key=f"unpin-{place}",
                     icon=":material/close:",
                     type="tertiary",
-                    help=f"{each.pin.label}; drawn in {colour}",
+                    help=each.pin.label,
                     on_click=remove_pin,
                     args=(each.pin,),
                 )
@@ -180,8 +175,11 @@ def _table(found: Result) -> None:
         zip(found.words("measure"), found.words("unit"), strict=True)
     ):
         cells = " | ".join(_cell(found, row, place) for place in range(len(labels)))
-        lines.append(f"| {measure} :small[({plain(unit)})] | {cells} |")
+        of = "" if all(found.texts["word"][row]) else f" :small[({plain(unit)})]"
+        lines.append(f"| {measure}{of} | {cells} |")
     st.markdown("\n".join(lines))
+    if len(labels) > 1:
+        st.caption(words.APART)
 
 
 def _cell(found: Result, row: int, place: int) -> str:
@@ -196,4 +194,4 @@ def _cell(found: Result, row: int, place: int) -> str:
         return text
     gap = f"{apart:+.1f}" if abs(apart) < 100 else f"{apart:+.0f}"
     gap = gap.replace("-", "−")
-    return f"{text} (**{gap}**)" if abs(apart) >= CLEAR else f"{text} ({gap})"
+    return f"{text} (**{gap}**)" if abs(apart) >= words.CLEAR else f"{text} ({gap})"

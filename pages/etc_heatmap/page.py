@@ -15,7 +15,7 @@ from pages.shared.head import heads_table, summary
 from pages.shared.head_link import head_link
 from pages.shared.links import offer
 from pages.shared.measures import MEASURES, Measure
-from pages.shared.pins import pin_button
+from pages.shared.pins import compare_link, pin_button
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
@@ -126,6 +126,7 @@ def page(selection: Selection) -> None:
                     width="content",
                 )
                 pin_button(selection, "pin-head")
+                compare_link()
             table = st.expander("All heads as a table", on_change="rerun", key="all-heads")
             if table.open:
                 with table:

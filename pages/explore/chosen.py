@@ -8,7 +8,7 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from pages.shared.pins import add_pins, pin_of
+from pages.shared.pins import add_pins, compare_link, pin_of
 from pages.shared.plain import say_error
 from pages.shared.selection import Selection, select_cell
 from pages.shared.tables import choice_table
@@ -81,6 +81,7 @@ def draw_names(selection: Selection) -> list[Head]:
         icon=":material/keep:",
         help=f"up to {MOST_PINS} heads, of any models, are compared on the page «Compare heads»",
     )
+    compare_link()
     if wrong:
         say_error(wrong)
     return sorted(chosen)

@@ -110,7 +110,7 @@ def _shares(selection: Selection) -> None:
     if found is not None:
         head = found.select(layer=selection.layer, head=selection.head)
         figure = partial(score_shares_figure, head)
-        card("shares", figure, head, words.SHARES, "Shares along the query positions")
+        card("shares", figure, head, words.SHARES, "Score shares by query position")
 
 
 def _induction(selection: Selection) -> None:
@@ -123,7 +123,7 @@ def _induction(selection: Selection) -> None:
         head = found.select(layer=selection.layer, head=selection.head)
         shown = head.only("induction", "previous_mass", "duplicate")
         card("induction", partial(head_scores_figure, shown), shown, words.INDUCTION,
-             "In random tokens repeated once")  # fmt: skip
+             "Attention in repeated random tokens")  # fmt: skip
 
 
 def _copies(selection: Selection) -> None:
@@ -148,7 +148,7 @@ def _denominators(selection: Selection) -> None:
     if found is not None:
         spread = found.only("spread", "predicted_spread", "etc")
         card("spread", partial(spread_figure, found), spread, words.DENOMINATORS,
-             "Its spread over texts, observed and expected")  # fmt: skip
+             "Spread of the denominator over texts")  # fmt: skip
 
 
 def _additivity(selection: Selection) -> None:

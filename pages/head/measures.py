@@ -36,19 +36,21 @@ def draw_measures(selection: Selection, found: Result) -> None:
 
     def draw() -> None:
         lines = ["| Measure | Value | Rank |", "|:--|:--|:--|"]
-        for title, question, value, rank, unit in zip(
+        for title, question, value, rank, unit, kinds in zip(
             head.words("measure"),
             head.words("question"),
             measure_texts(head),
             rank_texts(head),
             head.words("unit"),
+            head.texts["kinds"],
             strict=True,
         ):
             page = PAGES.get(question, "etc_heatmap")
             chosen = {"measure": title} if page == "etc_heatmap" else {}
             link = f"[{title}]({page_address(page, selection.cell, **chosen)})"
+            of = "" if any(kinds) else f" :small[({plain(unit)})]"
             place = rank.replace(" ", NO_BREAK)
-            lines.append(f"| {link} :small[({plain(unit)})] | {plain(value)} | {place} |")
+            lines.append(f"| {link}{of} | {plain(value)} | {place} |")
         st.markdown("\n".join(lines))
 
     card(

@@ -10,7 +10,7 @@ from pages.head.note import draw_note
 from pages.shared import results
 from pages.shared.contents import contents_here
 from pages.shared.head_link import ONE_HEAD
-from pages.shared.pins import pin_button
+from pages.shared.pins import compare_link, pin_button
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain, say_error
 from pages.shared.pressed import is_wanted, offer_rest
@@ -73,6 +73,7 @@ def page(selection: Selection) -> None:
     )
     with row:
         pin_button(selection, "pin-head")
+        compare_link()
     try:
         missing = missing_experiments(selection)
         found = fetch_verdicts(selection, missing)

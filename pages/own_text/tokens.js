@@ -14,8 +14,12 @@ const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
 
 const full = (one, top) => Math.sqrt(Math.min(1, one / top));
 
-// In running text outer spaces are spaces again, unless there is nothing else.
-const running = (token) => (/^␣*$/.test(token) ? token : token.replace(/^␣+|␣+$/g, " "));
+// In running text outer spaces are spaces again, unless there is nothing else. They stand beside
+// the token's box: a box that began with one would be cut in two where the line breaks at it.
+function running(token) {
+  const [, left, word, right] = /^(␣*)(.*?)(␣*)$/su.exec(token);
+  return word ? [left && " ", word, right && " "] : ["", token, ""];
+}
 
 function share(view, n, i) {
   const { first, rows } = view.data;
@@ -48,9 +52,10 @@ function build(root) {
 function fill(view) {
   const nodes = [];
   view.tokens = view.data.tokens.map((token, at) => {
-    const node = make("span", { role: "option", tabindex: "-1", "data-at": at }, running(token));
+    const [left, word, right] = running(token);
+    const node = make("span", { role: "option", tabindex: "-1", "data-at": at }, word);
     node.setAttribute("aria-label", `${at} ${token}`);
-    nodes.push(node);
+    nodes.push(left, node, right);
     if (token.includes("⏎")) nodes.push(make("br"));
     return node;
   });

@@ -19,17 +19,17 @@ SUMMARY_ROWS = {
     "half_mass_distance": ("Half of the mass within offset", "", "in tokens; the smallest such"),
     "local_mass": ("Mass in the last {last} tokens", "", "the share that decides «local»"),
     "consistency": (
-        "Consistency over queries ↓",
+        "Consistency over queries\N{NO-BREAK SPACE}↓",
         "",
         "mean total variation distance between kernels of different queries; 0: they agree",
     ),
     "equivariance": (
-        "Translation equivariance ↓",
+        "Translation equivariance\N{NO-BREAK SPACE}↓",
         "",
         "mean total variation distance to kernels of other positions, aligned; 0: all are alike",
     ),
     "fidelity": (
-        "Fidelity ↓",
+        "Fidelity\N{NO-BREAK SPACE}↓",
         "",
         "total variation distance to the mean attention observed; 0: position explains it",
     ),

@@ -13,6 +13,7 @@ from typing import Final
 import streamlit as st
 
 from pages.shared import results
+from pages.shared.head_link import page_address
 from pages.shared.plain import plain
 from pages.shared.selection import LONGEST_RUN, Selection, offered_corpora
 from poskernel_core.analyses.comparison.pins import (
@@ -29,6 +30,7 @@ from poskernel_core.models import catalog
 __all__ = [
     "Kept",
     "add_pins",
+    "compare_link",
     "keep_pins",
     "kept_pins",
     "of_run",
@@ -131,6 +133,13 @@ def pin_button(selection: Selection, key: str, cell: str = "") -> None:
         args=(pin,),
         help=f"up to {MOST_PINS} heads, of any models, are compared on the page «Compare heads»",
     )
+
+
+def compare_link() -> None:
+    """Draw a link to the page that compares the pinned heads, where there are any."""
+    if pins := _pins():
+        words = f"Compare pinned heads ({len(pins)})"
+        st.markdown(f"[{words}]({page_address('compare')})", width="content")
 
 
 def _add(pin: Pin) -> None:

@@ -154,7 +154,7 @@ def _choose_cell(located: Located, topic: str, idle: frozenset[str]) -> tuple[in
 def _link_to_head(place: Place, cell: str) -> None:
     """Lead from any page to the one with everything about the selected head."""
     if place.title != ONE_HEAD and "cell" not in place.idle:
-        st.caption(head_link(cell, f"Everything about {cell}"))
+        st.markdown(f":small[{head_link(cell, f'Everything about {cell}')}]")
 
 
 def _bare(geometry: Geometry) -> str:
