@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from pages.helix.controls import choose_prompts, choose_view
-from pages.helix.guide import say_what_to_see
+from pages.helix.guide import say_what_stands_out, say_what_to_see
 from pages.shared import results
 from pages.shared import words_positions as words
 from pages.shared.cards import card, chart
@@ -43,6 +43,7 @@ def draw_curve(helix: Result) -> None:
     view = choose_view(helix)
     figure = partial(helix_figure, helix, view.layer, view.span, view.group, view.overlay)
     shown = OVERLAYS[view.overlay][0]
+    say_what_stands_out(helix, view)
     names = ["projection", shown, "explained_variance"]
     if view.group is not None:
         names.append(f"group_{view.group}")
