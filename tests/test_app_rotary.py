@@ -121,8 +121,19 @@ def test_a_button_leads_to_the_model(show, rotary, monkeypatch):
 @pytest.mark.slow
 def test_the_helix_leads_here(show, rotary):
     """From a rotary model's helix page; not from that of learned positions."""
-    told = [each.value for each in show("helix", model=rotary, **SMALL).info]
-    assert any("](rotary_spectrum?" in each for each in told)
+    app = show("helix", model=rotary, **SMALL)
+    assert any("](rotary_spectrum?" in each.value for each in app.info)
+    (angles,) = (each.value for each in app.dataframe if "angles" in each.value)
+    assert [] == [row for row in angles["angles"] if "GPT-2" in row or "W_pos" in row]
+
+
+@pytest.mark.slow
+def test_position_and_token_without_embeddings_of_positions(show, rotary):
+    """What the three runs mean is said, and nothing speaks of embeddings that there are not."""
+    app = show("position_vs_token", model=rotary, samples="100", **SMALL)
+    assert any("*token only* means no rotation" in each.value for each in app.info)
+    assert "Random sequences as they are" in said(app)
+    assert "with both embeddings" not in said(app)
 
 
 @pytest.mark.slow

@@ -95,6 +95,16 @@ def test_small_maps_of_every_head(heads: int) -> None:
     assert set("".join(figure.layout.xaxis.ticktext)) == set("ABC")
 
 
+@pytest.mark.parametrize(
+    ("heads", "columns"),
+    [(1, 1), (2, 2), (3, 3), (5, 4), (8, 4), (9, 3), (15, 3), (16, 4), (20, 5), (32, 8), (37, 8)],
+)
+def test_rows_of_small_maps_are_full_where_they_can_be(heads: int, columns: int) -> None:
+    """No letters of keys stand below a place without a map, unless the heads fill no rows."""
+    frames = draw.row_patterns_figure(patterns(heads=heads), 0).layout.shapes
+    assert columns == len({frame.x0 for frame in frames})
+
+
 def test_long_small_maps_are_pooled_and_say_so() -> None:
     """48 tokens: the largest of every 2 x 2 cells."""
     found = patterns(48, 2)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core.analyses.helix.formulas import STREAM_SUMS
+from poskernel_core.analyses.helix.formulas import STREAM_SUMS, far_out
 from poskernel_core.data.made import repeated_windows
 from tests import builders
 from tests import oracles_positions as op
@@ -35,6 +35,14 @@ def gather(path, windows, start_token=False, batch=None):
         gather=STREAM_SUMS,
         batch=batch,
     )
+
+
+def test_positions_far_from_all_others():
+    """One point at 81 among points 10 from the middle, not one at 80; none where all are alike."""
+    ring = [[10.0, 0.0], [-10.0, 0.0], [0.0, 10.0], [0.0, -10.0]]
+    assert [2] == far_out(np.array([*ring[:2], [0.0, 81.0], *ring[2:], [0.0, -10.0]]))
+    assert [] == far_out(np.array([*ring[:2], [0.0, 80.0], *ring[2:], [0.0, -10.0]]))
+    assert [] == far_out(np.array(ring))
 
 
 def same_up_to_sign(found, expected, atol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -19,7 +20,7 @@ from poskernel_core.figures.bag import nearest_figure
 from poskernel_core.figures.layout import visible, without_title
 from poskernel_core.figures.neurons import bag_kernel_figure, quality_figure
 
-__all__ = ["draw_bag", "draw_embedding"]
+__all__ = ["draw_bag", "draw_embedding", "say_how_well"]
 
 URL: Final = "query-params"
 JUDGED = {
@@ -27,7 +28,24 @@ JUDGED = {
     "R²": "bag_r2",
     "cosine": "bag_cosine",
 }
+HARDLY = 0.25
+"""Centred R² below which the bag is said to tell little of what the heads write."""
 NORMS = ("before attention", "before the MLP")
+
+
+def say_how_well(found: Result) -> None:
+    """Say so where the bag hardly predicts the heads that fill it: the rest is then of weights."""
+    centred = found.values["bag_centred_r2"]
+    known = [row[np.isfinite(row)] for row in centred if np.isfinite(row).any()]
+    best = max((float(np.median(row)) for row in known), default=1.0)
+    if best < HARDLY:
+        told = f"{best:.2f}".replace("-", "−")
+        st.info(
+            "The bag hardly predicts what these heads write: its centred R² is "
+            f"{told} at best, median over positions (1 is perfect). So this page tells what the "
+            "weights add for each token, and little of what the neurons do on a text.",
+            icon=":material/info:",
+        )
 
 
 def draw_bag(found: Result) -> None:

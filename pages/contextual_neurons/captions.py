@@ -35,8 +35,8 @@ NEURONS = explained(
     "contextual-neurons",
     "One mark per neuron of layer 0. To the right: the bag accounts for much of the neuron's "
     "variation. Up: its pre-activation is predicted without running the model, mostly by the "
-    "current token; the table shows the bag's own R². The ring is the neuron shown below; a row of "
-    "the table selects another.",
+    "current token; the table shows the bag's own R². Triangles lie below the figure. The ring is "
+    "the neuron shown below; a row of the table selects another.",
 )
 
 WORDS = explained(

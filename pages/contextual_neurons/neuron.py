@@ -49,10 +49,12 @@ def draw_neuron(selection: Selection, found: Result, number: int, shared: Listed
     """Draw the tokens that move a neuron, and the neurons that are like it."""
     names = ("drive", "drive_share", "r2", "r2_of_bag", "sign_agreement", "fires")
     one = found.only(*names).select(neuron=number)
+    predicts = float(one.values["r2"]) > 0
+    why = "of which the direct path provides most" if predicts else "worse than by its mean alone"
     st.markdown(
-        f"The bag accounts for {value_text(one, 'drive_share')} of its variance (drive "
-        f"{value_text(one, 'drive')}). Predicted with R² {value_text(one, 'r2')}, of which the "
-        "direct path provides most: the bag's own R², against what the other parts leave over, is "
+        f"What the bag adds has {value_text(one, 'drive_share')} of its variance (drive "
+        f"{value_text(one, 'drive')}). Predicted with R² {value_text(one, 'r2')}, {why}: the bag's "
+        "own R², against what the other parts leave over, is "
         f"{value_text(one, 'r2_of_bag')}. On the right side of 0 at "
         f"{value_text(one, 'sign_agreement')} of the positions; positive at "
         f"{value_text(one, 'fires')}."
@@ -126,10 +128,10 @@ def draw_trace(selection: Selection, number: int, bag: BagChoice, kernel: Kernel
     def draw() -> None:
         parts = st.toggle("Show the parts of the prediction", False, key="parts", bind=URL)
         st.markdown(
-            f"R² {float(trace.values['r2']):.2f} (of the bag alone, against what the other parts "
-            f"leave over, {float(trace.values['r2_of_bag']):.2f}), correlation "
-            f"{float(trace.values['correlation']):.2f}, the same side of 0 at "
-            f"{float(trace.values['sign_agreement']):.0%} of the positions of this text."
+            f"R² {_two_places(trace, 'r2')} (of the bag alone, against what the other parts leave "
+            f"over, {_two_places(trace, 'r2_of_bag')}), correlation "
+            f"{_two_places(trace, 'correlation')}, the same side of 0 at "
+            f"{100 * float(trace.values['sign_agreement']):.0f} % of the positions of this text."
         )
         chart("trace", without_title(trace_figure(trace, parts)))
         coloured_text(trace.words("tokens"), trace.values["contribution"], "contribution")
@@ -142,6 +144,10 @@ def draw_trace(selection: Selection, number: int, bag: BagChoice, kernel: Kernel
         f"Neuron {number} along a text",
         draw,
     )
+
+
+def _two_places(found: Result, name: str) -> str:
+    return f"{float(found.values[name]):.2f}".replace("-", "−")
 
 
 class _Text(TypedDict, total=False):

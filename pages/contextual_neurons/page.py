@@ -6,7 +6,7 @@ from typing import Final
 
 import streamlit as st
 
-from pages.contextual_neurons.bag import draw_bag, draw_embedding
+from pages.contextual_neurons.bag import draw_bag, draw_embedding, say_how_well
 from pages.contextual_neurons.neuron import draw_latents, draw_neuron, draw_trace
 from pages.contextual_neurons.neuron_list import choose_neuron, draw_neurons, draw_search
 from pages.shared import results
@@ -101,6 +101,7 @@ def draw_all(
     kernel: KernelChoice,
 ) -> None:
     """Draw all neurons, the bag, and one neuron: tokens, relatives, a text, sub-latents."""
+    say_how_well(found)
     number = choose_neuron(found)
     draw_neurons(found, number)
     draw_search(selection, found, shared)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import streamlit as st
 
+from pages.helix.controls import View
 from pages.shared.selection import Selection, select_model
+from poskernel_core.analyses.helix.formulas import far_out
 from poskernel_core.common.result import Result
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import part_of
 
-__all__ = ["say_what_to_see"]
+__all__ = ["say_what_stands_out", "say_what_to_see"]
 
 SMOOTH_SHARE = 0.85
 """Share of the variance in three components from which positions are said to lie on a curve."""
+MOST_NAMED = 4
 SHOWS = {
     "gpt2-small-layer0": "GPT-2's own positions, a helix",
     "demo-gpt2-smooth": "positions on a smooth curve",
@@ -48,3 +51,17 @@ def say_what_to_see(helix: Result, selection: Selection) -> None:
                 on_click=select_model,
                 args=(name,),
             )
+
+
+def say_what_stands_out(helix: Result, view: View) -> None:
+    """Name the positions that lie so far out that the others crowd, and the way to leave them."""
+    positions = helix.coordinates["pos"]
+    shown = (positions >= view.span[0]) & (positions <= view.span[1])
+    far = positions[shown][far_out(helix.values["projection"][view.layer][shown])]
+    if 0 < len(far) <= MOST_NAMED:
+        named = ", ".join(map(str, far.tolist()))
+        who = f"Position {named} lies" if len(far) == 1 else f"Positions {named} lie"
+        st.caption(
+            f"{who} far from all others here, which crowd for it. Under «Settings» the first "
+            "positions can be left out."
+        )

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from pages.helix.controls import choose_prompts, choose_view
-from pages.helix.guide import say_what_to_see
+from pages.helix.guide import say_what_stands_out, say_what_to_see
 from pages.shared import results
 from pages.shared import words_positions as words
 from pages.shared.cards import card, chart
@@ -43,6 +43,7 @@ def draw_curve(helix: Result) -> None:
     view = choose_view(helix)
     figure = partial(helix_figure, helix, view.layer, view.span, view.group, view.overlay)
     shown = OVERLAYS[view.overlay][0]
+    say_what_stands_out(helix, view)
     names = ["projection", shown, "explained_variance"]
     if view.group is not None:
         names.append(f"group_{view.group}")
@@ -79,7 +80,7 @@ def draw_angles(helix: Result) -> None:
 
 
 def _angle_table(helix: Result) -> pd.DataFrame:
-    """Return the angles between W_pos and layer 2 (or the last), ours and the post's."""
+    """Return the angles from layer 0 to layer 2 (or the last); the post's where they compare."""
     layer = min(2, len(helix.values[FAR]) - 1)
     learned = helix.provenance["position_scheme"] == "learned"
     readings = {
@@ -88,9 +89,9 @@ def _angle_table(helix: Result) -> pd.DataFrame:
     }
     rows = {reading: helix.values[name][0, layer] for reading, name in readings.items()}
     texts = {name: ", ".join(f"{angle:.1f}°" for angle in row) for name, row in rows.items()}
-    texts["published for GPT-2 small, layer 2, k = 3"] = ", ".join(
-        f"{angle:.0f}°" for angle in ANGLES_GPT2
-    )
+    if learned:
+        published = ", ".join(f"{angle:.0f}°" for angle in ANGLES_GPT2)
+        texts["published for GPT-2 small, layer 2, k = 3"] = published
     return pd.DataFrame({"angles": texts.keys(), "all k, ascending": texts.values()})
 
 

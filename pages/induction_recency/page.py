@@ -26,13 +26,12 @@ from pages.shared.place import RANDOM_TOKENS_IDLE, Picture, Place
 from pages.shared.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.induction.spec import (
-    SAMPLES,
     InductionRecency,
     InductionScores,
     InductionScoresParams,
     RecencyParams,
 )
-from poskernel_core.analyses.random_tokens.params import RANDOM_TOKENS
+from poskernel_core.analyses.random_tokens.params import CLEAR_SAMPLES, RANDOM_TOKENS
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
@@ -113,7 +112,7 @@ def page(selection: Selection) -> None:
         "not used."
     )
     if enough_context(selection):
-        draws = choose_draws(selection, SAMPLES)
+        draws = choose_draws(selection, CLEAR_SAMPLES)
         switches = choose_switches(selection)
         params = find("induction-scores").fitting(draws.run, geometry)
         scores = results.fetch(InductionScores, draws.run, InductionScoresParams(**params))

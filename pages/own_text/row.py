@@ -38,7 +38,7 @@ def draw_row(selection: Selection, row: Result) -> None:
     columns = st.columns(len(NUMBERS))
     for column, (label, (name, meaning)) in zip(columns, NUMBERS.items(), strict=True):
         number = float(row.values[name])
-        shown = "–" if isnan(number) else f"{number:.3f}"
+        shown = "–" if isnan(number) else f"{number:.3f}".replace("-", "−")
         column.metric(label, shown, help=meaning, border=True, height="stretch")
     title = f"{selection.cell}, query {row.chosen['query']}: position and content of every key"
     card("row", partial(row_figure, row), row, words.ROW, title)

@@ -24,6 +24,7 @@ from poskernel_core.analyses.position_vs_token.spec import (
     PositionZero,
     PositionZeroParams,
 )
+from poskernel_core.analyses.random_tokens.params import SAMPLES
 from poskernel_core.common.result import Result
 from poskernel_core.figures.layout import THIRD, set_height
 from poskernel_core.figures.of_experiments import (
@@ -107,9 +108,10 @@ def page(selection: Selection) -> None:
     geometry = selection.located.geometry
     st.title(PLACE.title)
     contents_here()
+    both = "with both embeddings" if geometry.scheme == "learned" else "as they are"
     st.markdown(
-        "Random sequences with both embeddings, with positions only, and with tokens only: which "
-        "of the two makes a head attend as it does?"
+        f"Random sequences {both}, with positions only, and with tokens only: which of the two "
+        "makes a head attend as it does?"
     )
     if geometry.scheme == "rotary":
         st.info(
@@ -126,4 +128,4 @@ def page(selection: Selection) -> None:
             icon=":material/info:",
         )
     if enough_context(selection):
-        draw_page(selection, choose_draws(selection, 500))
+        draw_page(selection, choose_draws(selection, SAMPLES))

@@ -9,6 +9,7 @@ import streamlit as st
 
 from pages.shared.fit import fitted
 from pages.shared.selection import Selection
+from poskernel_core.analyses.random_tokens.params import SAMPLE_COUNTS, first_samples
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.data.layouts import MOST_CANDIDATES
@@ -25,7 +26,6 @@ __all__ = [
 ]
 
 URL: Final = "query-params"
-SAMPLE_COUNTS = (100, 200, 500, 1000, 2000, 5000, 20_000)
 SHORTEST_CONTEXT = 11
 SilencedHow = Literal["output", "pattern"]
 SILENCED: Final[dict[str, SilencedHow]] = {
@@ -70,15 +70,20 @@ def enough_context(selection: Selection) -> bool:
 
 
 def choose_draws(selection: Selection, default: int) -> Draws:
-    """Draw the number of samples, the seed, and whether there is a start token."""
+    """Draw the number of samples, the seed, and whether there is a start token.
+
+    ``default`` samples are chosen at first, fewer of a large model.
+    """
+    first = first_samples(default, selection.located.geometry)
     one, two, three = st.columns([2, 1, 2], vertical_alignment="bottom")
     samples = one.select_slider(
         "Random sequences averaged over",
         SAMPLE_COUNTS,
         key="samples",
         bind=URL,
-        help="each sequence is new; errors fall with the square root of their number",
-        **fitted("samples", SAMPLE_COUNTS, default),
+        help="each sequence is new; errors fall with the square root of their number; large models "
+        "begin with fewer",
+        **fitted("samples", SAMPLE_COUNTS, first),
     )
     seed = two.number_input(
         "Seed", 0, 10_000, 0, key="seed", bind=URL, help="equal seeds draw equal tokens"

@@ -107,9 +107,9 @@ CAUSE = explained(
 
 SCORES = explained(
     "position-vs-token",
-    "The head's mean scores from one query position, with both embeddings, with positions only, "
-    "and with tokens only. Averaged over random tokens, token scores are flat but for the start "
-    "token: what peaks is position.",
+    "The head's mean scores from one query position, with both, with positions only, and with "
+    "tokens only. Averaged over random tokens, token scores are flat but for the start token: what "
+    "peaks is position.",
     "score",
 )
 
@@ -129,8 +129,8 @@ MAPS = explained(
 
 LOOK_BACK = explained(
     "position-vs-token",
-    "One row per head: how far back it looks, with both embeddings and by position alone, and how "
-    "much attention lies there. *1 to 0* is the attention from position 1 to position 0, to be "
+    "One row per head: how far back it looks, with both and by position alone, and how much "
+    "attention lies there. *1 to 0* is the attention from position 1 to position 0, to be "
     "compared with P(1). Click a row to select the head everywhere.",
     "profile",
     "largest_offset",

@@ -25,7 +25,8 @@ __all__ = [
 HELIX = explained(
     "helix",
     "Each point is one position, drawn on the first three principal components of the stream "
-    "before the chosen layer; neighbours are joined. In GPT-2 small the positions draw a helix. "
+    "before the chosen layer, in brackets their shares of the variance; neighbours are joined. In "
+    "GPT-2 small the positions draw a helix. "
     "Drag to turn it; narrow the range of positions to look closer: the components stay those of "
     "all positions. Green diamonds are averages of neighbouring positions: where they fall towards "
     "the axis, averaging removes what distinguishes neighbours.",

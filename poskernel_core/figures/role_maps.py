@@ -70,7 +70,7 @@ def role_maps(
     """
     _check(patterns, errors, roles)
     step = math.ceil(len(roles) / PANEL)
-    columns = columns or min(len(patterns), 4 if len(patterns) <= 16 else 8)
+    columns = columns or _columns(len(patterns))
     small = np.stack([_pooled(only_visible(pattern), step) for pattern in patterns])
     side = small.shape[1]
     pitch = np.array([side + max(2, round(0.28 * side)), side + max(1, round(0.1 * side))])
@@ -108,6 +108,12 @@ def share_bar(figure: go.Figure, top: float) -> go.Figure:
 def letter(role: str) -> str:
     """The letter of a named position, nothing for the start token and random ones."""
     return role[1:-1] if role.startswith("[") else ""
+
+
+def _columns(heads: int) -> int:
+    """Maps in a row: up to 4, or 8 of more than 16 heads; fewer where rows are then all full."""
+    most = 4 if heads <= 16 else 8
+    return next((n for n in range(most, most // 2, -1) if heads % n == 0), min(heads, most))
 
 
 def _pooled(pattern: Pattern, step: int) -> Float[np.ndarray, "query_block key_block"]:

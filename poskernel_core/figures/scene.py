@@ -69,13 +69,10 @@ def averages(groups: Float[np.ndarray, "group 3"]) -> go.Scatter3d:
 
 
 def component_titles(shares: Shares | None) -> list[str]:
-    """What the three axes are called; `shares` of the variance in [0, 1]."""
+    """Name the three axes in few words, which may meet; `shares` of the variance in [0, 1]."""
     if shares is None:
         return [f"component {axis}" for axis in (1, 2, 3)]
-    return [
-        f"component {axis} ({100 * share:.2g} % of variance)"
-        for axis, share in enumerate(shares, start=1)
-    ]
+    return [f"component {axis} ({100 * share:.2g} %)" for axis, share in enumerate(shares, start=1)]
 
 
 def scene(figure: go.Figure, titles: list[str], shown: Float[np.ndarray, "point 3"]) -> go.Figure:

@@ -21,6 +21,7 @@ __all__ = [
     "StreamParams",
     "canonical_angles",
     "centred",
+    "far_out",
     "far_share",
     "first_position",
     "group_means",
@@ -34,6 +35,10 @@ GROUP_SIZES = (5, 10, 20, 50, 100)
 
 STREAM_SUMS: tuple[Gather, ...] = ("residuals", "normed", "positions")
 """What a pass gathers for the helix alone."""
+
+
+FAR_OUT = 8.0
+"""Median distances from the middle beyond which a position lies far from all others."""
 
 
 class StreamParams(Params):
@@ -128,6 +133,16 @@ def canonical_angles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     from scipy.linalg import subspace_angles
 
     return np.degrees(subspace_angles(a, b))[::-1]
+
+
+def far_out(points: Float[np.ndarray, "pos component"]) -> list[int]:
+    """Return the rows that lie far from all others, as the first positions of a text often do.
+
+    Far is more than ``FAR_OUT`` times the median distance from the middle, which is the median of
+    each component.
+    """
+    distance = np.linalg.norm(points - np.median(points, axis=0), axis=1)
+    return [int(row) for row in np.flatnonzero(distance > FAR_OUT * np.median(distance))]
 
 
 def far_share(rows: PositionRows, far: float) -> float:

@@ -8,10 +8,12 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import HeadMeasure
 from poskernel_core.analyses.random_tokens.params import (
+    CLEAR_SAMPLES,
     Ablations,
     NormAblations,
     Sampled,
     SampleParams,
+    first_samples,
     random_run,
 )
 from poskernel_core.common.result import each
@@ -28,9 +30,6 @@ __all__ = [
     "RecencyPatterns",
     "RecencyPatternsParams",
 ]
-
-SAMPLES = 2000
-"""Random sequences that the recency of induction is averaged over."""
 
 
 class InductionScoresParams(SampleParams):
@@ -114,7 +113,9 @@ class InductionScores(Sampled[InductionScoresParams]):
 class PairsParams(Ablations):
     """Parameters of sequences with several candidates."""
 
-    samples: int = Field(SAMPLES, ge=2, le=1_000_000, description="random sequences for each row")
+    samples: int = Field(
+        CLEAR_SAMPLES, ge=2, le=1_000_000, description="random sequences for each row"
+    )
     length: int = Field(13, ge=5, le=512, description="tokens per sequence")
     first: int = Field(2, ge=0, le=500, description="position of the first [A]")
     candidates: int = Field(
@@ -225,8 +226,11 @@ class InductionRecency(Sampled[RecencyParams]):
     runs = "poskernel_core.analyses.induction.run.recency:induction_recency"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that the context holds."""
-        return {"length": min(13, geometry.n_ctx)}
+        """Return a length that the context holds, and fewer samples for a large model."""
+        return {
+            "length": min(13, geometry.n_ctx),
+            "samples": first_samples(CLEAR_SAMPLES, geometry),
+        }
 
     def canonical(self, run: RunSpec, params: RecencyParams) -> RunSpec:
         """Return the run of the random sequences.
@@ -281,8 +285,12 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
     runs = "poskernel_core.analyses.induction.run.recency:recency_patterns"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that the context holds."""
-        return {"length": min(13, geometry.n_ctx), "second": min(10, geometry.n_ctx - 3)}
+        """Return a length and a row that the context holds, and samples as there."""
+        return {
+            "length": min(13, geometry.n_ctx),
+            "second": min(10, geometry.n_ctx - 3),
+            "samples": first_samples(CLEAR_SAMPLES, geometry),
+        }
 
     def canonical(self, run: RunSpec, params: RecencyPatternsParams) -> RunSpec:
         """Return the run of the random sequences.

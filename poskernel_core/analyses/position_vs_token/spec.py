@@ -6,7 +6,13 @@ from typing import Any
 
 from pydantic import Field
 
-from poskernel_core.analyses.random_tokens.params import Sampled, SampleParams, random_run
+from poskernel_core.analyses.random_tokens.params import (
+    SAMPLES,
+    Sampled,
+    SampleParams,
+    first_samples,
+    random_run,
+)
 from poskernel_core.common.result import each
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.geometry import Geometry
@@ -110,8 +116,8 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
     runs = "poskernel_core.analyses.position_vs_token.run.parts:position_vs_token"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that the context holds."""
-        return {"length": min(24, geometry.n_ctx)}
+        """Return a length that the context holds, and fewer samples for a large model."""
+        return {"length": min(24, geometry.n_ctx), "samples": first_samples(SAMPLES, geometry)}
 
     def canonical(self, run: RunSpec, params: PositionVsTokenParams) -> RunSpec:
         """Return the run of the random sequences."""
@@ -186,8 +192,8 @@ class PositionZero(Sampled[PositionZeroParams]):
     runs = "poskernel_core.analyses.position_vs_token.run.zero:position_zero"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that the context holds."""
-        return {"length": min(11, geometry.n_ctx)}
+        """Return a length that the context holds, and fewer samples for a large model."""
+        return {"length": min(11, geometry.n_ctx), "samples": first_samples(SAMPLES, geometry)}
 
     def canonical(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
         """Return the run of the random sequences; the cases say which have a start token."""

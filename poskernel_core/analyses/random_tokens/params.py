@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from pydantic import Field
 
@@ -11,17 +11,47 @@ from poskernel_core.analyses.base import Experiment, Params
 from poskernel_core.analyses.interventions.spec import ALIKE
 from poskernel_core.common.specs import CorpusSpec, RunSpec
 from poskernel_core.data.made import RANDOM
+from poskernel_core.models.geometry import Geometry
 
-__all__ = ["RANDOM_TOKENS", "Ablations", "NormAblations", "SampleParams", "Sampled", "random_run"]
+__all__ = [
+    "CLEAR_SAMPLES",
+    "RANDOM_TOKENS",
+    "SAMPLES",
+    "SAMPLE_COUNTS",
+    "Ablations",
+    "NormAblations",
+    "SampleParams",
+    "Sampled",
+    "first_samples",
+    "random_run",
+]
 
 RANDOM_TOKENS = 48
 """Length at which attention to random tokens is shown first."""
+SAMPLES: Final = 500
+"""Sequences averaged over where nothing else is said."""
+CLEAR_SAMPLES: Final = 2000
+"""Sequences averaged over where trends are looked for."""
+SAMPLE_COUNTS: Final = (100, 200, 500, 1000, 2000, 5000, 20_000)
+"""Numbers of sequences that are offered."""
+FIRST_WORK: Final = 2_000_000_000
+"""Sequences times layers times squared width up to which no fewer are averaged over at first."""
+
+
+def first_samples(most: int, geometry: Geometry) -> int:
+    """Return how many sequences are averaged over first: ``most``, in a large model fewer.
+
+    What a sequence costs grows with the layers and the square of the width. The answer is one of
+    ``SAMPLE_COUNTS``, so that a page offers it.
+    """
+    room = min(most, FIRST_WORK // (geometry.n_layers * geometry.d_model**2))
+    return max((count for count in SAMPLE_COUNTS if count <= room), default=SAMPLE_COUNTS[0])
 
 
 class SampleParams(Params):
     """Parameters of everything that is averaged over random sequences."""
 
-    samples: int = Field(500, ge=2, le=1_000_000, description="random sequences averaged over")
+    samples: int = Field(SAMPLES, ge=2, le=1_000_000, description="random sequences averaged over")
 
 
 class Ablations(SampleParams):

@@ -7,9 +7,11 @@ from typing import Any
 from pydantic import Field
 
 from poskernel_core.analyses.random_tokens.params import (
+    CLEAR_SAMPLES,
     RANDOM_TOKENS,
     NormAblations,
     Sampled,
+    first_samples,
     random_run,
 )
 from poskernel_core.common.result import each
@@ -102,8 +104,9 @@ class RandomAttention(Sampled[RandomAttentionParams]):
     runs = "poskernel_core.analyses.random_tokens.run.random_rows:random_attention"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that the context holds, and samples for a clear trend."""
-        return {"samples": 2000, "length": min(RANDOM_TOKENS, geometry.n_ctx)}
+        """Return a length that fits, and samples for a clear trend, fewer for a large model."""
+        samples = first_samples(CLEAR_SAMPLES, geometry)
+        return {"samples": samples, "length": min(RANDOM_TOKENS, geometry.n_ctx)}
 
     def canonical(self, run: RunSpec, params: RandomAttentionParams) -> RunSpec:
         """Return the run of the random sequences."""
