@@ -46,7 +46,7 @@ def test_addresses_that_are_taken(address):
 def test_without_the_package(monkeypatch):
     """One sentence says what to install."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(BadRequest, match=r"poskernel\[cluster\]"):
+    with pytest.raises(BadRequest, match=r"pip install '\.\[cluster\]'"):
         workers_of("tcp://127.0.0.1:1")
 
 
