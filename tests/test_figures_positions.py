@@ -70,8 +70,8 @@ def test_helix_alone_is_coloured_by_position() -> None:
     assert ("position (tokens)", "h", 0) == (bar.title.text, bar.orientation, bar.y)
     assert "position %{customdata:d}" in line.hovertemplate
     scene = figure.layout.scene
-    assert "component 1 (33 % of variance)" == scene.xaxis.title.text
-    assert "component 3 (4.6 % of variance)" == scene.zaxis.title.text
+    assert "component 1 (33 %)" == scene.xaxis.title.text
+    assert "component 3 (4.6 %)" == scene.zaxis.title.text
     assert 0.1 < scene.domain.y[0] < scene.domain.y[1] == 1
     assert scene.uirevision == figure.layout.uirevision == "helix"
 
@@ -115,7 +115,7 @@ def test_helix_frames_morph_from_layer_to_layer_on_fixed_axes() -> None:
     mixed = layers[0] + (layers[1] - layers[0]) / (BETWEEN + 1)
     np.testing.assert_allclose(mixed, xyz(between.data[0]), rtol=1e-4, atol=1e-4)
     assert ("skip", "all") == (between.data[0].hoverinfo, frames["1"].data[0].hoverinfo)
-    assert "component 1 (40 % of variance)" == frames["1"].layout.scene.xaxis.title.text
+    assert "component 1 (40 %)" == frames["1"].layout.scene.xaxis.title.text
     assert [("0",), ("1",), ("2",)] == [
         tuple(step.args[0]) for step in figure.layout.sliders[0].steps
     ]
