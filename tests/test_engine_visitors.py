@@ -39,7 +39,7 @@ def test_cancelled_while_the_other_has_left(fresh_engine, workers, request_of):
 
 
 def test_what_nobody_waits_for_is_dropped(fresh_engine, workers, request_of, monkeypatch):
-    """A job that waits its turn is cancelled once its visitors are gone; one that runs is not."""
+    """A job that waits its turn is cancelled once its visitors are gone; one that runs not yet."""
     monkeypatch.setattr(engine_module, "GRACE_SECONDS", 0.0)
     there = {"anna", "ben"}
     fresh_engine._present = there.__contains__
@@ -57,11 +57,33 @@ def test_what_nobody_waits_for_is_dropped(fresh_engine, workers, request_of, mon
 
     fresh_engine.drop_abandoned()
     assert [job.missed_since is None for job in (waiting, both, running, own)] == [
-        False, True, True, True,
+        False, True, False, True,
     ]  # fmt: skip
     fresh_engine.drop_abandoned()
 
     assert {"cancel": waiting.key} == workers[0].hear()
+
+
+def test_what_runs_for_nobody_makes_room(fresh_engine, workers, request_of, monkeypatch):
+    """It goes on while nobody else waits but those who have left too; then it is cancelled."""
+    monkeypatch.setattr(engine_module, "ABANDONED_SECONDS", 0.0)
+    there = {"anna", "ben", "carl"}
+    fresh_engine._present = there.__contains__
+    running = fresh_engine.submit(request_of(4), "anna")
+    fresh_engine.submit(request_of(5), "ben")
+    workers[0].say(running.key, "running", done=1, total=7, note="Reading")
+    until(lambda: running.state == "running")
+    there -= {"anna", "ben"}
+    for _ in range(3):
+        fresh_engine.drop_abandoned()
+    assert running.missed_since is not None
+
+    fresh_engine.submit(request_of(6), "carl")
+    fresh_engine.drop_abandoned()
+
+    heard = [workers[0].hear() for _ in range(4)]
+    assert [4, 5, 6] == [each["request"]["params"]["skip"] for each in heard[:3]]
+    assert {"cancel": running.key} == heard[3]
 
 
 def test_a_visitor_who_comes_back(fresh_engine, workers, request_of):

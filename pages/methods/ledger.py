@@ -159,11 +159,20 @@ def _draw_details(figures: tuple[Published, ...], lines: dict[str, Checked]) -> 
     )
     figure = next(each for each in figures if each.id == chosen)
     line = lines.get(chosen)
-    command = f"question `{figure.question}`, run {figure.run}, parameters {figure.params}"
-    st.caption(f"{figure.figure}. {plain(figure.note)} Computed by {command}.")
+    st.caption(f"{figure.figure}. {plain(figure.note)} Computed by {_asked(figure)}.")
     if line is not None and line.why:
         st.info(plain(line.why))
     st.dataframe(_numbers(figure, line), key="ledger-numbers")
+
+
+def _asked(figure: Published) -> str:
+    """Return the question that a figure answers, and what it says of its run and parameters."""
+    parts = [f"the question `{figure.question}`"]
+    for what, fields in (("run", figure.run), ("parameters", figure.params)):
+        if fields:
+            told = ", ".join(f"{name} {value}" for name, value in fields.items())
+            parts.append(f"{what}: `{told}`")
+    return "; ".join(parts)
 
 
 def _numbers(figure: Published, line: Checked | None) -> pd.DataFrame:

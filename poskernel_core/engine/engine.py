@@ -48,6 +48,9 @@ COMPOSITIONS_KEPT = 64
 GRACE_SECONDS = 10.0
 """How long a waiting job outlives the visitors who asked for it (who may reload the page)."""
 
+ABANDONED_SECONDS = 60.0
+"""How long a job that runs outlives them where others wait. A pass keeps what it has read."""
+
 LOOK_EVERY = 2.0
 
 
@@ -275,13 +278,24 @@ class Engine:
                 self.drop_abandoned()
 
     def drop_abandoned(self) -> None:
-        """Cancel what still waits its turn, and whose visitors have all been gone for a while."""
+        """Cancel jobs whose visitors have all been gone for a while.
+
+        One that runs is cancelled later than one that waits, and only where others wait.
+        """
+        left = []
         for job in self._open():
-            if job.state != "queued" or any(map(self._present, job.visitors)):
+            if any(map(self._present, job.visitors)):
                 job.missed_since = None
             elif job.missed_since is None:
                 job.missed_since = time.monotonic()
-            elif time.monotonic() - job.missed_since >= GRACE_SECONDS and self._link is not None:
+            else:
+                left.append((job, time.monotonic() - job.missed_since))
+        dropped = {job.key for job, _ in left if job.state == "queued"}
+        others = any(each.state == "queued" and each.key not in dropped for each in self._open())
+        for job, seconds in left:
+            waits = job.state == "queued"
+            due = seconds >= (GRACE_SECONDS if waits else ABANDONED_SECONDS)
+            if due and (waits or others) and self._link is not None:
                 self._link.send({"cancel": job.key}, job)
 
     @property
