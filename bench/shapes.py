@@ -20,7 +20,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -135,8 +135,9 @@ def main() -> None:
     print(
         f"float32, {options.threads} threads, {options.rounds} rounds; {platform.machine()}, "
         f"{os.cpu_count()} cores\n\n"
-        "| model | windows × tokens | trunk (s) | all attention | an eighth | of matmul rate |\n"
-        "|---|---|---:|---:|---:|---:|"
+        "| model | windows × tokens | trunk (s) | all attention, a batch | the whole pass "
+        "| an eighth, a batch | the whole pass | of matmul rate |\n"
+        "|---|---|---:|---:|---:|---:|---:|---:|"
     )
     for name, make in MODELS.items():
         measure(name, make, options.rounds)
@@ -153,59 +154,65 @@ def measure(name: str, make: Callable[[], Any], rounds: int) -> None:
     for windows, context in SHAPES:
         tokens = np.random.default_rng(0).integers(0, 40_000, (windows, context))
         once(bare, begin, tokens[: max(1, 2048 // context)])  # to warm up
-        rates, totals = [rate()], dict.fromkeys(WAYS, 0.0)
+        batches: dict[str, list[float]] = {way: [] for way in WAYS}
+        rates, apart = [rate()], dict.fromkeys(WAYS, 0.0)
         for _ in range(rounds):
-            for way, seconds in once(bare, begin, tokens).items():
-                totals[way] += seconds / rounds
+            found, aside = once(bare, begin, tokens)
+            for way in WAYS:
+                batches[way] += found[way]
+                apart[way] += aside[way]
             rates.append(rate())
-        print(row(name, windows, context, totals, flops(geometry, mlp, windows, context), rates))
+        work = rounds * flops(geometry, mlp, windows, context)
+        print(row(name, windows, context, batches, apart, work, rates))
         sys.stdout.flush()
 
 
 def once(
     bare: Read, begin: Callable[[int, int, int | None], streaming.Pass], tokens: np.ndarray
-) -> dict[str, float]:
-    """Return the seconds of every way over all windows, which take turns batch by batch."""
+) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Return the seconds of every batch of every way, which take turns; and those beside."""
     windows, context = tokens.shape
-    seconds = dict.fromkeys(WAYS, 0.0)
-
-    @contextlib.contextmanager
-    def timed(way: str) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        seconds[way] += time.perf_counter() - began
-
+    batches: dict[str, list[float]] = {way: [] for way in WAYS}
+    apart = dict.fromkeys(WAYS, 0.0)
     passes = {}
     for way, seen in (("pass", None), ("eighth", max(1, windows // 8))):
-        with timed(way):
-            passes[way] = begin(windows, context, seen)
+        began = time.perf_counter()
+        passes[way] = begin(windows, context, seen)
+        apart[way] += time.perf_counter() - began
     for batch in streaming.batches(windows, context):
-        with timed("trunk"):
-            bare(tokens, batch)
-        for way, one in passes.items():
-            with timed(way):
-                one.run(tokens, batch)
+        for way in WAYS:
+            began = time.perf_counter()
+            if way == "trunk":
+                bare(tokens, batch)
+            else:
+                passes[way].run(tokens, batch)
+            batches[way].append(time.perf_counter() - began)
     for way, one in passes.items():
-        with timed(way):
-            one.sums()
-    return seconds
+        began = time.perf_counter()
+        one.sums()
+        apart[way] += time.perf_counter() - began
+    return batches, apart
 
 
 def row(
     name: str,
     windows: int,
     context: int,
-    seconds: dict[str, float],
+    batches: dict[str, list[float]],
+    apart: dict[str, float],
     work: float,
     rates: list[float],
 ) -> str:
-    """Return a line of the table."""
-    over = {way: seconds[way] / seconds["trunk"] - 1 for way in WAYS}
-    used = work / seconds["pass"] / statistics.median(rates)
-    return (
-        f"| {name} | {windows} × {context} | {seconds['trunk']:.2f} | {over['pass']:+.0%} | "
-        f"{over['eighth']:+.0%} | {used:.0%} |"
-    )
+    """Return a line of the table: by batch, the median of the ratios; and the whole."""
+    total = {way: sum(batches[way]) + apart[way] for way in WAYS}
+    over = []
+    for way in ("pass", "eighth"):
+        pairs = zip(batches[way], batches["trunk"], strict=True)
+        over.append(statistics.median(mine / bare - 1 for mine, bare in pairs))
+        over.append(total[way] / total["trunk"] - 1)
+    cells = " | ".join(f"{each:+.0%}" for each in over)
+    used = work / total["pass"] / statistics.median(rates)
+    return f"| {name} | {windows} × {context} | {total['trunk']:.2f} | {cells} | {used:.0%} |"
 
 
 if __name__ == "__main__":
