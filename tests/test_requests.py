@@ -99,7 +99,9 @@ def test_a_computed_result_on_a_page(engine, run, visits, monkeypatch):
     message = engine.workers[0].hear()
     key = Request.model_validate(message["request"]).key
     assert ONCE == visits
-    put(engine, engine._jobs[key].request)
+    with engine._lock:  # which is held until the job that was handed over stands there
+        job = engine._jobs[key]
+    put(engine, job.request)
     engine.workers[0].say(key, "done")
     page.join(WAIT)
 

@@ -24,6 +24,7 @@ __all__ = ["AT_ONCE", "MODELS", "address", "ten_at_once", "tracebacks", "visited
 
 MODELS = ("demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l")
 AT_ONCE = 4
+LINES = 40  # of a traceback that a trial tells
 PAGES = ("", *page_names(), "no_such_page")
 PARAMETERS = {
     "model": (*BUNDLED_MODELS, "no-such-model", "../../etc/passwd", "<script>"),
@@ -99,8 +100,8 @@ def tracebacks(*logs: Path) -> None:
     for place in logs:
         text = place.read_text("utf-8", "replace") if place.is_file() else ""
         found = text.count("Traceback")
-        last = " ".join(text[text.rfind("Traceback") :].splitlines()[-3:]) if found else ""
-        need(not found, f"{place.name} has {found} tracebacks, the last: {last[-300:]}")
+        last = " ".join(text[text.rfind("Traceback") :].splitlines()[:LINES]) if found else ""
+        need(not found, f"{place.name} has {found} tracebacks, the last: {last}")
 
 
 async def _visits(server: Server, options: Options) -> tuple[list[str], list[float], list[float]]:
