@@ -51,8 +51,9 @@ def power_of_ten(exponent: int) -> str:
 
 def _plain(text: str) -> str:
     """Return a number with a minus sign and a power of ten, where Python wrote ``-`` and ``e``."""
-    mantissa, _, exponent = text.replace("-", "−").partition("e")
-    return f"{mantissa}×{power_of_ten(int(exponent.replace('−', '-')))}" if exponent else mantissa
+    mantissa, _, exponent = text.partition("e")
+    mantissa = mantissa.replace("-", "−")
+    return f"{mantissa}×{power_of_ten(int(exponent))}" if exponent else mantissa
 
 
 def value_text(result: Result, name: str) -> str:

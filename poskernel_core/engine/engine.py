@@ -282,20 +282,20 @@ class Engine:
 
         One that runs is cancelled later than one that waits, and only where others wait.
         """
-        left = []
-        for job in self._open():
+        jobs, now = self._open(), time.monotonic()
+        missed = [job for job in jobs if job.missed_since is not None]
+        for job in jobs:
             if any(map(self._present, job.visitors)):
                 job.missed_since = None
             elif job.missed_since is None:
-                job.missed_since = time.monotonic()
-            else:
-                left.append((job, time.monotonic() - job.missed_since))
-        dropped = {job.key for job, _ in left if job.state == "queued"}
-        others = any(each.state == "queued" and each.key not in dropped for each in self._open())
-        for job, seconds in left:
+                job.missed_since = now
+        others = any(job.state == "queued" and job.missed_since is None for job in jobs)
+        for job in missed:
+            if job.missed_since is None or self._link is None:
+                continue
             waits = job.state == "queued"
-            due = seconds >= (GRACE_SECONDS if waits else ABANDONED_SECONDS)
-            if due and (waits or others) and self._link is not None:
+            due = now - job.missed_since >= (GRACE_SECONDS if waits else ABANDONED_SECONDS)
+            if due and (waits or others):
                 self._link.send({"cancel": job.key}, job)
 
     @property
