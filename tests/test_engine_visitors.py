@@ -102,6 +102,27 @@ def test_a_visitor_who_comes_back(fresh_engine, workers, request_of):
     assert job.missed_since is None
 
 
+def test_whoever_comes_back_too_late_asks_anew(fresh_engine, workers, request_of, monkeypatch):
+    """A job dropped because all had left is not shown as cancelled, even to one who joins late."""
+    monkeypatch.setattr(engine_module, "GRACE_SECONDS", 0.0)
+    there = {"anna", "ben"}
+    fresh_engine._present = there.__contains__
+    dropped = fresh_engine.submit(request_of(4), "anna")
+    cancelled = fresh_engine.submit(request_of(5), "ben")
+    there.remove("anna")
+    for _ in range(2):
+        fresh_engine.drop_abandoned()
+    fresh_engine.cancel(request_of(5), "ben")
+    assert dropped is fresh_engine.submit(request_of(4), "anna again")
+    for job in (dropped, cancelled):
+        workers[0].say(job.key, "cancelled")
+        assert job.wait(5)
+
+    assert fresh_engine.running(request_of(4)) is None
+    assert fresh_engine.running(request_of(5)) is cancelled
+    assert "queued" == fresh_engine.submit(request_of(4), "anna again").state
+
+
 def test_one_visitor_may_not_ask_for_everything(fresh_engine, workers, request_of, monkeypatch):
     """Above a number of open jobs he is told so; others, and programs of one's own, are not."""
     monkeypatch.setenv("POSKERNEL_MOST_OPEN", "3")

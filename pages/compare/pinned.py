@@ -24,7 +24,7 @@ from poskernel_core.analyses.comparison.pins import nearest_position, read_pins,
 from poskernel_core.analyses.comparison.spec import HeadDistances, HeadDistancesParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import rounded
+from poskernel_core.common.rounding import as_printed, rounded
 from poskernel_core.engine.preflight import computes
 from poskernel_core.engine.requests import canonical_of
 from poskernel_core.figures.comparison import distances_figure, kernels_figure, pin_labels
@@ -192,6 +192,5 @@ def _cell(found: Result, row: int, place: int) -> str:
     apart = float(found.values["apart"][row, place])
     if place == 0 or not np.isfinite(apart):
         return text
-    gap = f"{apart:+.1f}" if abs(apart) < 100 else f"{apart:+.0f}"
-    gap = gap.replace("-", "−")
+    gap = as_printed(f"{apart:+.1f}" if abs(apart) < 100 else f"{apart:+.0f}")
     return f"{text} (**{gap}**)" if abs(apart) >= words.CLEAR else f"{text} ({gap})"

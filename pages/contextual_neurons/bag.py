@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -14,8 +13,10 @@ from pages.shared import results
 from pages.shared.cards import card, chart
 from pages.shared.contextual_controls import ListedChoice
 from pages.shared.selection import Selection
+from poskernel_core.analyses.bag.contextual_neurons import centred_at_best
 from poskernel_core.analyses.bag.search import ExtendedEmbedding, ExtendedEmbeddingParams
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import as_printed
 from poskernel_core.figures.bag import nearest_figure
 from poskernel_core.figures.layout import visible, without_title
 from poskernel_core.figures.neurons import bag_kernel_figure, quality_figure
@@ -35,15 +36,13 @@ NORMS = ("before attention", "before the MLP")
 
 def say_how_well(found: Result) -> None:
     """Say so where the bag hardly predicts the heads that fill it: the rest is then of weights."""
-    centred = found.values["bag_centred_r2"]
-    known = [row[np.isfinite(row)] for row in centred if np.isfinite(row).any()]
-    best = max((float(np.median(row)) for row in known), default=1.0)
+    best = centred_at_best(found)
     if best < HARDLY:
-        told = f"{best:.2f}".replace("-", "−")
         st.info(
             "The bag hardly predicts what these heads write: its centred R² is "
-            f"{told} at best, median over positions (1 is perfect). So this page tells what the "
-            "weights add for each token, and little of what the neurons do on a text.",
+            f"{as_printed(f'{best:.2f}')} at best, median over positions (1 is perfect). So this "
+            "page tells what the weights add for each token, and little of what the neurons do on "
+            "a text.",
             icon=":material/info:",
         )
 

@@ -29,7 +29,7 @@ from poskernel_core.analyses.bag.neuron import (
     NeuronTraceParams,
 )
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import as_printed, value_text
 from poskernel_core.figures.bag import latents_figure
 from poskernel_core.figures.layout import without_title
 from poskernel_core.figures.neurons import (
@@ -147,7 +147,7 @@ def draw_trace(selection: Selection, number: int, bag: BagChoice, kernel: Kernel
 
 
 def _two_places(found: Result, name: str) -> str:
-    return f"{float(found.values[name]):.2f}".replace("-", "−")
+    return as_printed(f"{float(found.values[name]):.2f}")
 
 
 class _Text(TypedDict, total=False):

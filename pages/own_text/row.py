@@ -12,6 +12,7 @@ from pages.own_text import words
 from pages.shared.cards import card
 from pages.shared.selection import Selection
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import as_printed
 from poskernel_core.figures.own_text import row_figure
 
 __all__ = ["draw_row"]
@@ -38,7 +39,7 @@ def draw_row(selection: Selection, row: Result) -> None:
     columns = st.columns(len(NUMBERS))
     for column, (label, (name, meaning)) in zip(columns, NUMBERS.items(), strict=True):
         number = float(row.values[name])
-        shown = "–" if isnan(number) else f"{number:.3f}".replace("-", "−")
+        shown = "–" if isnan(number) else as_printed(f"{number:.3f}")
         column.metric(label, shown, help=meaning, border=True, height="stretch")
     title = f"{selection.cell}, query {row.chosen['query']}: position and content of every key"
     card("row", partial(row_figure, row), row, words.ROW, title)

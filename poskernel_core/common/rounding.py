@@ -8,7 +8,7 @@ import numpy as np
 
 from poskernel_core.common.result import Result
 
-__all__ = ["power_of_ten", "rounded", "texts_of", "value_text"]
+__all__ = ["as_printed", "power_of_ten", "rounded", "texts_of", "value_text"]
 
 Number = float | np.floating
 SMALL = -3
@@ -31,7 +31,7 @@ def rounded(value: Number, error: Number | None = None) -> str:
     if math.isnan(value):
         return NO_NUMBER
     if error is None or not math.isfinite(error) or error <= NEGLIGIBLE * abs(value):
-        return _plain(f"{value:.4g}")
+        return as_printed(f"{value:.4g}")
     digits = 1 - math.floor(math.log10(float(f"{error:.1e}")))
     power = math.floor(math.log10(max(abs(value), error)))
     if power < SMALL:
@@ -41,7 +41,7 @@ def rounded(value: Number, error: Number | None = None) -> str:
     else:
         shown = max(digits, 0)
         text = f"{round(value, digits):.{shown}f} ± {round(error, digits):.{shown}f}"
-    return _plain(text)
+    return as_printed(text)
 
 
 def power_of_ten(exponent: int) -> str:
@@ -49,7 +49,7 @@ def power_of_ten(exponent: int) -> str:
     return f"10{str(exponent).translate(SUPERSCRIPT)}"
 
 
-def _plain(text: str) -> str:
+def as_printed(text: str) -> str:
     """Return a number with a minus sign and a power of ten, where Python wrote ``-`` and ``e``."""
     mantissa, _, exponent = text.partition("e")
     mantissa = mantissa.replace("-", "−")

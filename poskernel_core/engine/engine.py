@@ -219,8 +219,12 @@ class Engine:
         return [job for job in self._jobs.values() if not job.ended]
 
     def running(self, request: Asked) -> Job | None:
-        """Return the latest job of a request, ended or not, or None."""
-        return self._jobs.get(canonical(request).key)
+        """Return the latest job of a request, ended or not, or None.
+
+        One that was dropped because everybody had left is none: whoever comes back asks anew.
+        """
+        job = self._jobs.get(canonical(request).key)
+        return None if job is not None and job.ended and job.abandoned else job
 
     def result(
         self, request: Asked, seconds: float | int | None = None, visitor: str = ""
@@ -296,6 +300,7 @@ class Engine:
             waits = job.state == "queued"
             due = now - job.missed_since >= (GRACE_SECONDS if waits else ABANDONED_SECONDS)
             if due and (waits or others):
+                job.abandoned = True
                 self._link.send({"cancel": job.key}, job)
 
     @property

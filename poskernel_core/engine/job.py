@@ -26,6 +26,7 @@ class Job:
         visitors: the visitors who asked for it and have not cancelled, each with the person whose
             turn it waits for.
         missed_since: when all of them were first found gone; None while one is there.
+        abandoned: whether it is being cancelled because all of them were gone for long.
         on_end: what is called with the job, once, when it ends.
     """
 
@@ -39,6 +40,7 @@ class Job:
     began: float = field(default_factory=time.monotonic)
     visitors: dict[str, str] = field(default_factory=dict)
     missed_since: float | None = None
+    abandoned: bool = False
     on_end: Callable[[Job], None] | None = None
     _first: tuple[float, int] | None = None
     _ended: threading.Event = field(default_factory=threading.Event)

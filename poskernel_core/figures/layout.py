@@ -10,7 +10,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from poskernel_core.common.rounding import power_of_ten
+from poskernel_core.common.rounding import as_printed
 
 GRID = "rgba(128,128,128,0.22)"
 LINE = "rgba(128,128,128,0.65)"
@@ -209,11 +209,8 @@ def log_ticks(low: float, high: float) -> list[float]:
 def number(value: float) -> str:
     """A tick label: plain from 0.001 to 10 000, else as m×10ⁿ."""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
-        return f"{value:g}".replace("-", "−")
-    mantissa, exponent = f"{value:.0e}".split("e")
-    mantissa = mantissa.replace("-", "−")
-    power = power_of_ten(int(exponent))
-    return power if mantissa == "1" else f"{mantissa}×{power}"
+        return as_printed(f"{value:g}")
+    return as_printed(f"{value:.0e}").removeprefix("1×")
 
 
 def visible(token: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import as_printed
 from poskernel_core.figures.conditions import measured
 from poskernel_core.figures.contextual import RING, histogram, log_axis, log_span
 from poskernel_core.figures.curves import Look, add_curve
@@ -113,7 +114,7 @@ def _short(word: str) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−")
+    return as_printed(f"{value:.3g}")
 
 
 def _ring(figure: go.Figure, x: np.ndarray, y: np.ndarray, neuron: int) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import plotly.graph_objects as go
 
-from poskernel_core.analyses.kernels.etc import EtcParams
+from poskernel_core.analyses.kernels.formulas import KINDS, classify
 from poskernel_core.common.result import Result
 from poskernel_core.figures.by_axes import by_axes
 from poskernel_core.figures.kernels import kernel_curve
@@ -76,10 +76,9 @@ def kernel_figure(kernel: Result) -> go.Figure:
     The near offsets of a local head get room: they are spaced by their logarithm.
     """
     if kernel.axes["kernel"] == ("key",):
-        query, kinds = int(kernel.params["query"]), EtcParams()
-        last = kernel.values["kernel"][: query + 1][-kinds.local_tokens :]
-        local = bool(np.nansum(last) >= kinds.local_share)
-        return head_curve(kernel, query, log_x=local)
+        values = kernel.values
+        kind = int(classify(values["local_mass"], values["etc"], values["visible"]))
+        return head_curve(kernel, int(kernel.params["query"]), log_x=kind == KINDS.index("local"))
     return by_axes(kernel)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
+from poskernel_core.common.rounding import as_printed
 from poskernel_core.figures.conditions import SHARE, measured
 from poskernel_core.figures.curves import Look, add_curve, look
 from poskernel_core.figures.kernels import FLOOR
@@ -82,7 +83,7 @@ def _add_trend(
     line = row.mean() + slope[0] * (keys - keys.mean())
     ends = slice(None) if log_y else slice(None, None, max(1, len(keys) - 1))
     name = f"slope {measured(*slope)} per token"
-    rank = f"rank correlation {correlation:.2f}".replace("-", "−")
+    rank = f"rank correlation {as_printed(f'{correlation:.2f}')}"
     figure.add_scatter(
         x=keys[ends],
         y=np.where(line > FLOOR, line, np.nan)[ends] if log_y else line[ends],

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from jaxtyping import Float
 from plotly.subplots import make_subplots
 
+from poskernel_core.common.rounding import as_printed
 from poskernel_core.figures.layout import LINE, MUTED, log_ticks, number, set_title, style
 from poskernel_core.figures.palette import BLUE, VERMILLION, fade
 
@@ -62,7 +63,7 @@ def clocks(
         x=columns,
         y=np.full(len(columns), rows[-1] - 0.78),
         mode="text",
-        text=[f"{value:+.1f}".replace("-", "−") for value in total],
+        text=[as_printed(f"{value:+.1f}") for value in total],
         hovertemplate="S(D) = %{text} nats<extra></extra>",
         showlegend=False,
     )

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
 
+from poskernel_core.common.rounding import as_printed
 from poskernel_core.figures.layout import MASKED, bar_above, quoted, set_title, style
 from poskernel_core.figures.maps import IMAGE_CELLS, Span, picture_source
 from poskernel_core.figures.palette import DIVERGING, RED, SCALE
@@ -192,7 +193,7 @@ def _ticks(names: list[str], start: int, tokens: list[str] | None) -> tuple[list
 def _bar_ticks(values: StageMap, span: Span) -> tuple[list[float], list[str]]:
     """Where the bar has ticks, and their text, which says where values lie beyond its ends."""
     ticks = np.linspace(*span, 5)
-    labels = [f"{tick:.3g}".replace("-", "−") for tick in ticks]
+    labels = [as_printed(f"{tick:.3g}") for tick in ticks]
     slack = 1e-6 * (span[1] - span[0])
     if np.nanmin(values) < span[0] - slack:
         labels[0] = f"≤ {labels[0]}"

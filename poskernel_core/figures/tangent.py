@@ -4,6 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
+from poskernel_core.common.rounding import as_printed
 from poskernel_core.figures.layout import (
     LINE,
     MASKED,
@@ -150,7 +151,7 @@ def _add_kink(figure: go.Figure, at: dict[int, float]) -> None:
             x=[k],
             y=[at[k]],
             mode="markers",
-            name=f"{name}: {off:+.2f}".replace("-", "−"),
+            name=f"{name}: {as_printed(f'{off:+.2f}')}",
             marker={
                 "color": VERMILLION,
                 "size": 12,

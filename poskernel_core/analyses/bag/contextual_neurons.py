@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.bag.params import BagExperiment, ListedParams
-from poskernel_core.common.result import each
+from poskernel_core.common.result import Result, each
 
-__all__ = ["ContextualNeurons", "ContextualNeuronsParams"]
+__all__ = ["ContextualNeurons", "ContextualNeuronsParams", "centred_at_best"]
 
 
 class ContextualNeuronsParams(ListedParams):
@@ -156,3 +157,12 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     precomputed = "experiments"
     long = True
     runs = "poskernel_core.analyses.bag.run.neurons:contextual_neurons"
+
+
+def centred_at_best(found: Result) -> float:
+    """Return the centred R², median over positions, of the variant that predicts best.
+
+    NaN where no variant has one.
+    """
+    rows = (row[np.isfinite(row)] for row in found.values["bag_centred_r2"])
+    return max((float(np.median(row)) for row in rows if row.size), default=float("nan"))
