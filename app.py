@@ -15,7 +15,7 @@ from pages.shared.echo import note_drawn
 from pages.shared.fragment import draw_note
 from pages.shared.links import read_link, tell
 from pages.shared.pins import keep_pins
-from pages.shared.plain import say_error
+from pages.shared.plain import nothing_said, say_error
 from pages.shared.results import PageStopped, say_notice
 from pages.shared.selection import choose
 from pages.shared.style import apply_style
@@ -58,6 +58,7 @@ st.set_page_config(page_title="PosKernel", page_icon="pages/shared/icon.png", la
 page, module = navigation()
 apply_style()
 no_contents()
+nothing_said()
 read_link(page.title)
 keep_pins()
 notice = st.container()

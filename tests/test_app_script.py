@@ -118,6 +118,20 @@ def test_every_page_runs(shipped, script):
     assert shipped.worker_pid is None
 
 
+def test_what_is_refused_is_said_once(shipped, monkeypatch):
+    """A page with several figures of a run that is too large has one box, and so has the next."""
+    monkeypatch.setenv("POSKERNEL_MOST_WINDOWS", "60")
+    monkeypatch.setattr(results, "visitor", lambda: "anna")
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    for name, value in {"model": MODEL, "texts": "200"}.items():
+        app.query_params[name] = value
+    for _ in range(2):
+        open_page(app, "head")
+        (box,) = app.error
+        assert "200" in box.value
+    assert shipped.worker_pid is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "charts"),

@@ -7,7 +7,7 @@ from typing import Final
 import streamlit as st
 
 from pages.shared import results
-from pages.shared.plain import plain, say_error
+from pages.shared.plain import plain, say_once
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
 from poskernel_core.common.errors import NotInModel, PosKernelError
@@ -38,7 +38,7 @@ def fetch_when_asked(
         st.info(plain(str(error)), icon=":material/info:")
         return None
     except PosKernelError as error:
-        say_error(str(error))
+        say_once(str(error))
         return None
     if there or is_wanted(asked.key):
         return results.fetch(question, run, params)

@@ -7,7 +7,7 @@ from typing import NoReturn
 import streamlit as st
 
 from pages.shared.jobs import follow, has_left, wants_again
-from pages.shared.plain import plain, say_error
+from pages.shared.plain import plain, say_once
 from pages.shared.visitor import person, present, visitor
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
@@ -95,7 +95,7 @@ def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None
         st.info(plain(str(error)), icon=":material/info:")
         return None
     except PosKernelError as error:
-        say_error(str(error))
+        say_once(str(error))
         return None
     if isinstance(found, Job):
         follow(engine(), found)
