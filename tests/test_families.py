@@ -1,7 +1,9 @@
 """Every family held against transformers' own eager attention, on tiny models, features on."""
 
+import gc
 import math
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -236,3 +238,17 @@ def test_mean_key_kernels_by_brute_force(loaded, name):
         expected = torch.stack(kernels).mean(dim=0)
         np.testing.assert_allclose(found[layer, head, low : n + 1], expected, atol=2e-5)
         assert 0 == found[layer, head, :low].sum() + found[layer, head, n + 1 :].sum()
+
+
+@ALL
+def test_a_model_is_freed_with_its_last_reader(family_dirs, name):
+    """Nothing of ours, nor of the pass that proves it, holds the weights in a circle."""
+    model = loading.load(catalog.locate(str(family_dirs[name])), "cpu")
+    held = {each: weakref.ref(weight) for each, weight in model.module.named_parameters()}
+    gc.collect()
+    gc.disable()
+    try:
+        del model
+        assert [] == [each for each, weight in held.items() if weight() is not None]
+    finally:
+        gc.enable()

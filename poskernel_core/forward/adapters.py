@@ -8,7 +8,7 @@ An adapter takes the place of one method of the attention module.
 from __future__ import annotations
 
 import math
-import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -28,18 +28,28 @@ Attend = Callable[..., Tensor]
 def adapt(attention: nn.Module, architecture: str, attend: Attend) -> None:
     """Replace the part of an attention module that forms the pattern."""
     method, make = ADAPTED[architecture]
-    vars(attention)[method] = types.MethodType(make(attend), attention)
+    vars(attention)[method] = _method(make(attend), attention)
     if architecture == "gptj":
-        plain: Callable[..., Tensor] = attention._get_embed_positions  # type: ignore[assignment]
+        plain: Callable[..., Tensor] = type(attention)._get_embed_positions  # type: ignore[attr-defined]
 
         def turned(self: Any, position_ids: Tensor) -> Any:
-            found = plain(position_ids)
+            found = plain(self, position_ids)
             sin, cos = found.chunk(2, dim=-1)
             hooks, _ = vars(self)["poskernel"]
             cos, sin = hooks.rotated(cos, sin)
             return torch.cat([sin, cos], dim=-1)
 
-        vars(attention)["_get_embed_positions"] = types.MethodType(turned, attention)
+        vars(attention)["_get_embed_positions"] = _method(turned, attention)
+
+
+def _method(function: Callable[..., Any], attention: nn.Module) -> Callable[..., Any]:
+    """Return a function as a method of one module, which it does not keep from being freed."""
+    held = weakref.ref(attention)
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return function(held(), *args, **kwargs)
+
+    return method
 
 
 def adapted(attention: nn.Module) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from transformer_lens import TransformerBridgeConfig
 from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.sources import build_bridge_from_module
 
+from poskernel_core.forward.adapters import release
 from poskernel_core.forward.loading import LoadedModel
 
 __all__ = ["open_bridge"]
@@ -40,8 +41,8 @@ def _without_hooks(module: nn.Module) -> Any:
     memo: dict[int, Any] = {id(t): t for t in [*module.parameters(), *module.buffers()]}
     plain = copy.deepcopy(module, memo)
     for part in plain.modules():
-        vars(part).pop("poskernel", None)
-        vars(part).pop("_attn", None)
+        if vars(part).pop("poskernel", None) is not None:
+            release(part)
         part._forward_pre_hooks.clear()
         part._forward_pre_hooks_with_kwargs.clear()
         part._forward_hooks.clear()

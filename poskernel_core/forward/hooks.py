@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -88,7 +89,8 @@ class Hooks:
 
     Attributes:
         home: that device.
-        attentions: the module of every layer whose attention has been computed so far.
+        attentions: the module of every layer whose attention has been computed so far. They are
+            the model's, and know the hooks: held from here, the weights would outlive the model.
         without_heads: layers that compute none, and how many heads, key heads, and of which width
             they are shown as having: of zeros, which see all keys alike.
     """
@@ -97,7 +99,7 @@ class Hooks:
         self.home = home
         self._pass = UNOBSERVED
         self._turn: Rotation | None = None
-        self.attentions: dict[int, nn.Module] = {}
+        self.attentions = WeakValueDictionary[int, nn.Module]()
         self.without_heads: dict[int, tuple[int, int, int]] = {}
 
     @contextmanager
