@@ -100,7 +100,7 @@ COMMON = (
     ),
     Break(
         "common/rounding.py",
-        "error / 10.0**power",
+        "error / scale",
         "error",
         "the error of a small number is not in its power of ten",
         "rounding",
@@ -184,6 +184,13 @@ DATA = (
 )
 
 FORWARD = (
+    Break(
+        "forward/hooks.py",
+        "WeakValueDictionary[int, nn.Module]()",
+        "dict[int, nn.Module]()",
+        "a model that is let go stays in memory",
+        "families",
+    ),
     Break(
         "common/attention.py",
         "max(skip, n - window + 1)",
@@ -385,8 +392,8 @@ STATISTICS = (
     ),
     Break(
         "statistics/scores.py",
-        "q[:, :, 0] = k[:, :, 0] = 0",
-        "k[:, :, 0] = 0",
+        "BAND, int(self.plan.start_token))",
+        "BAND, 0)",
         "the start token's row counts in the scores",
         "previous_token passes",
     ),
@@ -559,8 +566,8 @@ KERNELS = (
     ),
     Break(
         "storage/statistics.py",
-        'part_key(run, statistic, str(layer)), {"layer": layer}, there',
-        'part_key(run, statistic, "0"), {"layer": layer}, there',
+        'part_key(run, statistic, str(layer)), {"layer": layer}',
+        'part_key(run, statistic, "0"), {"layer": layer}',
         "all layers of a statistic lie under one key",
         "stored_statistics checkpoints",
     ),
@@ -681,10 +688,31 @@ TOPICS = (
     ),
     Break(
         "analyses/helix/formulas.py",
-        "np.degrees(scipy.linalg.subspace_angles(a, b))",
-        "scipy.linalg.subspace_angles(a, b)",
+        "np.degrees(subspace_angles(a, b))",
+        "subspace_angles(a, b)",
         "angles are radians",
         "positions_math",
+    ),
+    Break(
+        "analyses/helix/formulas.py",
+        "distance > FAR_OUT",
+        "distance >= FAR_OUT",
+        "a position at the bound counts as far from the others",
+        "helix",
+    ),
+    Break(
+        "analyses/random_tokens/params.py",
+        "if count <= room",
+        "if count < room",
+        "the largest number of sequences that fits is not offered first",
+        "first_samples",
+    ),
+    Break(
+        "analyses/bag/contextual_neurons.py",
+        "float(np.median(row)) for row in rows",
+        "float(np.mean(row)) for row in rows",
+        "the bag is judged by a mean over positions",
+        "bag_told",
     ),
     Break(
         "analyses/helix/formulas.py",
@@ -887,8 +915,8 @@ STORAGE = (
     ),
     Break(
         "storage/archive.py",
-        "decode(data) if intact(data) else None",
-        "decode(data)",
+        "return decode(data) if intact(data) else None",
+        "return decode(data)",
         "checksums are not checked where archives are read",
         "archive strangers_archives",
     ),
@@ -919,18 +947,32 @@ ENGINE = (
         "waiting",
     ),
     Break(
-        "engine/lanes.py",
-        "own >= self.most_each",
-        "own > self.most_each",
+        "engine/bounds.py",
+        "own >= limits.open",
+        "own > limits.open",
         "a visitor may let one too many wait",
-        "waiting",
+        "bounds engine_visitors",
     ),
     Break(
         "engine/lanes.py",
-        "popitem(last=False)",
-        "popitem(last=True)",
-        "the visitor who came last is served first",
-        "waiting",
+        "self._rows.move_to_end(self._served)",
+        "self._rows.move_to_end(self._served, last=False)",
+        "a visitor who has been served is served again before the others",
+        "lanes",
+    ),
+    Break(
+        "engine/engine.py",
+        "if due and (waits or others):",
+        "if due:",
+        "what runs for readers who have left is cancelled while nobody else waits",
+        "engine_visitors",
+    ),
+    Break(
+        "engine/engine.py",
+        "job.abandoned = True",
+        "job.abandoned = False",
+        "whoever comes back is told that the computation was cancelled",
+        "engine_visitors",
     ),
     Break(
         "engine/job.py",
@@ -963,6 +1005,13 @@ ENGINE = (
 )
 
 SHOWN = (
+    Break(
+        "figures/of_kernels.py",
+        'kind == KINDS.index("local")',
+        "False",
+        "a local head's kernel is a spike at the edge",
+        "view",
+    ),
     Break(
         "figures/curves.py",
         "low = mean - error if floor is None",

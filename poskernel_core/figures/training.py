@@ -9,10 +9,12 @@ from jaxtyping import Float
 
 from poskernel_core.common.heads import cell_name, parse_cell
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import as_printed
 from poskernel_core.figures.curves import Look, add_curve, look
 from poskernel_core.figures.kernels import FLOOR
 from poskernel_core.figures.layout import (
     LINE,
+    bar_above,
     legend_under_title,
     log_ticks,
     number,
@@ -207,7 +209,6 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
             customdata=told,
             hovertemplate="%{customdata}<extra></extra>",
             hoverongaps=False,
-            colorbar=_bar(bounds, names, log, unit),
         )
     )
     labels = [number(float(step)) for step in result.coordinates["step"]]
@@ -232,9 +233,10 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
             y1=y + 0.5,
             line={"color": VERMILLION, "width": 1.6},
         )
-    style(figure, x_title="", y_title="", height=min(120 + 22 * len(cells), 1400))
+    style(figure, x_title="", y_title="", height=min(170 + 22 * len(cells), 1400))
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False, autorange="reversed")
+    bar_above(figure, unit, *_ticks(bounds, names, log))
     return set_title(figure, "All heads at every checkpoint, by step")
 
 
@@ -281,16 +283,17 @@ def _ends(logs: np.ndarray) -> tuple[float, float]:
     return low, max(high, low + 0.01)
 
 
-def _bar(
-    bounds: tuple[float, float], names: Sequence[str], log: bool, unit: str
-) -> dict[str, object]:
-    bar: dict[str, object] = {"title": {"text": unit, "side": "right"}, "thickness": 12}
+def _ticks(
+    bounds: tuple[float, float], names: Sequence[str], log: bool
+) -> tuple[list[float], list[str]]:
+    """Where the colour bar of a scale is labelled, and with what."""
     if names:
-        return bar | {"tickvals": list(range(len(names))), "ticktext": list(names)}
+        return [float(place) for place in range(len(names))], list(names)
     if log:
         ticks = log_ticks(10 ** bounds[0], 10 ** bounds[1])
-        return bar | {"tickvals": np.log10(ticks).tolist(), "ticktext": [*map(number, ticks)]}
-    return bar
+        return np.log10(ticks).tolist(), [*map(number, ticks)]
+    ticks = np.linspace(*bounds, 5).tolist()
+    return ticks, [as_printed(f"{tick:.2g}") for tick in ticks]
 
 
 def kernel_over_training_figure(result: Result) -> go.Figure:
@@ -312,17 +315,14 @@ def kernel_over_training_figure(result: Result) -> go.Figure:
             customdata=np.dstack([kernel, etc]),
             hovertemplate="step %{y}, offset %{x} tokens<br>K %{customdata[0]:.3g}"
             "<br>ETC %{customdata[1]:.3g} tokens<extra></extra>",
-            colorbar={
-                "title": {"text": "K (share, log scale)", "side": "right"},
-                "thickness": 12,
-                "tickvals": np.log10(ticks).tolist(),
-                "ticktext": [*map(number, ticks)],
-            },
         )
     )
     style(figure, x_title="offset n − i (tokens)", y_title="training step", height=420)
     figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
     figure.update_xaxes(showgrid=False)
+    bar_above(
+        figure, "K (share, log scale)", np.log10(ticks).tolist(), [number(tick) for tick in ticks]
+    )
     return set_title(figure, f"Kernel of {result.params['cell']} over training")
 
 
