@@ -142,3 +142,16 @@ def test_a_layer_reads_what_it_is_asked_for(tmp_path, run):
     assert (2, CONTEXT) == layer["mean_keys"].shape[:2]
     assert [part_key(run, "keys", "2")] == read
     assert layer.get("no such array") is None
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(None, True), (1, False)])
+def test_no_more_is_kept_in_memory_than_the_store_may_hold(tmp_path, run, limit, kept):
+    """What was read a moment ago is at hand, but where the store may hold next to nothing."""
+    store = Store(tmp_path / "store")
+    gather(store, asked(run))
+    store.limit = limit or store.limit
+    view = StoredStatistics.open(store, run)
+    first, second = (view.layer(1)["mean_keys"] for _ in range(2))
+
+    np.testing.assert_array_equal(first, second)
+    assert kept == (first is second)

@@ -189,6 +189,7 @@ def _cell(found: Result, row: int, place: int) -> str:
         return word
     value = found.values["value"][row, place]
     text = plain(rounded(value, found.errors["value"][row, place]))
+    text = text.replace(" ", "\N{NO-BREAK SPACE}")  # only the bracket may go to the next line
     apart = float(found.values["apart"][row, place])
     if place == 0 or not np.isfinite(apart):
         return text

@@ -69,7 +69,7 @@ def draw_names(selection: Selection) -> list[Head]:
         key=KEY,
         bind="query-params",
         max_chars=LONGEST,
-        placeholder="none: draw a loop or a box above, or type names such as L0H3 L2H6",
+        placeholder="none; draw above, or type L0H3 L2H6",
     )
     chosen, wrong = _read(selection)
     row.button("Choose none", on_click=_clear, disabled=not chosen, icon=":material/close:")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from cachetools import LRUCache
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 BYTES_IN_MEMORY = 512 * 2**20
+"""Of the layers that a process keeps at most; no more than the store itself may hold."""
+
 MANIFEST, CHECKPOINT = "manifest", "checkpoint"
 
 
@@ -121,9 +124,11 @@ class StoredLayer(Mapping[str, np.ndarray]):
 
 def _read(store: Store, key: str) -> dict[str, np.ndarray]:
     """Return the arrays of an entry, from memory where it was read a moment ago."""
-    place = str(store.directory), key
     with _READING:
-        arrays = _LAYERS.get(place)
+        kept = _LAYERS.get(store)
+        if kept is None:
+            kept = _LAYERS[store] = LRUCache(min(BYTES_IN_MEMORY, store.limit), _size)
+        arrays = kept.get(key)
     if arrays is None:
         found = store.get(key)
         if found is None:
@@ -133,7 +138,7 @@ def _read(store: Store, key: str) -> dict[str, np.ndarray]:
         for array in arrays.values():
             array.setflags(write=False)
         with _READING, suppress(ValueError):  # one layer is larger than all that is kept
-            _LAYERS[place] = arrays
+            kept[key] = arrays
     return arrays
 
 
@@ -141,8 +146,9 @@ def _size(arrays: dict[str, np.ndarray]) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
-_LAYERS: LRUCache[tuple[str, str], dict[str, np.ndarray]] = LRUCache(BYTES_IN_MEMORY, _size)
-"""The layers read last, by the store's directory and their key."""
+_Kept = LRUCache[str, dict[str, np.ndarray]]
+_LAYERS: WeakKeyDictionary[Store, _Kept] = WeakKeyDictionary()
+"""The layers read last from each store, by their key."""
 _READING = threading.Lock()
 
 
