@@ -9,7 +9,7 @@ import pytest
 from poskernel_core.common.errors import BadArchive, BadRequest
 from poskernel_core.common.specs import SCHEMA, model_prefix
 from poskernel_core.models import catalog
-from poskernel_core.storage.archive import export_model, import_archive
+from poskernel_core.storage.archive import export_model, import_archive, read_archive
 from poskernel_core.storage.encoding import encode
 from poskernel_core.storage.store import Store
 
@@ -161,3 +161,17 @@ def test_a_changed_byte(store, target, located, keys, tmp_path):
             continue
         for key in target.keys():  # noqa: SIM118 - a store is no mapping
             assert store.get_bytes(key) == target.get_bytes(key)
+
+
+def test_read_in_place(tmp_path):
+    """One by one, without an import: an entry that is not whole is as good as missing."""
+    changed, lacking = KEY[:-1] + "c", KEY[:-1] + "d"
+    whole = encode({"number": 7}, VALUES)
+    entries = {KEY: whole, changed: whole[:-1] + bytes([whole[-1] ^ 1])}
+    file = archive(tmp_path / "results.zip", {"poskernel.json": ABOUT, **entries})
+
+    with read_archive(file) as entries:
+        assert [KEY, changed] == sorted(entries.keys())
+        assert entries.get(KEY) is not None
+        assert entries.get(changed) is None
+        assert entries.get(lacking) is None

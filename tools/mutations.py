@@ -958,7 +958,7 @@ ENGINE = (
         "self._rows.move_to_end(self._served)",
         "self._rows.move_to_end(self._served, last=False)",
         "a visitor who has been served is served again before the others",
-        "lanes",
+        "waiting",
     ),
     Break(
         "engine/engine.py",
