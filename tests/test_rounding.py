@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import rounded, texts_of, value_text
+from poskernel_core.common.rounding import number_and_error, rounded, texts_of, value_text
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,22 @@ from poskernel_core.common.rounding import rounded, texts_of, value_text
 def test_rounded(value, error, text):
     """Two significant digits of the error, and the value to the same place."""
     assert text == rounded(value, error)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "both"),
+    [
+        (395.77012, 0.0101, ("395.770", "0.010")),
+        (-1.485e-4, 2.69e-5, ("−1.48×10⁻⁴", "0.27×10⁻⁴")),
+        (-2.5e-7, None, ("−2.5×10⁻⁷", "")),
+        (3.1, 0.0, ("3.1", "")),
+        (math.nan, 0.1, ("–", "")),
+    ],
+)
+def test_number_and_error_apart(value, error, both):
+    """Where one stands above the other, each has its power of ten, and no bracket is left open."""
+    assert both == number_and_error(rounded(value, error))
+    assert ("no start token", "") == number_and_error("no start token")
 
 
 def test_texts_of_a_result():

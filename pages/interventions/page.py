@@ -14,6 +14,7 @@ from pages.shared import results
 from pages.shared import words_positions as words
 from pages.shared.cards import card, chart
 from pages.shared.contents import contents_here
+from pages.shared.metric import draw_metric
 from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from pages.shared.zoom import choose_zoom
@@ -57,17 +58,7 @@ def draw_numbers(found: Result) -> None:
     }
     columns = st.columns(len(numbers))
     for column, (label, (name, meaning)) in zip(columns, numbers.items(), strict=True):
-        value, _, error = value_text(found, name).partition(" ± ")
-        column.metric(
-            label,
-            value,
-            help=meaning,
-            border=True,
-            delta=f"± {error}" if error else None,
-            delta_arrow="off",
-            delta_color="off",
-            height="stretch",
-        )
+        draw_metric(column, label, value_text(found, name), meaning)
 
 
 def draw_patterns(selection: Selection, found: Result) -> None:

@@ -12,6 +12,7 @@ from pages.position_vs_token.look_back import look_back_table
 from pages.shared import words_experiments as words
 from pages.shared.cards import card, chart
 from pages.shared.head_choice import HeadChoice, strongest
+from pages.shared.metric import draw_metric
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded, value_text
 from poskernel_core.figures.of_experiments import look_back_figure, position_zero_figure
@@ -53,14 +54,5 @@ def draw_first(zero: Result, parts: Result, head: HeadChoice) -> None:
 def _draw_case(column: Any, case: str, one: Result) -> None:
     """Draw the probability of [B] in one case; a model without a start token has no first one."""
     probability, error = (float(part["probability"]) for part in (one.values, one.errors))
-    there = not np.isnan(probability)
-    value, _, spread = rounded(probability, error).partition(" ± ")
-    column.metric(
-        case,
-        value if there else "no start token",
-        border=True,
-        delta=f"± {spread}" if there else None,
-        delta_arrow="off",
-        delta_color="off",
-        help="probability of [B] after the last [A]",
-    )
+    text = "no start token" if np.isnan(probability) else rounded(probability, error)
+    draw_metric(column, case, text, "probability of [B] after the last [A]")

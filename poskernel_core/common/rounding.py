@@ -8,7 +8,7 @@ import numpy as np
 
 from poskernel_core.common.result import Result
 
-__all__ = ["as_printed", "power_of_ten", "rounded", "texts_of", "value_text"]
+__all__ = ["as_printed", "number_and_error", "power_of_ten", "rounded", "texts_of", "value_text"]
 
 Number = float | np.floating
 SMALL = -3
@@ -42,6 +42,16 @@ def rounded(value: Number, error: Number | None = None) -> str:
         shown = max(digits, 0)
         text = f"{round(value, digits):.{shown}f} ± {round(error, digits):.{shown}f}"
     return as_printed(text)
+
+
+def number_and_error(text: str) -> tuple[str, str]:
+    """Return what :func:`rounded` wrote as two texts, each with the power of ten that they share.
+
+    The second is empty where there is no error.
+    """
+    number, _, error = text.partition(" ± ")
+    error, _, power = error.partition(")")
+    return number.removeprefix("(") + power, error + power
 
 
 def power_of_ten(exponent: int) -> str:
