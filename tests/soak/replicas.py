@@ -4,9 +4,9 @@ Readers come one after another, each to the replica whose turn it is, and stay o
 proxy with sticky sessions; one whose replica was killed opens its page again at the other. They
 open random addresses and small experiments, choose heads, wait for what is computed, cancel some
 of it, or leave. Workers are killed with -9, and so is the second replica, which is started again.
-In the second half the first replica and its worker are left alone, so that their memory can be
-watched: it counts as flat where a line through its samples rises by less than a tenth of their
-mean over that half.
+From a quarter of the time on the first replica and its worker are left alone. They have the second
+quarter to meet every page once, and their memory is watched in the half that is left: it counts as
+flat where a line through its samples rises by less than a tenth of their mean.
 """
 
 from __future__ import annotations
@@ -148,14 +148,14 @@ async def _all(
 ) -> None:
     draw, began = random.Random(options.seed), time.monotonic()
     end = began + 60 * options.minutes
-    half = began + 30 * options.minutes
+    quarter = began + 15 * options.minutes
     turn = _turns(both)
     readers = [
         _read(random.Random(f"{options.seed} {index}"), turn, end, found)
         for index in range(AT_ONCE)
     ]
     others = [
-        asyncio.create_task(_kill_workers(draw, both, half, found)),
+        asyncio.create_task(_kill_workers(draw, both, quarter, found)),
         asyncio.create_task(_kill_replica(draw, both[1], found)),
         asyncio.create_task(_look(both, truth, store, began, found)),
     ]
@@ -246,11 +246,11 @@ async def _wait(draw: random.Random, reader: Reader, end: float, found: _Found) 
 
 
 async def _kill_workers(
-    draw: random.Random, both: list[Replica], half: float, found: _Found
+    draw: random.Random, both: list[Replica], quarter: float, found: _Found
 ) -> None:
     while True:
         await asyncio.sleep(draw.uniform(*WORKER_KILLS))
-        replica = draw.choice(both if time.monotonic() < half else both[1:])
+        replica = draw.choice(both if time.monotonic() < quarter else both[1:])
         number = await asyncio.to_thread(replica.worker)
         if number is not None:
             with contextlib.suppress(ProcessLookupError):
