@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from scipy.stats import theilslopes
 
 __all__ = ["STEEPEST", "rise", "verdicts"]
 
 STEEPEST = 0.1
-"""Rise over the second half of a trial, as a share of the median, up to which memory is flat."""
+"""Rise over the second half of a trial, as a share of the mean, up to which memory is flat."""
 
 
 def rise(samples: list[tuple[float, float]]) -> float:
-    """Return how far a line through samples ``(time, size)`` rises, as a share of their median.
-
-    Its slope is the median of those between all pairs (Theil and Sen): what is held for a moment,
-    as while a large product is formed, is no growth.
-    """
+    """Return how far a line through samples ``(time, size)`` rises, as a share of their mean."""
     times, sizes = np.array(samples).T
-    slope = theilslopes(sizes, times).slope
-    return float(slope * (times[-1] - times[0]) / np.median(sizes))
+    slope = np.polyfit(times - times[0], sizes, 1)[0]
+    return float(slope * (times[-1] - times[0]) / sizes.mean())
 
 
 def verdicts(
@@ -37,8 +32,8 @@ def verdicts(
         if len(late) < 3:
             said.append(f"{name} not seen")
             continue
-        share, middle = rise(late), float(np.median([size for _, size in late]))
+        share, mean = rise(late), float(np.mean([size for _, size in late]))
         steep = steep or share >= STEEPEST
         word = "flat" if share < STEEPEST else "GROWS"
-        said.append(f"{name} {word} ({share:+.1%} of {middle:.0f} MB)")
+        said.append(f"{name} {word} ({share:+.1%} of {mean:.0f} MB)")
     return ", ".join(said), steep
