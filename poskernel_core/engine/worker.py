@@ -23,6 +23,7 @@ from io import TextIOBase
 from pathlib import Path
 from typing import Any
 
+from poskernel_core.common import heap
 from poskernel_core.common.errors import Cancelled, ComputeFailed, PosKernelError
 from poskernel_core.common.progress import Report
 from poskernel_core.common.specs import Execution, Request
@@ -35,6 +36,9 @@ from poskernel_core.storage.store import Store
 __all__ = ["main"]
 
 REPORT_EVERY = 0.1
+
+TIDY_AFTER = 5.0
+"""Seconds from the end of a task until what it held goes back to the system."""
 
 STARTING_TORCH = threading.Lock()
 """Held while torch is imported: two threads at once may see half a module."""
@@ -79,6 +83,7 @@ class Worker:
             Lane[_Task](),
         )
         self._workshop: Any = None
+        self._stepped = threading.Event()
 
     def serve(self, lines: Iterable[str]) -> None:
         """Work until the input ends: whoever asked is gone then."""
@@ -89,6 +94,7 @@ class Worker:
         )
         for tasks, step in lanes:
             threading.Thread(target=self._serve_lane, args=(tasks, step), daemon=True).start()
+        threading.Thread(target=self._tidy, daemon=True).start()
         for line in lines:
             message = json.loads(line)
             if "cancel" in message:
@@ -111,6 +117,15 @@ class Worker:
         while True:
             task = tasks.get()
             self._attempt(task, partial(step, task))
+            self._stepped.set()
+
+    def _tidy(self) -> None:
+        """Give free memory back a while after any step: between bursts of work, and within long."""
+        while True:
+            self._stepped.wait()
+            time.sleep(TIDY_AFTER)
+            self._stepped.clear()
+            heap.give_back()
 
     def _analyse(self, task: _Task) -> bool:
         if task.asked.composition is not None:

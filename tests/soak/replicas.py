@@ -4,9 +4,10 @@ Readers come one after another, each to the replica whose turn it is, and stay o
 proxy with sticky sessions; one whose replica was killed opens its page again at the other. They
 open random addresses and small experiments, choose heads, wait for what is computed, cancel some
 of it, or leave. Workers are killed with -9, and so is the second replica, which is started again.
-From a quarter of the time on the first replica and its worker are left alone. They have the second
-quarter to meet every page once, and their memory is watched in the half that is left: it counts as
-flat where a line through its samples rises by less than a tenth of their mean.
+From a quarter of the time on the first replica and its worker are left alone. In the second quarter
+a reader opens every page there once, since some load a library at first; memory is watched in the
+half that is left: it counts as flat where a line through its samples rises by less than a tenth of
+their mean.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from poskernel_core.engine.engine import describe_run
 from tests.server import command_line
 from tests.soak.memory import verdicts
 from tests.soak.replica import Replica, memory_of
-from tests.soak.together import AT_ONCE, MODELS, address, tracebacks
+from tests.soak.together import AT_ONCE, MODELS, PAGES, address, tracebacks
 from tests.soak.trial import BOUND, Options, engine_at, need, same_values
 
 __all__ = ["replicas"]
@@ -157,6 +158,7 @@ async def _all(
     others = [
         asyncio.create_task(_kill_workers(draw, both, quarter, found)),
         asyncio.create_task(_kill_replica(draw, both[1], found)),
+        asyncio.create_task(_meet_all(both[0], quarter, found)),
         asyncio.create_task(_look(both, truth, store, began, found)),
     ]
     try:
@@ -230,6 +232,28 @@ async def _visit(
         for _ in range(draw.randrange(5) if reader.heads else 0):
             await asyncio.sleep(draw.uniform(0, 1))
             found.seconds.append(await reader.choose(draw.choice(reader.heads), shown=False))
+
+
+async def _meet_all(replica: Replica, quarter: float, found: _Found) -> None:
+    """Open every page at a replica once it is left alone, and wait for all that it computes.
+
+    What is imported for one analysis alone (scikit-learn's 700 modules for independent components)
+    is imported here, and not in the time in which memory is judged.
+    """
+    await asyncio.sleep(max(0.0, quarter - time.monotonic()))
+    where = {"model": MODELS[0], "texts": str(TEXTS), "context": str(CONTEXTS[0]), "samples": "100"}
+    for page in PAGES:
+        assert replica.server is not None
+        try:
+            async with Reader(replica.server.url, BOUND) as reader:
+                await reader.open(**where, page=page)
+                patience = time.monotonic() + BOUND
+                while reader.waits and time.monotonic() < patience:
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    await reader.again()
+        except Lost as lost:
+            found.lost.append(f"{replica.name} {page}: {lost}"[:300])
+        found.visits += 1
 
 
 async def _wait(draw: random.Random, reader: Reader, end: float, found: _Found) -> None:

@@ -20,11 +20,10 @@ from tests.server import Server, command_line, serve
 from tests.soak.trial import BOUND, Options, engine_at, etc, need
 from tools.recorded import page_names
 
-__all__ = ["AT_ONCE", "MODELS", "address", "ten_at_once", "tracebacks", "visited"]
+__all__ = ["AT_ONCE", "MODELS", "PAGES", "address", "ten_at_once", "tracebacks", "visited"]
 
 MODELS = ("demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l")
 AT_ONCE = 4
-LINES = 40  # of a traceback that a trial tells
 PAGES = ("", *page_names(), "no_such_page")
 PARAMETERS = {
     "model": (*BUNDLED_MODELS, "no-such-model", "../../etc/passwd", "<script>"),
@@ -100,8 +99,15 @@ def tracebacks(*logs: Path) -> None:
     for place in logs:
         text = place.read_text("utf-8", "replace") if place.is_file() else ""
         found = text.count("Traceback")
-        last = " ".join(text[text.rfind("Traceback") :].splitlines()[:LINES]) if found else ""
-        need(not found, f"{place.name} has {found} tracebacks, the last: {last}")
+        need(not found, f"{place.name} has {found} tracebacks, the last: {_last_of(text)}")
+
+
+def _last_of(log: str) -> str:
+    """Return the last traceback of a log in a line: where, and then what it was."""
+    lines = log[max(0, log.rfind("Traceback")) :].splitlines()
+    ends = next((at for at, line in enumerate(lines[1:], 1) if not line.startswith(" ")), -1)
+    places = [line.strip() for line in lines[1:ends] if line.lstrip().startswith("File ")]
+    return f"{'; '.join(places)}: {lines[ends]}" if lines else ""
 
 
 async def _visits(server: Server, options: Options) -> tuple[list[str], list[float], list[float]]:
