@@ -56,6 +56,8 @@ def test_pinned_from_page_to_page(page, server):
 def test_a_link_restores_it(page, server, new_context):
     """Another visitor sees the same figures; a head that is unpinned goes, and so do all."""
     said = console(page)
+    visit(page, server.link("/compare", pins=TWO, cell="L2H6"))
+    expect(page.get_by_role("button", name="Unpin L2H6")).to_have_count(1)
     visit(page, server.link("/compare", pins=TWO, cell="L0H0"))
     drawn = hash_of(page, "kernels")
     assert {"L2H6", "L2H5"} <= set(traces(page, "kernels"))
@@ -99,6 +101,14 @@ def test_bad_pins_are_named(page, server):
         expect(box).to_contain_text(words)
     expect(page.locator(".st-key-figure-kernels .main-svg").first).to_be_visible()
     expect(page.get_by_text("Traceback")).to_have_count(0)
+
+
+def test_bad_pins_are_told_elsewhere(page, server):
+    """A link to another page says in passing that its pins are not all there, and where to look."""
+    visit(page, server.link("/helix", pins="nonsense,L2H6@demo-gpt2"))
+    expect(page.get_by_test_id("stToast")).to_contain_text("the page «Compare heads» says why")
+    page.get_by_role("link", name="Compare heads", exact=True).click()
+    expect(page.get_by_test_id("stAlertContentWarning")).to_contain_text("nonsense")
 
 
 def test_what_is_not_computed_waits(page, server):

@@ -207,6 +207,17 @@ def test_nothing_is_cut_off(show, width):
         assert box["x"] + box["width"] <= width
 
 
+@pytest.mark.browser
+def test_a_text_of_skipped_keys_alone(show):
+    """One sentence in place of empty figures; a smaller skip shows them."""
+    page = show("hello")
+    expect(page.get_by_text("Nothing is left to show for the token at position")).to_be_visible()
+    expect(title_of(page, "row")).to_have_count(0)
+    visit(page, page.url + "&skip=0")
+    expect(title_of(page, "row")).to_be_visible()
+    no_trouble(page)
+
+
 @pytest.fixture
 def script(tmp_path, monkeypatch):
     """Run the page as a script, on a store that holds no results and computes none."""

@@ -105,7 +105,7 @@ def test_without_any_rotary_model(show, monkeypatch):
     """It says that none comes with the project."""
     monkeypatch.delenv("POSKERNEL_MODELS")
     app = show(model="demo-attn-2l")
-    assert "No model with rotary positions comes with the project." in said(app)
+    assert "No model with rotary positions comes with the project: choose one" in said(app)
     assert [] == [each for each in app.button if (each.key or "").startswith("rotary-")]
 
 

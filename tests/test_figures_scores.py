@@ -65,12 +65,29 @@ def test_tangent_figure_is_relative_to_the_mean_with_the_future_on_the_right() -
         assert 4 + (dots is not None) == len(lines)
 
 
+@pytest.mark.parametrize(
+    ("radial", "rest", "hidden"),
+    [
+        (2, 0.9, ["third direction and rest"]),
+        (0.9, 2, ["radial part"]),
+        (3, 2, []),
+        (0.5, 0, ["third direction and rest", "radial part"]),
+    ],
+)
+def test_a_part_larger_than_the_tangent_is_not_hidden(radial, rest, hidden) -> None:
+    """What varies most over the band is seen at once; what varies less waits for a click."""
+    moved = PART + 100  # means do not count
+    lines = tangent_figure(OFFSETS, PART, PART, -radial * moved, rest * moved, None, title="").data
+    assert hidden == [line.name for line in lines if line.visible == "legendonly"]
+
+
 def test_score_profile_measures_the_kink_against_the_straight_line() -> None:
     """A straight profile with k = 0 lowered by 2 and k = 1 raised by 0.5."""
     mean = 1 - 0.1 * OFFSETS - 2 * (OFFSETS == 0) + 0.5 * (OFFSETS == 1)
     figure = score_profile_figure(OFFSETS, mean, np.full(13, 0.05), title="kink")
     current, previous = named(figure, "current token"), named(figure, "previous token")
-    assert ("current token: −2.00", "previous token: +0.50") == (current.name, previous.name)
+    assert "current token: −2.00 off the line" == current.name
+    assert "previous token: +0.50 off the line" == previous.name
     assert (0, mean[OFFSETS == 0][0]) == (current.x[0], current.y[0])
     line = named(figure, "line through")
     np.testing.assert_allclose(line.y, 1 - 0.1 * np.array(line.x))

@@ -104,6 +104,18 @@ def test_curves_with_bands_and_emergence() -> None:
     assert "induction score (share of attention)" == titles(figure)[2]
 
 
+def test_what_was_there_from_the_first_step_on_does_not_emerge() -> None:
+    """No mark where the measure lies above half of its end at the first checkpoint already."""
+    ends = {
+        f"emergence{part}": np.full((LAYERS, HEADS), 8.0) for part in ("", "_earliest", "_latest")
+    }
+    for each in ends.values():
+        each[1, 2] = STEPS[0]
+    names = {trace.name for trace in draw.curves_figure(made(**ends), ["L1H2", "L0H1"]).data}
+    assert "L1H2 emerges" not in names
+    assert "L0H1 emerges" in names
+
+
 def test_an_emergence_from_step_0_on() -> None:
     """It stands where step 0 does; a head without one has no mark."""
     ends = {"emergence": 1.0, "emergence_earliest": 0.0, "emergence_latest": 1.0}

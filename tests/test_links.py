@@ -57,6 +57,7 @@ def follow(monkeypatch):
             {"query": "99999"},
             "asks for query 99999; shown is 400 instead: offered are 33 values from 15 to 511.",
         ),
+        (METHODS, {"cell": "l99h99"}, "asks for cell L99H99; shown is L2H6 instead"),
         (METHODS, {"query": "foo"}, "asks for query foo; shown is 400"),
         (METHODS, {"skip": "999"}, "asks for skip 999; shown is 4 instead: offered are 0 to 32."),
         (METHODS, {"corpus": "nope"}, "asks for corpus nope; shown is sample instead: offered"),
@@ -66,6 +67,7 @@ def follow(monkeypatch):
         (METHODS, {"start": "maybe"}, "asks for start maybe; shown is True instead"),
         (METHODS, {"part": "foo"}, "asks for part foo; shown is Definitions instead"),
         (HEATMAP, {"measure": "foo"}, "asks for measure foo; shown is effective token count"),
+        (HEATMAP, {"measure": "foo"}, "instead: offered are 2"),
         (HEATMAP, {"kinds": ["local", "foo"]}, "asks for kinds local, foo; shown is local instead"),
         (INTERVENTIONS, {"change": "foo"}, "asks for change foo; shown is move attention instead"),
         (INTERVENTIONS, {"preset": "foo"}, "asks for preset foo; shown is"),
@@ -95,6 +97,14 @@ def test_a_link_that_fits_says_nothing(follow):
     app = follow(HEATMAP, **link)
     assert not app.exception
     assert not app.warning
+
+
+@pytest.mark.parametrize(("asked", "shown"), [("l1h3", "L1H3"), ("L0h1", "L0H1")])
+def test_heads_are_read_in_any_case(follow, asked, shown):
+    """As people write them."""
+    app = follow(HEATMAP, cell=asked)
+    assert not app.warning
+    assert shown == app.selectbox(key="cell").value
 
 
 def test_the_notice_goes_with_a_choice_and_choices_make_none(follow):

@@ -1,5 +1,8 @@
 """Pinned heads: how they are written, how far apart their kernels are, their measures."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,7 +19,10 @@ from poskernel_core.analyses.comparison.pins import (
     read_pins,
     write_pins,
 )
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.cli import main as cli
+from poskernel_core.cli.actions import check_windows
+from poskernel_core.cli.options import Run
+from poskernel_core.common.errors import BadRequest, TooLittleText
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.figures.comparison import depth_figure, distances_figure, kernels_figure
 from tests import oracles
@@ -226,6 +232,47 @@ def test_pins_of_two_models(engine):
     assert (3, 3) == np.shape(distances_figure(found).data[0].z)
     with pytest.raises(BadRequest, match="L9H9"):
         ask(engine, "head-distances", heads="L9H9")
+
+
+@pytest.mark.parametrize("name", ["head-distances", "heads-beside"])
+def test_runs_of_unlike_numbers_on_the_command_line(name, monkeypatch, tmp_path, capsys):
+    """The first run's windows are held against what is asked for; too few are refused as ever."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    heads, out = "L0H1,L0H1@demo-gpt2;context=64;texts=7", ()
+    if name == "heads-beside":
+        left = [part for part in find_parts(heads) if not part.endswith(":entropy")]
+        out = ("--leave-out", ",".join(left))
+    asked = ("show", name, "demo-attn-2l", "--heads", heads, *out, "--context", str(CONTEXT))
+
+    assert 0 == cli.main([*asked, "--texts", "9", "--device", "cpu", "--json"])
+    told = json.loads(capsys.readouterr().out)["run"]
+
+    assert ("9, 7", f"{CONTEXT}, 64") == (told["windows"], told["context"])
+
+
+def test_too_few_windows_of_the_first_run(engine):
+    """The sentence has the numbers of that run, though another stands beside it."""
+    found = ask(engine, "head-distances", heads="L0H1,L0H1@demo-gpt2;context=64;texts=9")
+    fewer = replace(found, provenance=found.provenance | {"windows": "5, 9"})
+    run = Run(
+        model="demo-attn-2l",
+        revision=None,
+        corpus="sample",
+        corpus_item=None,
+        corpus_revision=None,
+        texts=WINDOWS,
+        pattern_texts=None,
+        context=CONTEXT,
+        no_start_token=False,
+        seed=0,
+        dtype="float32",
+        device=None,
+        batch=None,
+    )
+
+    check_windows(found, run)
+    with pytest.raises(TooLittleText, match=rf"gives 5 windows of {CONTEXT} tokens, {WINDOWS} "):
+        check_windows(fewer, run)
 
 
 def test_equal_heads_of_two_runs(engine):

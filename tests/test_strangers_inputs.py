@@ -220,6 +220,13 @@ def test_figures_of_strangers(refused, model_dirs, tmp_path):
     assert "nested too deeply" in words
 
 
+@pytest.mark.parametrize("text", [3, None, ("L0H1",), b"L0H1"])
+def test_what_is_no_text_is_no_head(unchecked, text):
+    """Python hands over anything."""
+    with pytest.raises(BadRequest, match=r"^A head is written L<layer>H<head>"):
+        parse_cell(text, 9, 9)
+
+
 @pytest.mark.parametrize("text", ["L\u0660H\u0661", "L²H0", f"L{DIGITS}H0"])
 def test_digits(text):
     """Numbers are written in the digits 0 to 9, and not in thousands of them."""

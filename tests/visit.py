@@ -25,6 +25,11 @@ QUIET = """() => {
 
 Some widgets wait up to 200 ms for more of the same before they ask for a run.
 """
+UNFOLDED = """async box => {
+  const panel = box.closest("details");
+  if (panel) await Promise.all(panel.getAnimations().map(each => each.finished));
+}"""
+"""The panel around a widget is open."""
 IS_DARK = """getComputedStyle(document.querySelector("[data-testid=stApp]")).backgroundColor
   .match(/\\d+/g).slice(0, 3).reduce((sum, each) => sum + Number(each), 0) < 384"""
 PLACES = """() => [...document.querySelectorAll("[data-testid=stMain] *")].flatMap(node => {
@@ -286,10 +291,12 @@ def complains(page: Page, sentence: str) -> None:
 def seek(page: Page, label: str, option: str) -> None:
     """Choose in a select box by typing.
 
-    A long list holds only the options near the chosen one until something is typed.
+    A long list holds only the options near the chosen one until something is typed. It closes when
+    something around it scrolls, which a panel does that is just being opened: that is waited for.
     """
     box = page.get_by_role("combobox", name=label, exact=True)
     box.scroll_into_view_if_needed()
-    box.fill("")
+    box.evaluate(UNFOLDED)
+    box.click()
     box.fill(option)
     page.get_by_role("option", name=option, exact=True).click()

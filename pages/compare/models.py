@@ -54,7 +54,7 @@ def draw_models(selection: Selection) -> None:
     geometries = (selection.located.geometry, other.located.geometry)
     titles = [title for title, each in MEASURES.items() if all(map(each.fits, geometries))]
     first = fitted_index("beside", titles, titles[0])
-    offer("beside", f"offered are {', '.join(titles)}")
+    offer("beside", titles)
     chosen = right.selectbox("Measure of both", titles, key="beside", bind=URL, **first)
     measure = MEASURES[chosen or titles[0]]
     _draw_grids(measure, selection, other)

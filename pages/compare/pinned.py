@@ -13,7 +13,7 @@ from pages.compare import captions as words
 from pages.shared import results
 from pages.shared.cards import card
 from pages.shared.head_link import pin_link
-from pages.shared.pins import Kept, of_run, pin_button, remove_all, remove_pin
+from pages.shared.pins import Kept, of_run, pin_button, pin_of, remove_all, remove_pin
 from pages.shared.plain import plain
 from pages.shared.pressed import NOTHING_NEW, is_wanted, offer_rest, want
 from pages.shared.selection import Selection
@@ -53,7 +53,8 @@ def draw_chosen(selection: Selection, kept: Sequence[Kept]) -> None:
                     args=(each.pin,),
                 )
     with st.container(horizontal=True, vertical_alignment="center", key="pin-tools"):
-        pin_button(selection, "pin-selected")
+        if pin_of(selection) not in [each.pin for each in kept]:
+            pin_button(selection, "pin-selected")
         if kept:
             st.button("Unpin all", key="unpin-all", icon=":material/keep_off:", on_click=remove_all)
 

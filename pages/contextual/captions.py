@@ -38,7 +38,10 @@ DENOMINATORS = explained(
 SPREAD = explained(
     "denominators",
     "How much the denominators of the texts differ, relative to their mean. Dashed: what is "
-    "expected if the tokens of a text were drawn independently. Above it, texts differ as wholes.",
+    "expected if the tokens of a text were drawn independently. Above it, texts differ as wholes. "
+    "Only as many texts are read as can be told apart as lines. Where those of the table above are "
+    "more and a few keys carry the denominator, the two spreads may lie further apart than their "
+    "errors.",
 )
 
 COPIES = explained(
@@ -50,8 +53,10 @@ COPIES = explained(
 
 WEIGHTS = explained(
     "token-weights",
-    "How much content adds to the score of each token. To the right of 0 tokens get more "
-    "attention than the mean, to the left less; 0.7 nats is a factor of two.",
+    "How much content adds to the score of each token, beyond what a mean key at its place gets. "
+    "To the right of 0 a token gets more attention than by position alone, to the left less; 0.7 "
+    "nats is a factor of two. Every token counts once here, however rare: in the mean of 0 the "
+    "frequent ones weigh most, so the middle of the bars may lie elsewhere.",
 )
 
 DISTANCES = explained(

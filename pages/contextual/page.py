@@ -28,6 +28,7 @@ from poskernel_core.analyses.contextual_heads.behaviour import regrouped
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
 from poskernel_core.common.result import Result
 from poskernel_core.figures.contextual import plane_figure
+from poskernel_core.figures.layout import quoted
 
 PLACE = Place(
     "Heads", "Contextual heads", 5, topic="contextual", picture=Picture("cell=L0H4", "plane")
@@ -40,10 +41,10 @@ def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) ->
     """Draw all heads by kernel breadth and spread of the denominator, and as a table."""
     count = int((heads.values["group"] == words.CONTEXTUAL).sum())
     st.markdown(
-        f"**{count} of {heads.values['group'].size} heads are contextual** at n = "
-        f"{selection.query}: an effective token count (ETC) of {limits['broad']:.0f} tokens or "
-        f"more, a relative spread of {limits['steady']:g} or less, and neither local nor drawn to "
-        "copies."
+        f"**{count} of {heads.values['group'].size} heads are contextual** for "
+        f"{quoted(heads.params['token'])} at n = {selection.query}: an effective "
+        f"token count (ETC) of {limits['broad']:.0f} tokens or more, a relative spread of "
+        f"{limits['steady']:g} or less, and neither local nor drawn to copies."
     )
     figure = partial(
         plane_figure, heads, selection.layer, selection.head, limits["broad"], limits["steady"]

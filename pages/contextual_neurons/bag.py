@@ -50,7 +50,7 @@ def say_how_well(found: Result) -> None:
 def draw_bag(found: Result) -> None:
     """Draw which heads fill the bag, the norms' scales, and how well it predicts them."""
     heads = found.words("heads")
-    medians = ", ".join(f"{value:.2f}" for value in found.values["denominator"])
+    medians = ", ".join(as_printed(f"{value:.2f}") for value in found.values["denominator"])
     st.markdown(
         f"**The bag is filled by {', '.join(heads)}** (median denominators {medians}).",
         help="denominators of the destination token, median over the texts",
@@ -121,7 +121,7 @@ def draw_embedding(selection: Selection, shared: ListedChoice) -> None:
     def draw() -> None:
         st.markdown(
             f"Length {float(found.values['length']):.3g}, longer than "
-            f"{float(found.values['length_rank']):.1%} of the tokens'."
+            f"{100 * float(found.values['length_rank']):.1f} % of the tokens'."
         )
         table = pd.DataFrame(
             {

@@ -50,12 +50,13 @@ def draw_neuron(selection: Selection, found: Result, number: int, shared: Listed
     names = ("drive", "drive_share", "r2", "r2_of_bag", "sign_agreement", "fires")
     one = found.only(*names).select(neuron=number)
     predicts = float(one.values["r2"]) > 0
-    why = "of which the direct path provides most" if predicts else "worse than by its mean alone"
+    why = "mostly the direct path's" if predicts else "worse than by its mean alone"
     st.markdown(
-        f"What the bag adds has {value_text(one, 'drive_share')} of its variance (drive "
-        f"{value_text(one, 'drive')}). Predicted with R² {value_text(one, 'r2')}, {why}: the bag's "
-        "own R², against what the other parts leave over, is "
-        f"{value_text(one, 'r2_of_bag')}. On the right side of 0 at "
+        f"What the bag adds varies with {value_text(one, 'drive_share')} of the neuron's own "
+        f"variance (drive {value_text(one, 'drive')}); what the other parts add varies with it or "
+        "against it, so such shares need not add up to 1. All parts together predict the neuron "
+        f"with R² {value_text(one, 'r2')}, {why}; the bag predicts what the other parts leave over "
+        f"with R² {value_text(one, 'r2_of_bag')}. On the right side of 0 at "
         f"{value_text(one, 'sign_agreement')} of the positions; positive at "
         f"{value_text(one, 'fires')}."
     )

@@ -84,7 +84,7 @@ def page(selection: Selection) -> None:
     geometry = selection.located.geometry
     offered = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
     first = fitted_index("measure", offered, ETC)
-    offer("measure", f"offered are {', '.join(offered)}")
+    offer("measure", offered)
     chosen = colour.selectbox("Colour heads by", offered, key="measure", bind=URL, **first)
     shown = show.pills(
         "Show kinds", KINDS, default=KINDS, selection_mode="multi", key="kinds", bind=URL
@@ -119,6 +119,11 @@ def page(selection: Selection) -> None:
                 )
         with left:
             draw_measure(selection, MEASURES[chosen or ETC], etc, set(shown), order, kernel)
+            table = st.expander("All heads as a table", on_change="rerun", key="all-heads")
+            if table.open:
+                with table:
+                    heads_table(here, set(shown))
+        with right:
             summary(local, meanings=False)
             with st.container(horizontal=True, vertical_alignment="center", key="head-tools"):
                 st.markdown(
@@ -127,7 +132,3 @@ def page(selection: Selection) -> None:
                 )
                 pin_button(selection, "pin-head")
                 compare_link()
-            table = st.expander("All heads as a table", on_change="rerun", key="all-heads")
-            if table.open:
-                with table:
-                    heads_table(here, set(shown))

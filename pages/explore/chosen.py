@@ -77,11 +77,13 @@ def draw_names(selection: Selection) -> list[Head]:
         "Pin these heads",
         on_click=_pin,
         args=(selection, sorted(chosen)),
-        disabled=not chosen,
+        disabled=not 0 < len(chosen) <= MOST_PINS,
         icon=":material/keep:",
         help=f"up to {MOST_PINS} heads, of any models, are compared on the page «Compare heads»",
     )
     compare_link()
+    if len(chosen) > MOST_PINS:
+        st.caption(f"Up to {MOST_PINS} heads can be pinned, {len(chosen)} are chosen: draw closer.")
     if wrong:
         say_error(wrong)
     return sorted(chosen)

@@ -54,7 +54,8 @@ DENOMINATORS = explained(
     "denominators",
     "How much the head's softmax denominator differs from text to text, relative to its mean: "
     "small where the head averages alike in every text. The other line is what independent tokens "
-    "would give.",
+    "would give. These are fewer texts than those of the measure of this name: where a few keys "
+    "carry the denominator, the two may lie further apart than their errors.",
     "spread",
     "predicted_spread",
 )

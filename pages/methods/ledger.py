@@ -143,7 +143,7 @@ def _tolerance(figure: Published) -> str:
     if figure.absolute:
         parts.append(f"{figure.absolute:g}")
     if figure.relative:
-        parts.append(f"{figure.relative:.0%}")
+        parts.append(f"{100 * figure.relative:.0f} %")
     return " + ".join(parts) or "exact"
 
 

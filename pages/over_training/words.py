@@ -11,8 +11,8 @@ CURVES = explained(
     "One line per head; the band is one standard error of the measure at that checkpoint. The "
     "axis is logarithmic, step 0 stands at its left end. A diamond marks the **emergence**, at "
     "half of the head's final value; the dotted line through it reaches over the gap between two "
-    "checkpoints in which it could lie. A head that hardly changes is above half of its final "
-    "value from the first step on: then the mark says nothing; see how much it changed.",
+    "checkpoints in which it could lie. A head that is above half of its final value from the "
+    "first step on, as one that hardly changes may be, has no mark: see how much it changed.",
     "measure",
     "change",
     "emergence",

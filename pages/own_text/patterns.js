@@ -96,13 +96,9 @@ function paint(view) {
     if (data.bare.includes(l)) continue;
     for (let h = 0; h < data.heads; h++) {
       const [x, y] = [h * size + GAP / 2, l * high + GAP / 2];
-      brush.fillStyle = "rgba(128,128,128,0.12)";
-      brush.beginPath();
-      brush.moveTo(x, y);
-      brush.lineTo(x, y + inner);
-      brush.lineTo(x + inner, y + inner);
-      brush.fill();
       brush.drawImage(data.pictures[l * data.heads + h], x, y, inner, inner);
+      brush.strokeStyle = "rgba(128,128,128,0.35)";
+      brush.strokeRect(x + 0.5, y + 0.5, inner - 1, inner - 1);
       const share = Math.max(0, Math.min(1, data.shares[l][h] ?? 0));
       brush.fillStyle = "rgba(128,128,128,0.35)";
       brush.fillRect(x, y + inner + 1, inner, 3);

@@ -36,10 +36,19 @@ NUMBERS: Final = {
 
 def draw_row(selection: Selection, row: Result) -> None:
     """Draw the chosen token's scores and attention, and what they say as numbers."""
+    at, skip = int(row.chosen["query"]), selection.skip
+    if at < skip:
+        st.info(
+            f"Nothing is left to show for the token at position {at}: it sees the keys up to its "
+            f"own alone, and the first {skip} are skipped. Choose a later token, or set *Skip "
+            "first keys* to a smaller number.",
+            icon=":material/info:",
+        )
+        return
     columns = st.columns(len(NUMBERS))
     for column, (label, (name, meaning)) in zip(columns, NUMBERS.items(), strict=True):
         number = float(row.values[name])
         shown = "–" if isnan(number) else as_printed(f"{number:.3f}")
         column.metric(label, shown, help=meaning, border=True, height="stretch")
-    title = f"{selection.cell}, query {row.chosen['query']}: position and content of every key"
+    title = f"{selection.cell}, query {row.chosen['query']}: position and content of the keys"
     card("row", partial(row_figure, row), row, words.ROW, title)

@@ -36,9 +36,12 @@ def draw_ranking(selection: Selection, ranked: Result) -> None:
     """Draw the table of all heads, and the post's ranking next to it."""
     share = float(ranked.values["share_previous"])
     count = round(share * ranked.values["ratio"].size)
+    first = ranked.values["largest_offset"] == 1
+    unclear = int((first & (ranked.values["ratio"] >= ranked.params["clean"])).sum())
+    rest = f", though in {unclear} of them the second is nearly as large" if unclear else ""
     st.markdown(
-        f"**{count} of {ranked.values['ratio'].size} heads ({share:.0%})** have the previous token "
-        "as their largest diagonal."
+        f"**{count} of {ranked.values['ratio'].size} heads ({100 * share:.0f} %)** have the "
+        f"previous token as their largest diagonal{rest}."
     )
     card(
         "ranking",
@@ -59,8 +62,10 @@ def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
         f"Largest diagonal: offset {int(head.values['largest_offset'])} "
         f"({value_text(head, 'largest_mass')} of the attention); second: offset "
         f"{int(head.values['second_offset'])} ({value_text(head, 'second_mass')}). "
-        f"**Repeated tokens:** where a token repeats the one before it, the previous token gets "
-        f"{value_text(head, 'repeated_mass')}, elsewhere {value_text(head, 'unrepeated_mass')}."
+        "**Repeated tokens:** in other texts, where one token in "
+        f"{head.params['doubling']} is made to repeat the one before it, the previous token gets "
+        f"{value_text(head, 'repeated_mass')} there, elsewhere "
+        f"{value_text(head, 'unrepeated_mass')}."
     )
     left, right = st.columns(2)
     with left:

@@ -39,10 +39,12 @@ def say_why_not(selection: Selection) -> None:
         "what is left of it without the fast or the slow ones."
     )
     offered = _rotary_models(name)
+    known = [plain(each.name) for each in catalog.entries() if "rotary" in each.positions]
     if not offered:
+        where = f", such as {' or '.join(known)}" if known else ", if one is offered there"
         st.markdown(
-            "No model with rotary positions comes with the project. Choose one in the sidebar, if "
-            "the host of this page offers one there."
+            "No model with rotary positions comes with the project: choose one in the sidebar"
+            f"{where}. Its weights come from the model hub."
         )
     buttons = st.container(horizontal=True)
     for place, other in enumerate(offered):

@@ -171,10 +171,14 @@ def _draw(
     if pick is not None:
         st.plotly_chart(figure, key=key, config=config, on_select=pick)
         return
-    if not (square or is_square(figure)):
+    scene = figure.layout.scene.aspectmode is not None
+    if not (square or scene or is_square(figure)):
         st.plotly_chart(figure, key=key, config=config)
         return
-    size = "third" if figure.layout.height <= THIRD else "whole"
+    if scene:
+        size = "player" if figure.layout.sliders else "scene"
+    else:
+        size = "third" if figure.layout.height <= THIRD else "whole"
     with st.container(key=f"square-{size}-{name}"):  # style.css gives it its height
         st.plotly_chart(figure, height="stretch", key=key, config=config)
 

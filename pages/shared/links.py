@@ -14,6 +14,7 @@ from typing import Any
 import streamlit as st
 
 from pages.shared.plain import plain
+from poskernel_core.common.heads import layer_of
 
 __all__ = ["offer", "read_link", "tell"]
 
@@ -47,6 +48,10 @@ def read_link(page: str) -> None:
     """
     state = st.session_state
     if PAGE not in state:
+        asked = st.query_params.get("cell", "")
+        if layer_of(asked) >= 0 and asked != asked.upper():  # widgets know heads in capitals alone
+            st.query_params["cell"] = asked.upper()
+            st.rerun()
         state[ASKED] = {key: st.query_params.get_all(key) for key in st.query_params}
     elif state[PAGE] != page:
         state[ASKED] = {}

@@ -69,7 +69,8 @@ def draw_heads(
         extras.columns,
         extras.curves,
     )
-    data |= {"selected": selection.cell, "legend": shade.legend, "legendTitle": unit}
+    chosen = selection.cell if pick is select_cell else ""
+    data |= {"selected": chosen, "legend": shade.legend, "legendTitle": unit}
     data["glyphs"] = extras.glyphs
     keep_grid(data)
     head_grid(data, key=key, on_select=selected)

@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 PARAMETER: Final = "pins"
+MOST_TOLD: Final = 4
 PINNED: Final = "pinned-heads"
 WRITTEN: Final = "pins-written"
 REFUSED: Final = "pins-refused"
@@ -56,10 +57,11 @@ class Kept:
     run: RunSpec
 
 
-def keep_pins() -> None:
+def keep_pins(compared: bool) -> None:
     """Take the pins of a link over, and write those of this visit into the address.
 
-    Call it on every page, before it is drawn: a page's address begins without any.
+    Call it on every page, before it is drawn: a page's address begins without any. What of a link
+    cannot be pinned is said in passing, but on the page where pins are compared, which says it.
     """
     state = st.session_state
     asked = st.query_params.get(PARAMETER, "")
@@ -67,6 +69,12 @@ def keep_pins() -> None:
         state[PINNED], state[REFUSED] = [], []
         for text in asked.split(","):
             _take(text)
+        if state[REFUSED] and not compared:
+            st.toast(
+                "The link's pins cannot all be honoured: the page «Compare heads» says why.",
+                icon=":material/link_off:",
+                duration="long",
+            )
     write_link()
 
 
@@ -194,8 +202,10 @@ def _run_of(pin: Pin) -> RunSpec:
 
 
 def refusals(refused: list[str]) -> None:
-    """Say why pins could not be honoured, in one box."""
+    """Say why pins could not be honoured, in one box: the first few of many."""
     if refused:
         lines = [plain(each) for each in dict.fromkeys(refused)]
+        if len(lines) > MOST_TOLD:
+            lines[MOST_TOLD:] = [f"{len(lines) - MOST_TOLD} more of the link's pins are left out."]
         text = lines[0] if len(lines) == 1 else "\n".join(f"- {each}" for each in lines)
         st.warning(text, icon=":material/link_off:")

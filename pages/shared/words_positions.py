@@ -106,7 +106,8 @@ TANGENT = explained(
     "head reads along the helix's *tangent* (advanced positions score higher), along its *radius* "
     "(near positions score higher), and the rest, in which the third direction is counted here. "
     "Dots are the mean raw scores of real text at that offset, over all query positions, content "
-    "included. A click on a name in the legend shows or hides its line. Early previous-token heads "
+    "included. A click on a name in the legend shows or hides its line; of radius and rest, those "
+    "that vary more than the tangent's part are shown from the start. Early previous-token heads "
     "of GPT-2 small read the tangent, and a dip at the own token leaves the previous one as the "
     "largest visible score.",
     "position_score",

@@ -37,7 +37,8 @@ def tangent_figure(
 
     `score` is that of the positions alone and the sum of its `tangent`, `radial` and `rest` parts;
     `observed` is the raw score in texts. Each is drawn relative to its own mean over the band. The
-    radial part and the rest are hidden until their names in the legend are clicked.
+    radial part and the rest are hidden until their names in the legend are clicked, unless they
+    vary more than the tangent part does.
     """
     figure = go.Figure()
     for name, part, colour, dash, width in (
@@ -67,7 +68,14 @@ def tangent_figure(
     figure.update_layout(hovermode="x unified", legend_traceorder="reversed")
     _shade_future(figure, float(offsets.min()), float(offsets.max()))
     few_lines(figure, len(figure.data) - HIDDEN, last=True)
+    for trace, part in zip(figure.data, (rest, radial), strict=False):
+        if _span(part) > _span(tangent):
+            trace.visible = True
     return set_title(legend_under_title(figure), title)
+
+
+def _span(part: Band) -> float:
+    return float(np.nanmax(part) - np.nanmin(part))
 
 
 def score_profile_figure(
@@ -138,8 +146,8 @@ def _add_kink(figure: go.Figure, at: dict[int, float]) -> None:
     """The line through k = -1 and 2, and how far k = 0 and 1 lie off it."""
     slope = (at[2] - at[-1]) / 3
     figure.add_scatter(
-        x=[-5, 6],
-        y=[at[-1] - 4 * slope, at[2] + 4 * slope],
+        x=[-2, 3],
+        y=[at[-1] - slope, at[2] + slope],
         mode="lines",
         name="line through k = −1 and 2",
         line={"color": MUTED, "width": 2, "dash": "dash"},
@@ -151,7 +159,7 @@ def _add_kink(figure: go.Figure, at: dict[int, float]) -> None:
             x=[k],
             y=[at[k]],
             mode="markers",
-            name=f"{name}: {as_printed(f'{off:+.2f}')}",
+            name=f"{name}: {as_printed(f'{off:+.2f}')} off the line",
             marker={
                 "color": VERMILLION,
                 "size": 12,

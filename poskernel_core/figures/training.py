@@ -88,7 +88,8 @@ def most_changed(result: Result, most: int = MOST_CURVES) -> list[str]:
 def curves_figure(result: Result, heads: Sequence[str], over: str = STEPS) -> go.Figure:
     """The measure of some heads against steps or tokens, with bands of one standard error.
 
-    A diamond marks the emergence at half of the final value, on a line as long as its interval.
+    A diamond marks the emergence at half of the final value, on a line as long as its interval;
+    heads that lie above that from the first checkpoint on have none.
     """
     axis, figure = axis_of(result, over), go.Figure()
     layers, count = result.values["measure"].shape[1:]
@@ -123,7 +124,7 @@ def _add_head(
     at, first, last = (
         float(one.values[f"emergence{part}"]) for part in ("", "_earliest", "_latest")
     )
-    if np.isnan(at):
+    if np.isnan(at) or at <= one.coordinates["step"][0]:  # it was there from the first step on
         return
     places = [axis.place(_in(one, step, over)) for step in (first, at, last)]
     figure.add_scatter(
