@@ -1,6 +1,6 @@
 # Two images. The whole of it, which also computes:
 #   docker build -t poskernel .
-# What shows stored results and computes nothing, a third of the size:
+# What shows stored results and computes nothing, less than half the size:
 #   docker build -t poskernel-serving --target serving .
 # Either runs with a root file system that is read-only, and keeps what it writes in one volume:
 #   docker run --read-only -p 8501:8501 -v poskernel-cache:/var/cache/poskernel poskernel

@@ -60,7 +60,7 @@ apply_style()
 no_contents()
 nothing_said()
 read_link(page.title)
-keep_pins()
+keep_pins(compared=module is PAGES["compare"])
 notice = st.container()
 try:
     check_settings()

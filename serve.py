@@ -8,7 +8,13 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.settings import access_log, metrics_address, short_addresses
+from poskernel_core.common.settings import (
+    access_log,
+    check_paths,
+    check_settings,
+    metrics_address,
+    short_addresses,
+)
 from serving.access_log import AccessLog, open_log
 from serving.address import ask_nobody, greet
 from serving.headers import SecurityHeaders, security_headers
@@ -23,6 +29,8 @@ from serving.watch import Watch, served_engine
 leave_folder_alone()
 ask_nobody()
 try:
+    check_settings()
+    check_paths()
     doors, watch = Doors(Bounds.of_host()), Watch(served_engine)
     around = [
         Middleware(SecurityHeaders, headers=security_headers()),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from poskernel_core.common.specs import (
 from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.provenance import provenance
-from poskernel_core.engine.requests import check_params
+from poskernel_core.engine.requests import check_params, run_of
 
 if TYPE_CHECKING:
     from poskernel_core.figures.view import View
@@ -78,23 +79,27 @@ def run_pass(
         batch: windows per forward pass.
 
     Raises:
-        BadRequest: windows of another shape, or ids outside the vocabulary.
+        BadRequest: windows of another shape, ids outside the vocabulary, or an argument that
+            does not fit.
     """
     from poskernel_core.passes.plan import plan_for
     from poskernel_core.passes.runner import gather as run
 
-    windows = np.asarray(windows)
+    try:
+        windows = np.asarray(windows)
+    except ValueError as error:
+        raise BadRequest(
+            "Expected integers of shape [windows, T], got windows of unequal lengths."
+        ) from error
+    if batch is not None and batch < 1:
+        raise BadRequest(f"Expected at least one window per forward pass as 'batch', got {batch}.")
     if windows.ndim != 2 or windows.dtype.kind not in "iu" or 0 in windows.shape:
         raise BadRequest(
             f"Expected integers of shape [windows, T], got {windows.dtype} {list(windows.shape)}."
         )
-    chosen = (
-        tuple(sorted(set(positions)))
-        if positions is not None
-        else default_positions(windows.shape[1])
-    )
+    chosen = default_positions(windows.shape[1]) if positions is None else _ascending(positions)
     plan = plan_for(model.geometry, windows, chosen, samples, start_token)
-    spec = RunSpec(
+    spec = run_of(
         model=model.located.spec,
         corpus=CorpusSpec(name="windows"),
         context=windows.shape[1],
@@ -106,6 +111,20 @@ def run_pass(
     )
     gathered = run(model, windows, plan, spec, lambda done, total, note: None, batch=batch)
     return replace(gathered, run=spec)
+
+
+def _ascending(positions: Iterable[int]) -> tuple[int, ...]:
+    """Return every position once, in order.
+
+    Raises:
+        BadRequest: one that is no whole number.
+    """
+    try:
+        return tuple(sorted({index(position) for position in positions}))
+    except TypeError as error:
+        raise BadRequest(
+            f"Expected whole numbers as query positions, got {str(positions)[:80]}."
+        ) from error
 
 
 def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
@@ -132,8 +151,8 @@ def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
         result = found.compute({"main": gathered}, checked, lambda done, total: None)
     except KeyError as error:
         raise BadRequest(
-            f"The pass did not gather {error.args[0]!r}, which {analysis!r} needs: leave out "
-            "'gather', or add to it."
+            f"The pass did not gather {error.args[0]!r}, which {analysis!r} needs: add to 'gather' "
+            "of pk.run_pass, or ask for the analysis with pk.show."
         ) from error
     result = replace(result, provenance=provenance(run, gathered.header, 0.0))
     return result.without_heads(gathered.header.reasons)

@@ -1,13 +1,12 @@
 """Asking an ASGI app by hand: what it is handed, and what it says; a port for a real one."""
 
 import asyncio
-import socket
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.alone import run_alone
 
-__all__ = ["STREAM", "Wire", "ask", "free_port", "scope"]
+__all__ = ["STREAM", "Wire", "ask", "scope"]
 
 STREAM = "/_stcore/stream"
 
@@ -69,10 +68,3 @@ def ask(app: Any, asked: dict[str, Any], *inbox: dict[str, Any]) -> Wire:
     wire = Wire([first, *inbox])
     run_alone(app(asked, wire.receive, wire.send))
     return wire
-
-
-def free_port() -> int:
-    """A port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

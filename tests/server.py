@@ -66,7 +66,7 @@ def serve(
 
     `settings` are further environment variables.
     """
-    port = _free_port()
+    port = free_port()
     command = [
         sys.executable, "-m", "streamlit", "run", "serve.py", f"--server.port={port}",
         "--server.address=127.0.0.1",
@@ -87,7 +87,8 @@ def serve(
         process.wait(PATIENCE)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

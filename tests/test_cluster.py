@@ -130,22 +130,27 @@ def executing(dask_worker):
     return len(dask_worker.state.executing)
 
 
+@pytest.fixture
+def long(tasks, run):
+    """A shard of a hundred thousand windows, which nobody waits for."""
+    corpus = corpora.resolve(CorpusSpec(name="random"))
+    many = run.model_copy(update={"corpus": corpus, "windows": 100_000})
+    return tasks[0].model_copy(update={"run": many, "execution": Execution(device="cpu", batch=1)})
+
+
 @pytest.mark.slow
-def test_cancel_on_a_cluster(cluster, tasks, run):
+def test_cancel_on_a_cluster(cluster, long):
     """A shard of a hundred thousand windows ends soon after it was cancelled."""
     from distributed import Client
 
     address, store = cluster
-    corpus = CorpusSpec(name="random")
-    long = run.model_copy(update={"corpus": corpora.resolve(corpus), "windows": 100_000})
-    changes = {"run": long, "execution": Execution(device="cpu", batch=1)}
 
     def report(done, total, note):
         if done:
             raise Cancelled("Enough.")
 
     with pytest.raises(Cancelled):
-        run_on_cluster(address, [tasks[0].model_copy(update=changes)], store, report)
+        run_on_cluster(address, [long], store, report)
     with Client(address, set_as_default=False) as client:
         until = time.monotonic() + 15
         while any(client.run(executing).values()) and time.monotonic() < until:
@@ -159,14 +164,14 @@ def give_up_at_once(dask_scheduler):
 
 
 @pytest.mark.slow
-def test_workers_that_die_each_time(cluster, tasks, monkeypatch):
-    """The shard is named, and nobody waits for ever."""
+def test_workers_that_die_each_time(cluster, long):
+    """The shard is named, and nobody waits for ever; it is too long to be done before the end."""
     from distributed import Client
 
     address, store = cluster
-    other = [tasks[1].model_copy(update={"run": tasks[1].run.model_copy(update={"seed": 11})})]
+    other = long.model_copy(update={"run": long.run.model_copy(update={"seed": 11})})
     with Client(address, set_as_default=False) as client:
-        client.run_on_scheduler(give_up_at_once)  # or a worker may be done before it is killed
+        client.run_on_scheduler(give_up_at_once)
 
         def report(done, total, note):
             for worker, keys in client.processing().items():
@@ -174,5 +179,5 @@ def test_workers_that_die_each_time(cluster, tasks, monkeypatch):
                     pid = client.run(os.getpid, workers=[worker], on_error="ignore").get(worker)
                     os.kill(pid, signal.SIGKILL) if pid else None
 
-        with pytest.raises(ComputeFailed, match="Shard 1/3 was given up: the workers"):
-            run_on_cluster(address, other, store, report)
+        with pytest.raises(ComputeFailed, match="Shard 0/3 was given up: the workers"):
+            run_on_cluster(address, [other], store, report)

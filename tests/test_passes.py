@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
+from poskernel_core import api
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.engine.engine import describe_run
 from poskernel_core.forward import attention
 from poskernel_core.passes import streaming
 from poskernel_core.passes.plan import plan_for
@@ -235,6 +237,13 @@ BAD_WINDOWS = {
     "no windows": (IDS[:0], "integers of shape"),
     "token beyond the vocabulary": (IDS + 1000, "0 .. 292"),
     "negative token": (IDS - 1000, "0 .. 292"),
+    "unequal lengths": ([[1, 2], [3]], "windows of unequal lengths"),
+}
+BAD_ARGUMENTS = {
+    "nothing like it to gather": ({"gather": ["zzz"]}, "'gather.0' of 'run': .*'zzz'"),
+    "no samples": ({"samples": 0}, "'samples' of 'run': .*or equal to 1, got '0'"),
+    "no batch": ({"batch": 0}, "at least one window per forward pass"),
+    "batch below none": ({"batch": -1}, "at least one window per forward pass"),
 }
 
 
@@ -249,6 +258,44 @@ def test_bad_windows(loaded, case):
 
     with pytest.raises(BadRequest, match=words):
         unchecked(loaded["gpt2"], windows)
+
+
+@pytest.mark.parametrize("case", BAD_ARGUMENTS)
+def test_bad_arguments(loaded, case):
+    """What else does not fit is named in one sentence, too."""
+    given, words = BAD_ARGUMENTS[case]
+
+    with pytest.raises(BadRequest, match=words) as caught:
+        unchecked(loaded["gpt2"], IDS, **given)
+
+    assert "\n" not in str(caught.value)
+
+
+BAD_RUNS = {
+    "windows below none": ({"windows": -1}, "'windows' of 'run': .*got '-1'"),
+    "no windows": ({"windows": 0}, "'windows' of 'run': .*got '0'"),
+    "none kept": ({"samples": 0}, "'samples' of 'run'"),
+    "context in words": ({"context": "long"}, "a context of 'long' was asked for"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_RUNS)
+def test_bad_runs(case):
+    """A run that there cannot be is refused in one sentence before anything is computed."""
+    given, words = BAD_RUNS[case]
+
+    with pytest.raises(BadRequest, match=words) as caught:
+        inspect.unwrap(describe_run)("demo-attn-2l", **given)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_positions_in_words():
+    """Whole numbers are taken once each, in order; words are named."""
+    ascending = inspect.unwrap(api._ascending)
+    assert (2, 3, 7) == ascending(np.array([7, 2, 3, 7]))
+    with pytest.raises(BadRequest, match=r"whole numbers as query positions, got \['a'\]"):
+        ascending(["a"])
 
 
 def test_no_position_inside(loaded):

@@ -4,6 +4,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.shared import results
+from poskernel_core.cli.main import main
 from poskernel_core.common.errors import ComputesNothing
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import Engine, describe_run
@@ -81,6 +82,22 @@ def test_a_text_is_not_kept(engine):
 
     assert "blue fire" == app.query_params["text"]
     assert "blue fire" == app.text_area[0].value
+
+
+@pytest.mark.parametrize("way", [("--shard", "0/2"), ("--shards", "2"), ("--devices", "cpu")])
+def test_shards_are_refused(tmp_path, monkeypatch, capsys, way):
+    """As without them, in the same sentence; nothing is written."""
+    monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    told = []
+    for each in ((), way):
+        code = main(["precompute", MODEL, "--texts", "3", "--context", "32", *each])
+        told.append((code, capsys.readouterr().err))
+
+    assert told[0] == told[1]
+    assert (2, 1) == (told[0][0], told[0][1].count("\n"))
+    assert told[0][1].startswith("This server shows what was computed before")
+    assert [] == list(Store(tmp_path).keys(""))
 
 
 def test_the_engine_refuses(engine):

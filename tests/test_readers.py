@@ -9,6 +9,7 @@ from poskernel_core import Store
 from tests.alone import run_alone
 from tests.soak.__main__ import TRIALS, _make
 from tests.soak.memory import rise
+from tests.soak.together import tracebacks
 from tests.soak.trial import Failed, Options, Skipped, arrays, equality
 
 OPTIONS = Options(seed=0, kills=1, texts=1, damages=1, rounds=1, visits=1)
@@ -125,3 +126,19 @@ def test_how_a_trial_ends():
     assert ["fine", "no root", "Failed: 3 of 4 \\| equal"] == said[:3]
     assert said[3].startswith("ZeroDivisionError")
     assert 8 == len(TRIALS)
+
+
+def test_a_traceback_is_told_to_its_end(tmp_path):
+    """Where, and what it was, however long; and nothing of what the log says after it."""
+    log, quiet = tmp_path / "worker.log", tmp_path / "server.log"
+    quiet.write_text("Ready.\n")
+    places = "".join(f'  File "{at}.py", line {at}\n    code\n    ^^^^\n' for at in range(50))
+    log.write_text(f"Traceback (first)\nOld: one\nTraceback (last)\n{places}KeyError: 7\nafter\n")
+
+    tracebacks(quiet, tmp_path / "none.log")
+    with pytest.raises(Failed) as told:
+        tracebacks(quiet, log)
+    said = str(told.value)
+    assert "worker.log has 2 tracebacks" in said
+    assert said.endswith('File "49.py", line 49: KeyError: 7')
+    assert 'the last: File "0.py", line 0; File "1.py"' in said

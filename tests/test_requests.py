@@ -185,6 +185,20 @@ def test_parameters_that_cannot_be_made_are_one_sentence_on_the_page():
     ] == said
 
 
+def test_a_sentence_of_ours_stands_as_it_is():
+    """Nothing is put before it, no letter is changed, and what was given is said once."""
+    asked = build_request("head-distances", "demo-gpt2", params={"heads": "L2H6;Foo=3"})[0]
+    with pytest.raises(BadRequest) as error:
+        canonical(asked)
+
+    said = str(error.value)
+    assert said.startswith(
+        "Parameter 'heads' of 'head-distances': A pinned head is written L<layer>H<head>@model, "
+    )
+    assert said.endswith("; got 'L2H6;Foo=3'.")
+    assert 1 == said.count("L2H6;Foo=3")
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -11,7 +11,7 @@ import pytest
 from streamlit import config
 
 from serving import address
-from tests.server import PATIENCE, ROOT, _free_port, _wait_for, environment
+from tests.server import PATIENCE, ROOT, _wait_for, environment, free_port
 
 FOREIGN = {
     "Origin": "http://elsewhere.example",
@@ -70,7 +70,7 @@ def test_nobody_is_asked(tmp_path):
 
     Whatever the server would ask of another host goes to a proxy, which notes it.
     """
-    port = _free_port()
+    port = free_port()
     with recorder() as (proxy, asked), (tmp_path / "log").open("w", encoding="utf-8") as log:
         outside = {"NO_PROXY": "", "no_proxy": ""} | dict.fromkeys(
             ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy

@@ -14,8 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.asgi import free_port
-from tests.server import PATIENCE, serve
+from tests.server import PATIENCE, free_port, serve
 
 pytestmark = pytest.mark.slow
 

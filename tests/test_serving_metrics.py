@@ -18,8 +18,8 @@ from serving.limits import Bounds, Doors
 from serving.metrics import ServerCollector, listen, registry
 from serving.runs import BUCKETS, RUNS, Runs, Times
 from serving.watch import Watch
-from tests.asgi import STREAM, ask, free_port, scope
-from tests.server import ROOT
+from tests.asgi import STREAM, ask, scope
+from tests.server import ROOT, free_port
 from tools.recorded import open_page
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from poskernel_core.common import limits, settings
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.storage.shipped import shipped
 from serving.limits import Bounds
 from tests.server import ROOT, environment
 
@@ -98,11 +99,47 @@ def test_the_access_log(monkeypatch):
         settings.check_settings()
 
 
+@pytest.mark.parametrize(("said", "shown"), [("", True), ("1", True), ("0", False)])
+def test_what_comes_with_the_project(monkeypatch, said, shown):
+    """It is shown unless that is turned off."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", said)
+
+    settings.check_settings()
+    assert shown == settings.use_shipped() == (shipped() is not None)
+
+
+def test_neither_on_nor_off(monkeypatch):
+    """The words are those of every switch."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "maybe")
+
+    with pytest.raises(
+        BadRequest, match=r"^Expected POSKERNEL_SHIPPED to be 1 \(on\) or 0 \(off\), got 'maybe'"
+    ):
+        settings.check_settings()
+
+
+@pytest.mark.parametrize("name", ["POSKERNEL_MODELS", "POSKERNEL_CORPORA"])
+def test_paths_on_offer(monkeypatch, tmp_path, name):
+    """What is there may be named, as may what is no path; a path that is not there is told."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    monkeypatch.setenv(name, f"gpt2, owner/model,{tmp_path}/there, ./there,,")
+    settings.check_paths()
+
+    for path in (f"{tmp_path}/none", "./none", "../none/below", "~/no/such/place"):
+        monkeypatch.setenv(name, f"gpt2, {path}")
+        with pytest.raises(BadRequest, match=rf"^Expected {name} to name .* nothing at '.*no"):
+            settings.check_paths()
+        settings.check_settings()  # a page whose model is gone says so by itself
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "said"),
     [
         ("POSKERNEL_SESSIONS", "many"),
+        ("POSKERNEL_PUBLIC", "yes"),  # which no part of the server itself asks for
+        ("POSKERNEL_MODELS", "gpt2,/no/such/model"),
         ("POSKERNEL_METRICS", "203.0.113.7:9464"),
         ("POSKERNEL_ACCESS_LOG", "/no/such/folder/access.log"),
     ],
@@ -117,4 +154,4 @@ def test_a_server_does_not_start_with_a_wrong_one(tmp_path, name, said):
 
     assert 1 == done.returncode
     (line,) = done.stderr.strip().splitlines()
-    assert line.startswith(f"Expected {name} to be ")
+    assert line.startswith(f"Expected {name} to ")

@@ -1,7 +1,9 @@
 """A run cut into shards, computed anywhere, and put together again."""
 
+import errno
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -182,7 +184,7 @@ def test_four_processes(tmp_path, place, stores, options, described, command, mo
 
     code, said = command(merged, "merge", *options, "--shards", OF, *shuffled)
     assert (0, "4 shards: merged") == (code, said.splitlines()[0])
-    assert "etc: cached" in said
+    assert "etc: computed" in said
     assert 0 == command(cut, "precompute", *options, "--shards", OF)[0]
 
     header, found = statistics(merged, described)
@@ -208,6 +210,19 @@ def test_files_alone(tmp_path, place, stores, options, described, command):
     assert_equal(statistics(folder, described)[1], statistics(imported, described)[1], same=True)
     store = Store(imported)
     assert not any(Partial.read(store.get(key)[0]) for key in store.keys(""))
+
+
+def test_statistics_that_are_there_already(tmp_path, options, command):
+    """Without a shard there is nothing to merge, and that is said; the work is done."""
+    short = [*options[:6], "7", "--device", "cpu"]
+    assert "2 shards: merged" in command(tmp_path, "precompute", *short, "--shards", 2)[1]
+
+    code, said = command(tmp_path, "merge", *short, "--shards", 7)
+
+    assert (0, "the statistics were in the store already: nothing was merged") == (
+        code, said.splitlines()[0],
+    )  # fmt: skip
+    assert "etc: cached" in said
 
 
 def changed(tmp_path, store, change):
@@ -316,6 +331,30 @@ def test_misuse(tmp_path, options, command, case):
 
     assert (2, 1) == (code, said.count("\n"))
     assert words in said
+
+
+@pytest.mark.parametrize("looked", ["is_dir", "is_file"])
+def test_a_folder_that_may_not_be_read(tmp_path, options, command, monkeypatch, looked):
+    """One sentence, for a source of shards and for a folder that they are written to."""
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    look = getattr(Path, looked)
+
+    def denied(path):
+        if locked in (path, *path.parents):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return look(path)
+
+    monkeypatch.setattr(Path, looked, denied)
+    asked = [("merge", *options, "--shards", 2, locked)]
+    if looked == "is_dir":
+        asked += [("precompute", *options, "--shard", "0/2", "--shard-files", locked / "below")]
+    for each in asked:
+        code, said = command(tmp_path / "to", *each)
+
+        assert (2, 1) == (code, said.count("\n"))
+        assert f"Cannot look for '{locked}" in said
+        assert "Permission denied; ask for" in said
 
 
 def test_nothing_to_merge_from(tmp_path, options, command):

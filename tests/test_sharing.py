@@ -150,6 +150,19 @@ def test_on_the_command_line(option, tmp_path, monkeypatch, capsys):
     assert "Give one of FILE, --gallery FOLDER, --hub-card FOLDER" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--gallery", "--hub-card", "--headvis"])
+def test_refused_without_a_folder(option, tmp_path, monkeypatch, capsys):
+    """Where there is nothing to write, no folder is made for it."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "store"))
+    (tmp_path / "short.txt").write_text("one two three")
+    run = ["--corpus", str(tmp_path / "short.txt"), *RUN]
+
+    assert main(["export", MODEL, option, str(tmp_path / "out" / "folder"), *run]) == 2
+
+    assert "gives 0 windows" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.browser
 def test_from_the_disk_in_a_browser(site, page):
     """The grid follows the address and the list; a cell leads to its head, which is drawn."""

@@ -4,23 +4,18 @@ import base64
 import contextlib
 import http.server
 import json
-import os
 import re
-import shutil
-import socket
 import subprocess
 import threading
-import time
 import urllib.error
 import urllib.request
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests.caddy import CADDY, caddy, needs_caddy
 from tests.server import ROOT
 
-CADDY = shutil.which("caddy")
-needs_caddy = pytest.mark.skipif(CADDY is None, reason="Caddy is not installed")
 WORDS = {"anna": "correct horse", "ben": "battery staple"}
 
 
@@ -61,13 +56,6 @@ class _Accounts(_Echo):
         self.wfile.write(body)
 
 
-def free_port():
-    """A port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @contextlib.contextmanager
 def listening(handler):
     """The address of a small server with such a handler."""
@@ -78,33 +66,6 @@ def listening(handler):
     finally:
         server.shutdown()
         server.server_close()
-
-
-@contextlib.contextmanager
-def caddy(folder, configuration, **settings):
-    """The address of a Caddy with a configuration that the project ships."""
-    port = free_port()
-    with (folder / "log").open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            [CADDY, "run", "--adapter", "caddyfile", "--config", f"deploy/{configuration}"],
-            cwd=ROOT,
-            env=os.environ
-            | {"POSKERNEL_SITE": f"http://127.0.0.1:{port}", "HOME": str(folder)}
-            | settings,
-            stdout=log, stderr=log,
-        )  # fmt: skip
-    try:
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert process.poll() is None, (folder / "log").read_text("utf-8")
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 @pytest.fixture(scope="module")

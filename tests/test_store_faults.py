@@ -98,6 +98,25 @@ def test_a_directory_that_never_could_be_written(tmp_path):
         Store(directory)
 
 
+def test_a_file_in_place_of_the_directory(tmp_path):
+    """It is left as it is, and one sentence says so."""
+    (tmp_path / "store").write_text("mine")
+    with pytest.raises(BadRequest, match=r"to be a directory for the store, found a file at '"):
+        Store(tmp_path / "store")
+    assert "mine" == (tmp_path / "store").read_text()
+
+
+def test_a_directory_below_one_that_may_not_be_searched(tmp_path, monkeypatch):
+    """One sentence, and no traceback."""
+
+    def is_file(_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(tmp_path), "is_file", is_file)
+    with pytest.raises(BadRequest, match=r"^Cannot look for '.*store': Permission denied"):
+        Store(tmp_path / "store")
+
+
 def test_a_directory_that_cannot_be_written(tmp_path):
     """What is stored is served, through several openings; nothing is written, and that is said."""
     filled(tmp_path / "store")

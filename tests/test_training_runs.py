@@ -13,7 +13,9 @@ import pytest
 from huggingface_hub import constants
 from safetensors.numpy import load_file, save_file
 
+from poskernel_core.api import build_request
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
+from poskernel_core.engine.requests import canonical
 from poskernel_core.models import catalog, hub, training
 from poskernel_core.models.checkpoints import Checkpoint, checkpoint_named, one_run
 from poskernel_core.models.schedules import SCHEDULES, schedule_for
@@ -111,6 +113,19 @@ def test_chosen_checkpoints():
         run.chosen("step1,main")
     with pytest.raises(BadRequest, match="every step once"):
         run.chosen("step1,step-1")
+
+
+@pytest.mark.parametrize("commas", [",", " , ,", ",,,"])
+def test_commas_alone_choose_nothing(commas):
+    """They are refused, for pictures over training and for what is computed ahead."""
+    run = training_run("demo-training")
+    expected = rf"^Expected all, log, or some of .* between commas, got '{commas.strip()}': name"
+
+    with pytest.raises(BadRequest, match=expected):
+        run.chosen(commas)
+    asked = {"measure": "effective token count", "checkpoints": commas}
+    with pytest.raises(BadRequest, match=expected):
+        canonical(build_request("over-training", "demo-training", params=asked)[0])
 
 
 @pytest.fixture
@@ -278,7 +293,9 @@ def test_no_network(monkeypatch):
 
     with pytest.raises(NoNetwork, match=r"only the hub can tell.*'demo-training' works offline"):
         required_run("somebody/other-model")
-    with pytest.raises(NoNetwork, match="cannot be reached"):
+    with pytest.raises(
+        NoNetwork, match=r"cannot be reached.* come with the project, such as 'demo"
+    ):
         hub.published("somebody/other-model", "step1")
     run = training_run("EleutherAI/pythia-70m").chosen("step1,step2")
     untold = []

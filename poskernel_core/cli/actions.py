@@ -157,13 +157,14 @@ def answer_all(run: Run, asked: Sequence[tuple[str, Request]]) -> None:
     try:
         for name, request in asked:
             with or_left_out(name):
-                if engine.cached(request) is None:
+                new = engine.cached(request) is None
+                if new:
                     engine.submit(request)
-                fitting.append((name, request))
-        for name, request in fitting:
+                fitting.append((name, request, "computed" if new else "cached"))
+        for name, request, how in fitting:
             with or_left_out(name):
                 answer(engine, request)
-                complain(f"{name}: cached")
+                complain(f"{name}: {how}")
     finally:
         engine.close()
 
@@ -264,14 +265,22 @@ def reproduce(published_as: str | None, figures: Path | None, as_json: bool, **g
 
 
 def check_windows(result: Result, run: Run) -> None:
-    """Refuse a stored result that was computed from fewer windows than are asked for now."""
-    got = result.provenance["windows"]
+    """Refuse a stored result that was computed from fewer windows than are asked for now.
+
+    A result of several runs tells their numbers in a text, in the order of the runs; as for all
+    else that it tells of one run, the first is looked at.
+    """
+    got, context = (_first(result.provenance[name]) for name in ("windows", "context"))
     asked = result.provenance["windows_asked"]  # fewer where the analysis takes a number of its own
     if run.texts is not None and got < run.texts == asked:
         raise TooLittleText(
-            f"Corpus {run.corpus!r} gives {got} windows of {result.provenance['context']} "
-            f"tokens, {run.texts} were asked for: ask for fewer (--texts {got})."
+            f"Corpus {run.corpus!r} gives {got} windows of {context} tokens, {run.texts} were "
+            f"asked for: ask for fewer (--texts {got})."
         )
+
+
+def _first(told: int | str) -> int:
+    return int(str(told).split(", ")[0])
 
 
 def import_results(file: Path) -> None:

@@ -13,11 +13,12 @@ from poskernel_core.cli.options import Run
 from poskernel_core.cli.reports import print_line
 from poskernel_core.cli.terminal import complain
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.files import is_folder
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import Shard, ShardTask
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.engine.requests import canonical
-from poskernel_core.engine.shards import merge, passes_of, run_here, tasks_of
+from poskernel_core.engine.shards import check_computes, merge, passes_of, run_here, tasks_of
 from poskernel_core.storage.sources import open_sources
 from poskernel_core.storage.store import Store
 
@@ -67,14 +68,16 @@ def precompute(
         run = replace(run, device=devices[0])
     asked, passes = _asked(run, experiments)
     if shard is not None:
-        store = Store()
-        run_here(tasks_of(passes, [shard], run.execution(), shard_files), store, print_line)
+        store, tasks = Store(), tasks_of(passes, [shard], run.execution(), shard_files)
+        check_computes(store, tasks)
+        run_here(tasks, store, print_line)
         print_line(0, 0, "")
         complain(f"shard {shard}: computed")
         return
     count, hands = _hands(shards, devices, cluster)
     tasks = tasks_of(passes, _all(count), run.execution(), shard_files)
     store = Store()
+    check_computes(store, tasks)
     hands(tasks, store, print_line)
     _finish(run, store, [shard_files] if shard_files else [], count, asked, passes)
 
@@ -111,7 +114,7 @@ def _check(
         raise BadRequest(f"Give --shard {shard} or --shards {shards}, not both.")
     if shard_files is not None and shard is None and cluster is None:
         raise BadRequest("--shard-files is for --shard and --cluster: say which.")
-    if shard_files is not None and not shard_files.is_dir():
+    if shard_files is not None and not is_folder(shard_files):
         raise BadRequest(f"Expected a folder for the shards, got {str(shard_files)!r}.")
 
 
@@ -154,7 +157,10 @@ def _finish(
     passes: Sequence[RunSpec],
 ) -> None:
     with open_sources(sources) as opened:
-        merge(store, opened, passes, count, print_line)
+        merged = merge(store, opened, passes, count, print_line)
     print_line(0, 0, "")
-    complain(f"{count} shards: merged")
+    if merged:
+        complain(f"{count} shards: merged")
+    else:
+        complain("the statistics were in the store already: nothing was merged")
     actions.answer_all(run, asked)

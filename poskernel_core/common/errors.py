@@ -13,6 +13,7 @@
     │   ├── TooLittleText         fewer windows than were asked for
     │   ├── UnknownAnalysis       no such analysis
     │   ├── UnknownField          a run has no field of that name
+    │   ├── UnfitField            a field of a run has a value that it cannot have
     │   ├── BadArchive            an import file that is not ours, or is damaged
     │   ├── TooLarge              more than this server computes for a visitor
     │   └── Busy                  too many computations are waiting already
@@ -42,6 +43,7 @@ __all__ = [
     "StoreFailed",
     "TooLarge",
     "TooLittleText",
+    "UnfitField",
     "UnknownAnalysis",
     "UnknownCorpus",
     "UnknownField",
@@ -89,6 +91,10 @@ class TooLittleText(BadRequest):
 
 class UnknownAnalysis(BadRequest):
     """An analysis that is not registered."""
+
+
+class UnfitField(BadRequest):
+    """A field of a run has a value that it cannot have."""
 
 
 class UnknownField(BadRequest):

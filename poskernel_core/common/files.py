@@ -1,4 +1,4 @@
-"""Reading what strangers wrote: JSON of a bounded size and depth."""
+"""Reading what others wrote: whether it is there, and JSON of a bounded size and depth."""
 
 from __future__ import annotations
 
@@ -6,10 +6,43 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MAX_JSON_BYTES", "parse_json", "read_json"]
+from poskernel_core.common.errors import BadRequest
+
+__all__ = ["MAX_JSON_BYTES", "is_file", "is_folder", "parse_json", "read_json"]
 
 MAX_JSON_BYTES = 10 * 2**20
 MAX_DEPTH = 100
+
+
+def is_folder(path: Path) -> bool:
+    """Tell whether a name is that of a folder.
+
+    Raises:
+        BadRequest: the folder that it is in may not be searched.
+    """
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def is_file(path: Path) -> bool:
+    """Tell whether a name is that of a file.
+
+    Raises:
+        BadRequest: the folder that it is in may not be searched.
+    """
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> BadRequest:
+    return BadRequest(
+        f"Cannot look for {str(path)!r}: {error.strerror}; ask for the right to read its folder, "
+        "or name another."
+    )
 
 
 def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:

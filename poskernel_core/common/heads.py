@@ -15,6 +15,7 @@ def parse_cell(text: str, n_layers: int, n_heads: int) -> tuple[int, int]:
     Raises:
         BadRequest: not of that form, or outside the model.
     """
+    text = str(text)  # Python hands over anything
     found = re.fullmatch(r"[Ll]([0-9]{1,6})[Hh]([0-9]{1,6})", text.strip())
     cell = (int(found[1]), int(found[2])) if found else (-1, -1)
     if not (0 <= cell[0] < n_layers and 0 <= cell[1] < n_heads):

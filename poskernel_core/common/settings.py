@@ -1,7 +1,7 @@
 """The environment variables of PosKernel, each read and checked in one place.
 
 ``POSKERNEL_CACHE`` and the two lists, ``POSKERNEL_MODELS`` and ``POSKERNEL_CORPORA``, may hold
-anything: what they name is looked for when it is used.
+anything: what they name is looked for when it is used, and their paths once at a server's start.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "allow_any_model",
     "allow_disk",
     "cache_gb",
+    "check_paths",
     "check_settings",
     "checked_address",
     "checkpoint_seconds",
@@ -38,6 +39,7 @@ __all__ = [
     "metrics_address",
     "read_only",
     "short_addresses",
+    "use_shipped",
     "user_header",
 ]
 
@@ -46,6 +48,8 @@ DEFAULT_CHECKPOINT_SECONDS = 5.0
 MOST_GB = 1e6
 MOST_SECONDS = 86_400.0
 MOST_PORT = 65_535
+PATHS = ("/", "./", "../", "~/")
+"""How a name begins that can be nothing but a path."""
 
 
 def device() -> str:
@@ -166,6 +170,32 @@ def read_only() -> bool:
     return switch("POSKERNEL_READ_ONLY", default=False)
 
 
+def use_shipped() -> bool:
+    """Return ``POSKERNEL_SHIPPED``: whether the results that come with the project are shown.
+
+    Raises:
+        BadRequest: neither on nor off.
+    """
+    return switch("POSKERNEL_SHIPPED", default=True)
+
+
+def check_paths() -> None:
+    """Check that the paths are there that the two lists have among their names.
+
+    A server does so at its start: one that vanishes later stops nothing but itself.
+
+    Raises:
+        BadRequest: one is not.
+    """
+    lists = {name: os.environ.get(name, "") for name in ("POSKERNEL_MODELS", "POSKERNEL_CORPORA")}
+    for name, path in ((n, each.strip()) for n, text in lists.items() for each in text.split(",")):
+        if path.startswith(PATHS) and not os.path.exists(os.path.expanduser(path)):
+            raise BadRequest(
+                f"Expected {name} to name what is there, found nothing at {path[:80]!r}: correct "
+                "the path, or take it out."
+            )
+
+
 def user_header() -> str | None:
     """Return ``POSKERNEL_USER_HEADER``: where a trusted proxy names who has signed in; else None.
 
@@ -240,6 +270,7 @@ def check_settings() -> None:
         allow_disk,
         keep_texts,
         read_only,
+        use_shipped,
         most_sessions,
         most_sessions_each,
         most_requests_each,

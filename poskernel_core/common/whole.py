@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -11,32 +12,39 @@ from typing import Any
 
 from poskernel_core.common.errors import BadRequest
 
-__all__ = ["check_folder", "check_target", "write_tree", "write_whole"]
+__all__ = ["check_folder", "check_target", "make_folder", "write_tree", "write_whole"]
 
 
 def check_target(path: Path) -> None:
     """Check that a name is that of a file, and that its folder exists.
 
     Raises:
-        BadRequest: no name, a folder, or a name in a folder that does not exist.
+        BadRequest: no name, a folder, a device or its like, or in a folder that does not exist.
     """
     if not path.name or os.path.isdir(path):
         raise BadRequest(f"Expected the name of a file to write, got {str(path)!r}.")
-    if not os.path.isdir(path.parent):
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise BadRequest(
+            f"Cannot write {str(path)!r}: it is a device, a pipe or a socket; name a file."
+        )
+    if not os.path.isdir(path.parent) or not os.path.isdir(_followed(path).parent):
         raise BadRequest(f"Cannot write {str(path)!r}: its folder does not exist.")
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Have a file written next to its place, and moved there once it is complete.
 
+    Where a link has its name, the file that the link leads to is written.
+
     Raises:
         BadRequest: it cannot be written.
     """
     check_target(path)
-    unfinished = path.with_name(f".{path.stem}.partial{path.suffix}")
+    place = _followed(path)
+    unfinished = place.with_name(f".{place.stem}.partial{place.suffix}")
     try:
         write(unfinished)
-        os.replace(unfinished, path)
+        os.replace(unfinished, place)
     except OSError as error:
         raise BadRequest(f"Cannot write {str(path)!r}: {error.strerror}.") from error
     finally:
@@ -44,8 +52,33 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             unfinished.unlink()
 
 
+def _followed(path: Path) -> Path:
+    """Return where a link leads to; whatever is no link as it is."""
+    return Path(os.path.realpath(path)) if os.path.islink(path) else path
+
+
 def check_folder(path: Path) -> None:
-    """Check that a folder exists or can be made.
+    """Check that a folder exists or that one could be made; none is made.
+
+    Raises:
+        BadRequest: what has its name, or that of a folder above it, is no folder, or none may be
+            made there.
+    """
+    for each in (path, *path.parents):
+        if os.path.isdir(each):
+            if each == path or os.access(each, os.W_OK | os.X_OK):
+                return
+            raise _no_folder(path, errno.EACCES)
+        if os.path.lexists(each):
+            raise _no_folder(path, errno.EEXIST if each == path else errno.ENOTDIR)
+
+
+def _no_folder(path: Path, error: int) -> BadRequest:
+    return BadRequest(f"Cannot make the folder {str(path)!r}: {os.strerror(error)}.")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder unless it exists.
 
     Raises:
         BadRequest: a file has its name, or it cannot be made.
@@ -67,7 +100,7 @@ def write_tree(folder: Path, files: Iterable[tuple[str, Any]]) -> int:
     count = 0
     for name, value in files:
         target = folder / name
-        check_folder(target.parent)
+        make_folder(target.parent)
         text = value if isinstance(value, str | bytes) else json.dumps(value, allow_nan=False)
         data = text if isinstance(text, bytes) else text.encode("utf-8")
         write_whole(target, partial(_write, data))

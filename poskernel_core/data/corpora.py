@@ -142,7 +142,7 @@ def _check_whole(
         added = " with the start token" if prefix else ""
         raise BadRequest(
             f"The text has {length} tokens{added}, the context holds {context}: shorten it by "
-            f"about {length - context} tokens, or choose a longer context."
+            f"about {length - context} tokens, or choose a longer context if the model reads one."
         )
 
 
@@ -188,8 +188,8 @@ def _ready_windows(spec: CorpusSpec, context: int, cut: bool) -> Tokens:
 
 def _check_enough(spec: CorpusSpec, got: int, asked: int, context: int, exactly: bool) -> None:
     if got == 0 or (exactly and got < asked):
+        advice = f"ask for {got} or fewer" if got else "give a longer text"
         raise TooLittleText(
             f"Corpus {spec.name!r} gives {got} windows of {context} tokens, {asked} were asked "
-            f"for: ask for {max(got, 1)} or fewer, a shorter context, or another "
-            "corpus."
+            f"for: {advice}, a shorter context, or another corpus."
         )

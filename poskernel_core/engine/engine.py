@@ -35,7 +35,7 @@ from poskernel_core.engine.execute import missing_runs
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.preflight import check_request, check_worker
 from poskernel_core.engine.provenance import from_entry
-from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical
+from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical, run_of
 from poskernel_core.engine.worker_client import WorkerLink
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import refuse
@@ -386,16 +386,16 @@ def describe_run(
     located = catalog.locate(model, revision)
     longest = located.geometry.n_ctx
     length = min(longest, DEFAULT_CONTEXT) if context is None else context
-    if not 2 <= length <= longest:
+    if not isinstance(length, int) or not 2 <= length <= longest:
         raise BadRequest(
-            f"{model!r} reads 2 to {longest} tokens; a context of {length} was asked for."
+            f"{model!r} reads 2 to {longest} tokens; a context of {length!r} was asked for."
         )
     also = () if query is None else (query,)
-    run = RunSpec(
+    run = run_of(
         model=located.spec,
         corpus=corpora.offered(corpus or CorpusSpec()),
         context=length,
-        windows=windows or DEFAULT_TEXTS,
+        windows=DEFAULT_TEXTS if windows is None else windows,
         positions=default_positions(length, *also),
         **more,
     )

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from poskernel_core import analyses
 from poskernel_core.analyses.base import Composition, Experiment, P, Params, Question
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, UnfitField
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.data import corpora
 
@@ -23,6 +23,7 @@ __all__ = [
     "check_params",
     "received",
     "refusal",
+    "run_of",
 ]
 
 
@@ -140,14 +141,28 @@ def check_params(question: Question[P], params: Mapping[str, Any]) -> P:
         raise BadRequest(refusal(error)) from error
 
 
+def run_of(**fields: Any) -> RunSpec:
+    """Return the run with these fields.
+
+    Raises:
+        UnfitField: one that is missing or does not fit.
+    """
+    try:
+        return RunSpec(**fields)
+    except ValidationError as error:
+        raise UnfitField(refusal(error)) from error
+
+
 def refusal(error: ValidationError) -> str:
-    """Return in a sentence why the parameters of a question could not be made."""
+    """Return in a sentence why the parameters of a question, or a run, could not be made."""
     names = {each.params.__name__: name for name, each in analyses.ANALYSES.items()}
-    name = names.get(error.title, error.title)
+    name = (names | {RunSpec.__name__: "run"}).get(error.title, error.title)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"]) or "parameters"
     if first["type"] == "missing":
         return f"{name!r} needs {place!r}, and it is not given."
+    if first["type"] == "value_error":  # a sentence of ours
+        return f"Parameter {place!r} of {name!r}: {first['ctx']['error']}"
     return (
         f"Parameter {place!r} of {name!r}: {first['msg'].lower()}, got "
         f"{str(first.get('input'))[:80]!r}."

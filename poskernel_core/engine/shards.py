@@ -16,6 +16,7 @@ from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import Shard, ShardTask
 from poskernel_core.common.specs import Execution, Gather, RunSpec
+from poskernel_core.engine.preflight import check_worker
 from poskernel_core.engine.provenance import versions
 from poskernel_core.engine.requests import CanonicalRequest
 from poskernel_core.storage.archive import export_entries
@@ -26,7 +27,15 @@ from poskernel_core.storage.store import Store
 if TYPE_CHECKING:
     from poskernel_core.passes.workshop import Workshop
 
-__all__ = ["carry_out", "check_arrived", "merge", "passes_of", "run_here", "tasks_of"]
+__all__ = [
+    "carry_out",
+    "check_arrived",
+    "check_computes",
+    "merge",
+    "passes_of",
+    "run_here",
+    "tasks_of",
+]
 
 
 def passes_of(asked: Iterable[CanonicalRequest]) -> list[RunSpec]:
@@ -114,6 +123,16 @@ def file_name(task: ShardTask) -> str:
     return f"{model}-{run}-shard-{shard.number}-of-{shard.of}.zip"
 
 
+def check_computes(store: Store, tasks: Iterable[ShardTask]) -> None:
+    """Check that shards may be computed here, unless the store holds all of them.
+
+    Raises:
+        ComputesNothing: the host allows nothing new, or torch is not installed.
+    """
+    if not all(_is_there(store, task) for task in tasks):
+        check_worker()
+
+
 def run_here(tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
     """Compute shards in this process, one after another.
 
@@ -156,8 +175,10 @@ def merge(
     passes: Iterable[RunSpec],
     of: int,
     report: Report,
-) -> None:
+) -> bool:
     """Add the shards of every pass and write the statistics that the store lacks.
+
+    Returns whether it lacked any.
 
     Raises:
         BadRequest: shards are lost, or do not belong together.
@@ -169,6 +190,8 @@ def merge(
     def wait() -> None:
         report(0, 0, "Waiting for another process at the same work")
 
+    merged = False
     for run in passes:
         with store.lock(windows_of(run).digest(kind="lock"), wait):
-            merge_shards(store, sources, run, of, report)
+            merged = merge_shards(store, sources, run, of, report) or merged
+    return merged

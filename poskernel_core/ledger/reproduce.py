@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from poskernel_core.api import build_request
-from poskernel_core.common.errors import BadRequest, PosKernelError, UnknownField
+from poskernel_core.common.errors import BadRequest, PosKernelError, UnfitField, UnknownField
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.engine import Engine
@@ -38,7 +38,7 @@ def request_for(figure: Published, model: str, **run: Any) -> Request:
         fields["corpus"] = CorpusSpec(name=fields["corpus"])
     try:
         return build_request(figure.question, model, params=figure.params, **fields)[0]
-    except (ValueError, TypeError, AttributeError, UnknownField) as error:
+    except (ValueError, TypeError, AttributeError, UnfitField, UnknownField) as error:
         brief_error = str(error).splitlines()[0][:200]
         raise BadRequest(f"The figure's run {figure.run} is not one: {brief_error}") from error
 

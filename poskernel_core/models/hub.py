@@ -273,6 +273,6 @@ def _guarded(name: str, revision: str | None, call: Callable[[], T]) -> T:
 def _no_network(name: str) -> str:
     return (
         f"The model hub cannot be reached and {name!r} is not on this machine: go online, point "
-        "HF_HOME to a cache that holds it, or give a local directory; "
-        "'demo-gpt2' and 'demo-attn-2l' work offline."
+        "HF_HOME to a cache that holds it, or give a local directory; models that come with the "
+        "project, such as 'demo-gpt2', work offline."
     )

@@ -17,6 +17,7 @@ from poskernel_core.models.hub import fetch_file
 __all__ = ["NONE_THERE", "Tokenizer", "check_tokenizer", "load_tokenizer"]
 
 
+MOST_NAMED = 6  # parts of a text that is no single token
 OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 """Files of tokenizers that transformers can convert."""
 
@@ -82,9 +83,15 @@ class Tokenizer:
         """
         ids = self.encode(text)
         if len(ids) != 1:
+            parts, word = [repr(each) for each in self.decode_each(ids)], f" {text}"
+            if len(parts) > MOST_NAMED:
+                parts[MOST_NAMED:] = ["…"]
+            advice = "choose another, and mind the leading space"
+            if len(self.encode(word)) == 1:
+                advice = f"mind the leading space, as in {word!r}"
             raise BadRequest(
                 f"Expected text that is one token of {self.model!r}; {text!r} is {len(ids)} tokens "
-                f"({', '.join(map(repr, self.decode_each(ids)[:6]))}): mind the leading space."
+                f"({', '.join(parts)}): {advice}."
             )
         return ids[0]
 

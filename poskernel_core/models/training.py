@@ -63,7 +63,7 @@ class TrainingRun:
         is all of them.
 
         Raises:
-            BadRequest: a revision that is none of the run.
+            BadRequest: a revision that is none of the run, or commas alone.
         """
         word = text.strip()
         if word in ("", ALL):
@@ -74,6 +74,8 @@ class TrainingRun:
             return replace(self, checkpoints=SCHEDULES[word].checkpoints())
         known = {each.revision: each for each in self.checkpoints}
         found = [known.get(name) or self._unlisted(name) for name in _names(word)]
+        if not found:
+            raise BadRequest(f"Expected {self._listed()}, got {word[:80]!r}: name one or more.")
         steps = [each.step for each in found]
         if len(set(steps)) < len(steps):
             raise BadRequest(f"Expected every step once, got {word[:80]!r}.")
@@ -83,12 +85,15 @@ class TrainingRun:
         """Return a hub revision that no schedule lists, if its name tells the step."""
         found = None if self.local else checkpoint_named(name, tokens_per_step(self.model))
         if found is None:
-            listed = [each.revision for each in self.checkpoints]
             raise BadRequest(
-                f"{self.model!r} has no checkpoint {name[:64]!r}: expected {ALL}, {LOG}, or some "
-                f"of {listed[0]}, ..., {listed[-1]} between commas."
+                f"{self.model!r} has no checkpoint {name[:64]!r}: expected {self._listed()}."
             )
         return found
+
+    def _listed(self) -> str:
+        """Return in words what may be chosen."""
+        names = [each.revision for each in self.checkpoints]
+        return f"{ALL}, {LOG}, or some of {names[0]}, ..., {names[-1]} between commas"
 
 
 def _names(text: str) -> list[str]:

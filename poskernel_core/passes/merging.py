@@ -49,9 +49,10 @@ class _Found:
 
 def merge_shards(
     store: Store, sources: Mapping[str, Source], run: RunSpec, of: int, report: Report
-) -> None:
+) -> bool:
     """Add the shards of a run and write the statistics that the store lacks.
 
+    Returns whether it lacked any: else no shard is read.
     ``sources`` are read besides the store, by the names that they are called by. What the store
     itself held of the shards is dropped afterwards.
 
@@ -74,6 +75,7 @@ def merge_shards(
     if plan is not None:
         for number in range(of):
             drop_partial(store, run, Shard(number=number, of=of), plan.geometry.n_layers)
+    return plan is not None
 
 
 def _collect(

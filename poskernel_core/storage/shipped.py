@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
 import threading
 import zipfile
 import zlib
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from poskernel_core.common.settings import use_shipped
 from poskernel_core.models.catalog import DEMO
 from poskernel_core.storage.encoding import Entry, decode, intact, read_header
 
@@ -120,8 +120,12 @@ def _of(directory: Path) -> Shipped:
 
 
 def shipped() -> Shipped | None:
-    """Return what comes with the project, or None where it is turned off."""
-    return None if os.environ.get("POSKERNEL_SHIPPED", "1") == "0" else _of(DIRECTORY)
+    """Return what comes with the project, or None where it is turned off.
+
+    Raises:
+        BadRequest: ``POSKERNEL_SHIPPED`` is neither on nor off.
+    """
+    return _of(DIRECTORY) if use_shipped() else None
 
 
 def pack(entry: Entry, bits: Mapping[str, int]) -> Entry:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.files import is_file, is_folder
 from poskernel_core.storage.archive import read_archive
 from poskernel_core.storage.disk import DATABASE
 from poskernel_core.storage.shards import Source
@@ -21,13 +22,13 @@ def open_sources(places: Sequence[Path]) -> Iterator[dict[str, Source]]:
 
     Raises:
         BadArchive: a file that 'export' did not write, or a damaged one.
-        BadRequest: nothing there.
+        BadRequest: nothing there, or nothing that may be read.
     """
     with ExitStack() as stack:
         found: dict[str, Source] = {}
         for place in places:
-            files = _archives(place) if place.is_dir() else [place]
-            is_store = (place / DATABASE).is_file()
+            files = _archives(place) if is_folder(place) else [place]
+            is_store = is_file(place / DATABASE)
             if is_store:
                 store = Store(place)
                 stack.callback(store.close)

@@ -27,6 +27,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
+from poskernel_core.common.files import is_file
 from poskernel_core.common.settings import cache_gb
 from poskernel_core.storage.disk import (
     DATABASE,
@@ -84,6 +85,11 @@ class Store:
         self._opening = threading.Lock()
         self._cache: diskcache.Cache | None = None
         self._number: int | None = None
+        if is_file(self.directory):
+            raise BadRequest(
+                "Expected POSKERNEL_CACHE to be a directory for the store, found a file at "
+                f"{str(self.directory)!r}: name another."
+            )
         try:
             self._current()
         except StoreFailed as error:

@@ -76,7 +76,13 @@ def _copy_losses(logits: Tensor, tokens: Tensor, first: int, period: int) -> Ten
 
     The first token of all has nothing before it where there is no start token, and is left out.
     """
-    flat = logits[:, :-1].transpose(1, 2).double()
-    loss = torch.nn.functional.cross_entropy(flat, tokens[:, 1:], reduction="none")
+    loss = torch.stack(
+        [_losses(text[:-1], ids[1:]) for text, ids in zip(logits, tokens, strict=True)]
+    )
     parts = loss[:, : first + period - 1], loss[:, first + period - 1 :]
     return torch.stack([part.mean(dim=1) for part in parts], dim=1)
+
+
+def _losses(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Return the loss at every position of one text, ``[pos]``: float64 of many is large."""
+    return torch.nn.functional.cross_entropy(logits.double(), tokens, reduction="none")

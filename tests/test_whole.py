@@ -1,0 +1,91 @@
+"""Files that appear whole or not at all: what stands at the target stays what it is."""
+
+import os
+import socket
+import stat
+
+import pytest
+
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.whole import check_folder, check_target, make_folder, write_whole
+
+
+def write(path):
+    """Write a word."""
+    path.write_text("new")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "link to a pipe"])
+def test_what_is_no_file_is_refused(tmp_path, monkeypatch, kind):
+    """One sentence, before anything is written; it is there afterwards as before."""
+    monkeypatch.chdir(tmp_path)  # the name of a socket must be short
+    target = tmp_path / "target"
+    if kind == "socket":
+        with socket.socket(socket.AF_UNIX) as opened:
+            opened.bind(target.name)
+    elif kind == "pipe":
+        os.mkfifo(target)
+    else:
+        os.mkfifo(tmp_path / "pipe")
+        target.symlink_to("pipe")
+    before = target.lstat()
+
+    for refuse in (check_target, lambda path: write_whole(path, write)):
+        with pytest.raises(BadRequest, match=r"^Cannot write '.*target': it is a device, a pipe "):
+            refuse(target)
+
+    assert (before.st_ino, before.st_mode) == (target.lstat().st_ino, target.lstat().st_mode)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_has_its_target_written(tmp_path, there):
+    """Whether the target is there or not; nothing else is left in either folder."""
+    folder, link = tmp_path / "folder", tmp_path / "link.html"
+    folder.mkdir()
+    if there:
+        (folder / "page.html").write_text("old")
+    link.symlink_to(folder / "page.html")
+
+    write_whole(link, write)
+
+    assert stat.S_ISLNK(link.lstat().st_mode)
+    assert "new" == (folder / "page.html").read_text()
+    assert ["page.html"] == os.listdir(folder)
+    assert ["folder", "link.html"] == sorted(os.listdir(tmp_path))
+
+
+def test_a_link_that_leads_nowhere(tmp_path):
+    """The folder of its target is what is missing."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "none" / "file")
+
+    with pytest.raises(BadRequest, match="its folder does not exist"):
+        write_whole(link, write)
+
+    assert link.is_symlink()
+
+
+def test_a_folder_is_checked_before_it_is_made(tmp_path):
+    """The check makes nothing, and refuses what making it would refuse."""
+    check_folder(tmp_path / "a" / "b")
+    assert [] == os.listdir(tmp_path)
+    make_folder(tmp_path / "a" / "b")
+    check_folder(tmp_path / "a" / "b")
+    (tmp_path / "file").write_text("x")
+
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        said = []
+        for refuse in (check_folder, make_folder):
+            with pytest.raises(BadRequest, match=r"^Cannot make the folder '") as error:
+                refuse(place)
+            said.append(str(error.value))
+        assert said[0] == said[1]
+
+
+def test_a_folder_where_none_may_be_made(tmp_path, monkeypatch):
+    """It is refused before anything is computed for it; one that is there is not asked about."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    check_folder(tmp_path)
+    with pytest.raises(BadRequest, match=r"^Cannot make the folder '.*': Permission denied\.$"):
+        check_folder(tmp_path / "a" / "b")
