@@ -1,8 +1,9 @@
 """``python -m bench.pages``: how long a reader waits, in a real browser.
 
 Every figure is the median of several tries: a server with an empty cache whose first reader opens
-the landing page; then, everything being stored, a click on a head until its kernel is redrawn, the
-change to another page, a reload, and a link to a page of a server that has drawn nothing yet.
+the landing page; then, everything being stored, a click on a head until its kernel is redrawn, a
+pin, the change to another page, a reload, a link to a page of a server that has drawn nothing yet,
+and the small patterns of the 144 heads of a random model on a text of 128 tokens.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from tests.server import Server, serve
 
 __all__ = ["main"]
 
+DEMO = Path(__file__).resolve().parents[1] / "poskernel_core/demo/demo-gpt2"
+WORDS = "the king of the garden saw a house by the water and "
 FLAGS = ("--no-sandbox", "--disable-gpu")
 PATIENCE = 120_000  # milliseconds
 GRID = "[role=gridcell][data-name=L0H0]"
@@ -35,6 +38,25 @@ DRAWN = """name => {
   if (!title?.textContent.startsWith(name) || !plot?.data) return false;
   const said = JSON.stringify(plot.data, (_, v) => ArrayBuffer.isView(v) ? Array.from(v) : v);
   return said !== window.seen && performance.now() - window.clicked;
+}"""
+NOTE_CLICKS = """() => {
+  document.addEventListener("click", () => { window.clicked = performance.now(); }, true);
+}"""
+PINNED = """() => {
+  const buttons = [...document.querySelectorAll("button")];
+  const found = buttons.some(each => each.textContent.includes("Unpin L2H6"));
+  return found && performance.now() - window.clicked;
+}"""
+PAINTED = """() => {
+  for (const place of document.querySelectorAll("[data-testid=stBidiComponentIsolated]")) {
+    const root = place.shadowRoot;
+    if (root?.querySelectorAll(".patterns [role=gridcell]").length !== 144) continue;
+    const canvas = root.querySelector(".patterns canvas");
+    if (!canvas?.width) return false;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    return data.some((value, at) => at % 4 === 3 && value > 0);
+  }
+  return false;
 }"""
 REMEMBER = """() => {
   document.addEventListener("click", () => { window.clicked = performance.now(); }, true);
@@ -68,6 +90,7 @@ def main() -> None:
         tell(
             "cold deep link to kernel drawn", [cold(browser, address, curve) for _ in range(tries)]
         )
+        tell("reload to 144 heads on a stored text drawn", patterns(browser, tries))
         browser.close()
 
 
@@ -164,8 +187,60 @@ def reloads(browser: Browser, server: Server, tries: int) -> list[float]:
     return times
 
 
+def pins(browser: Browser, server: Server, tries: int) -> list[float]:
+    """Pins of a head on the landing page, taken back after each, until the button says so."""
+    times = []
+    with opened(browser, f"{server.url}/?cell=L2H6") as page:
+        page.wait_for_selector(CURVE)
+        for _ in range(tries):
+            page.wait_for_timeout(1000)
+            page.evaluate(NOTE_CLICKS)
+            page.get_by_role("button", name="Pin L2H6", exact=True).click()
+            times.append(float(page.wait_for_function(PINNED).json_value()))
+            page.wait_for_timeout(1000)
+            page.get_by_role("button", name="Unpin L2H6").click()
+            page.get_by_role("button", name="Pin L2H6", exact=True).wait_for()
+    return times
+
+
+def patterns(browser: Browser, tries: int) -> list[float]:
+    """Reloads of the page of a stored text, until the small patterns of all heads are painted."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        text = save_model(place / "model")
+        (place / "cache").mkdir()
+        log = place / "server.log"
+        times = []
+        with serve(place / "cache", log, models=str(place / "model")) as server:
+            address = server.link("/own_text", model=place / "model", text=text, context=256)
+            with opened(browser, address) as page:
+                page.wait_for_function(PAINTED)
+                for _ in range(tries):
+                    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+                    page.wait_for_timeout(1000)
+                    began = time.perf_counter()
+                    page.reload()
+                    page.wait_for_function(PAINTED)
+                    times.append(1000 * (time.perf_counter() - began))
+        return times
+
+
+def save_model(folder: Path) -> str:
+    """Write a random model of 12 layers of 12 heads; return a text of 128 of its tokens."""
+    import torch
+    from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
+
+    tokenizer = AutoTokenizer.from_pretrained(DEMO)
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=len(tokenizer), n_embd=96, n_layer=12, n_head=12)
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(tokenizer.decode(tokenizer(30 * WORDS).input_ids[:128]))
+
+
 MEASURES: dict[str, Callable[[Browser, Server, int], list[float]]] = {
     "stored click to kernel redrawn": clicks,
+    "pin to pinned": pins,
     "page switch to kernel drawn": switches,
     "reload to kernel drawn": reloads,
 }
