@@ -50,8 +50,8 @@ def counted(page: Page) -> int:
 
 
 def said(page: Page, what: str) -> Locator:
-    """The sentence below the distances that begins so."""
-    return page.locator(".st-key-card-distances").get_by_text(re.compile(what))
+    """The sentence beside the distances that begins so."""
+    return page.get_by_test_id("stMain").get_by_text(re.compile(what))
 
 
 def test_all_is_drawn(page, show):

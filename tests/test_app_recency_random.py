@@ -52,11 +52,11 @@ def test_random_tokens(show):
     """Buttons and field for the number, the start of the trend, the row."""
     page = show()
     with redraws(page, "intrinsic"), redraws(page, "norms"):
-        page.get_by_role("button", name="7 tokens").click()
+        page.get_by_role("button", name="Few: 7").click()
     assert "7" == parameter(page, "rlength")
     assert {RANDOM: "7", TREND: "2", QUERY: "6"} == shown(page, RANDOM, TREND, QUERY)
     with redraws(page, "intrinsic"):
-        page.get_by_role("button", name="48 tokens").click()
+        page.get_by_role("button", name="Many: 48").click()
     assert {RANDOM: "48", QUERY: "47"} == shown(page, RANDOM, QUERY)
     assert parameter(page, "rlength") is None
     with redraws(page, "intrinsic"):

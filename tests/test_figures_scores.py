@@ -39,8 +39,8 @@ def test_percent_is_short(probability: float, text: str) -> None:
     assert text == percent(probability)
 
 
-def test_tangent_figure_is_relative_to_the_mean_with_the_future_on_the_right() -> None:
-    """Each part without its mean; the future begins right of the dotted line at 0."""
+def test_tangent_figure_is_relative_to_the_mean_with_the_future_on_the_left() -> None:
+    """Each part without its mean; the future ends left of the dotted line at 0."""
     observed = np.where(OFFSETS == 0, -3.0, PART)
     figure = tangent_figure(OFFSETS, PART + 7, PART, 0 * PART, 0 * PART, observed, title="L2H2")
     score = named(figure, "position only")
@@ -51,11 +51,11 @@ def test_tangent_figure_is_relative_to_the_mean_with_the_future_on_the_right() -
     )  # fmt: skip
     line, shade = figure.layout.shapes
     assert ("dot", 0) == (line.line.dash, line.x0)
-    assert 0.5 == shade.x0
-    assert shade.x1 >= OFFSETS.max()
+    assert -0.5 == shade.x1
+    assert shade.x0 <= OFFSETS.min()
     assert "future, masked" in [note.text for note in figure.layout.annotations]
     assert (
-        "key relative to the query, i − n (tokens)",
+        "offset k = n − i (tokens), future keys < 0",
         "score − its mean (natural log of attention)",
     ) == titles(figure)
     hidden = ["third direction and rest", "radial part"]
@@ -95,8 +95,8 @@ def test_score_profile_measures_the_kink_against_the_straight_line() -> None:
     np.testing.assert_allclose(figure.data[0].y, mean - 0.05)
     np.testing.assert_allclose(named(figure, "± 1 s.e.").y, mean + 0.05)
     low, high = figure.layout.xaxis.range
-    assert low > 7 > -5 > high
-    assert -0.5 == figure.layout.shapes[1].x0
+    assert low < -5 < 7 < high
+    assert -0.5 == figure.layout.shapes[1].x1
     assert "offset k = n − i (tokens), future keys < 0" == figure.layout.xaxis.title.text
 
 

@@ -112,8 +112,10 @@ def test_a_worker_has_few_heaps(tmp_path, monkeypatch, given, heaps):
     if given:
         monkeypatch.setenv("MALLOC_ARENA_MAX", given)
     with (tmp_path / "log").open("w") as log, start_module("worker", tmp_path, log) as process:
-        environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+        place, patience = Path(f"/proc/{process.pid}/environ"), time.monotonic() + 30
+        while not (environment := place.read_bytes()) and time.monotonic() < patience:
+            time.sleep(0.01)  # the system fills it in a moment after the start
         process.kill()
     assert [f"MALLOC_ARENA_MAX={heaps}".encode()] == [
-        each for each in environment if each.startswith(b"MALLOC_ARENA_MAX=")
+        each for each in environment.split(b"\0") if each.startswith(b"MALLOC_ARENA_MAX=")
     ]

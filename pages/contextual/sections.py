@@ -170,9 +170,9 @@ def draw_weights(selection: Selection, token: str) -> None:
 def draw_layer(selection: Selection) -> None:
     """Draw the distances between the kernels of a layer's heads, and their groups."""
     st.subheader(f"Kernels of layer {selection.layer}", anchor="layer-kernels")
-    left, right = st.columns(2)
-    alike = left.slider("Largest distance within a group", 0.0, 1.0, 0.1, 0.01, key="alike",
-                        bind=URL)  # fmt: skip
+    left, right = st.columns([3, 2])
+    alike = right.slider("Largest distance within a group", 0.0, 1.0, 0.1, 0.01, key="alike",
+                         bind=URL)  # fmt: skip
     apart = right.slider("Distance that rules a pair out", 0.0, 1.0, 0.5, 0.01, key="apart",
                          bind=URL)  # fmt: skip
     query = max(selection.query, selection.skip)
@@ -184,19 +184,15 @@ def draw_layer(selection: Selection) -> None:
     if found is None:
         return
     layer = found.select(layer=selection.layer)
-
-    def draw() -> None:
-        chart("distances", without_title(distances_figure(found, selection.layer)))
-        st.markdown(_pairs(layer, selection.layer, apart))
-
-    card(
-        "distances",
-        partial(distances_figure, found, selection.layer),
-        layer,
-        words.DISTANCES,
-        "Distances between kernels",
-        draw,
-    )
+    right.markdown(_pairs(layer, selection.layer, apart))
+    with left:
+        card(
+            "distances",
+            partial(distances_figure, found, selection.layer),
+            layer,
+            words.DISTANCES,
+            "Distances between kernels",
+        )
 
 
 def _pairs(layer: Result, number: int, apart: float) -> str:

@@ -55,7 +55,7 @@ def choose_bag(selection: Selection) -> tuple[BagChoice, int, KernelChoice]:
         heads,
         key="bagheads",
         bind=URL,
-        placeholder="those found to be contextual",
+        placeholder="all contextual ones",
         help="found with the usual thresholds, on the texts chosen here",
     )
     token = choose_token(two)

@@ -69,7 +69,7 @@ def draw_names(selection: Selection) -> list[Head]:
         key=KEY,
         bind="query-params",
         max_chars=LONGEST,
-        placeholder="none; draw above, or type L0H3 L2H6",
+        placeholder="draw, or type L0H3 L2H6",
     )
     chosen, wrong = _read(selection)
     row.button("Choose none", on_click=_clear, disabled=not chosen, icon=":material/close:")

@@ -35,8 +35,8 @@ from poskernel_core.figures.of_experiments import (
 __all__ = ["draw_cause", "draw_patterns", "draw_random", "draw_recency"]
 
 URL: Final = "query-params"
-PRESETS = (7, RANDOM_TOKENS)
 SHORTEST = 7
+PRESETS = {"Few": SHORTEST, "Many": RANDOM_TOKENS}
 
 
 def draw_recency(recency: Result, head: HeadChoice) -> None:
@@ -90,8 +90,13 @@ def draw_patterns(draws: Draws, sequences: Sequences, switches: SwitchesChoice,
         return
     shown = found.only("pattern").select(layer=layer)
     figure = partial(row_patterns_figure, found, layer)
-    card("patterns", figure, shown, words.PATTERNS)
-    if layer == head.layer:
+    if layer != head.layer:
+        card("patterns", figure, shown, words.PATTERNS)
+        return
+    left, right = st.columns(2)
+    with left:
+        card("patterns", figure, shown, words.PATTERNS)
+    with right:
         figure = partial(row_pattern_figure, found, layer, head.head)
         card("pattern", figure, shown.select(head=head.head), words.PATTERNS)
 
@@ -100,13 +105,13 @@ def draw_random(draws: Draws, switches: SwitchesChoice, head: HeadChoice, longes
     """Draw the head's attention to random tokens, and the norms of layer 0."""
     left, middle, last, right = st.columns([3, 2, 2, 3], vertical_alignment="bottom")
     presets = left.container(horizontal=True)
-    for length in PRESETS:
+    for name, length in PRESETS.items():
         if length <= longest:
             presets.button(
-                f"{length} tokens", on_click=_set_length, args=(length,), key=f"length-{length}"
+                f"{name}: {length}", on_click=_set_length, args=(length,), key=f"length-{length}"
             )
     lengths = range(SHORTEST, longest + 1)
-    length = choose_number(middle, "Random tokens", lengths, "rlength", PRESETS[-1])
+    length = choose_number(middle, "Random tokens", lengths, "rlength", RANDOM_TOKENS)
     start = choose_number(last, "Trend from key", range(min(9, length - 4)), "trendfrom", 2)
     found = results.fetch(
         RandomAttention,

@@ -44,17 +44,17 @@ SHOWN_WHOLE = 64
 def draw_numbers(found: Result) -> None:
     """Draw the effects of the change as numbers."""
     numbers = {
-        "Loss, clean": ("mean_clean_loss", "nats per token of the prompt; lower is better"),
-        "Loss, changed": ("mean_changed_loss", "nats per token of the prompt; lower is better"),
-        "Loss change": (
+        "Loss, clean (nats)": ("mean_clean_loss", "per token of the prompt; lower is better"),
+        "Loss, changed (nats)": ("mean_changed_loss", "per token of the prompt; lower is better"),
+        "Loss change (nats)": (
             "loss_change",
             "with its standard error over positions; above 0 the change did harm",
         ),
-        "KL, last": (
+        "KL, last (nats)": (
             "last_kl",
-            "nats, next-token distribution, clean to changed; 0: nothing moved",
+            "of the next-token distribution, clean to changed; 0: nothing moved",
         ),
-        "KL, mean": ("mean_kl", "nats, over all positions of the prompt; 0: nothing moved"),
+        "KL, mean (nats)": ("mean_kl", "over all positions of the prompt; 0: nothing moved"),
     }
     columns = st.columns(len(numbers))
     for column, (label, (name, meaning)) in zip(columns, numbers.items(), strict=True):

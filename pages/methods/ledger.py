@@ -30,7 +30,8 @@ def draw_ledger(selection: Selection) -> None:
     model = selection.run.model.name
     known = known_models()
     own = published_name(model)
-    names = [model, *(name for name in known if name != model)]
+    taken = figures_of(model)
+    names = [model, *(name for name in known if figures_of(name) != taken)]
     chosen = st.selectbox(
         "Figures published for",
         names,
@@ -43,8 +44,8 @@ def draw_ledger(selection: Selection) -> None:
     if not figures:
         st.info(
             f"No figures were published for {plain(chosen)}: the posts measured "
-            f"{', '.join(map(plain, known))}. Select one of these in the sidebar, or compare this "
-            "model with one of them by choosing its name above."
+            f"{', '.join(map(plain, known))}. If this model is a copy of one of them, choose that "
+            "name above; else select one of them as the model, where the hub can be reached."
         )
         return
     if own == chosen != model:

@@ -43,6 +43,10 @@ def draw_first(zero: Result, parts: Result, head: HeadChoice) -> None:
         f"{value_text(alone.select(offset=1), 'profile')} and "
         f"{value_text(both.select(offset=1), 'profile')}."
     )
+    st.markdown(
+        "Probability of [B] after the last [A], by what the sequence begins with and where the "
+        "first [A] stands:"
+    )
     induction = strongest(np.nan_to_num(zero.values["candidate_attention"]).max(axis=0))
     for number, (column, case) in enumerate(zip(st.columns(3), zero.words("cases"), strict=True)):
         _draw_case(column, case, zero.select(case=number))

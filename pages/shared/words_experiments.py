@@ -73,7 +73,8 @@ INTRINSIC = explained(
     "random-attention",
     "The head's mean attention on random tokens, where nothing calls for attention: what is left "
     "is what it does by position. Slope above zero: recent tokens get more. The trend leaves out "
-    "the first keys and the query itself.",
+    "the first keys and the query itself; its R² is the part of the row's variance that a straight "
+    "line explains, and where that is small, read the curve rather than the slope.",
     "pattern",
     "slope",
     "rank_correlation",
@@ -84,8 +85,10 @@ NORMS = explained(
     "random-attention",
     "How long the output of each head of layer 0 is, against the number of tokens it sees. A head "
     "that averages many different value vectors writes ever shorter ones: the dotted line falls as "
-    "one over the square root. A head that sees few tokens stays flat. A click on a name in the "
-    "legend shows or hides its head.",
+    "one over the square root. A head that sees few tokens stays flat. Beside each exponent the "
+    "legend says how far the curve lies off that power law where it is farthest: an exponent "
+    "describes only a curve that stays close to it. A click on a name in the legend shows or hides "
+    "its head.",
     "norm",
     "norm_exponent",
 )

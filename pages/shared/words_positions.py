@@ -90,7 +90,7 @@ PROFILE = explained(
 
 SCORES = explained(
     "previous-token",
-    "The mean raw score near the main diagonal, before the mask, so that later tokens (right) have "
+    "The mean raw score near the main diagonal, before the mask, so that later tokens (left) have "
     "one too; dotted, the part of it that is due to position alone. A dip at the own token is "
     "negative self-attention; a peak one token back is the mark of an aggregator. The dashed line "
     "joins the neighbours on both sides, against which dip and peak are measured.",

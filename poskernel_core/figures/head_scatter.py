@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from poskernel_core.common.axes import PerHead
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.rounding import rounded
-from poskernel_core.figures.layout import LINE, log_ticks, number, style
+from poskernel_core.figures.layout import LINE, MUTED, log_ticks, number, style
 from poskernel_core.figures.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, RED, SCALE
 
 __all__ = ["Column", "head_scatter", "shown_on"]
@@ -142,7 +142,7 @@ def _points(
         y=[float(y.values[head]) for head in heads],
         mode="markers",
         name=name,
-        marker={"size": 10, "line": {"width": 0.8, "color": LINE}} | marker,
+        marker={"size": 10, "line": {"width": 1.2, "color": MUTED}} | marker,
         customdata=[[cell_name(*head), *(each.text(head) for each in distinct)] for head in heads],
         hovertemplate="<br>".join(["<b>%{customdata[0]}</b>", *lines]) + "<extra></extra>",
         selected={"marker": {"opacity": 1}},

@@ -113,7 +113,7 @@ def tangents_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
     shown = np.abs(head.coordinates["band"]) <= reach
     values = {name: value[shown] for name, value in head.values.items() if value.ndim}
     return tangent_figure(
-        -head.coordinates["band"][shown],
+        head.coordinates["band"][shown],
         values["position_score"],
         values["tangent_part"],
         values["radial_part"],

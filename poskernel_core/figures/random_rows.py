@@ -6,7 +6,6 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
-from poskernel_core.common.rounding import as_printed
 from poskernel_core.figures.conditions import SHARE, measured
 from poskernel_core.figures.curves import Look, add_curve, look
 from poskernel_core.figures.kernels import FLOOR
@@ -22,6 +21,7 @@ from poskernel_core.figures.layout import (
 from poskernel_core.figures.palette import BLUE, VERMILLION
 
 OFF_SCALE = 2.5  # a point this many times higher than all keys of the trend would flatten them
+LEGEND = "head: exponent ± 1 s.e., and how far off its power law at most"
 PerKey = Float[np.ndarray, " key"]
 
 
@@ -77,13 +77,15 @@ def _add_trend(
     correlation: float,
     log_y: bool,
 ) -> None:
-    """The fitted line over the keys of the trend, through their mean."""
+    """The fitted line over the keys of the trend, through their mean, and how well it fits."""
     if not np.isfinite(slope[0]):
         return
     line = row.mean() + slope[0] * (keys - keys.mean())
+    around = float(((row - row.mean()) ** 2).sum())
+    fit = f"R² {1 - float(((row - line) ** 2).sum()) / around:.2f}, " if around > 0 else ""
     ends = slice(None) if log_y else slice(None, None, max(1, len(keys) - 1))
     name = f"slope {measured(*slope)} per token"
-    rank = f"rank correlation {as_printed(f'{correlation:.2f}')}"
+    rank = f"{fit}rank correlation {correlation:.2f}".replace("-", "−")
     figure.add_scatter(
         x=keys[ends],
         y=np.where(line > FLOOR, line, np.nan)[ends] if log_y else line[ends],
@@ -168,7 +170,8 @@ def norm_curves(
 ) -> go.Figure:
     """Norm of each head's output against the visible `tokens`, and 1/√tokens, dotted.
 
-    `exponents` are each head's (value, standard error), `heads` their numbers.
+    `exponents` are each head's (value, standard error), `heads` their numbers. The legend says how
+    far each curve lies off its own power law where it is farthest.
     """
     if norm.ndim != 2 or norm.shape != error.shape or not len(norm) == len(exponents) == len(heads):
         raise ValueError(
@@ -177,7 +180,7 @@ def norm_curves(
         )
     figure = go.Figure()
     for head, mean, spread, exponent in zip(heads, norm, error, exponents, strict=True):
-        silent = not np.any(mean > 0)
+        power = f"{measured(*exponent)}, {_off_law(tokens, mean, exponent[0])}"
         add_curve(
             figure,
             tokens,
@@ -185,7 +188,7 @@ def norm_curves(
             spread,
             look=look(head),
             where="%{x} visible tokens",
-            name=f"H{head}: {'silenced' if silent else measured(*exponent)}",
+            name=f"H{head}: {power if np.any(mean > 0) else 'silenced'}",
             floor=FLOOR,
         )
     marks = {"size": 6, "maxdisplayed": 16}
@@ -193,6 +196,21 @@ def norm_curves(
     few_lines(figure, most=4)
     _add_reference(figure, tokens, norm)
     return _norm_axes(figure, tokens, norm, title)
+
+
+def _off_law(
+    tokens: Float[np.ndarray, " pos"], norm: Float[np.ndarray, " pos"], exponent: float
+) -> str:
+    """How far a curve lies off its power law at most, position 0 left out as in the fit."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left = np.log(norm[1:]) - exponent * np.log(tokens[1:])
+        factor = float(np.exp(np.abs(left - left.mean()).max())) if left.size else np.nan
+    if not np.isfinite(factor):
+        return "no power law"
+    if factor >= 2:
+        return f"off ≤ {factor:.2g}×"
+    percent = 100 * (factor - 1)
+    return f"off ≤ {percent:.0f} %" if percent >= 1 else "off < 1 %"
 
 
 def _add_reference(
@@ -225,7 +243,7 @@ def _norm_axes(
         figure,
         x_title="visible tokens (log scale)",
         y_title="length of z (log scale)",
-        height=380 + 20 * lines,
+        height=380 + 26 * lines,
     )
     x_ticks = log_ticks(1, max(float(tokens[-1]), 2.0))
     figure.update_xaxes(type="log", tickvals=x_ticks, ticktext=[number(tick) for tick in x_ticks])
@@ -235,6 +253,7 @@ def _norm_axes(
         figure.update_yaxes(tickvals=ticks, ticktext=[number(tick) for tick in ticks])
     figure.update_yaxes(type="log")
     figure.update_layout(
-        legend_title={"text": "head: exponent ± 1 s.e.", "side": "top", "font_size": 12}
+        legend_title={"text": LEGEND, "side": "top", "font_size": 12},
+        legend_maxheight=1000,  # on a phone, one head a line: it shall not scroll
     )
     return set_title(legend_under_title(figure), title)

@@ -16,6 +16,7 @@ from poskernel_core.figures.layout import (
 )
 from poskernel_core.figures.palette import BLUE, GREEN, PURPLE, VERMILLION, fade
 
+OFFSET = "offset k = n − i (tokens), future keys < 0"
 HIDDEN = 2
 """Parts of a score that the reader has to ask for: five lines at once are a tangle."""
 
@@ -33,7 +34,7 @@ def tangent_figure(
     *,
     title: str,
 ) -> go.Figure:
-    """Scores over `offsets` = key minus query position, i - n: keys to the right are the future.
+    """Scores over `offsets` k = n - i: the past lies to the right, the future to the left of 0.
 
     `score` is that of the positions alone and the sum of its `tangent`, `radial` and `rest` parts;
     `observed` is the raw score in texts. Each is drawn relative to its own mean over the band. The
@@ -61,12 +62,12 @@ def tangent_figure(
         )
     style(
         figure,
-        x_title="key relative to the query, i − n (tokens)",
+        x_title=OFFSET,
         y_title="score − its mean (natural log of attention)",
         height=420,
     )
     figure.update_layout(hovermode="x unified", legend_traceorder="reversed")
-    _shade_future(figure, float(offsets.min()), float(offsets.max()))
+    _shade_future(figure, offsets)
     few_lines(figure, len(figure.data) - HIDDEN, last=True)
     for trace, part in zip(figure.data, (rest, radial), strict=False):
         if _span(part) > _span(tangent):
@@ -84,9 +85,8 @@ def score_profile_figure(
     """Mean raw score over `offsets` k = n - i, +- 1 standard error; k = 0 and 1 against the line.
 
     Scores are drawn as they come, relative to a mean that the caller took off. The straight line
-    runs through k = -1 and k = 2, the neighbours of the two, so `offsets` must hold -1 to 2. The
-    future lies to the right, as in the tangent picture. `position` is the part of the score that
-    position alone explains.
+    runs through k = -1 and k = 2, the neighbours of the two, so `offsets` must hold -1 to 2.
+    `position` is the part of the score that position alone explains.
     """
     _check(offsets, mean)
     _check(offsets, error)
@@ -102,12 +102,12 @@ def score_profile_figure(
     _add_kink(figure, at)
     style(
         figure,
-        x_title="offset k = n − i (tokens), future keys < 0",
+        x_title=OFFSET,
         y_title="score − its mean (natural log of attention)",
         height=420,
     )
     figure.update_layout(hovermode="closest")
-    _shade_future(figure, float(offsets.max()), float(offsets.min()))
+    _shade_future(figure, offsets)
     return set_title(legend_under_title(figure), title)
 
 
@@ -171,18 +171,18 @@ def _add_kink(figure: go.Figure, at: dict[int, float]) -> None:
         )
 
 
-def _shade_future(figure: go.Figure, past: float, future: float) -> None:
-    """A dotted line at the query, and its future, which ends at `future`, shaded."""
-    sign = 1 if future > past else -1
+def _shade_future(figure: go.Figure, offsets: Offsets) -> None:
+    """A dotted line at the query, and its future, the offsets below 0, shaded."""
+    first, last = float(offsets.min()), float(offsets.max())
+    pad = 0.02 * (last - first)
+    figure.update_xaxes(range=[first - pad, last + pad])
     figure.add_vline(x=0, line={"color": LINE, "width": 1.5, "dash": "dot"})
-    pad = 0.02 * abs(future - past)
-    figure.update_xaxes(range=[past - sign * pad, future + sign * pad])
-    if sign * future > 0:
-        edge = future + sign * pad
-        figure.add_vrect(x0=sign * 0.5, x1=edge, fillcolor=MASKED, line_width=0, layer="below")
+    if first < 0:
+        edge = first - pad
+        figure.add_vrect(x0=edge, x1=-0.5, fillcolor=MASKED, line_width=0, layer="below")
         figure.add_annotation(
             text="future, masked",
-            x=(sign * 0.5 + edge) / 2,
+            x=(edge - 0.5) / 2,
             y=0,
             yref="paper",
             yanchor="bottom",

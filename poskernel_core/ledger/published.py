@@ -140,8 +140,12 @@ def figures_of(model: str, path: Path = BUNDLED_FIGURES) -> tuple[Published, ...
 
 
 def known_models(path: Path = BUNDLED_FIGURES) -> list[str]:
-    """Return the names of the models that figures were published for."""
-    return sorted({model for each in read_figures(path) for model in each.models})
+    """Return the models that figures were published for, of several names the shortest."""
+    named: dict[frozenset[str], str] = {}
+    figures = read_figures(path)
+    for model in sorted({model for each in figures for model in each.models}, key=len):
+        named.setdefault(frozenset(each.id for each in figures if model in each.models), model)
+    return sorted(named.values())
 
 
 def _bundled(name: str) -> Published:
