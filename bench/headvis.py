@@ -2,7 +2,9 @@
 
 Both compute the six metrics of every head of one model directory, on the same tokens, on the same
 machine, each in a process of its own from its start to its end: seconds, peak memory, and by how
-much the numbers differ. Up to 50 texts the pipeline computes metrics alone, as our pass does.
+much the numbers differ. Up to 50 texts the pipeline computes metrics alone, as our pass does. The
+model alone runs beside them, with fused attention, in our batches, its last layer cut to its
+attention: no pass over these tokens can be quicker.
 
 The pipeline is not part of this project. ``POSKERNEL_HEADVIS`` names a checkout of it::
 
@@ -53,7 +55,7 @@ def main() -> None:
         for _ in range(options.rounds):
             pipeline, theirs = _theirs(script, options, place)
             ours_took, ours = _ours(options, place)
-            rounds.append((pipeline, ours_took))
+            rounds.append((pipeline, ours_took, _alone(options, place)))
     _print(options, rounds, _differences(ours, theirs))
 
 
@@ -128,6 +130,28 @@ open(sys.argv[3], "w").write(json.dumps({name: v.tolist() for name, v in values.
 """
 
 
+def _alone(options: argparse.Namespace, place: Path) -> dict[str, float]:
+    """Run the model and nothing else over the same tokens."""
+    command = [sys.executable, "-c", ALONE, str(options.model), str(place / "tokens.npy")]
+    return _run([*command, str(options.threads)], options.threads)
+
+
+ALONE = """
+import sys
+import numpy as np, torch
+from transformers import AutoModelForCausalLM
+from bench.shapes import trunk
+from poskernel_core.passes.streaming import default_batch
+torch.set_num_threads(int(sys.argv[3]))
+torch.set_grad_enabled(False)
+windows = np.load(sys.argv[2])
+read = trunk(lambda: AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32).eval())
+size = default_batch("cpu", windows.shape[1])
+for first in range(0, len(windows), size):
+    read(windows, range(first, min(first + size, len(windows))))
+"""
+
+
 def _run(command: list[str], threads: int) -> dict[str, float]:
     """Run a command to its end; return its seconds and its peak memory (Linux)."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
@@ -161,7 +185,7 @@ def _differences(
 
 def _print(
     options: argparse.Namespace,
-    rounds: list[tuple[dict[str, float], dict[str, float]]],
+    rounds: list[tuple[dict[str, float], ...]],
     differences: dict[str, float],
 ) -> None:
     print(
@@ -169,11 +193,15 @@ def _print(
         f"{options.threads} threads, whole processes, median of {options.rounds}; "
         f"{platform.machine()}, {os.cpu_count()} cores\n"
     )
-    print("| | pipeline of HeadVis | our pass | ratio |\n|---|---|---|---|")
+    print("| | pipeline of HeadVis | our pass | the model alone | ratio | at most |")
+    print("|---|---|---|---|---|---|")
     for name, title in (("seconds", "seconds"), ("peak_gb", "peak memory (GB)")):
-        theirs, ours = (statistics.median(each[side][name] for each in rounds) for side in (0, 1))
-        ratio = statistics.median(theirs[name] / ours[name] for theirs, ours in rounds)
-        print(f"| {title} | {theirs:.2f} | {ours:.2f} | {ratio:.1f}× |")
+        sides = zip(*((each[name] for each in taken) for taken in rounds), strict=True)
+        medians = " | ".join(f"{statistics.median(side):.2f}" for side in sides)
+        ratio, most = (
+            statistics.median(taken[0][name] / taken[by][name] for taken in rounds) for by in (1, 2)
+        )
+        print(f"| {title} | {medians} | {ratio:.1f}× | {most:.1f}× |")
     print("\n| metric | largest difference (relative above 1) |\n|---|---|")
     for name, off in differences.items():
         print(f"| {name} | {off:.1e}{'' if off <= CLOSE else ' (too large)'} |")

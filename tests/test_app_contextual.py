@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from poskernel_core.figures.layout import quoted
 from tests.test_app_downloads import download
 from tests.visit import (
     complains,
@@ -91,6 +92,9 @@ def token_and_number_of_texts(page: Page) -> None:
     with redraws(page, "plane"):
         press(page, "Texts", "ArrowRight")
     assert "16" == parameter(page, "contexts")
+    write(page, TOKEN, "")
+    expect(page.get_by_placeholder(f"empty: {quoted(' the')}")).to_have_value("")
+    expect(page.get_by_text(f"contextual for {quoted(' the')} at n =")).to_be_visible()
     no_trouble(page)
 
 
@@ -249,8 +253,10 @@ def test_a_link_restores_the_page(show):
     for text in ("from 0.9", "from 0.4", "from 64", "up to 0.1"):
         expect(limits).to_contain_text(text)
     no_trouble(page)
-    show(contexts=7, broad=9999, steady="x", copies=-1, chapters="Nobody 1", alike=3, query="x")
+    show(contexts=7, broad=9999, steady="x", copies=-1, chapters="Nobody 1", alike=3, query="x",
+         token="")  # fmt: skip
     drawn(page, FIGURES)
+    expect(page.get_by_text(f"contextual for {quoted(' the')} at n =")).to_be_visible()
     fields = {"Texts": "32", ALIKE: "0.10", APART: "0.50"}
     assert fields == shown(page, *fields)
     expect(page.get_by_text(re.compile("a relative spread of 0.25 or less"))).to_be_visible()

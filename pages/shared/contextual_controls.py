@@ -9,6 +9,7 @@ import streamlit as st
 from pages.shared.fit import fitted
 from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
 from poskernel_core.data import texts
+from poskernel_core.figures.layout import quoted
 
 __all__ = [
     "BagChoice",
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 URL: Final = "query-params"
+TOKEN = " the"
 CONTEXT_COUNTS = (8, 16, 32, 64, 128, 256)
 DEFAULT_THRESHOLDS = {name: field.default for name, field in Thresholds.model_fields.items()}
 MAX_TYPED = 8000
@@ -54,17 +56,18 @@ class ListedChoice(BagChoice):
 
 
 def choose_token(place: Any) -> str:
-    """Draw the field for the destination token."""
+    """Draw the field for the destination token; emptied, it stands for the usual one."""
     token = place.text_input(
         "Destination token",
-        " the",
+        TOKEN,
         key="token",
         bind=URL,
         max_chars=64,
+        placeholder=f"empty: {quoted(TOKEN)}",
         help="exactly one token of the model, leading space included; it replaces what stands at "
         "position n of every text",
     )
-    return token or " the"
+    return token or TOKEN
 
 
 def choose_contexts(place: Any, default: int, most: int) -> int:
