@@ -128,6 +128,9 @@ def test_loss_and_kl_by_position_have_nats() -> None:
     np.testing.assert_array_equal(at, clean.x)
     np.testing.assert_array_equal([4, 3, 2], changed.y)
     assert clean.line.dash != changed.line.dash
+    assert 1 == figure.layout.xaxis.dtick  # no tick between two positions
+    long = np.arange(14)
+    assert loss_by_position(long, long / 1.0, long / 1.0, title="").layout.xaxis.dtick is None
     assert ("position (tokens)", "loss (nats per token)") == titles(figure)
     kl = kl_by_position(at, np.array([0.1, 0.2, 0.3]), title="KL")
     assert ("position (tokens)", "KL(clean ‖ changed) (nats)") == titles(kl)

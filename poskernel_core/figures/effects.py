@@ -8,6 +8,9 @@ from poskernel_core.figures.curves import Look, curves
 from poskernel_core.figures.layout import LINE, quoted, set_title, style
 from poskernel_core.figures.palette import BLUE, VERMILLION
 
+FEW = 13
+"""Positions up to which each has a tick."""
+
 PerCandidate = Float[np.ndarray, " candidate"]
 PerPosition = Float[np.ndarray, " pos"]
 PerGroup = Float[np.ndarray, " group"]
@@ -77,7 +80,7 @@ def loss_by_position(
         where="position %{x}",
         looks=(Look(BLUE), Look(VERMILLION, "dot", "square")),
     )
-    return set_title(figure.update_yaxes(rangemode="tozero"), title)
+    return _along(figure, positions, title)
 
 
 def kl_by_position(positions: Int[np.ndarray, " pos"], kl: PerPosition, *, title: str) -> go.Figure:
@@ -90,6 +93,12 @@ def kl_by_position(positions: Int[np.ndarray, " pos"], kl: PerPosition, *, title
         where="position %{x}",
         looks=(Look(VERMILLION),),
     )
+    return _along(figure, positions, title)
+
+
+def _along(figure: go.Figure, positions: Int[np.ndarray, " pos"], title: str) -> go.Figure:
+    """Whole positions alone have a tick, and the values begin at 0."""
+    figure.update_xaxes(dtick=1 if len(positions) <= FEW else None)
     return set_title(figure.update_yaxes(rangemode="tozero"), title)
 
 
