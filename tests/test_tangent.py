@@ -13,6 +13,7 @@ from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import BAND
 from poskernel_core.data.made import repeated_windows
+from poskernel_core.figures.of_positions import tangents_figure
 from tests import builders
 from tests import oracles_positions as op
 from tests.oracles import dot, mean
@@ -186,6 +187,22 @@ def test_parts_add_up(passes, name, n):
     profile = passes[name].arrays["score_profile"].astype(float)
     middle = np.nanmean(profile, axis=-1, keepdims=True)
     np.testing.assert_allclose(values["observed_score"], profile - middle, atol=1e-5)
+
+
+@pytest.mark.parametrize("reach", [3, BAND])
+def test_the_figure_has_the_past_on_the_right(passes, reach):
+    """Each value stands at its own offset k = n - i: that of key n - k, and not of n + k."""
+    one = pk.analyse("tangent", passes["gpt2"], query=17).select(layer=1, head=2)
+    figure = tangents_figure(one, "", reach)
+    drawn = next(trace for trace in figure.data if trace.name == "position only")
+
+    at = {k: float(one.select(band=int(k)).values["position_score"]) for k in drawn.x}
+    assert {-1, 0, 1} <= set(at) <= set(range(-reach, reach + 1))
+    assert at[-1] != pytest.approx(at[1], abs=1e-3)
+    middle = np.nanmean([*at.values()])
+    np.testing.assert_allclose(drawn.y, [at[k] - middle for k in drawn.x], atol=1e-6)
+    low, high = figure.layout.xaxis.range
+    assert low < 0 < high
 
 
 def test_helix_of_repeated_tokens(path, constructed):

@@ -954,6 +954,13 @@ ENGINE = (
         "waiting",
     ),
     Break(
+        "engine/worker_client.py",
+        "{**HEAP, **os.environ,",
+        "{**os.environ,",
+        "a worker has eight heaps for every core",
+        "heap",
+    ),
+    Break(
         "engine/bounds.py",
         "own >= limits.open",
         "own > limits.open",
@@ -1025,6 +1032,20 @@ SHOWN = (
         "low = mean if floor is None",
         "a band of one error begins at the mean",
         "figures_curves",
+    ),
+    Break(
+        "figures/of_positions.py",
+        '        head.coordinates["band"][shown],\n        values[',
+        '        -head.coordinates["band"][shown],\n        values[',
+        "the past stands where the future is",
+        "tangent",
+    ),
+    Break(
+        "figures/random_rows.py",
+        "left - left.mean()",
+        "left",
+        "a curve is held against a line through 1",
+        "figures_random",
     ),
     Break(
         "ledger/compare.py",
