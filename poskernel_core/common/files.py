@@ -8,7 +8,7 @@ from typing import Any
 
 from poskernel_core.common.errors import BadRequest
 
-__all__ = ["MAX_JSON_BYTES", "is_file", "is_folder", "parse_json", "read_json"]
+__all__ = ["MAX_JSON_BYTES", "is_file", "is_folder", "may_not_read", "parse_json", "read_json"]
 
 MAX_JSON_BYTES = 10 * 2**20
 MAX_DEPTH = 100
@@ -45,15 +45,27 @@ def _unreadable(path: Path, error: OSError) -> BadRequest:
     )
 
 
+def may_not_read(path: Path, error: PermissionError) -> BadRequest:
+    """Return what is said of a file that is there and may not be read."""
+    return BadRequest(
+        f"Cannot read {str(path)!r}: {error.strerror}; ask for the right to read it, or name "
+        "another."
+    )
+
+
 def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
     """Return the value of a JSON file of at most ``most`` bytes.
 
     Raises:
+        BadRequest: the file may not be read.
         ValueError: larger, not UTF-8, not JSON, or nested too deeply.
-        OSError: the file cannot be read.
+        OSError: the file cannot be read for another reason.
     """
-    with path.open("rb") as stream:
-        data = stream.read(most + 1)
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(most + 1)
+    except PermissionError as error:
+        raise may_not_read(path, error) from error
     if len(data) > most:
         raise ValueError(f"it is larger than {most / 2**20:.0f} MB")
     return parse_json(data)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from poskernel_core.common.errors import NoNetwork, UnknownModel, UnsupportedModel
+from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
 
 if TYPE_CHECKING:
     from huggingface_hub import CachedFileInfo
@@ -265,6 +265,11 @@ def _guarded(name: str, revision: str | None, call: Callable[[], T]) -> T:
         raise UnknownModel(
             f"No model {name!r}: expected a bundled name, an existing directory, "
             "or a hub name such as 'gpt2' or 'owner/model'."
+        ) from error
+    except PermissionError as error:
+        raise BadRequest(
+            f"Cannot use the cache of the model hub, {str(error.filename)!r}: {error.strerror}; "
+            "point HF_HOME to a folder that you may read and write."
         ) from error
     except (OSError, errors.HfHubHTTPError) as error:
         raise NoNetwork(_no_network(name)) from error

@@ -17,6 +17,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.common.files import may_not_read
 from poskernel_core.models.families import FAMILIES
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.layers import Layer
@@ -77,6 +78,8 @@ def _read_header(name: str, file: Path) -> tuple[int, frozenset[str]]:
     try:
         state = file.stat()
         return _described(str(file), state.st_size, state.st_mtime_ns)
+    except PermissionError as error:
+        raise may_not_read(file, error) from error
     except (SafetensorError, OSError, ValueError) as error:
         raise UnsupportedModel(
             f"The safetensors file {file.name!r} of {name!r} is damaged "
