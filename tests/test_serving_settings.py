@@ -1,9 +1,11 @@
 """What a host sets for the server: read once, and refused in one sentence that names it."""
 
+import re
 import subprocess
 import sys
 
 import pytest
+from uvicorn.middleware import proxy_headers
 
 from poskernel_core.common import limits, settings
 from poskernel_core.common.errors import BadRequest
@@ -41,6 +43,39 @@ def test_what_is_no_count(monkeypatch, name, said):
     for read in (COUNTS[name], settings.check_settings, Bounds.of_host):
         with pytest.raises(BadRequest, match=rf"^Expected {name} to be a number of .*, got '"):
             read()
+
+
+@pytest.mark.parametrize(
+    "said", ["", "*", "127.0.0.1,::1", " 10.0.0.0/8 , fc00::/7,", "10.1.2.3, 2001:db8::1"]
+)
+def test_proxies_that_uvicorn_believes(monkeypatch, said):
+    """As it reads them: nothing is left that it takes for a name."""
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", said)
+    settings.check_settings()
+    read = proxy_headers._TrustedHosts(said.strip())
+    assert set() == read.trusted_literals - {""}
+    trusted = len(read.trusted_hosts) + len(read.trusted_networks) + read.always_trust
+    assert len(settings.trusted_proxies()) == trusted
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ("caddy", "caddy"),
+        ("127.0.0.1 ::1", "127.0.0.1 ::1"),
+        ("127.0.0.1,10.0.0.0/33", "10.0.0.0/33"),
+        ("10.1.2.3/8", "10.1.2.3/8"),
+        ("*,10.1.2.3", "*"),
+        ("10.0.0.*", "10.0.0.*"),
+    ],
+)
+def test_what_is_no_proxy(monkeypatch, said, wrong):
+    """Uvicorn would trust nobody, without a word; we say so."""
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", said)
+    with pytest.raises(
+        BadRequest, match=rf"^Expected FORWARDED_ALLOW_IPS .* got '{re.escape(wrong)}'"
+    ):
+        settings.check_settings()
 
 
 def test_bounds_are_those_of_the_host(monkeypatch):

@@ -6,6 +6,7 @@ anything: what they name is looked for when it is used, and their paths once at 
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Callable
@@ -39,6 +40,7 @@ __all__ = [
     "metrics_address",
     "read_only",
     "short_addresses",
+    "trusted_proxies",
     "use_shipped",
     "user_header",
 ]
@@ -254,6 +256,28 @@ def metrics_address() -> tuple[str, int] | None:
     return bare, number
 
 
+def trusted_proxies() -> tuple[str, ...]:
+    """Return ``FORWARDED_ALLOW_IPS``: the proxies that are believed about who asks, or ``*``.
+
+    uvicorn reads it, and takes what is no address for a name that nobody ever has.
+
+    Raises:
+        BadRequest: one is neither an address nor a network.
+    """
+    text = os.environ.get("FORWARDED_ALLOW_IPS", "")
+    found = tuple(each.strip() for each in text.split(",") if each.strip())
+    for each in found if found != ("*",) else ():
+        try:
+            (ipaddress.ip_network if "/" in each else ipaddress.ip_address)(each)
+        except ValueError as error:
+            raise BadRequest(
+                "Expected FORWARDED_ALLOW_IPS to be addresses and networks of proxies, such as "
+                "'10.1.2.3' and '10.0.0.0/8', with commas between, or '*' alone; "
+                f"got {each[:80]!r}."
+            ) from error
+    return found
+
+
 def check_settings() -> None:
     """Read every variable, so that a wrong one is reported before anything is done.
 
@@ -277,6 +301,7 @@ def check_settings() -> None:
         short_addresses,
         metrics_address,
         user_header,
+        trusted_proxies,
         limits,
         partial(keep_notes, alone=False),
     )
