@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
+from poskernel_core.common.specs import default_positions
 from poskernel_core.figures import (
     folded_square,
     kernel_curve,
@@ -170,6 +171,26 @@ def test_large_kernel_map_of_uneven_queries_labels_its_rows() -> None:
     queries = 3 * np.arange(419)
     axis = kernel_map(np.ones((419, 503)), queries, title="K").layout.yaxis
     assert [f"{3 * row}" for row in axis.tickvals] == list(axis.ticktext)
+
+
+@pytest.mark.parametrize("keys", [512, 9000])
+@pytest.mark.parametrize(
+    ("queries", "told"),
+    [
+        (default_positions(512), range(15, 512, 48)),
+        (default_positions(512, 17, 401), range(15, 512, 48)),
+        ((2, 3, 5, 11), (2, 3, 5, 11)),
+        ((7,), (7,)),
+        (tuple(int(1.4**n) for n in range(5, 25)), [int(1.4**n) for n in range(5, 25, 2)]),
+    ],
+)
+def test_queries_with_a_tick_are_evenly_spaced(queries, told, keys) -> None:
+    """A query put between the others moves none; where none is usual, every so many have one."""
+    rows = np.array(queries)
+    axis = kernel_map(np.ones((len(rows), keys)), rows, title="K").layout.yaxis
+    assert [f"{query}" for query in told] == list(axis.ticktext)
+    if axis.type != "category":
+        assert list(told) == [queries[at] for at in axis.tickvals]
 
 
 @pytest.mark.usefixtures("unchecked")

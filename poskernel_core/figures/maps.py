@@ -14,6 +14,7 @@ from poskernel_core.figures.kernels import FLOOR
 from poskernel_core.figures.layout import MASKED, bar_above, log_ticks, number, set_title, style
 from poskernel_core.figures.palette import DIVERGING, SCALE, log_position, scale_rgb
 
+MOST_TICKS = 12
 IMAGE_CELLS = 200_000  # beyond this many cells a map travels as a PNG: 0.3 s instead of 5 s
 
 Span = tuple[float, float]
@@ -179,7 +180,22 @@ def _map_as_cells(
             hovertemplate="query %{y}<br>key %{x}<br>%{customdata:.3g}<extra></extra>",
         )
     )
-    return figure.update_yaxes(type="category", autorange="reversed", nticks=12)
+    ticks = [f"{query}" for query in _even_ticks(queries)]
+    return figure.update_yaxes(
+        type="category", autorange="reversed", tickvals=ticks, ticktext=ticks
+    )
+
+
+def _even_ticks(queries: Int[np.ndarray, " query_row"]) -> Int[np.ndarray, " tick"]:
+    """The queries that have a tick: evenly spaced ones where most rows are.
+
+    A row that was put between them, as that of the chosen query is, moves no tick.
+    """
+    rows = -(-len(queries) // MOST_TICKS)
+    usual = rows * int(np.median(np.diff(queries, append=queries[-1:] + 1)))
+    even = np.arange(queries[0], queries[-1] + 1, max(1, usual))
+    found = even[np.isin(even, queries)]
+    return found if 2 * len(found) > len(even) else queries[::rows]
 
 
 def _map_as_image(
@@ -212,8 +228,9 @@ def _map_as_image(
     figure.update_xaxes(range=[-0.5, keys - 0.5], constrain="domain")
     figure.update_yaxes(range=[top + rows - 0.5, top - 0.5], constrain="domain", scaleanchor=False)
     if not even:
-        at = np.arange(0, rows, max(1, rows // 10))
-        figure.update_yaxes(tickvals=at, ticktext=[f"{query}" for query in queries[at]])
+        ticks = _even_ticks(queries)
+        at = np.searchsorted(queries, ticks)
+        figure.update_yaxes(tickvals=at, ticktext=[f"{query}" for query in ticks])
     return figure
 
 
