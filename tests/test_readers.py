@@ -8,7 +8,7 @@ from bench.readers import crowd, memory_mb, percentile
 from poskernel_core import Store
 from tests.alone import run_alone
 from tests.soak.__main__ import TRIALS, _make
-from tests.soak.memory import rise
+from tests.soak.memory import held, rise, verdicts
 from tests.soak.together import tracebacks
 from tests.soak.trial import Failed, Options, Skipped, arrays, equality
 
@@ -68,6 +68,26 @@ def test_a_rise_is_that_of_a_line():
     """From 100 to 110 and back to 105 by steps of 5: 4.8 % of the mean; a level one is flat."""
     assert rise([(0.0, 100.0), (5.0, 110.0), (10.0, 105.0)]) == pytest.approx(5 / 105)
     assert rise([(7.0, 50.0), (8.0, 50.0), (9.0, 50.0)]) == pytest.approx(0)
+
+
+def test_what_is_held_at_rest():
+    """The lowest of every minute, at its own time; minutes without a sample are left out."""
+    samples = [(0.0, 9.0), (30.0, 7.0), (59.0, 8.0), (61.0, 5.0), (200.0, 6.0), (239.0, 6.5)]
+    assert [(30.0, 7.0), (61.0, 5.0), (200.0, 6.0)] == held(samples)
+
+
+@pytest.mark.parametrize(
+    ("leak", "peaks", "grows"), [(0, 150, False), (3, 150, False), (8, 0, True), (8, 150, True)]
+)
+def test_moments_are_no_growth_and_leaks_are(leak, peaks, grows):
+    """MB a minute over 500 that rest; peaks in two of three samples, higher in the last minutes."""
+    times = np.arange(0, 1200, 5.0)
+    busy = np.where(np.arange(len(times)) % 3 > 0, peaks * times / 1200, 0)
+    memory = {"worker": [*zip(times, 500 + leak * times / 60 + busy, strict=True)]}
+    told, steep = verdicts(memory, ["worker", "other"], 1200)
+    assert grows == steep
+    assert ("worker GROWS (" if grows else "worker flat (") in told
+    assert "other not seen" in told
 
 
 def test_no_server_is_a_lost_reader():
