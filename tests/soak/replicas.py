@@ -48,6 +48,7 @@ MOST_SECONDS = 60.0
 """That a reader waits for a computation before leaving."""
 
 LOOK_SECONDS = 5.0
+SAMPLE_SECONDS = 1.0  # between samples of memory: a minute has to hold one at rest
 ROW_SECONDS = 120.0
 WORKER_KILLS = (15.0, 45.0)
 REPLICA_KILLS = (90.0, 150.0)
@@ -79,6 +80,7 @@ class _Found:
     other: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     memory: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    now: dict[str, float] = field(default_factory=dict)
 
 
 def replicas(options: Options, folder: Path) -> str:
@@ -159,7 +161,8 @@ async def _all(
         asyncio.create_task(_kill_workers(draw, both, quarter, found)),
         asyncio.create_task(_kill_replica(draw, both[1], found)),
         asyncio.create_task(_meet_all(both[0], quarter, found)),
-        asyncio.create_task(_look(both, truth, store, began, found)),
+        asyncio.create_task(_sample(both, began, found)),
+        asyncio.create_task(_look(truth, store, began, found)),
     ]
     try:
         await asyncio.gather(*readers)
@@ -291,29 +294,37 @@ async def _kill_replica(draw: random.Random, replica: Replica, found: _Found) ->
         await asyncio.to_thread(replica.start)
 
 
+async def _sample(both: list[Replica], began: float, found: _Found) -> None:
+    """Note the memory of every process, all the time."""
+    while True:
+        await asyncio.sleep(SAMPLE_SECONDS)
+        now = time.monotonic() - began
+        found.now = await asyncio.to_thread(memory_of, both)
+        for name, size in found.now.items():
+            found.memory.setdefault(name, []).append((now, size))
+
+
 async def _look(
-    both: list[Replica],
     truth: dict[str, tuple[Request, Result]],
     store: Store,
     began: float,
     found: _Found,
 ) -> None:
-    """Compare what is stored with the truth and note the memory, all the time; print rows of it."""
+    """Compare what is stored with the truth, all the time; print rows of memory."""
     engine, row = Engine(store), 0.0
     print("\n| minute | server 1 (MB) | worker 1 | server 2 | worker 2 | store | visits | kills |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         now = time.monotonic() - began
-        held = await asyncio.to_thread(memory_of, both)
-        for name, size in held.items():
-            found.memory.setdefault(name, []).append((now, size))
         await asyncio.to_thread(_compare, engine, truth, found)
         if now >= row:
             row += ROW_SECONDS
             names = ("server of replica 1", "worker of replica 1", "server of replica 2",
                      "worker of replica 2")  # fmt: skip
-            sizes = " | ".join(f"{held[name]:.0f}" if name in held else "" for name in names)
+            sizes = " | ".join(
+                f"{found.now[name]:.0f}" if name in found.now else "" for name in names
+            )
             print(
                 f"| {now / 60:.1f} | {sizes} | {store.size() / 1e6:.0f} | {found.visits} "
                 f"| {found.killed.total()} |",
