@@ -45,6 +45,19 @@ def test_intrinsic_row_with_its_trend(query: int) -> None:
     assert ("key position i (tokens)", SHARE) == titles(figure)[1:]
 
 
+def test_a_trend_leaves_out_what_a_window_hides() -> None:
+    """Keys 0 to 20 have no attention; the line lies in the others, and explains all of them."""
+    found = rows()
+    row = found.values["pattern"][1, 2, 47]
+    row[:21] = 0
+    row[21:] = 0.01 + 0.001 * np.arange(27)
+    found.values["slope"][1, 2, 47] = 0.001
+    trend = named(draw.intrinsic_figure(found, 1, 2, 47), "slope")
+    assert (21, 46) == (trend.x[0], trend.x[-1])
+    np.testing.assert_allclose(trend.y, [row[21], row[46]], rtol=1e-6)
+    assert "R² 1.00, " in trend.name
+
+
 def test_a_large_key_0_stands_at_the_edge_with_its_value() -> None:
     """The axis fits the other keys; on a log axis nothing is clipped."""
     found = rows()

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from pages.methods.ledger import offered_names
 from poskernel_core import analyses
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.ledger import published
@@ -36,6 +37,21 @@ def test_every_figure_can_be_asked_for(figure):
     assert figure.models
     assert figure.value in {value.name for value in question.values}
     assert not figure.cells or isinstance(figure.published, list)
+
+
+@pytest.mark.parametrize(
+    ("model", "own", "offered"),
+    [
+        ("gpt2", "gpt2", ["gpt2", "attn-only-2l"]),
+        ("demo-gpt2", "demo-gpt2", ["demo-gpt2", "attn-only-2l", "gpt2"]),
+        ("part", "gpt2", ["part", "gpt2", "attn-only-2l"]),
+        ("part", "openai-community/gpt2", ["part", "openai-community/gpt2", "attn-only-2l"]),
+        ("part", "some/other", ["part", "some/other", "attn-only-2l", "gpt2"]),
+    ],
+)
+def test_names_that_the_ledger_offers(model, own, offered):
+    """The model's and its whole's, by whatever name, and each other model once."""
+    assert offered == offered_names(model, own)
 
 
 def test_models():

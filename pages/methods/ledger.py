@@ -19,7 +19,7 @@ from poskernel_core.ledger.compare import Checked, brief, check, not_computed
 from poskernel_core.ledger.published import Published, figures_of, flat, known_models
 from poskernel_core.ledger.reproduce import published_name, request_for
 
-__all__ = ["draw_ledger"]
+__all__ = ["draw_ledger", "offered_names"]
 
 MARKS = {"agrees": "✓ agrees", "differs": "✗ differs", "not computed": "– not computed"}
 NOT_YET = "not computed yet"
@@ -30,8 +30,7 @@ def draw_ledger(selection: Selection) -> None:
     model = selection.run.model.name
     known = known_models()
     own = published_name(model)
-    taken = figures_of(model)
-    names = [model, *(name for name in known if figures_of(name) != taken)]
+    names = offered_names(model, own)
     chosen = st.selectbox(
         "Figures published for",
         names,
@@ -72,6 +71,13 @@ def draw_ledger(selection: Selection) -> None:
     lines = _computed(figures, selection) if compute else {}
     _draw_table(figures, lines)
     _draw_details(figures, lines)
+
+
+def offered_names(model: str, own: str) -> list[str]:
+    """Return the names that figures may be chosen by: the model's, its whole's, and all others."""
+    taken = [figures_of(name) for name in (model, own)]
+    others = (name for name in known_models() if figures_of(name) not in taken)
+    return list(dict.fromkeys((model, own, *others)))
 
 
 def _computed(figures: tuple[Published, ...], selection: Selection) -> dict[str, Checked]:

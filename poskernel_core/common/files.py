@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,7 @@ def is_folder(path: Path) -> bool:
     Raises:
         BadRequest: the folder that it is in may not be searched.
     """
-    try:
-        return path.is_dir()
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    return _look(path, path.is_dir)
 
 
 def is_file(path: Path) -> bool:
@@ -32,17 +30,17 @@ def is_file(path: Path) -> bool:
     Raises:
         BadRequest: the folder that it is in may not be searched.
     """
+    return _look(path, path.is_file)
+
+
+def _look(path: Path, ask: Callable[[], bool]) -> bool:
     try:
-        return path.is_file()
+        return ask()
     except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: OSError) -> BadRequest:
-    return BadRequest(
-        f"Cannot look for {str(path)!r}: {error.strerror}; ask for the right to read its folder, "
-        "or name another."
-    )
+        raise BadRequest(
+            f"Cannot look for {str(path)!r}: {error.strerror}; ask for the right to read its "
+            "folder, or name another."
+        ) from error
 
 
 def may_not_read(path: Path, error: PermissionError) -> BadRequest:

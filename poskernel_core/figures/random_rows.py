@@ -77,9 +77,14 @@ def _add_trend(
     correlation: float,
     log_y: bool,
 ) -> None:
-    """The fitted line over the keys of the trend, through their mean, and how well it fits."""
+    """The fitted line over the keys of the trend, through their mean, and how well it fits.
+
+    Keys that a window hides, the zeros before the first that is seen, are no part of it.
+    """
     if not np.isfinite(slope[0]):
         return
+    seen = slice(int(np.argmax(row != 0)), None)
+    keys, row = keys[seen], row[seen]
     line = row.mean() + slope[0] * (keys - keys.mean())
     around = float(((row - row.mean()) ** 2).sum())
     fit = f"R² {1 - float(((row - line) ** 2).sum()) / around:.2f}, " if around > 0 else ""

@@ -1,8 +1,7 @@
-"""Whether a process's memory is flat: a line through what it holds when it rests.
+"""Whether a process's memory is flat: a line through samples of it.
 
-What a computation takes for a moment comes and goes (100 to 180 MB of a worker's 500, measured
-every two seconds), and a line through all samples rises or falls with the questions that happen to
-be asked at either end. What is never given back raises the lowest sample of a minute as well.
+The line through the lowest sample of every minute is told beside it: what a computation takes for a
+moment is not in these, what is never given back is.
 """
 
 from __future__ import annotations
@@ -38,23 +37,19 @@ def verdicts(
 ) -> tuple[str, bool]:
     """Say of each process named whether its memory is flat; tell whether that of any is not.
 
-    The rule: over the second half, a line through the lowest sample of every minute rises by less
-    than ``STEEPEST``. The line through all samples is told beside it.
+    The rule: over the second half, a line through the samples rises by less than ``STEEPEST``.
     """
     said, steep = [], False
     for name in names:
         late = [each for each in memory.get(name, []) if each[0] >= seconds / 2]
-        lowest = held(late)
-        if len(lowest) < 3:
+        if len(late) < 3:
             said.append(f"{name} not seen")
             continue
-        share = rise(lowest)
+        lowest, share = held(late), rise(late)
         steep = steep or share >= STEEPEST
         word = "flat" if share < STEEPEST else "GROWS"
-        said.append(
-            f"{name} {word} ({share:+.1%} of {_mean(lowest):.0f} MB at rest, {rise(late):+.1%} of "
-            f"{_mean(late):.0f} MB at all moments)"
-        )
+        rest = f"; at rest {rise(lowest):+.1%} of {_mean(lowest):.0f}" if len(lowest) > 1 else ""
+        said.append(f"{name} {word} ({share:+.1%} of {_mean(late):.0f} MB{rest})")
     return ", ".join(said), steep
 
 

@@ -6,8 +6,8 @@ open random addresses and small experiments, choose heads, wait for what is comp
 of it, or leave. Workers are killed with -9, and so is the second replica, which is started again.
 From a quarter of the time on the first replica and its worker are left alone. In the second quarter
 a reader opens every page there once, since some load a library at first; memory is watched in the
-half that is left: it counts as flat where a line through the lowest sample of every minute rises by
-less than a tenth of their mean.
+half that is left: it counts as flat where a line through its samples rises by less than a tenth of
+their mean.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MOST_SECONDS = 60.0
 """That a reader waits for a computation before leaving."""
 
 LOOK_SECONDS = 5.0
-SAMPLE_SECONDS = 1.0  # between samples of memory: a minute has to hold one at rest
+SAMPLE_SECONDS = 1.0
 ROW_SECONDS = 120.0
 WORKER_KILLS = (15.0, 45.0)
 REPLICA_KILLS = (90.0, 150.0)
