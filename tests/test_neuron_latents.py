@@ -1,16 +1,21 @@
 """Sub-latents of a neuron: two sources are found again; what components are, for any table."""
 
+import ast
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poskernel_core.analyses.bag import independent
 from poskernel_core.analyses.bag.neuron import NeuronLatents
 from poskernel_core.analyses.bag.run import latents
 from poskernel_core.analyses.bag.run.bag import Bag
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, ComputeFailed
+from poskernel_core.common.modules import environment
 from tests.builders import VOCABULARY
 from tests.builders import bag as made
 from tests.builders.bag import perform, some_windows, study
@@ -59,6 +64,7 @@ def test_components(seed, count, most):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(latents, "MOST_TOKENS", most)
         patch.setattr(latents, "ROWS", most // 2)
+        patch.setattr(latents, "rotation", independent.found_here)
         values, directions = latents.components(table, count, seed)
 
     assert (199, count) == values.shape
@@ -68,6 +74,31 @@ def test_components(seed, count, most):
         np.testing.assert_allclose(np.corrcoef(values.T), np.eye(count), atol=1e-6)
     if count == 4 and most > len(table):
         np.testing.assert_allclose(values @ directions, table - table.mean(axis=0), atol=1e-6)
+
+
+def test_a_process_of_its_own():
+    """It finds what this one would, and leaves none of its libraries here."""
+    white = np.random.default_rng(5).laplace(size=(97, 3))
+    asked = (
+        "import sys; import numpy as np; from poskernel_core.analyses.bag import independent; "
+        "white = np.random.default_rng(5).laplace(size=(97, 3)); "
+        "print(independent.rotation(white, 7).tolist()); "
+        "print([name for name in ('sklearn', 'pandas', 'pyarrow') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=True, env=environment()
+    )
+    found, brought = done.stdout.splitlines()
+    np.testing.assert_array_equal(independent.found_here(white, 7), ast.literal_eval(found))
+    assert brought == "[]"
+
+
+def test_a_process_that_is_killed(monkeypatch):
+    """A search that is broken off says so."""
+    ends = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    monkeypatch.setattr(independent, "command", lambda *_: ends)
+    with pytest.raises(ComputeFailed, match="stopped before it was done"):
+        independent.rotation(np.eye(3), 0)
 
 
 def test_every_number(model_dirs):

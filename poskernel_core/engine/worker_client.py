@@ -6,19 +6,18 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.common.modules import command, environment
 from poskernel_core.engine.job import Job
 
 __all__ = ["WorkerLink", "start_module"]
 
 LONGEST_LOG = 10_000_000
-ROOT = Path(__file__).resolve().parents[2]
 HEAP = {"MALLOC_ARENA_MAX": "2"}
 """Of a process's environment: how many heaps glibc keeps, with the holes of each. Its default is
 eight for every core; the worker's threads take turns with most of what they allocate."""
@@ -32,17 +31,15 @@ def start_module(name: str, store: Path, log: TextIO) -> subprocess.Popen[str]:
         store: the directory of the store that it works on.
         log: where its errors go.
     """
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
-        # -P: no file of the folder that the command is run in is taken for a module
-        [sys.executable, "-P", "-m", f"poskernel_core.engine.{name}", str(store)],
+        command(f"poskernel_core.engine.{name}", str(store)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
         text=True,
         encoding="utf-8",
         start_new_session=True,
-        env={**HEAP, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        env=HEAP | environment(),
     )
 
 

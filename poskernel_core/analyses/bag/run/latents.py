@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 
 import numpy as np
 
+from poskernel_core.analyses.bag.independent import rotation
 from poskernel_core.analyses.bag.neuron import NeuronLatents, NeuronLatentsParams
 from poskernel_core.analyses.bag.run.bag import listed_tokens
 from poskernel_core.analyses.bag.run.neuron import bag_of
@@ -20,7 +20,6 @@ __all__ = ["components", "neuron_latents"]
 MOST_TOKENS = 10_000
 """Tokens that components are found on; all tokens are then read in them."""
 
-ITERATIONS = 200
 ROWS = 4096
 NOTHING = 1e-7
 """Share of the largest below which a variance, or a spread, is rounding."""
@@ -70,21 +69,15 @@ def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np
 
     Raises:
         BadRequest: the table has fewer dimensions.
+        ComputeFailed: the search was broken off.
     """
-    from sklearn.decomposition import FastICA
-    from sklearn.exceptions import ConvergenceWarning
-
     white, spread = _whitened(table, count)
     some = white
     if len(white) > MOST_TOKENS:
         chosen = np.random.default_rng(seed).choice(len(white), MOST_TOKENS, replace=False)
         some = white[np.sort(chosen)]
-    model = FastICA(whiten=False, max_iter=ITERATIONS, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the last estimate serves as well
-        model.fit(some)
-    rotation = model.components_
-    return white @ rotation.T, rotation @ spread
+    turn = rotation(some, seed)
+    return white @ turn.T, turn @ spread
 
 
 def _whitened(table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

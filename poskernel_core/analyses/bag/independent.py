@@ -1,0 +1,72 @@
+"""Independent components, found by a process of their own.
+
+scikit-learn brings pandas and pyarrow with it: a hundred megabytes that a process which imports it
+holds for good. This one, ``python -m poskernel_core.analyses.bag.independent SEED``, reads an array
+from standard input, writes one to standard output, and ends.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+from jaxtyping import Float
+
+from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.common.modules import command, environment
+
+__all__ = ["found_here", "rotation"]
+
+ITERATIONS = 200
+
+
+def rotation(
+    white: Float[np.ndarray, "sample component"], seed: int
+) -> Float[np.ndarray, "component component"]:
+    """Return the rotation of white data, by rows, after which its components are independent.
+
+    Raises:
+        ComputeFailed: the process ended before it was done.
+
+    Source: FastICA with the log-cosh contrast (Hyvärinen 1999), as in scikit-learn.
+    """
+    sent = io.BytesIO()
+    np.save(sent, white, allow_pickle=False)
+    done = subprocess.run(
+        command(__name__, str(seed)),
+        input=sent.getvalue(),
+        stdout=subprocess.PIPE,
+        env=environment(),
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ComputeFailed(
+            "The search for independent components stopped before it was done (out of memory, or "
+            "killed): ask again."
+        )
+    return np.asarray(np.load(io.BytesIO(done.stdout), allow_pickle=False))
+
+
+def found_here(white: np.ndarray, seed: int) -> np.ndarray:
+    """Return the rotation as :func:`rotation` does, in this very process."""
+    from sklearn.decomposition import FastICA
+    from sklearn.exceptions import ConvergenceWarning
+
+    model = FastICA(whiten=False, max_iter=ITERATIONS, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the last estimate serves as well
+        model.fit(white)
+    return np.asarray(model.components_)
+
+
+def main() -> None:
+    """Serve one array."""
+    white = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
+    np.save(sys.stdout.buffer, found_here(white, int(sys.argv[1])), allow_pickle=False)
+
+
+if __name__ == "__main__":
+    main()
