@@ -36,7 +36,7 @@ def test_by_hand():
     seen = _Largest(3, True)
     batch = Batch(torch.zeros(1, 3, dtype=torch.long), range(1))
     for first, rows in ((0, [[1, 0], [0.6, 0.4]]), (2, [[0.2, 0.5, 0.3]])):
-        seen.pattern(PatternBlock(0, first, 0, torch.tensor(rows)[None, None], 0), batch)
+        seen.pattern(PatternBlock(0, first, 0, torch.tensor(rows)[None, None]), batch)
     values, keys = (each[0, 0].numpy() for each in seen.top[0])
 
     assert 0.5 == float(seen.largest[0])
@@ -49,7 +49,7 @@ def test_only_the_first_key_is_attended():
     """Nothing but key 0: the largest attention that counts is 0, the top key is key 0."""
     seen = _Largest(2, True)
     batch = Batch(torch.zeros(1, 2, dtype=torch.long), range(1))
-    seen.pattern(PatternBlock(0, 0, 0, torch.tensor([[[[1.0, 0], [1, 0]]]]), 0), batch)
+    seen.pattern(PatternBlock(0, 0, 0, torch.tensor([[[[1.0, 0], [1, 0]]]])), batch)
 
     assert 0 == float(seen.largest[0])
     assert 0 == int(seen.top[0][1][0, 0, 1, 0])

@@ -38,7 +38,7 @@ def seen(pattern, tokens, block=None):
     for first in range(0, length, block or length):
         rows = pattern[:, None, first : first + (block or length), :]
         stop = first + rows.shape[2]
-        statistic.pattern(PatternBlock(0, first, 0, rows[..., :stop], 0), batch)
+        statistic.pattern(PatternBlock(0, first, 0, rows[..., :stop]), batch)
     sums = {name: total.numpy() for name, total in statistic.sums.items()}
     return statistic.finish(sums, sizes)["headvis"][0, 0]
 

@@ -171,9 +171,7 @@ def test_the_base_class_looks_at_nothing(loaded, ids):
 
     assert not observer.wants_patterns
     assert torch.equal(loaded["gpt2"].run(ids, observers=[observer]), loaded["gpt2"].run(ids))
-    assert (
-        observer.pattern(attention.PatternBlock(0, 0, 0, torch.ones(1, 1, 1, 1), 0), batch) is None
-    )
+    assert observer.pattern(attention.PatternBlock(0, 0, 0, torch.ones(1, 1, 1, 1)), batch) is None
 
 
 TOLD = {

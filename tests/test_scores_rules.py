@@ -1,5 +1,6 @@
 """How layers make scores: ALiBi's closed form, soft caps, sinks, chunks; known answers."""
 
+import itertools
 import math
 
 import numpy as np
@@ -13,7 +14,13 @@ from poskernel_core.analyses.previous_token.formulas import position_profile
 from poskernel_core.common.attention import ScoreRule, Slopes
 from poskernel_core.common.specs import BAND
 from poskernel_core.forward import attention
-from poskernel_core.forward.attention import AttentionCall, attend, band_sums, pattern_blocks
+from poskernel_core.forward.attention import (
+    AttentionCall,
+    attend,
+    band_sums,
+    diagonal_sums,
+    pattern_blocks,
+)
 from poskernel_core.forward.edits import Edit, edited_attention
 from poskernel_core.forward.masks import Sight, sight_of
 
@@ -82,6 +89,34 @@ def test_every_road_is_the_loops(monkeypatch, name, block):
     np.testing.assert_allclose(pattern, expected, atol=1e-6)
     for found in (z, attend(call), attend(call, lambda _block: None)):
         np.testing.assert_allclose(found, out, atol=2e-6)
+
+
+@pytest.mark.parametrize("block", [1, 4, 11, 64])
+@pytest.mark.parametrize("name", RULES)
+def test_diagonals_of_blocks(monkeypatch, name, block):
+    """Sums along the diagonals are those of the whole pattern; blocks may share their memory."""
+    monkeypatch.setattr(attention, "BLOCK", block)
+    call = call_of(**RULES[name])
+    expected = in_loops(call)
+
+    for reuse, without in itertools.product((False, True), repeat=2):
+        parts = pattern_blocks(call, reuse=reuse)
+        found = sum(diagonal_sums(part, LENGTH + 3, without_key_0=without) for part in parts)
+        counted = expected[..., 1:] if without else expected
+        for offset in range(LENGTH + 3):
+            diagonal = np.diagonal(counted, -offset + without * -1, axis1=-2, axis2=-1)
+            total = diagonal.sum(axis=-1) if diagonal.shape[-1] else 0
+            np.testing.assert_allclose(found[..., offset], total, atol=1e-5)
+
+
+def test_blocks_that_share_their_memory():
+    """Each is gone with the next where they may share it; else all of them stay."""
+    call = call_of()
+    for reuse, places in ((False, 3), (True, 1)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(attention, "BLOCK", 9)
+            blocks = list(pattern_blocks(call, reuse=reuse))
+        assert len({block.pattern.data_ptr() for block in blocks}) == places
 
 
 @pytest.mark.parametrize("first", [0, 1])

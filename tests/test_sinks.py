@@ -41,7 +41,7 @@ def test_by_hand(model_dirs):
     heads = sizes.geometry.n_heads
     for first, rows in ((0, [[1, 0], [0.5, 0.5]]), (2, [[0.25, 0.25, 0.25]])):
         block = torch.tensor(rows)[None, None].expand(1, heads, -1, -1)
-        seen.pattern(PatternBlock(0, first, 0, block, 0), batch)
+        seen.pattern(PatternBlock(0, first, 0, block), batch)
     found = seen.finish({name: total.numpy() for name, total in seen.sums.items()}, sizes)
 
     np.testing.assert_allclose(found["alpha"][0, 0], [1.75 / 3, 0.375, 0.25], atol=1e-7)

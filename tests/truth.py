@@ -4,7 +4,7 @@ No truth goes through `poskernel_core`: rotary rotation and head splitting are d
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -115,8 +115,8 @@ class Recorder(Observer):
         self.batches.append(batch)
 
     def pattern(self, block, batch) -> None:
-        """Keep a block of a pattern."""
-        self.blocks.append(block)
+        """Keep a block of a pattern, whose memory the next block takes."""
+        self.blocks.append(replace(block, pattern=block.pattern.clone()))
         self.batches.append(batch)
 
     def heads(self, layer: int, z: Tensor, batch) -> None:

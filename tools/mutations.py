@@ -221,10 +221,17 @@ FORWARD = (
     ),
     Break(
         "forward/attention.py",
-        "sums = slanted.sum(dim=-2).flip(-1)",
-        "sums = slanted.sum(dim=-2)",
+        "parts = [whole.sum(dim=-2).flip(-1)]",
+        "parts = [whole.sum(dim=-2)]",
         "diagonals come in the wrong order",
         "passes",
+    ),
+    Break(
+        "forward/attention.py",
+        "later = begin + keys + 2 - rows",
+        "later = begin + keys + 1 - rows",
+        "diagonals that begin below the first row are read one key too early",
+        "scores_rules",
     ),
     Break(
         "forward/attention.py",
@@ -955,8 +962,8 @@ ENGINE = (
     ),
     Break(
         "engine/worker_client.py",
-        "{**HEAP, **os.environ,",
-        "{**os.environ,",
+        "HEAP | environment()",
+        "environment()",
         "a worker has eight heaps for every core",
         "heap",
     ),

@@ -8,6 +8,7 @@ Future keys are never multiplied, nor keys that a sliding window hides.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -77,22 +78,16 @@ class AttentionCall:
 
 @dataclass(frozen=True)
 class PatternBlock:
-    """Rows ``first_row ..`` of a pattern, for the keys ``first_key ..`` that any of them sees.
+    """Rows ``first_row ..`` of a pattern, for the keys ``first_key ..`` up to the last row's own.
 
-    ``padded`` is ``[text, head, row, margin + key]``: every row begins with ``margin`` zeros. Where
-    they are ``rows - 1``, :func:`diagonal_sums` can slant the block without copying it.
+    ``pattern`` holds the attention probabilities ``[text, head, row, key]``: zero for hidden keys;
+    they sum to 1 over the last axis, less a learned sink's.
     """
 
     layer: int
     first_row: int
     first_key: int
-    padded: Tensor
-    margin: int
-
-    @property
-    def pattern(self) -> Float[Tensor, "text head row key"]:
-        """The attention probabilities; they sum to 1 over the last axis, less a learned sink's."""
-        return self.padded[..., self.margin :]
+    pattern: Float[Tensor, "text head row key"]
 
 
 def attend(
@@ -109,7 +104,7 @@ def attend(
     groups = heads // call.k.shape[1]
     values = call.v.contiguous()
     out = values.new_empty(text, length, heads, values.shape[-1]).transpose(1, 2)
-    for block in pattern_blocks(call):
+    for block in pattern_blocks(call, reuse=True):
         rows, keys = block.pattern.shape[-2:]
         seen = values[:, :, block.first_key : block.first_key + keys]
         mixed = _grouped(block.pattern.to(values.dtype), groups) @ seen
@@ -119,26 +114,26 @@ def attend(
     return out
 
 
-def pattern_blocks(call: AttentionCall) -> Iterator[PatternBlock]:
-    """Yield the exact attention pattern of a call, block by block of query rows."""
-    length, rule = call.q.shape[2], call.rule
-    groups = call.q.shape[1] // call.k.shape[1]
-    margin = min(BLOCK, length) - 1
-    padded_keys = torch.nn.functional.pad(call.k, (0, 0, margin, 0))
+def pattern_blocks(call: AttentionCall, *, reuse: bool = False) -> Iterator[PatternBlock]:
+    """Yield the exact attention pattern of a call, block by block of query rows.
+
+    ``reuse`` forms all blocks in the same memory, where it can (float32 on a CPU): each is gone
+    with the next. New memory for every block would cost as much time as its softmax.
+    """
+    (text, heads, length, _), rule = call.q.shape, call.rule
+    groups, all_keys = heads // call.k.shape[1], call.k.contiguous()
+    again = reuse and call.q.dtype == torch.float32 and call.q.device.type == "cpu"
+    room = call.q.new_empty(text * heads * min(BLOCK, length) * length if again else 0)
     for first in range(0, length, BLOCK):
         stop = min(first + BLOCK, length)
         start = rule.first_visible(first)
-        pad = stop - first - 1
-        keys = padded_keys[:, :, margin + start - pad : margin + stop]
         queries = _grouped(call.q[:, :, first:stop] * call.scale, groups)
-        scores = _ungrouped(queries @ keys.transpose(-1, -2), groups).float()
-        if not rule.plain:
-            scores = rule.capped(scores)
-            if rule.slopes is not None:
-                keys_there = slice(start, stop)
-                scores[..., pad:] += rule.bias(slice(first, stop), keys_there, scores)
-        _hide(scores, first, start - pad, pad, rule)
-        yield PatternBlock(call.layer, first, start, softmax_with_sinks(scores, call.sinks), pad)
+        scores = _ungrouped(_products(queries, all_keys[:, :, start:stop], room), groups).float()
+        scores = rule.capped(scores)
+        if rule.slopes is not None:
+            scores += rule.bias(slice(first, stop), slice(start, stop), scores)
+        _hide(scores, first, start, rule)
+        yield PatternBlock(call.layer, first, start, _normalised(scores, call.sinks))
 
 
 def uniform_blocks(layer: int, like: Tensor, rows: int | None = None) -> Iterator[PatternBlock]:
@@ -153,7 +148,7 @@ def uniform_blocks(layer: int, like: Tensor, rows: int | None = None) -> Iterato
         count = torch.arange(first + 1, stop + 1, device=like.device)[:, None]
         keys = torch.arange(1, stop + 1, device=like.device)
         block = (keys <= count) / count
-        yield PatternBlock(layer, first, 0, block.expand(text, heads, -1, -1), 0)
+        yield PatternBlock(layer, first, 0, block.expand(text, heads, -1, -1))
 
 
 def softmax_with_sinks(
@@ -170,12 +165,28 @@ def softmax_with_sinks(
     return (scores - total).exp()
 
 
-def _hide(scores: Tensor, first: int, origin: int, pad: int, rule: ScoreRule) -> None:
-    """Set the scores of padding, of future keys and of keys out of sight to minus infinity.
+def _products(queries: Tensor, keys: Tensor, room: Tensor) -> Tensor:
+    """Return ``q . k [..., query, key]``, in ``room`` where there is any."""
+    shape = (*queries.shape[:-1], keys.shape[-2])
+    if not len(room):
+        return queries @ keys.transpose(-1, -2)
+    out = room[: math.prod(shape)].view(-1, *shape[-2:])
+    torch.bmm(queries.flatten(0, 1), keys.flatten(0, 1).transpose(-1, -2), out=out)
+    return out.view(shape)
+
+
+def _normalised(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """Return the softmax of scores that nobody needs any more, in their place where it can be."""
+    if sinks is None and scores.device.type == "cpu":
+        return torch.softmax(scores, dim=-1, out=scores)
+    return softmax_with_sinks(scores, sinks)
+
+
+def _hide(scores: Tensor, first: int, origin: int, rule: ScoreRule) -> None:
+    """Set the scores of future keys and of keys out of sight to minus infinity.
 
     Row ``r`` is query ``first + r``, column ``c`` is key ``origin + c``.
     """
-    scores[..., :pad] = -torch.inf
     seen_by_all = first - origin if rule.window is None and rule.chunk is None else 0
     rows = torch.arange(first, first + scores.shape[-2], device=scores.device)[:, None]
     keys = torch.arange(origin + seen_by_all, origin + scores.shape[-1], device=scores.device)
@@ -190,19 +201,22 @@ def diagonal_sums(
     ``without_key_0`` leaves the first key's column out, as is done for a start token.
 
     Rows are read with a stride one longer than they are, so that a diagonal becomes a column: one
-    pass over the block, no index arithmetic per element.
+    pass over the block, no index arithmetic per element. Diagonals that begin below the first row
+    are read from the second row on; above their beginning the stride meets the end of the row
+    before, which is future and therefore zero.
     """
-    text, head, rows, offsets = block.pattern.shape
-    padded, width = block.padded, rows - 1 + offsets
-    if block.margin != rows - 1:
-        padded = torch.nn.functional.pad(block.pattern, (rows - 1, 0))
-    slanted = padded.as_strided(
-        (text, head, rows, offsets),
-        (*padded.stride()[:2], width + 1, 1),
-        padded.storage_offset(),
-    )
-    sums = slanted.sum(dim=-2).flip(-1)
-    sums = torch.nn.functional.pad(sums, (0, length - offsets))
+    pattern = block.pattern.contiguous()
+    text, head, rows, keys = pattern.shape
+    near = keys - rows  # offset of the first row's query from the first key
+    strides, begin = (*pattern.stride()[:2], keys + 1, 1), pattern.storage_offset()
+    whole = pattern.as_strided((text, head, rows, near + 1), strides, begin)
+    parts = [whole.sum(dim=-2).flip(-1)]
+    if rows > 1:
+        later = begin + keys + 2 - rows
+        begun = pattern.as_strided((text, head, rows - 1, rows - 1), strides, later)
+        parts.append(begun.sum(dim=-2).flip(-1))
+    parts.append(pattern.new_zeros(text, head, length - keys))
+    sums = torch.cat(parts, dim=-1)
     if without_key_0 and block.first_key == 0:
         sums[..., block.first_row : block.first_row + rows] -= block.pattern[..., 0]
     return sums

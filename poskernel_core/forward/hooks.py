@@ -248,7 +248,7 @@ class Hooks:
         else:
             out, pattern = edited_attention(call, running.edit)
             if observer.wants_patterns:
-                observer.pattern(PatternBlock(call.layer, 0, 0, pattern, 0), batch)
+                observer.pattern(PatternBlock(call.layer, 0, 0, pattern), batch)
         out = require_finite(out, f"The attention of layer {call.layer}")
         observer.heads(call.layer, out, batch)
         if call.layer == running.until:

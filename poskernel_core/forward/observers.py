@@ -63,7 +63,10 @@ class Observer:
         """See what enters a layer's attention."""
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """See some rows of a layer's pattern; in an edited pass all of them at once."""
+        """See some rows of a layer's pattern; in an edited pass all of them at once.
+
+        They are there during this call only: the next rows take their place.
+        """
 
     def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
         """See the heads' outputs ``A v [text, head, pos, d]``, before the output projection."""
