@@ -93,12 +93,22 @@ def test_a_process_of_its_own():
     assert brought == "[]"
 
 
-def test_a_process_that_is_killed(monkeypatch):
-    """A search that is broken off says so."""
-    ends = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (
+            [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"],
+            "stopped before it was done",
+        ),
+        (["/no/such/python"], r"could not be started \(No such file or directory\): ask again"),
+    ],
+)
+def test_a_process_that_fails(monkeypatch, ends, words):
+    """A search that is broken off, or never begun, says so."""
     monkeypatch.setattr(independent, "command", lambda *_: ends)
-    with pytest.raises(ComputeFailed, match="stopped before it was done"):
+    with pytest.raises(ComputeFailed, match=words) as caught:
         independent.rotation(np.eye(3), 0)
+    assert "\n" not in str(caught.value)
 
 
 def test_every_number(model_dirs):

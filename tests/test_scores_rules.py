@@ -104,7 +104,7 @@ def test_diagonals_of_blocks(monkeypatch, name, block):
         found = sum(diagonal_sums(part, LENGTH + 3, without_key_0=without) for part in parts)
         counted = expected[..., 1:] if without else expected
         for offset in range(LENGTH + 3):
-            diagonal = np.diagonal(counted, -offset + without * -1, axis1=-2, axis2=-1)
+            diagonal = np.diagonal(counted, -offset - without, axis1=-2, axis2=-1)
             total = diagonal.sum(axis=-1) if diagonal.shape[-1] else 0
             np.testing.assert_allclose(found[..., offset], total, atol=1e-5)
 

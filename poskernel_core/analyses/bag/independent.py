@@ -29,19 +29,25 @@ def rotation(
     """Return the rotation of white data, by rows, after which its components are independent.
 
     Raises:
-        ComputeFailed: the process ended before it was done.
+        ComputeFailed: the process could not be started, or ended before it was done.
 
     Source: FastICA with the log-cosh contrast (Hyvärinen 1999), as in scikit-learn.
     """
     sent = io.BytesIO()
     np.save(sent, white, allow_pickle=False)
-    done = subprocess.run(
-        command(__name__, str(seed)),
-        input=sent.getvalue(),
-        stdout=subprocess.PIPE,
-        env=environment(),
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            command(__name__, str(seed)),
+            input=sent.getvalue(),
+            stdout=subprocess.PIPE,
+            env=environment(),
+            check=False,
+        )
+    except OSError as error:
+        raise ComputeFailed(
+            f"The search for independent components could not be started ({error.strerror}): ask "
+            "again when the machine is less busy."
+        ) from error
     if done.returncode != 0:
         raise ComputeFailed(
             "The search for independent components stopped before it was done (out of memory, or "
@@ -50,7 +56,9 @@ def rotation(
     return np.asarray(np.load(io.BytesIO(done.stdout), allow_pickle=False))
 
 
-def found_here(white: np.ndarray, seed: int) -> np.ndarray:
+def found_here(
+    white: Float[np.ndarray, "sample component"], seed: int
+) -> Float[np.ndarray, "component component"]:
     """Return the rotation as :func:`rotation` does, in this very process."""
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
