@@ -189,7 +189,7 @@ def once(
             batches[way].append(time.perf_counter() - began)
     for way, one in passes.items():
         began = time.perf_counter()
-        one.sums()
+        one.hand_over()
         apart[way] += time.perf_counter() - began
     return batches, apart
 

@@ -71,7 +71,7 @@ def our_pass(tokens: torch.Tensor) -> dict[str, float]:
     def work() -> None:
         run = streaming.Pass(model, plan, ALL_GATHERED)
         run.run(tokens.numpy(), range(windows))
-        run.sums()
+        run.hand_over()
 
     return timed(work) | {"flops": _flops(windows, context)}
 

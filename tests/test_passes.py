@@ -202,6 +202,23 @@ def test_sums_are_a_copy(loaded):
     assert not np.allclose(kept, work.sums()["key_sum"])
 
 
+def test_sums_that_are_handed_over(loaded):
+    """They are the sums under their statistics' names, and nothing is added to them any more."""
+    plan = plan_for(loaded["gpt2"].geometry, IDS, POSITIONS, SAMPLES, True)
+    work = streaming.Pass(loaded["gpt2"], plan, GATHER)
+    work.run(IDS, range(3))
+    expected = work.sums()
+
+    handed = work.hand_over()
+
+    assert GATHER == tuple(handed)
+    found = {name: array for sums in handed.values() for name, array in sums.items()}
+    assert expected.keys() == found.keys()
+    work.run(IDS, range(3, WINDOWS))
+    for name, array in found.items():
+        np.testing.assert_array_equal(expected[name], array, err_msg=name)
+
+
 @pytest.mark.parametrize(
     ("gather", "arrays"),
     [

@@ -22,7 +22,9 @@ from poskernel_core.forward.attention import (
     pattern_blocks,
 )
 from poskernel_core.forward.edits import Edit, edited_attention
+from poskernel_core.forward.finite import is_finite
 from poskernel_core.forward.masks import Sight, sight_of
+from poskernel_core.statistics.base import over_texts
 
 HEADS, LENGTH, WIDTH = 3, 23, 5
 
@@ -117,6 +119,93 @@ def test_blocks_that_share_their_memory():
             patch.setattr(attention, "BLOCK", 9)
             blocks = list(pattern_blocks(call, reuse=reuse))
         assert len({block.pattern.data_ptr() for block in blocks}) == places
+
+
+def test_a_hidden_score_may_be_infinite():
+    """Keys that a query may not see take nothing from it, however large their score would be."""
+    call = call_of()
+    q, k = torch.zeros_like(call.q), torch.zeros_like(call.k)
+    q[:, :, :7, 0], q[:, :, 7:, 1] = 1e30, 1.0
+    k[:, :, 7] = torch.tensor([1e30, 0.3, 0.0, 0.0, 0.0])
+    call = AttentionCall(1, q, k, call.v, call.scale)
+
+    for reuse in (False, True):
+        (block,) = pattern_blocks(call, reuse=reuse)
+        for n in (0, 3, 6, 7, 22):
+            weights = torch.ones(n + 1)
+            if n >= 7:
+                weights[7] = math.exp(0.7 * 0.3)
+            expected = (weights / weights.sum()).expand(2, HEADS, -1)
+            torch.testing.assert_close(block.pattern[:, :, n, : n + 1], expected)
+            assert not block.pattern[:, :, n, n + 1 :].any()
+
+
+@pytest.mark.parametrize("order", ["heads first", "positions first"])
+@pytest.mark.parametrize("rows", [1, 4, 11, 23, 32])
+@pytest.mark.parametrize(
+    "rule",
+    [{}, {"cap": 1.1}, {"slopes": Slopes((0.5, 0.11, 0.0, 0.2), factor=0.7)}],
+    ids=["plain", "cap", "slopes"],
+)
+def test_raw_scores_of_blocks(monkeypatch, rule, rows, order):
+    """Whole blocks and the rest of one; heads that share keys; memory in either order."""
+    monkeypatch.setattr(attention, "BAND_ROWS", rows)
+    generator = torch.Generator().manual_seed(3)
+    q, k = (torch.randn(3, n, LENGTH, WIDTH, generator=generator) for n in (4, 2))
+    if order == "positions first":
+        q, k = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k))
+    call = AttentionCall(0, q, k, k, 0.3, **rule)
+
+    found = band_sums(call, 5, 2)
+
+    keys = k.double().repeat_interleave(2, dim=1)
+    scores = (0.3 * q.double() @ keys.transpose(-1, -2)).numpy()
+    if call.cap:
+        scores = 1.1 * np.tanh(scores / 1.1)
+    if call.slopes:
+        distance = np.subtract.outer(np.arange(LENGTH), np.arange(LENGTH))
+        scores -= 0.7 * np.array(call.slopes.per_head)[:, None, None] * distance
+    after = scores[:, :, 2:, 2:]
+    for offset in range(-5, 6):
+        expected = np.trace(after, -offset, axis1=-2, axis2=-1)
+        np.testing.assert_allclose(found[..., offset + 5], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("order", ["heads first", "positions first"])
+def test_sums_over_texts(dtype, order):
+    """They are float32 sums, whichever way queries and keys lie in memory."""
+    x = torch.randn(3, 5, 7, 2, generator=torch.Generator().manual_seed(1)).to(dtype)
+    expected = x.double().numpy().sum(axis=0)
+    if order == "positions first":
+        x = x.transpose(1, 2).contiguous().transpose(1, 2)
+
+    found = over_texts(x)
+
+    assert torch.float32 == found.dtype
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "seen",
+    [
+        lambda x: x,
+        lambda x: x.transpose(0, 2),
+        lambda x: x[:, 1:, ::2],
+        lambda x: x[:, 3, 2].expand(4, -1),
+    ],
+    ids=["dense", "turned", "part", "expanded"],
+)
+def test_numbers_that_are_none(seen, bad):
+    """One of them is found in whatever order a tensor lies; those beside what is seen are not."""
+    x = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(2))
+    assert is_finite(seen(x))
+    x[1, 3, 2] = bad
+    assert not is_finite(seen(x))
+    x[1, 3, 2], x[0, 0, 1] = 0.0, bad
+    assert is_finite(seen(x)) == (seen(x).isfinite().all().item())
+    assert is_finite(torch.empty(0, 3))
 
 
 @pytest.mark.parametrize("first", [0, 1])

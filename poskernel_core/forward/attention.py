@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 BLOCK = 64
+"""Query rows of a block of the pattern."""
+BAND_ROWS = 32
+"""Query rows of a block of raw scores near the diagonal: more would multiply more beside it."""
 
 
 @dataclass(frozen=True)
@@ -124,15 +127,20 @@ def pattern_blocks(call: AttentionCall, *, reuse: bool = False) -> Iterator[Patt
     groups, all_keys = heads // call.k.shape[1], call.k.contiguous()
     again = reuse and call.q.dtype == torch.float32 and call.q.device.type == "cpu"
     room = call.q.new_empty(text * heads * min(BLOCK, length) * length if again else 0)
+    future = _limits(range(min(BLOCK, length)), range(min(BLOCK, length)), rule, call.q.device)
     for first in range(0, length, BLOCK):
         stop = min(first + BLOCK, length)
         start = rule.first_visible(first)
-        queries = _grouped(call.q[:, :, first:stop] * call.scale, groups)
-        scores = _ungrouped(_products(queries, all_keys[:, :, start:stop], room), groups).float()
+        queries = _grouped(call.q[:, :, first:stop], groups)
+        keys = all_keys[:, :, start:stop]
+        scores = _ungrouped(_products(queries, keys, call.scale, room), groups).float()
         scores = rule.capped(scores)
         if rule.slopes is not None:
             scores += rule.bias(slice(first, stop), slice(start, stop), scores)
-        _hide(scores, first, start, rule)
+        if rule.window is None and rule.chunk is None:
+            scores[..., first:].clamp_max_(future[: stop - first, : stop - first])
+        else:
+            scores.clamp_max_(_limits(range(first, stop), range(start, stop), rule, scores.device))
         yield PatternBlock(call.layer, first, start, _normalised(scores, call.sinks))
 
 
@@ -165,14 +173,13 @@ def softmax_with_sinks(
     return (scores - total).exp()
 
 
-def _products(queries: Tensor, keys: Tensor, room: Tensor) -> Tensor:
-    """Return ``q . k [..., query, key]``, in ``room`` where there is any."""
+def _products(queries: Tensor, keys: Tensor, scale: float, room: Tensor) -> Tensor:
+    """Return ``scale q . k [..., query, key]``, in ``room`` where there is any."""
     shape = (*queries.shape[:-1], keys.shape[-2])
-    if not len(room):
-        return queries @ keys.transpose(-1, -2)
-    out = room[: math.prod(shape)].view(-1, *shape[-2:])
-    torch.bmm(queries.flatten(0, 1), keys.flatten(0, 1).transpose(-1, -2), out=out)
-    return out.view(shape)
+    out = room[: math.prod(shape)].view(-1, *shape[-2:]) if len(room) else None
+    nothing = queries.new_empty(1, 1, 1)
+    of_heads, seen = queries.flatten(0, 1), keys.flatten(0, 1).transpose(-1, -2)
+    return torch.baddbmm(nothing, of_heads, seen, beta=0, alpha=scale, out=out).view(shape)
 
 
 def _normalised(scores: Tensor, sinks: Tensor | None) -> Tensor:
@@ -182,15 +189,16 @@ def _normalised(scores: Tensor, sinks: Tensor | None) -> Tensor:
     return softmax_with_sinks(scores, sinks)
 
 
-def _hide(scores: Tensor, first: int, origin: int, rule: ScoreRule) -> None:
-    """Set the scores of future keys and of keys out of sight to minus infinity.
+def _limits(
+    queries: range, keys: range, rule: ScoreRule, device: torch.device
+) -> Float[Tensor, "query key"]:
+    """Return what a score may be at most: minus infinity for future keys and keys out of sight.
 
-    Row ``r`` is query ``first + r``, column ``c`` is key ``origin + c``.
+    Taking the least of a score and its limit is four times as fast as filling by a mask.
     """
-    seen_by_all = first - origin if rule.window is None and rule.chunk is None else 0
-    rows = torch.arange(first, first + scores.shape[-2], device=scores.device)[:, None]
-    keys = torch.arange(origin + seen_by_all, origin + scores.shape[-1], device=scores.device)
-    scores[..., seen_by_all:].masked_fill_(rule.is_hidden(rows, keys[None, :]), -torch.inf)
+    rows, columns = (torch.arange(r.start, r.stop, device=device) for r in (queries, keys))
+    hidden = rule.is_hidden(rows[:, None], columns[None, :])
+    return torch.where(hidden, -torch.inf, torch.inf)
 
 
 def diagonal_sums(
@@ -230,28 +238,34 @@ def band_sums(
     Queries and keys are those from ``first_position`` on. Raw scores know no mask: keys after the
     query are there too. Index ``b`` of the last axis is the offset ``n - i = b - reach``. Only a
     band of the scores is ever multiplied.
+
+    Row ``r`` and column ``c`` of a block are at offset ``r - c + reach`` in every block: blocks are
+    added before their diagonals are.
     """
     queries, keys = call.q[:, :, first_position:], call.k[:, :, first_position:]
-    text, heads, length, _ = queries.shape
-    groups = heads // keys.shape[1]
-    padded = torch.nn.functional.pad(keys, (0, 0, reach, reach))
-    total = torch.zeros(text, heads, 2 * reach + 1, device=queries.device)
-    for first in range(0, length, BLOCK):
-        stop = min(first + BLOCK, length)
-        seen = padded[:, :, first : stop + 2 * reach]
-        rows = _grouped(queries[:, :, first:stop], groups)
-        scores = _ungrouped(rows @ seen.transpose(-1, -2), groups).float().contiguous()
-        scores = call.rule.capped(scores.mul_(call.scale))
-        width = scores.shape[-1]
-        slanted = scores.as_strided(
-            (text, heads, stop - first, 2 * reach + 1), (*scores.stride()[:2], width + 1, 1)
-        )
-        total += slanted.sum(dim=-2).flip(-1)
-    return (
-        total
-        if call.slopes is None
-        else total + _band_of_bias(call, reach, first_position).to(total)
-    )
+    text, heads, length, d = queries.shape
+    groups, width = heads // keys.shape[1], BAND_ROWS + 2 * reach
+    padded = keys.new_zeros(text, keys.shape[1], length + 2 * reach, d)
+    padded[:, :, reach : reach + length] = keys
+    padded = padded.flatten(0, 1)
+    plain = call.cap is None and queries.dtype == torch.float32
+    total = torch.zeros(len(padded), groups * BAND_ROWS, width, device=queries.device)
+    for first in range(0, length, BAND_ROWS):
+        rows = min(BAND_ROWS, length - first)
+        block = _grouped(queries[:, :, first : first + rows], groups).flatten(0, 1)
+        seen = padded[:, first : first + rows + 2 * reach].transpose(1, 2)
+        if plain and rows == BAND_ROWS:
+            total.baddbmm_(block, seen, alpha=call.scale)
+        else:
+            scores = call.rule.capped((block @ seen).float().mul_(call.scale))
+            of_heads = total.view(-1, groups, BAND_ROWS, width)[:, :, :rows, : rows + 2 * reach]
+            of_heads += scores.unflatten(1, (groups, rows))
+    offsets = (text, heads, BAND_ROWS, 2 * reach + 1)
+    strides = (heads * BAND_ROWS * width, BAND_ROWS * width, width + 1, 1)
+    found = total.as_strided(offsets, strides).sum(dim=-2).flip(-1)
+    if call.slopes is None:
+        return found
+    return found + _band_of_bias(call, reach, first_position).to(found)
 
 
 def _band_of_bias(call: AttentionCall, reach: int, first: int) -> Tensor:

@@ -210,7 +210,7 @@ def sums_of(
         resumed_at_window=resumed if resumed > span.start else 0,
         seconds=round(time.monotonic() - began, 3),
     )
-    return header, work.by_statistic()
+    return header, work.hand_over()
 
 
 def lower(

@@ -153,12 +153,15 @@ class Pass:
         """Return a copy of the sums so far, as NumPy arrays."""
         return {name: total.cpu().numpy().copy() for name, total in self._totals()}
 
-    def by_statistic(self) -> dict[Gather, Sums]:
-        """Return a copy of the sums so far under the names of their statistics."""
-        sums = self.sums()
+    def hand_over(self) -> dict[Gather, Sums]:
+        """End the pass: return its sums under the names of their statistics, without a copy.
+
+        The pass has none any more, so that nothing is ever added to what was handed over.
+        """
+        done, self._statistics, self._of_all = self._statistics, [], []
         return {
-            name: {each: sums[each] for each in statistic.sums}
-            for name, statistic in zip(self._names, self._statistics, strict=True)
+            name: {each: total.cpu().numpy() for each, total in statistic.sums.items()}
+            for name, statistic in zip(self._names, done, strict=True)
         }
 
     def nbytes(self) -> int:

@@ -14,13 +14,14 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.forward.observers import Observer
 from poskernel_core.models.geometry import Geometry
 
-__all__ = ["Plan", "Statistic", "Sums", "fitted"]
+__all__ = ["Plan", "Statistic", "Sums", "fitted", "over_texts"]
 
 Sums = dict[str, np.ndarray]
 
@@ -93,3 +94,17 @@ def fitted(x: Tensor, width: int, heads: int | None = None, axis: int = 0) -> Te
     if heads is not None and x.shape[axis] < heads:
         x = repeat_kv(x, heads, axis)
     return x
+
+
+def over_texts(
+    x: Float[Tensor, "text head pos d"],
+) -> Float[Tensor, "head pos d"]:
+    """Return the sum over texts in float32, read in the order in which it lies in memory.
+
+    Queries and keys come out of their projections position by position, the heads of each side by
+    side: read head by head, the same sum takes five times as long.
+    """
+    x = x.float()
+    if x.stride(1) < x.stride(2):
+        return x.transpose(1, 2).sum(dim=0).transpose(0, 1)
+    return x.sum(dim=0)

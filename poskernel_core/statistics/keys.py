@@ -7,7 +7,7 @@ from torch import Tensor
 
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, Sums, fitted
+from poskernel_core.statistics.base import Plan, Statistic, Sums, fitted, over_texts
 
 __all__ = ["MeanKeys"]
 
@@ -29,7 +29,7 @@ class MeanKeys(Statistic):
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Add the keys of a batch."""
-        geometry, summed = self.plan.geometry, call.k.float().sum(dim=0)
+        geometry, summed = self.plan.geometry, over_texts(call.k)
         self.sums["key_sum"][call.layer] += fitted(summed, geometry.d_head, geometry.n_kv_heads)
 
     @staticmethod

@@ -54,10 +54,10 @@ class MeanPatterns(Statistic):
         low = bisect_left(positions, block.first_row)
         high = bisect_left(positions, block.first_row + block.pattern.shape[2])
         if high > low:
-            rows = [positions[p] - block.first_row for p in range(low, high)]
+            rows = torch.tensor(positions[low:high], device=block.pattern.device) - block.first_row
             stop = block.first_key + block.pattern.shape[3]
             target = self.sums["row_sum"][block.layer, :, low:high, block.first_key : stop]
-            target += block.pattern[:, :, rows].sum(dim=0)
+            target += block.pattern.index_select(2, rows).sum(dim=0)
 
     def _close_texts(self, layer: int) -> None:
         total = self.sums["profile_sum"]

@@ -9,7 +9,7 @@ from torch import Tensor
 from poskernel_core.common.specs import BAND
 from poskernel_core.forward.attention import AttentionCall, band_sums
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, Sums, fitted
+from poskernel_core.statistics.base import Plan, Statistic, Sums, fitted, over_texts
 from poskernel_core.statistics.per_text import add_texts, mean_of_texts
 
 __all__ = ["RawScores"]
@@ -51,7 +51,7 @@ class RawScores(Statistic):
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Add the profile and the contrasts of every text of a batch, and the queries."""
-        summed = call.q.float().sum(dim=0)
+        summed = over_texts(call.q)
         self.sums["query_sum"][call.layer] += fitted(summed, self.plan.geometry.d_head)
         total = self.sums["score_sum"]
         means = band_sums(call, BAND, int(self.plan.start_token)).to(total.dtype) / _pairs(
