@@ -136,8 +136,8 @@ def main() -> None:
         f"float32, {options.threads} threads, {options.rounds} rounds; {platform.machine()}, "
         f"{os.cpu_count()} cores\n\n"
         "| model | windows × tokens | trunk (s) | all attention, a batch | the whole pass "
-        "| an eighth, a batch | the whole pass | of matmul rate |\n"
-        "|---|---|---:|---:|---:|---:|---:|---:|"
+        "| an eighth, a batch | the whole pass | of matmul rate | the trunk's own |\n"
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|"
     )
     for name, make in MODELS.items():
         measure(name, make, options.rounds)
@@ -210,9 +210,9 @@ def row(
         pairs = zip(batches[way], batches["trunk"], strict=True)
         over.append(statistics.median(mine / bare - 1 for mine, bare in pairs))
         over.append(total[way] / total["trunk"] - 1)
-    cells = " | ".join(f"{each:+.0%}" for each in over)
-    used = work / total["pass"] / statistics.median(rates)
-    return f"| {name} | {windows} × {context} | {total['trunk']:.2f} | {cells} | {used:.0%} |"
+    shares = [work / total[way] / statistics.median(rates) for way in ("pass", "trunk")]
+    cells = " | ".join([*(f"{each:+.0%}" for each in over), *(f"{each:.0%}" for each in shares)])
+    return f"| {name} | {windows} × {context} | {total['trunk']:.2f} | {cells} |"
 
 
 if __name__ == "__main__":
