@@ -20,10 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 __all__ = ["INLINE", "KnownServer", "page_served"]
 
 INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
-SCRIPT = """<script>
-      window.__streamlit = {BACKEND_BASE_URL: new URL(".", window.location.href).href}
-    </script>
-    """
+SCRIPT = Path(__file__).with_name("page.js")
 PAGE = re.compile(r"/[^/.]*")
 """The path of a page; files have a dot in their name, or lie deeper."""
 
@@ -32,7 +29,8 @@ PAGE = re.compile(r"/[^/.]*")
 def page_served() -> str:
     """Return Streamlit's page with a script that says where the server is."""
     text = (Path(streamlit.__file__).parent / "static" / "index.html").read_text("utf-8")
-    return text.replace("<script>", f"{SCRIPT}<script>", 1)
+    script = f"<script>{SCRIPT.read_text('utf-8')}</script>"
+    return text.replace("<script>", f"{script}\n    <script>", 1)
 
 
 class KnownServer:

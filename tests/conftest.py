@@ -126,6 +126,20 @@ def opened_engine(folder: Path) -> Iterator[Any]:
     made.store.close()
 
 
+@pytest.fixture
+def shipped_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Pages run as scripts have what comes with the project, and compute nothing."""
+    from pages.shared import results
+
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
+    opening = opened_engine(tmp_path)
+    engine = next(opening)
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    yield
+    next(opening, None)
+
+
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
     """The folder `shared` beside the checkout: real weights and texts that are not in the tree."""

@@ -6,18 +6,21 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.contextual_neurons import page as neurons_page
-from pages.shared import results
+from pages.shared import links, results
 from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.models.known import telling_head
+from tests.bound import bound, opened
 from tests.made_contextual import neurons
 from tests.server import ROOT
-from tools.recorded import open_page
+from tools.recorded import open_page, page_names
 
 METHODS = "methods"
 HEATMAP = "etc_heatmap"
 INTERVENTIONS = "interventions"
 NEURONS = "contextual_neurons"
+TYPED = ("text_input", "text_area")
+NONSENSE = {"number_input": "999999", "slider": "999999", "select_slider": "999999"}
 DRAWN = (
     "draw_bag", "draw_embedding", "draw_neurons", "draw_search", "draw_neuron", "draw_trace",
     "draw_latents",
@@ -50,7 +53,7 @@ def follow(monkeypatch):
         (
             METHODS,
             {"cell": "L99H99"},
-            "asks for cell L99H99; shown is L2H6 instead: this model has L0H0 to L3H7.",
+            "asks for cell L99H99; shown is L2H6 instead: offered are 32 values from L0H0 to L3H7.",
         ),
         (
             METHODS,
@@ -72,6 +75,8 @@ def follow(monkeypatch):
         (INTERVENTIONS, {"change": "foo"}, "asks for change foo; shown is move attention instead"),
         (INTERVENTIONS, {"preset": "foo"}, "asks for preset foo; shown is"),
         (NEURONS, {"neuron": "99999"}, "asks for neuron 99999; shown is"),
+        (METHODS, {"n": "99999"}, "The link gives n 99999, which has no use here."),
+        (METHODS, {"seed": "1"}, "The link gives seed 1, which has no use here."),
     ],
 )
 def test_what_does_not_fit_is_named(follow, script, link, sentence):
@@ -93,7 +98,7 @@ def test_a_link_that_fits_says_nothing(follow):
     """Every kind of value is recognised as what was asked for."""
     link = {"cell": "L1H3", "query": "255", "skip": "0", "start": "false", "texts": "50",
             "context": "256", "measure": "half-mass distance", "kinds": ["local", "uniform"],
-            "lshare": "0.25", "order": "largest first", "other": "1", "selection": "x"}  # fmt: skip
+            "lshare": "0.25", "order": "largest first"}  # fmt: skip
     app = follow(HEATMAP, **link)
     assert not app.exception
     assert not app.warning
@@ -159,3 +164,26 @@ def test_settings_that_change_nothing_are_greyed(follow, script, idle):
     found = [*app.sidebar.selectbox, *app.sidebar.slider, *app.sidebar.select_slider,
              *app.sidebar.toggle]  # fmt: skip
     assert idle == {each.key for each in found if each.disabled}
+
+
+@pytest.mark.parametrize("name", page_names())
+def test_what_a_page_refuses_it_says_with_what_it_offers(shipped_only, name):
+    """Whatever widget a link is about; words that readers type are taken as they are."""
+    link = {
+        key: NONSENSE.get(widget.type, "nonsense")
+        for key, widget in bound(opened(name).main).items()
+        if widget.type not in TYPED and not getattr(widget.proto, "accept_new_options", False)
+    }
+    app = opened(name, **link)
+    said = " ".join(each.value for each in app.warning).replace("\\", "")
+    for key, widget in bound(app.main).items():
+        if key in link and str(widget.value) != link[key]:
+            assert f"asks for {key} {link[key]}; shown is " in said
+    assert said.count("; shown is ") == said.count(" instead: offered are ")
+
+
+def test_a_figure_that_is_not_there_yet_takes_its_part_of_a_link_along(follow, monkeypatch):
+    """What a page may still draw is not said to have no use; what no page has is."""
+    monkeypatch.setattr(results, "fetch", lambda *_: links.waits())
+    app = follow("induction_recency", rlength="16", n="1")
+    assert not app.warning

@@ -13,7 +13,6 @@ from pages.compare import captions as words
 from pages.shared import results
 from pages.shared.cards import card
 from pages.shared.fit import fitted_index
-from pages.shared.links import offer
 from pages.shared.measure_grid import draw_heads, head_texts
 from pages.shared.measures import MEASURES, Measure
 from pages.shared.pins import add_pins, pin_of
@@ -54,7 +53,6 @@ def draw_models(selection: Selection) -> None:
     geometries = (selection.located.geometry, other.located.geometry)
     titles = [title for title, each in MEASURES.items() if all(map(each.fits, geometries))]
     first = fitted_index("beside", titles, titles[0])
-    offer("beside", titles)
     chosen = right.selectbox("Measure of both", titles, key="beside", bind=URL, **first)
     measure = MEASURES[chosen or titles[0]]
     _draw_grids(measure, selection, other)

@@ -20,6 +20,7 @@ from pages.shared import results
 from pages.shared.cards import card
 from pages.shared.contents import contents_here
 from pages.shared.contextual_controls import choose_contexts, choose_thresholds, choose_token
+from pages.shared.head_choice import offer_head
 from pages.shared.head_link import head_link
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
@@ -30,9 +31,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.figures.contextual import plane_figure
 from poskernel_core.figures.layout import quoted
 
-PLACE = Place(
-    "Heads", "Contextual heads", 5, topic="contextual", picture=Picture("cell=L0H4", "plane")
-)
+PLACE = Place("Heads", "Contextual heads", 5, picture=Picture("cell=L0H4", "plane"))
 
 URL: Final = "query-params"
 
@@ -80,6 +79,7 @@ def page(selection: Selection) -> None:
         f"Which heads of **{plain(selection.run.model.name)}** average over many tokens, whatever "
         "the text: their softmax denominator is nearly the same in every context."
     )
+    offer_head(selection, "contextual")
     longest = selection.run.context
     if selection.query <= selection.skip:
         st.info(

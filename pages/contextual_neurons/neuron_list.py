@@ -14,6 +14,7 @@ from pages.shared import results
 from pages.shared.cards import card, chart
 from pages.shared.contextual_controls import ListedChoice
 from pages.shared.fit import fitted
+from pages.shared.links import write
 from pages.shared.selection import Selection
 from pages.shared.tables import choice_table
 from pages.shared.word_lists import joined
@@ -115,7 +116,7 @@ def _neuron_table(
 
 def select_neuron(neuron: int) -> None:
     """Show another neuron; call it in a callback."""
-    st.session_state["neuron"] = int(neuron)
+    write("neuron", int(neuron))
 
 
 def draw_search(selection: Selection, found: Result, shared: ListedChoice) -> None:

@@ -13,7 +13,6 @@ from pages.shared.cards import card
 from pages.shared.fit import fitted_index
 from pages.shared.head import heads_table, summary
 from pages.shared.head_link import head_link
-from pages.shared.links import offer
 from pages.shared.measures import MEASURES, Measure
 from pages.shared.pins import compare_link, pin_button
 from pages.shared.place import Picture, Place
@@ -84,7 +83,6 @@ def page(selection: Selection) -> None:
     geometry = selection.located.geometry
     offered = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
     first = fitted_index("measure", offered, ETC)
-    offer("measure", offered)
     chosen = colour.selectbox("Colour heads by", offered, key="measure", bind=URL, **first)
     shown = show.pills(
         "Show kinds", KINDS, default=KINDS, selection_mode="multi", key="kinds", bind=URL

@@ -8,6 +8,7 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
+from pages.shared.links import write
 from pages.shared.pins import add_pins, compare_link, pin_of
 from pages.shared.plain import say_error
 from pages.shared.selection import Selection, select_cell
@@ -34,13 +35,13 @@ def choose_by_hand() -> None:
     if not names:
         return
     if picked.box or picked.lasso:
-        st.session_state[KEY] = " ".join(names)
+        write(KEY, " ".join(names))
     else:
         select_cell(next(iter(names)))
 
 
 def _clear() -> None:
-    st.session_state[KEY] = ""
+    write(KEY, "")
 
 
 def _pin(selection: Selection, heads: list[Head]) -> None:

@@ -41,9 +41,8 @@ PLACE = Place(
     "Experiments",
     "Induction recency",
     12,
-    topic="induction",
     idle=RANDOM_TOKENS_IDLE,
-    picture=Picture("model=demo-attn-2l", "candidates"),
+    picture=Picture("model=demo-attn-2l&cell=L1H0", "candidates"),
 )
 
 MOST_LENGTH = 1000

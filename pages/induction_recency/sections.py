@@ -15,6 +15,7 @@ from pages.shared.cards import card
 from pages.shared.experiment_controls import Draws, Sequences, SwitchesChoice, choose_number
 from pages.shared.fit import fitted, fitted_index
 from pages.shared.head_choice import HeadChoice
+from pages.shared.links import write
 from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
 from poskernel_core.analyses.induction.spec import RecencyPatterns, RecencyPatternsParams
 from poskernel_core.analyses.random_tokens.params import RANDOM_TOKENS
@@ -133,7 +134,7 @@ def draw_random(draws: Draws, switches: SwitchesChoice, head: HeadChoice, longes
 
 
 def _set_length(length: int) -> None:
-    st.session_state["rlength"] = length
+    write("rlength", length)
 
 
 def draw_cause(draws: Draws, sequences: Sequences, switches: SwitchesChoice, length: int,

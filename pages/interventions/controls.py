@@ -19,7 +19,7 @@ from pages.interventions.move_controls import (
 )
 from pages.interventions.prompt_words import fitting
 from pages.shared.fit import fitted, fitted_index, fitted_list, fitted_text
-from pages.shared.links import offer
+from pages.shared.links import write
 from pages.shared.place import page_link
 from pages.shared.selection import Selection, select_cell
 from poskernel_core.analyses.interventions.presets import Preset, presets_for
@@ -102,7 +102,7 @@ def _apply(presets: tuple[Preset, ...], cell: str) -> None:
     """Write a preset's values to the widgets, in a callback, before they are drawn."""
     chosen = next(each for each in presets if each.name == st.session_state["preset"])
     for key, value in _values(chosen, cell).items():
-        st.session_state[key] = value
+        write(key, value)
     if chosen.cell:
         select_cell(chosen.cell)
 
@@ -169,7 +169,6 @@ def _choose_change(selection: Selection, first: Preset, prompt: str) -> ChangeCh
     defaults = _values(first, selection.cell)
     defaults["moves"] = fitting(defaults["moves"], prompt)
     words = list(CHANGES)
-    offer("change", words)
     chosen = st.segmented_control(
         "Change", words, key="change", bind=URL, required=True, default=defaults["change"]
     )

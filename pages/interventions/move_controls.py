@@ -8,6 +8,7 @@ import streamlit as st
 
 from pages.interventions.prompt_words import fitting, words_of
 from pages.shared.fit import fitted_index, fitted_list
+from pages.shared.links import write
 from pages.shared.selection import Selection
 from poskernel_core.analyses.interventions.spec import Change
 from poskernel_core.common.heads import cell_name
@@ -110,13 +111,13 @@ def offer_words(prompt: str) -> None:
 
 def _add_move(move: str) -> None:
     """Add a move to the present ones; call it in a callback."""
-    st.session_state["moves"] = list(dict.fromkeys([*st.session_state["moves"], move]))
+    write("moves", list(dict.fromkeys([*st.session_state["moves"], move])))
 
 
 def keep_fitting() -> None:
     """Leave out the moves that name words which a new prompt does not have."""
     if "moves" in st.session_state:
-        st.session_state["moves"] = fitting(st.session_state["moves"], st.session_state["prompt"])
+        write("moves", fitting(st.session_state["moves"], st.session_state["prompt"]))
 
 
 def choose_stage(place: Any, defaults: dict[str, Any]) -> Stage:

@@ -16,7 +16,7 @@ from pages.over_training.sections import (
     draw_two_shares,
 )
 from pages.shared.contents import contents_here
-from pages.shared.links import offer
+from pages.shared.head_choice import offer_head
 from pages.shared.measures import MEASURES, Measure
 from pages.shared.place import Picture, Place
 from pages.shared.plain import say_error
@@ -34,9 +34,9 @@ PLACE = Place(
     "Heads",
     "Over training",
     8,
-    topic="induction",
     picture=Picture("model=demo-training&cell=L1H0", "curves"),
     idle=frozenset({"checkpoint"}),
+    needs_training=True,
 )
 
 FIRST = "induction score"
@@ -47,7 +47,6 @@ SINK = "attention sink"
 def choose_measure(geometry: Geometry) -> Measure:
     """Draw the list of measures that the model has and return the one chosen."""
     titles = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
-    offer("follow", f"offered are {', '.join(titles)}")
     chosen = st.selectbox(
         "Measure", titles, index=titles.index(FIRST), key="follow", bind="query-params"
     )
@@ -100,6 +99,7 @@ def page(selection: Selection) -> None:
     chosen = choose_run(selection)
     if chosen is None:
         return
+    offer_head(selection, "induction")
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     with left:
         measure = choose_measure(chosen.selection.located.geometry)

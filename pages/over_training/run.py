@@ -1,8 +1,8 @@
-"""Which run the page is about: the model's own checkpoints, or those of the bundled run."""
+"""Which run the page is about: the checkpoints of the model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -11,20 +11,16 @@ import streamlit as st
 from pages.shared import results
 from pages.shared.plain import plain, say_error
 from pages.shared.pressed import NOTHING_NEW
-from pages.shared.selection import Selection, select_model
+from pages.shared.selection import Selection, own_model
 from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
-from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.preflight import computes
 from poskernel_core.figures.training import STEPS, TOKENS
-from poskernel_core.models.known import telling_head
 from poskernel_core.models.training import LOG, TrainingRun
 
 __all__ = ["Chosen", "choose_run", "offer_to_compute", "say_what_is_alike"]
 
-BUNDLED: Final = "demo-training"
 MANY = 40
 """Checkpoints from which on those nearest to powers of two are shown first."""
 
@@ -148,26 +144,24 @@ def _want(model: str) -> None:
 
 
 def choose_run(selection: Selection) -> Chosen | None:
-    """Return the checkpoints of the model, or say that it has none and take the bundled run."""
+    """Return the checkpoints of the model; say so where the page has chosen it."""
     name = selection.run.model.name
     try:
         training = results.training(name)
-        if training is None:
-            selection, training = _bundled(selection)
-            st.info(
-                plain(f"{name} comes without checkpoints of its training; shown is {BUNDLED}."),
-                icon=":material/info:",
-            )
-            st.button(
-                f"Select {BUNDLED} on every page",
-                icon=":material/timeline:",
-                on_click=select_model,
-                args=(BUNDLED,),
-                key="select-run",
-            )
     except BadRequest as error:
         say_error(str(error))
         return None
+    if training is None:
+        say_error(f"{name} comes without checkpoints of its training: choose another model.")
+        return None
+    if own := own_model():
+        st.info(
+            plain(
+                f"{own} comes without checkpoints of its training, so this page has chosen {name}. "
+                f"Other pages go back to {own}."
+            ),
+            icon=":material/info:",
+        )
     if len(training.checkpoints) > MANY:
         every = st.toggle(
             f"All {len(training.checkpoints)} checkpoints, not only those nearest to powers of two",
@@ -177,22 +171,6 @@ def choose_run(selection: Selection) -> Chosen | None:
         )
         training = training if every else training.chosen(LOG)
     return Chosen(selection, training)
-
-
-def _bundled(selection: Selection) -> tuple[Selection, TrainingRun]:
-    """Return the bundled run, and what the sidebar says as far as that model can follow."""
-    training = results.training(BUNDLED)
-    assert training is not None  # it comes with the project
-    located = results.located(BUNDLED, None)
-    geometry = located.geometry
-    run = describe_run(BUNDLED)
-    layer, head = parse_cell(
-        telling_head(BUNDLED, "induction"), geometry.n_layers, geometry.n_heads
-    )
-    shown = replace(
-        selection, located=located, run=run, layer=layer, head=head, query=run.context - 1
-    )
-    return shown, training
 
 
 def say_what_is_alike(found: Result) -> None:

@@ -11,9 +11,8 @@ import streamlit as st
 from pages.over_training import words
 from pages.over_training.run import Chosen
 from pages.shared.cards import card
-from pages.shared.fit import fitted_list
+from pages.shared.fit import fitted, fitted_list
 from pages.shared.head_link import page_address
-from pages.shared.links import offer
 from pages.shared.measure_grid import draw_heads
 from pages.shared.measures import Measure, shade_of
 from pages.shared.selection import Selection, select_cell
@@ -106,16 +105,9 @@ def _emergence_table(found: Result, model: str) -> None:
 def draw_step(found: Result, measure: Measure, selection: Selection) -> None:
     """Draw the grid of all heads at the step of a slider, on one scale for all steps."""
     steps = found.coordinates["step"].tolist()
-    offer("step", steps)
     step = st.select_slider(
-        "Step",
-        steps,
-        value=steps[-1],
-        key="step",
-        bind="query-params",
-        format_func=lambda each: f"{each:,}",
+        "Step", steps, key="step", bind="query-params", **fitted("step", steps, steps[-1])
     )
-    step = step if step in steps else steps[-1]
     here = found.only("measure").select(step=int(step))
 
     def draw() -> None:

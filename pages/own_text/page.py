@@ -15,7 +15,7 @@ from pages.shared import results
 from pages.shared.cards import card
 from pages.shared.contents import contents_here
 from pages.shared.fit import fitted
-from pages.shared.links import offer
+from pages.shared.links import write
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
@@ -46,7 +46,6 @@ DIRECTIONS: Final = ("outgoing", "incoming")
 
 def choose_token(length: int) -> int:
     """Draw the field of the query token; a text that is shorter moves it to its end."""
-    offer("at", range(length))
     return int(
         st.number_input(
             "Query token (position)",
@@ -62,7 +61,7 @@ def choose_token(length: int) -> int:
 
 def pick_token(at: int) -> None:
     """Choose the query token from elsewhere than its field, in a callback."""
-    st.session_state["at"] = at
+    write("at", at)
 
 
 def draw_head(selection: Selection, text: str, length: int) -> None:
@@ -71,7 +70,6 @@ def draw_head(selection: Selection, text: str, length: int) -> None:
     with left:
         at = choose_token(length)
     with right:
-        offer("direction", DIRECTIONS)
         direction = st.segmented_control(
             "Attention shown on the tokens",
             DIRECTIONS,

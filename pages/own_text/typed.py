@@ -6,6 +6,7 @@ from typing import Final
 
 import streamlit as st
 
+from pages.shared.links import taken
 from pages.shared.plain import say_error
 from pages.shared.pressed import NOTHING_NEW
 from pages.shared.results import engine
@@ -83,6 +84,7 @@ def _write(text: str) -> None:
 
 def _follow_address() -> str:
     """Fill the field from the address where that has changed; say what it asks for in vain."""
+    taken(PARAMETER)
     asked = st.query_params.get(PARAMETER)
     text, written = st.session_state.get(LAST, ("", None))
     if FIELD in st.session_state and asked in (None, written):

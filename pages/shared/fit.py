@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.shared.links import offer
+from pages.shared.links import write
 
 __all__ = ["fitted", "fitted_index", "fitted_list", "fitted_span", "fitted_text"]
 
@@ -21,7 +21,6 @@ def fitted(key: str, options: Any, default: Any) -> dict[str, Any]:
     Where it changes (another context), a reader who had chosen nothing follows it, and the value is
     rewritten, so that the URL is as well.
     """
-    offer(key, options)
     value = st.session_state.get(key, default)
     nearest = value if value in options else min(options, key=lambda each: abs(each - value))
     _write(key, value, nearest, default)
@@ -30,7 +29,6 @@ def fitted(key: str, options: Any, default: Any) -> dict[str, Any]:
 
 def fitted_index(key: str, options: list[Any], default: Any) -> dict[str, Any]:
     """Return the ``index`` of a select box likewise; what no longer fits becomes the default."""
-    offer(key, options)
     value = st.session_state.get(key, default)
     _write(key, value, value if value in options else default, default)
     return {"index": options.index(default)}
@@ -41,7 +39,7 @@ def _write(key: str, value: Any, fitted: Any, default: Any) -> None:
     earlier = st.session_state.get(f"default-{key}", default)
     st.session_state[f"default-{key}"] = default
     if earlier != default or fitted != value:
-        st.session_state[key] = default if value == earlier else fitted
+        write(key, default if value == earlier else fitted)
 
 
 def fitted_text(key: str, default: str) -> dict[str, Any]:
@@ -53,7 +51,6 @@ def fitted_text(key: str, default: str) -> dict[str, Any]:
 
 def fitted_list(key: str, options: list[str], default: list[str]) -> dict[str, Any]:
     """Return the ``default`` of a choice of several likewise; what no longer fits is left out."""
-    offer(key, options)
     value = st.session_state.get(key, default)
     _write(key, value, [each for each in value if each in options], default)
     return {"default": default}
@@ -61,7 +58,6 @@ def fitted_list(key: str, options: list[str], default: list[str]) -> dict[str, A
 
 def fitted_span(key: str, first: int, last: int) -> dict[str, Any]:
     """Return the ``value`` of a slider with two ends; a span that no longer fits is cut to fit."""
-    offer(key, f"it can be anything from {first} to {last}")
     default = (first, last)
     low, high = st.session_state.get(key, default)
     low, high = min(max(low, first), last), min(max(high, first), last)

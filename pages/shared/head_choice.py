@@ -10,8 +10,9 @@ import streamlit as st
 from pages.shared.head_link import head_link
 from pages.shared.selection import Selection, select_cell
 from poskernel_core.common.heads import cell_name
+from poskernel_core.models.known import telling_head
 
-__all__ = ["HeadChoice", "choose_head", "strongest"]
+__all__ = ["HeadChoice", "choose_head", "offer_head", "strongest"]
 
 
 @dataclass(frozen=True)
@@ -36,18 +37,31 @@ def strongest(scores: np.ndarray) -> HeadChoice:
 def choose_head(scores: np.ndarray, selection: Selection, what: str) -> HeadChoice:
     """Say which head is shown, and offer the one with the largest of ``scores``."""
     best = strongest(scores)
-    row = st.container(horizontal=True, vertical_alignment="center", key="head-shown")
     if best.cell == selection.cell:
-        row.markdown(f"Shown below: **{head_link(best.cell)}**, the strongest {what}.")
+        st.markdown(f"Shown below: **{head_link(best.cell)}**, the strongest {what}.")
     else:
-        row.markdown(
-            f"Shown below: **{head_link(selection.cell)}**, the selected head.", width="content"
-        )
-        row.button(
-            f"Select {best.cell}, the strongest {what}",
-            icon=":material/visibility:",
-            on_click=select_cell,
-            args=(best.cell,),
-            key="strongest",
-        )
+        _offer(selection, best.cell, f"the strongest {what}")
     return HeadChoice(selection.layer, selection.head)
+
+
+def offer_head(selection: Selection, topic: str) -> None:
+    """Offer the head that is known to show a topic best, where another one is selected."""
+    model = selection.run.model.name
+    best = telling_head(model, topic)
+    if best not in (selection.cell, telling_head(model)):
+        _offer(selection, best, "which shows more here")
+
+
+def _offer(selection: Selection, cell: str, why: str) -> None:
+    """Say which head is shown, and draw the button that selects another."""
+    row = st.container(horizontal=True, vertical_alignment="center", key="head-shown")
+    row.markdown(
+        f"Shown below: **{head_link(selection.cell)}**, the selected head.", width="content"
+    )
+    row.button(
+        f"Select {cell}, {why}",
+        icon=":material/visibility:",
+        on_click=select_cell,
+        args=(cell,),
+        key="select-offered",
+    )

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from poskernel_core.analyses.comparison.pins import Pin
+from poskernel_core.models import catalog
 
 __all__ = ["ONE_HEAD", "head_address", "head_link", "page_address", "pin_address", "pin_link"]
 
@@ -45,10 +46,10 @@ def head_link(cell: str, words: str = "") -> str:
 def pin_address(pin: Pin) -> str:
     """Return the address of a pinned head's own page, in its own run; the name comes last."""
     pins = {key: value for key, value in st.query_params.to_dict().items() if key == "pins"}
+    revision = "checkpoint" if catalog.is_local(pin.model) else "revision"
     named = {
         "model": pin.model,
-        "revision": pin.revision or "",
-        "checkpoint": pin.revision or "",
+        revision: pin.revision or "",
         "corpus": pin.corpus,
         "context": "" if pin.context is None else str(pin.context),
         "texts": str(pin.texts),

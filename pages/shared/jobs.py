@@ -7,6 +7,7 @@ import time
 import streamlit as st
 
 from pages.shared.echo import is_behind
+from pages.shared.links import waits
 from pages.shared.plain import plain, say_error
 from pages.shared.visitor import visitor
 from poskernel_core.common.errors import Cancelled
@@ -20,6 +21,7 @@ TICK_SECONDS = 0.5
 
 def follow(engine: Engine, job: Job) -> None:
     """Draw a job: its progress while it runs, or how it ended and a button to try again."""
+    waits()
     if job.ended and job.error is not None:
         _draw_end(job)
     elif has_left(job):

@@ -1,24 +1,31 @@
-"""What a link asks for and cannot get: one notice at the top of the page names it.
+"""What the address asks for: it holds until the page is drawn, and a notice names what cannot be.
 
 Streamlit fills widgets from the address and silently ignores what does not fit. So what the address
 asked for is kept before any widget is drawn, and compared with the widgets afterwards. Only a link
 is judged so: what readers change themselves is in the address as well, and fits.
+
+A run of the script may be cut short, or end above a widget that waits for a figure. A browser that
+was sent a widget and did not show it takes its default for the reader's choice. So a widget is
+filled from the address in each run anew until one run has drawn the whole page with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.shared.plain import plain
 from poskernel_core.common.heads import layer_of
 
-__all__ = ["offer", "read_link", "tell"]
+__all__ = ["read_link", "taken", "tell", "waits", "write"]
 
-ASKED, TOLD, PAGE, OFFERED = "link-asked", "link-told", "link-page", "link-offered"
+ASKED, TOLD, PAGE = "link-asked", "link-told", "link-page"
+JUDGED, WAITS = "link-judged", "link-waits"
+UNUSED = object()
+"""What is shown for a part of a link that nothing on the page takes."""
 MOST_NAMED = 8
 MOST_LETTERS = 60
 
@@ -34,17 +41,25 @@ class Told:
 
     def sentence(self) -> str:
         """Return the sentence that the reader sees."""
+        if self.shown is UNUSED:
+            return f"The link gives {self.key} {_brief(self.asked)}, which has no use here."
         why = f": {self.offered}" if self.offered else ""
         return (
             f"The link asks for {self.key} {_brief(self.asked)}; shown is {_brief(self.shown)} "
             f"instead{why}."
         )
 
+    def stands(self) -> bool:
+        """Tell whether this is still so: the reader has changed nothing about it."""
+        if self.shown is UNUSED:
+            return self.key not in st.session_state
+        return bool(st.session_state.get(self.key, self.shown) == self.shown)
+
 
 def read_link(page: str) -> None:
     """Keep what the address asks for; call it before any widget is drawn.
 
-    Only the address with which a visit begins is a link; on another page it no longer counts.
+    Only the address with which a visit begins is a link that is judged.
     """
     state = st.session_state
     if PAGE not in state:
@@ -52,17 +67,30 @@ def read_link(page: str) -> None:
         if layer_of(asked) >= 0 and asked != asked.upper():  # widgets know heads in capitals alone
             st.query_params["cell"] = asked.upper()
             st.rerun()
-        state[ASKED] = {key: st.query_params.get_all(key) for key in st.query_params}
-    elif state[PAGE] != page:
-        state[ASKED] = {}
     if state.get(PAGE) != page:
-        state[PAGE], state[TOLD], state[OFFERED] = page, [], {}
+        state[ASKED] = {key: st.query_params.get_all(key) for key in st.query_params}
+        state[JUDGED] = PAGE not in state
+        state[PAGE], state[TOLD] = page, []
+    state[WAITS] = False
+    for key in state[ASKED]:
+        if key.isalnum() and key in state:  # of a run that did not draw the whole page
+            del state[key]
 
 
-def offer(key: str, offered: Sequence[Any] | str) -> None:
-    """Say what a widget offers (values, or a clause), for the notice should the link not fit."""
-    if key in st.session_state.get(ASKED, {}):
-        st.session_state[OFFERED][key] = offered if isinstance(offered, str) else _named(offered)
+def write(key: str, value: Any) -> None:
+    """Give a widget a value in a callback, or before it is drawn, whatever the address asks for."""
+    st.session_state[key] = value
+    st.session_state.get(ASKED, {}).pop(key, None)
+
+
+def taken(key: str) -> None:
+    """Note that the page itself reads a part of the address, without a widget."""
+    st.session_state[ASKED].pop(key, None)
+
+
+def waits() -> None:
+    """Note that a part of the page is not there yet, with all the widgets that it may have."""
+    st.session_state[WAITS] = True
 
 
 def tell(place: Any) -> None:
@@ -73,12 +101,16 @@ def tell(place: Any) -> None:
     """
     state = st.session_state
     asked: dict[str, list[str]] = state[ASKED]
-    for key in [each for each in asked if each.isalnum() and each in state]:
-        wanted, shown = asked.pop(key), state[key]
-        if isinstance(shown, str | int | float | list | tuple | None) and not _same(wanted, shown):
-            told = Told(key, ", ".join(wanted), shown, state[OFFERED].get(key, ""))
-            state[TOLD].append(told)
-    standing = [told for told in state[TOLD] if state.get(told.key, told.shown) == told.shown]
+    for key in [each for each in asked if each.isalnum()]:
+        shown = state.get(key, UNUSED)
+        if shown is UNUSED and state[WAITS]:
+            continue
+        wanted = asked.pop(key)
+        known = isinstance(shown, str | int | float | list | tuple | None)
+        if state[JUDGED] and (shown is UNUSED or (known and not _same(wanted, shown))):
+            offered = "" if shown is UNUSED else _offered(key)
+            state[TOLD].append(Told(key, ", ".join(wanted), shown, offered))
+    standing = [told for told in state[TOLD] if told.stands()]
     state[TOLD] = standing
     if standing:
         sentences = [plain(told.sentence()) for told in standing]
@@ -104,16 +136,23 @@ def _alike(asked: str, shown: Any) -> bool:
     return asked == ("" if shown is None else str(shown))
 
 
-def _named(options: Sequence[Any]) -> str:
-    """Return what is offered as a clause: all of a few values, else how many and their ends."""
-    if not options:
+def _offered(key: str) -> str:
+    """Return what a widget offers as a clause: Streamlit alone knows it of all of them."""
+    context = get_script_run_ctx()
+    state = context.session_state._state if context else None
+    name = state.get_widget_id_from_key(key) if state else None
+    known = state.get_widget_metadata(name) if state and name else None
+    if known is None:
         return ""
-    ends = f"{options[0]} to {options[-1]}"
-    if isinstance(options, range) and options.step == 1:
-        return f"offered are {ends}"
-    if len(options) <= MOST_NAMED:
-        return f"offered are {', '.join(str(each) for each in options)}"
-    return f"offered are {len(options)} values from {ends}"
+    if known.value_type == "bool_value":
+        return "offered are true and false"
+    widget: Any = getattr(known.deserializer, "__self__", None)
+    if hasattr(widget, "min_value"):
+        return f"offered are {widget.min_value:g} to {widget.max_value:g}"
+    options = list(map(str, known.formatted_options or getattr(widget, "options", None) or []))
+    if len(options) > MOST_NAMED:
+        return f"offered are {len(options)} values from {options[0]} to {options[-1]}"
+    return f"offered are {', '.join(options)}" if options else ""
 
 
 def _brief(value: Any) -> str:

@@ -14,6 +14,7 @@ import streamlit as st
 
 from pages.shared import results
 from pages.shared.head_link import page_address
+from pages.shared.links import taken
 from pages.shared.plain import plain
 from pages.shared.selection import LONGEST_RUN, Selection, offered_corpora
 from poskernel_core.analyses.comparison.pins import (
@@ -64,6 +65,7 @@ def keep_pins(compared: bool) -> None:
     cannot be pinned is said in passing, but on the page where pins are compared, which says it.
     """
     state = st.session_state
+    taken(PARAMETER)
     asked = st.query_params.get(PARAMETER, "")
     if asked and asked != state.get(WRITTEN):
         state[PINNED], state[REFUSED] = [], []

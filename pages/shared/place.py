@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlencode
 
-import streamlit as st
+from pages.shared.head_link import page_address
 
 __all__ = ["RANDOM_TOKENS_IDLE", "Picture", "Place", "page_link"]
 
@@ -37,20 +36,19 @@ class Place:
         section: the heading of the navigation that it stands under.
         title: its name there, and its heading.
         order: its rank among all pages; sections come in the order of their first pages.
-        topic: the topic whose instructive head it opens on; empty: the model's own.
         picture: what the README's picture of it shows; none, where no bundled model fills it.
         idle: settings of the sidebar that change nothing on it; ``run`` is all of a run.
+        needs_training: whether it needs a model with checkpoints of its training.
     """
 
     section: str
     title: str
     order: int
-    topic: str = ""
     picture: Picture | None = Picture()
     idle: frozenset[str] = frozenset()
+    needs_training: bool = False
 
 
 def page_link(address: str, title: str) -> str:
-    """Return a link to another page, in Markdown, with what is chosen on this one."""
-    query = urlencode(st.query_params.to_dict())
-    return f"[{title}]({address}{'?' if query else ''}{query})"
+    """Return a link to another page, in Markdown, with what all pages mean alike."""
+    return f"[{title}]({page_address(address)})"

@@ -11,7 +11,7 @@ from pages.shared.plain import plain, say_once
 from pages.shared.visitor import person, present, visitor
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
-from poskernel_core.common.errors import ComputesNothing, NotInModel, PosKernelError
+from poskernel_core.common.errors import BadRequest, ComputesNothing, NotInModel, PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.engine import Engine
@@ -25,6 +25,7 @@ __all__ = [
     "ask",
     "engine",
     "fetch",
+    "has_checkpoints",
     "is_ready",
     "located",
     "missing",
@@ -64,6 +65,14 @@ def located(name: str, revision: str | None) -> Located:
 def training(name: str) -> TrainingRun | None:
     """Return the checkpoints of a model; asked again every five minutes."""
     return training_run(name)
+
+
+def has_checkpoints(name: str) -> bool:
+    """Tell whether a model comes with checkpoints of its training; one that cannot be asked may."""
+    try:
+        return training(name) is not None
+    except BadRequest:
+        return True
 
 
 def missing(question: type[Question[P]], run: RunSpec, params: P) -> list[str]:

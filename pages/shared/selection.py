@@ -19,7 +19,7 @@ from pages.shared import results
 from pages.shared.fit import fitted, fitted_index
 from pages.shared.fragment import draw_note
 from pages.shared.head_link import ONE_HEAD, head_link
-from pages.shared.links import offer
+from pages.shared.links import write
 from pages.shared.place import Place
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import cell_name, parse_cell
@@ -46,11 +46,14 @@ __all__ = [
     "Selection",
     "choose",
     "offered_corpora",
+    "own_model",
     "select_cell",
     "select_model",
 ]
 
 URL: Final = "query-params"
+OWN: Final = "own-model"
+BUNDLED_TRAINING: Final = "demo-training"
 NO_PART: Final = "not used on this page"
 CORPUS_HELP: Final = (
     "**sample**: 225 passages, 1.2 million characters, of public-domain text that the demo models "
@@ -81,16 +84,16 @@ class Selection:
 
 
 def choose(place: Place) -> Selection:
-    """Draw the sidebar and return what is chosen; a page opens on an instructive head.
+    """Draw the sidebar and return what is chosen: one model and one head for all pages.
 
     Raises:
         PageStopped: the model or corpus is not available.
     """
     with st.sidebar:
         idle = place.idle
-        located = _choose_model(idle)
+        located = _choose_model(place)
         run = _choose_run(located, idle)
-        layer, head = _choose_cell(located, place.topic, idle)
+        layer, head = _choose_cell(located, idle)
         _link_to_head(place, cell_name(layer, head))
         positions = default_positions(run.context)
         query = st.select_slider(
@@ -119,12 +122,12 @@ def choose(place: Place) -> Selection:
 
 def select_cell(cell: str) -> None:
     """Select a head from elsewhere than its widget (a grid, a table); call it in a callback."""
-    st.session_state["cell"] = cell
+    write("cell", cell)
 
 
 def select_model(name: str) -> None:
     """Choose another model from elsewhere than its widget; call it in a callback."""
-    st.session_state["model"] = name
+    write("model", name)
 
 
 def _helped(name: str, idle: frozenset[str], words: str) -> dict[str, Any]:
@@ -132,14 +135,13 @@ def _helped(name: str, idle: frozenset[str], words: str) -> dict[str, Any]:
     return {"help": NO_PART, "disabled": True} if name in idle else {"help": words}
 
 
-def _choose_cell(located: Located, topic: str, idle: frozenset[str]) -> tuple[int, int]:
+def _choose_cell(located: Located, idle: frozenset[str]) -> tuple[int, int]:
     geometry = located.geometry
     layers, heads = geometry.with_heads, range(geometry.n_heads)
     cells = [cell_name(layer, head) for layer in layers for head in heads]
-    telling = telling_head(located.spec.name, topic)
+    telling = telling_head(located.spec.name)
     default = telling if telling in cells else cells[0]
     index = fitted_index("cell", cells, default)
-    offer("cell", f"this model has {cells[0]} to {cells[-1]}")
     cell = st.selectbox(
         "Head",
         cells,
@@ -165,11 +167,35 @@ def _bare(geometry: Geometry) -> str:
     return f" {_count(len(geometry.reasons), 'layer')} without heads ({why})."
 
 
-def _choose_model(idle: frozenset[str]) -> Located:
+def _lend_model(place: Place, asked: str) -> str:
+    """Choose the model that a page needs, and after it the reader's own again, with its head."""
+    state = st.session_state
+    if place.needs_training and not results.has_checkpoints(asked):
+        state[OWN] = asked, state.get("cell")
+        if "model" not in state:  # Streamlit writes what is chosen for a widget after its first run
+            st.query_params["model"] = BUNDLED_TRAINING
+        select_model(BUNDLED_TRAINING)
+    elif OWN in state and not place.needs_training:
+        own, cell = state.pop(OWN)
+        if asked == BUNDLED_TRAINING:
+            select_model(own)
+            if cell is not None:
+                select_cell(cell)
+    return str(state.get("model", asked))
+
+
+def own_model() -> str:
+    """Return the model that the reader had chosen before a page needed another; else nothing."""
+    return str(st.session_state.get(OWN, [""])[0])
+
+
+def _choose_model(place: Place) -> Located:
+    idle = place.idle
     names = [entry.name for entry in catalog.entries()]
     about = {entry.name: entry for entry in catalog.entries()}
     free = catalog.may_type_any_model()
     asked = st.session_state.get("model") or st.query_params.get("model") or names[0]
+    asked = _lend_model(place, asked)
     unknown = asked not in names and not free
     name = st.selectbox(  # what a link asks for stays in the list, so that the address does as well
         "Model",
@@ -185,6 +211,8 @@ def _choose_model(idle: frozenset[str]) -> Located:
             f"{', '.join(names)}: choose one in the sidebar. The host of this page adds models "
             "with POSKERNEL_MODELS, or allows all with POSKERNEL_ALLOW_ANY_MODEL=1."
         )
+    if place.needs_training and not results.has_checkpoints(name):
+        st.rerun()  # Back and Forward bring the address's model, whatever was chosen before
     revision = None
     if not catalog.is_local(name):
         typed = st.text_input(
@@ -245,7 +273,6 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
     contexts = sorted({length for length in CONTEXT_LENGTHS if length < longest} | {longest})
     default = max(length for length in contexts if length <= max(DEFAULT_CONTEXT, contexts[0]))
     offered = offered_corpora()
-    offer("corpus", offered)
     corpus = st.selectbox(
         "Corpus", offered, key="corpus", bind=URL, **_helped("run", idle, CORPUS_HELP)
     )
@@ -273,7 +300,6 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
         start = st.toggle(
             "Start token first", True, key="start", bind=URL, disabled=unused, help=why
         )
-        offer("dtype", typing.get_args(Dtype))
         dtype = st.selectbox(
             "Precision", typing.get_args(Dtype), key="dtype", bind=URL, disabled=unused, help=why
         )
