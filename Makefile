@@ -38,11 +38,21 @@ define install
 	  $(2) && cp $(1) $(VENV)/.stamps/$(1); }
 endef
 
+# Bring what is called $(1) by the command $(3); elsewhere than on Debian, $(2) are skipped.
+define from_debian
+if [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ]; then \
+	    echo "Installing $(1)."; \
+	    export DEBIAN_FRONTEND=noninteractive; apt-get update -qq; $(3); \
+	  else \
+	    echo "Without $(1), $(2) are skipped."; \
+	  fi
+endef
+
 TORCH_FIRST = $(PIP) install -qq $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL)) \
   "$$(grep '^torch==' requirements.txt)"
 
 .DEFAULT_GOAL := help
-.PHONY: help app test check mutations format bench measure soak shipped container screenshots clean venv venv-dev browser
+.PHONY: help app test check mutations format bench measure soak shipped container screenshots clean venv venv-dev browser caddy
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
@@ -51,7 +61,7 @@ help:  ## Show this list
 app: venv  ## Install what is needed and run the app on this machine
 	@$(BIN)/python -m streamlit run serve.py --server.address=localhost $(APP_ARGS)
 
-test: venv-dev browser  ## Install what is needed and run every test
+test: venv-dev browser caddy  ## Install what is needed and run every test
 	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(PYTEST_ARGS)
 
 check: venv-dev  ## Run the linters, the type checker and the fast tests
@@ -101,10 +111,14 @@ venv-dev: venv
 
 browser: venv-dev
 	@if ! $(BIN)/python -m tests.browser >/dev/null; then \
-	  if [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ]; then \
-	    echo "Installing Chromium for the tests in a browser."; \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
-	  else \
-	    echo "The tests in a browser are skipped until Chromium or Google Chrome is installed."; \
-	  fi; \
+	  $(call from_debian,Chromium for the tests in a browser,the tests in a browser, \
+	    apt-get install -y -qq chromium >/dev/null); \
+	fi
+
+# The program alone, not its service, which would take the machine's web ports.
+caddy: venv-dev
+	@if ! $(BIN)/python -m tests.caddy >/dev/null; then \
+	  $(call from_debian,Caddy for the tests of proxy and sign-in,the tests of proxy and sign-in, \
+	    (cd $(VENV) && apt-get download -qq -o APT::Sandbox::User=root caddy && \
+	     dpkg -x caddy_*.deb caddy && rm caddy_*.deb)); \
 	fi

@@ -1,9 +1,10 @@
-"""A real Caddy with a configuration that the project ships, where there is one."""
+"""A real Caddy with a configuration that the project ships; `python -m tests.caddy` finds it."""
 
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,9 @@ import pytest
 
 from tests.server import ROOT, free_port
 
-CADDY = shutil.which("caddy")
+OURS = Path(sys.prefix) / "caddy/usr/bin"
+"""Where `make test` puts one."""
+CADDY = shutil.which("caddy") or shutil.which("caddy", path=str(OURS))
 needs_caddy = pytest.mark.skipif(CADDY is None, reason="Caddy is not installed")
 
 
@@ -42,3 +45,8 @@ def caddy(folder: Path, configuration: str, **settings: str) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(60)
+
+
+if __name__ == "__main__":
+    print(CADDY or "no Caddy was found")
+    sys.exit(CADDY is None)
