@@ -26,11 +26,12 @@ BOXES: dict[str, list[str]] = {
         "Type or paste a text, or take an example: every head's attention on it appears here."
     ],
     "over_training": [
-        r"demo\-gpt2 comes without checkpoints of its training; shown is demo\-training."
+        "demo\\-gpt2 comes without checkpoints of its training, so this page has chosen "
+        "demo\\-training. Other pages go back to demo\\-gpt2."
     ],
     "rotary_spectrum": [
         "**demo\\-gpt2** has learned positions: it does not turn its queries and keys, so its "
-        "heads have no wavelengths. The page [Helix](helix) shows how such a model holds position."
+        "heads have no wavelengths. The page [Helix](helix?cell=L2H6) shows how such a model holds position."
     ],
 }
 """The boxes that a page shows at first, by its address."""
