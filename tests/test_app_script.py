@@ -31,7 +31,8 @@ BOXES: dict[str, list[str]] = {
     ],
     "rotary_spectrum": [
         "**demo\\-gpt2** has learned positions: it does not turn its queries and keys, so its "
-        "heads have no wavelengths. The page [Helix](helix?cell=L2H6) shows how such a model holds position."
+        "heads have no wavelengths. The page [Helix](helix?cell=L2H6) shows how such a model holds "
+        "position."
     ],
 }
 """The boxes that a page shows at first, by its address."""

@@ -23,7 +23,7 @@ SHARED: Final = (
 
 
 def page_address(page: str, cell: str = "", **more: str) -> str:
-    """Return the address of a page for a head, which is named: pages open on heads of their own.
+    """Return the address of a page for a head, by default the one selected.
 
     ``more`` are choices of that page's; what is shared is left out where it is given empty.
     """
