@@ -8,7 +8,6 @@ from types import ModuleType
 from typing import Any
 
 import streamlit as st
-from pydantic import ValidationError
 
 from pages.shared.contents import fill_contents, no_contents
 from pages.shared.echo import note_drawn
@@ -19,9 +18,8 @@ from pages.shared.plain import nothing_said, say_error
 from pages.shared.results import PageStopped, say_notice
 from pages.shared.selection import choose
 from pages.shared.style import apply_style
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, UnfitField
 from poskernel_core.common.settings import check_settings
-from poskernel_core.engine.requests import refusal
 from serving.runs import RUNS
 
 PAGES = {
@@ -68,8 +66,8 @@ try:
     draw_note(chosen.run.model.name)
     try:
         page.run()
-    except ValidationError as error:  # what was chosen makes no parameters
-        say_error(refusal(error))
+    except UnfitField as error:  # what was chosen makes no parameters
+        say_error(str(error))
     fill_contents()
     say_notice()
     note_drawn()

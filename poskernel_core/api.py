@@ -11,15 +11,13 @@ and take token windows directly, so that anyone can check the numbers on their o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from poskernel_core import analyses
-from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, UnknownField
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
@@ -28,16 +26,23 @@ from poskernel_core.common.settings import checked_address
 from poskernel_core.common.specs import (
     ALL_GATHERED,
     SAMPLES_PER_POSITION,
+    AnyModel,
     CorpusSpec,
+    Execution,
     Gather,
     Request,
     RunSpec,
+    ascending,
+    brief,
     default_positions,
+    plain_python,
+    whole,
 )
 from poskernel_core.common.views import Gathered
-from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.engine import Engine, describe_run, engine_or_shared
 from poskernel_core.engine.provenance import provenance
-from poskernel_core.engine.requests import check_params, run_of
+from poskernel_core.engine.requests import check_params
+from poskernel_core.models.catalog import locate
 
 if TYPE_CHECKING:
     from poskernel_core.figures.view import View
@@ -45,32 +50,34 @@ if TYPE_CHECKING:
 __all__ = ["analyse", "build_request", "load", "run_pass", "show", "view"]
 
 
-def load(name: str, *, revision: str | None = None, device: str = "auto") -> Any:
+def load(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -> Any:
     """Load a model by bundled name, directory or hub name, ready for :func:`run_pass`.
 
+    ``device`` is a device of torch or its name; None is ``auto``.
+
     Raises:
-        BadRequest: no such model, or one that is not supported.
+        BadRequest: no such model or device, or a model that is not supported.
     """
     from poskernel_core.forward import loading
-    from poskernel_core.models import catalog
 
-    return loading.load(catalog.locate(name, revision), device)
+    execution = Execution(device="auto" if device is None else device)
+    return loading.load(locate(name, revision), execution.device)
 
 
 def run_pass(
     model: Any,
-    windows: Tokens,
+    windows: Any,
     *,
-    positions: Sequence[int] | None = None,
+    positions: Iterable[int] | None = None,
     samples: int = SAMPLES_PER_POSITION,
     start_token: bool = True,
-    gather: Sequence[Gather] = ALL_GATHERED,
+    gather: Iterable[Gather] = ALL_GATHERED,
     batch: int | None = None,
 ) -> Gathered:
     """Gather the statistics of a model over token windows ``[windows, T]``, in this process.
 
     Args:
-        model: what :func:`load` returned.
+        model: what :func:`load` returned, or what it takes.
         windows: token ids; used as they are, no start token is added.
         positions: query positions to record (default: 32 evenly spaced, and 400 and 1000).
         samples: queries kept per position, one per window.
@@ -82,49 +89,39 @@ def run_pass(
         BadRequest: windows of another shape, ids outside the vocabulary, or an argument that
             does not fit.
     """
+    from poskernel_core.forward.loaded import LoadedModel
     from poskernel_core.passes.plan import plan_for
     from poskernel_core.passes.runner import gather as run
 
     try:
         windows = np.asarray(windows)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise BadRequest(
             "Expected integers of shape [windows, T], got windows of unequal lengths."
         ) from error
-    if batch is not None and batch < 1:
-        raise BadRequest(f"Expected at least one window per forward pass as 'batch', got {batch}.")
     if windows.ndim != 2 or windows.dtype.kind not in "iu" or 0 in windows.shape:
         raise BadRequest(
             f"Expected integers of shape [windows, T], got {windows.dtype} {list(windows.shape)}."
         )
-    chosen = default_positions(windows.shape[1]) if positions is None else _ascending(positions)
-    plan = plan_for(model.geometry, windows, chosen, samples, start_token)
-    spec = run_of(
-        model=model.located.spec,
+    context = windows.shape[1]
+    execution = Execution(batch=batch)
+    loaded = model if isinstance(model, LoadedModel) else load(model)
+    spec = RunSpec(
+        model=loaded.located.spec,
         corpus=CorpusSpec(name="windows"),
-        context=windows.shape[1],
+        context=context,
         windows=len(windows),
         start_token=start_token,
-        positions=plan.positions,
+        positions=default_positions(context) if positions is None else ascending(positions),
         samples=samples,
-        gather=tuple(gather),
+        gather=plain_python(gather),
     )
-    gathered = run(model, windows, plan, spec, lambda done, total, note: None, batch=batch)
+    plan = plan_for(loaded.geometry, windows, spec.positions, spec.samples, spec.start_token)
+    spec = spec.model_copy(update={"positions": plan.positions})
+    gathered = run(
+        loaded, windows, plan, spec, lambda done, total, note: None, batch=execution.batch
+    )
     return replace(gathered, run=spec)
-
-
-def _ascending(positions: Iterable[int]) -> tuple[int, ...]:
-    """Return every position once, in order.
-
-    Raises:
-        BadRequest: one that is no whole number.
-    """
-    try:
-        return tuple(sorted({index(position) for position in positions}))
-    except TypeError as error:
-        raise BadRequest(
-            f"Expected whole numbers as query positions, got {str(positions)[:80]}."
-        ) from error
 
 
 def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
@@ -133,15 +130,14 @@ def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
     A parameter ``cell`` may be called ``head`` as well.
 
     Raises:
-        BadRequest: a parameter that does not fit.
+        BadRequest: a parameter that does not fit, or a pass that did not gather what is needed.
     """
-    if "head" in params and "cell" in analyses.find(analysis).params.model_fields:
-        params["cell"] = _one_head(params.pop("head"), params.get("cell"))
-    run = gathered.run
-    if run is None:
-        raise BadRequest("Expected what pk.run_pass returned, got statistics without their run.")
     found = analyses.find(analysis)
-    checked = check_params(found, params)
+    if "head" in params and "cell" in found.params.model_fields:
+        params["cell"] = _one_head(params.pop("head"), params.get("cell"))
+    if not isinstance(gathered, Gathered) or gathered.run is None:
+        raise BadRequest(f"Expected what pk.run_pass returned, got {brief(gathered)}.")
+    run, checked = gathered.run, check_params(found, params)
     if not isinstance(found, analyses.Analysis) or set(found.needs(run, checked)) != {"main"}:
         raise BadRequest(
             f"{analysis!r} needs more than one pass over these windows (or the model itself): "
@@ -150,9 +146,11 @@ def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
     try:
         result = found.compute({"main": gathered}, checked, lambda done, total: None)
     except KeyError as error:
+        every = run.model_copy(update={"gather": ALL_GATHERED})
+        needed = ", ".join(map(repr, found.needs(every, checked)["main"].gather))
         raise BadRequest(
-            f"The pass did not gather {error.args[0]!r}, which {analysis!r} needs: add to 'gather' "
-            "of pk.run_pass, or ask for the analysis with pk.show."
+            f"The pass gathered too little for {analysis!r}: give pk.run_pass gather=({needed},), "
+            "or ask for the analysis with pk.show."
         ) from error
     result = replace(result, provenance=provenance(run, gathered.header, 0.0))
     return result.without_heads(gathered.header.reasons)
@@ -160,24 +158,24 @@ def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
 
 def show(
     analysis: str,
-    model: str,
+    model: AnyModel,
     *,
     head: str | None = None,
     cell: str | None = None,
     query: int | None = None,
     engine: Engine | None = None,
-    params: dict[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
     **run: Any,
 ) -> Result:
     """Return a result through the engine: what ``poskernel show`` prints.
 
     Args:
         analysis: its name, such as ``"etc"``.
-        model: a model's name or directory.
+        model: a model's name, directory or description.
         head: one head, such as ``"L0H3"`` (default: all).
         cell: another word for ``head``.
         query: one query position (default: all recorded ones, or the analysis' own default).
-        engine: the engine to use (default: a new one on the default store).
+        engine: the engine to use (default: one on the default store, which this process keeps).
         params: parameters of the analysis, such as ``{"skip": 4}``.
         run: fields of the run (``corpus``, ``context``, ``windows``, ``dtype``, ``seed``, ...).
 
@@ -187,19 +185,14 @@ def show(
     request, chosen = build_request(
         analysis, model, head=head, cell=cell, query=query, params=params, **run
     )
-    own = engine or Engine()
-    try:
-        result = own.result(request)
-    finally:
-        if engine is None:
-            own.close()
+    result = engine_or_shared(engine).result(request)
     assert result is not None  # no time limit was set
     return result.select(**chosen)
 
 
 def view(
     analysis: str,
-    model: str,
+    model: AnyModel,
     *,
     address: str | None = None,
     embed: bool | None = None,
@@ -209,7 +202,7 @@ def view(
 
     Args:
         analysis: its name, such as ``"kernel"``.
-        model: a model's name or directory.
+        model: a model's name, directory or description.
         address: of a dashboard that the figure links to, such as ``"http://localhost:8501"``
             (default: ``POSKERNEL_ADDRESS``; without that no link).
         embed: whether plotly.js is put into the output (default: once in a notebook).
@@ -226,12 +219,12 @@ def view(
 
 def build_request(
     analysis: str,
-    model: str,
+    model: AnyModel,
     *,
     head: str | None = None,
     cell: str | None = None,
     query: int | None = None,
-    params: dict[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
     **run: Any,
 ) -> tuple[Request, dict[str, int]]:
     """Return the request of :func:`show`, and what to select from its result.
@@ -246,7 +239,12 @@ def build_request(
     asked = analyses.find(analysis)
     fields = asked.params.model_fields
     _check_fields(analysis, run, fields)
+    if not isinstance(params, Mapping | None):
+        raise BadRequest(
+            f"Expected a dictionary as 'params', such as {{'skip': 4}}, got {brief(params)}."
+        )
     params, chosen = dict(params or {}), {}
+    query = None if query is None else whole(query, "query position")
     spec = describe_run(model, query=query, **run)
     if query is None and "query" in fields and "query" not in params:
         params["query"] = asked.default_query(spec.context)
@@ -257,13 +255,14 @@ def build_request(
     if cell is not None and "cell" in fields:
         params["cell"] = cell
     elif cell is not None:
-        chosen["layer"], chosen["head"] = _cell(model, cell, run.get("revision"))
+        geometry = locate(model, spec.model.revision).geometry
+        chosen["layer"], chosen["head"] = parse_cell(cell, geometry.n_layers, geometry.n_heads)
     return Request(analysis=analysis, run=spec, params=params), chosen
 
 
 def _check_fields(analysis: str, run: dict[str, Any], params: Iterable[str]) -> None:
     """Check that a run has these fields; a parameter of the question is none."""
-    known = {*RunSpec.model_fields, "revision"} - {"model"}
+    known = {*RunSpec.model_fields, "revision"} - {"model", "gather"}
     unknown = sorted(run.keys() - known)
     if not unknown:
         return
@@ -281,10 +280,3 @@ def _one_head(head: str | None, cell: str | None) -> str | None:
     if head is not None and cell is not None:
         raise BadRequest("Name the head once: 'head' and 'cell' mean the same.")
     return cell if head is None else head
-
-
-def _cell(model: str, cell: str, revision: str | None) -> tuple[int, int]:
-    from poskernel_core.models.catalog import locate
-
-    geometry = locate(model, revision).geometry
-    return parse_cell(cell, geometry.n_layers, geometry.n_heads)

@@ -36,7 +36,7 @@ def test_every_figure_can_be_asked_for(figure):
     assert figure.source
     assert figure.models
     assert figure.value in {value.name for value in question.values}
-    assert not figure.cells or isinstance(figure.published, list)
+    assert not figure.cells or isinstance(figure.published, tuple)
 
 
 @pytest.mark.parametrize(
@@ -120,23 +120,26 @@ GOOD = {
     [
         ("{", "Expected a JSON list of published figures"),
         ("{}", "it holds something else"),
-        (json.dumps([{**GOOD, "published": {}}]), "0.published"),
+        (json.dumps([{**GOOD, "published": {}}]), "figure 0: .*'published.str'"),
         (
             json.dumps([{k: v for k, v in GOOD.items() if k != "source"}]),
-            "0.source: field required",
+            "figure 0: 'figure' needs 'source'",
         ),
-        (json.dumps([{**GOOD, "colour": 1}]), "0.colour: extra inputs"),
+        (json.dumps([{**GOOD, "colour": 1}]), "figure 0: .*'colour' of 'figure': there is no such"),
         (json.dumps([GOOD, GOOD]), "names 'a' twice"),
-        (json.dumps([{**GOOD, "absolute": -1}]), "0.absolute"),
-        (json.dumps([{**GOOD, "relative": math.inf}]), "0.relative: input should be a finite"),
-        (json.dumps([{**GOOD, "published": None}]), "figure 0: no number is published"),
-        (json.dumps([{**GOOD, "published": []}]), "no number is published"),
-        (json.dumps([{**GOOD, "published": [None, None]}]), "no number is published"),
-        (json.dumps([{**GOOD, "published": [1.0, math.nan]}]), "published numbers are finite"),
-        (json.dumps([{**GOOD, "published": [[1.0, 2.0], [3.0]]}]), "rows of one length"),
+        (json.dumps([{**GOOD, "absolute": -1}]), "'absolute' of 'figure'"),
+        (
+            json.dumps([{**GOOD, "relative": math.inf}]),
+            "'relative' of 'figure': input should be a finite",
+        ),
+        (json.dumps([{**GOOD, "published": None}]), "figure 0: No number is published"),
+        (json.dumps([{**GOOD, "published": []}]), "No number is published"),
+        (json.dumps([{**GOOD, "published": [None, None]}]), "No number is published"),
+        (json.dumps([{**GOOD, "published": [1.0, math.nan]}]), "Published numbers are finite"),
+        (json.dumps([{**GOOD, "published": [[1.0, 2.0], [3.0]]}]), "Expected rows of one length"),
         (json.dumps([{**GOOD, "cells": ["L0H0", "L0H1"]}]), "one published number for each"),
         (json.dumps([{**GOOD, "cells": ["L0H0"], "published": [1.0, 2.0]}]), "for each of the"),
-        (json.dumps([{**GOOD, "reading": "largest cell"}]), "the largest cell is a name"),
+        (json.dumps([{**GOOD, "reading": "largest cell"}]), "The largest cell is a name"),
     ],
 )
 def test_files_of_another_form(tmp_path, text, words):

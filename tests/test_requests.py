@@ -153,7 +153,7 @@ def test_a_message_that_does_not_fit_ends_its_task_alone(tmp_path, run):
 
     said = [json.loads(line) for line in events.getvalue().splitlines()]
     assert [bad.key, worse.key] == [each["key"] for each in said]
-    assert ["BadRequest", "UnknownAnalysis"] == [each["error"] for each in said]
+    assert ["UnfitField", "UnknownAnalysis"] == [each["error"] for each in said]
 
 
 def test_what_is_settled_cannot_be_changed(run):
@@ -180,7 +180,7 @@ def test_parameters_that_cannot_be_made_are_one_sentence_on_the_page():
     assert not app.exception
     said = [each.value.replace("\\", "") for each in app.error]
     assert [
-        "Parameter 'layers' of 'intervention': string should have at most 200 characters, got "
+        "Parameter 'layers' of 'analysis': string should have at most 200 characters, got "
         f"'{'0,' * 40}'."
     ] == said
 

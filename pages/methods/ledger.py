@@ -183,7 +183,7 @@ def _asked(figure: Published) -> str:
 
 
 def _numbers(figure: Published, line: Checked | None) -> pd.DataFrame:
-    columns = {"published": figure.published}
+    columns: dict[str, object] = {"published": figure.published}
     if line is not None and line.ours is not None:
         ours, errors = flat(line.ours), flat(line.errors)
         rounded = [brief(each, error) for each, error in zip(ours, errors, strict=True)]

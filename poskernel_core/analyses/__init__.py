@@ -117,6 +117,6 @@ def find(name: str) -> Question[Any]:
     Raises:
         UnknownAnalysis: none is.
     """
-    if name not in ANALYSES:
+    if not isinstance(name, str) or name not in ANALYSES:
         raise UnknownAnalysis(f"No analysis {name!r}: expected one of {', '.join(ANALYSES)}.")
     return ANALYSES[name]

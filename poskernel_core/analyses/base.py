@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.result import Result, Value, texts_array
-from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec
+from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec, Spec
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.data.layouts import TokenPool
 from poskernel_core.models.fragments import Part
@@ -41,10 +41,12 @@ Statistics = Mapping[str, StatisticsView]
 """The statistics that an answer stands on, by role."""
 
 
-class Params(BaseModel):
+class Params(Spec):
     """Parameters of an analysis; every field becomes an option of the command line."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(validate_default=True)
+
+    called = "analysis"
 
 
 class SkipParams(Params):

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import whole
 
 __all__ = ["TOKENS", "Result", "Texts", "Value", "each", "plain", "texts_array"]
 
@@ -90,7 +91,7 @@ class Result:
         """
         selected = self
         for axis, coordinate in chosen.items():
-            selected = selected._select_one(axis, coordinate)
+            selected = selected._select_one(axis, whole(coordinate, axis))
         return selected
 
     def _select_one(self, axis: str, coordinate: int) -> Result:
@@ -154,7 +155,13 @@ class Result:
         )
 
     def only(self, *names: str) -> Result:
-        """Return the result with some of its values alone, and the texts along their axes."""
+        """Return the result with some of its values alone, and the texts along their axes.
+
+        Raises:
+            BadRequest: a value that the result does not hold.
+        """
+        for name in names:
+            self._check_name(name)
         used = {axis for name in names for axis in self.axes[name]}
         texts = {
             name: text for name, text in self.texts.items() if used.issuperset(self.axes[name])
@@ -181,12 +188,23 @@ class Result:
         )
 
     def text_of(self, name: str) -> Any:
-        """Return a value as nested lists, codes replaced by their text and NaN by None."""
+        """Return a value as nested lists, codes replaced by their text and NaN by None.
+
+        Raises:
+            BadRequest: a value that the result does not hold.
+        """
+        self._check_name(name)
         array = self.values[name]
         if name in self.labels:
             words = np.array([*self.labels[name], None], dtype=object)
             return words.take(array).tolist() if array.ndim else words[int(array)]
         return plain(array)
+
+    def _check_name(self, name: str) -> None:
+        if name not in self.values:
+            raise BadRequest(
+                f"No value {name!r} in {self.analysis!r}: expected one of {', '.join(self.values)}."
+            )
 
     @classmethod
     def join(cls, results: Sequence[Result], axis: str, places: Sequence[str | int]) -> Result:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 from poskernel_core.common.errors import BadRequest
@@ -20,7 +21,7 @@ from poskernel_core.common.limits import (
     most_sessions,
     most_sessions_each,
 )
-from poskernel_core.common.specs import is_device
+from poskernel_core.common.specs import brief, is_device, plain_python
 from poskernel_core.common.variables import quantity, switch
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "check_paths",
     "check_settings",
     "checked_address",
+    "checked_gb",
     "checkpoint_seconds",
     "device",
     "keep_notes",
@@ -85,6 +87,7 @@ def checked_address(text: str, name: str = "the address") -> str:
     Raises:
         BadRequest: not an address; the sentence calls it ``name``.
     """
+    text = str(text)  # Python hands over anything
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
         raise BadRequest(
@@ -106,6 +109,21 @@ def cache_gb() -> float:
         f"a size in GB above 0, up to {MOST_GB:,.0f}",
         lambda size: 0 < size <= MOST_GB,
     )
+
+
+def checked_gb(size: Any) -> float:
+    """Return the size limit that a program gives the store.
+
+    Raises:
+        BadRequest: not a size.
+    """
+    number = plain_python(size)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= MOST_GB:
+        raise BadRequest(
+            f"Expected a size in GB above 0, up to {MOST_GB:,.0f}, as 'limit_gb', got "
+            f"{brief(size)}."
+        )
+    return number
 
 
 def checkpoint_seconds() -> float:

@@ -6,6 +6,7 @@ import re
 
 from pydantic import Field, model_validator
 
+from poskernel_core.common.errors import UnfitField
 from poskernel_core.common.specs import Execution, RunSpec, Spec
 
 __all__ = ["MOST_SHARDS", "Shard", "ShardTask"]
@@ -16,13 +17,15 @@ MOST_SHARDS = 10_000
 class Shard(Spec):
     """One of the parts that a run is cut into, numbered from 0 as the tasks of a job array are."""
 
+    called = "shard"
+
     number: int = Field(ge=0)
     of: int = Field(ge=1, le=MOST_SHARDS)
 
     @model_validator(mode="after")
     def _is_one_of_them(self) -> Shard:
         if self.number >= self.of:
-            raise ValueError(f"shards are numbered 0 to {self.of - 1}, not {self.number}")
+            raise UnfitField(f"Shards are numbered 0 to {self.of - 1}, not {self.number}.")
         return self
 
     @classmethod
@@ -35,7 +38,10 @@ class Shard(Spec):
         found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
         if found is None:
             raise ValueError(text)
-        return cls(number=int(found[1]), of=int(found[2]))
+        try:
+            return cls(number=int(found[1]), of=int(found[2]))
+        except UnfitField as error:
+            raise ValueError(text) from error
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
@@ -59,6 +65,8 @@ class ShardTask(Spec):
         execution: where and how it is carried out.
         folder: where it is written as a file of its own; None: it stays in the store.
     """
+
+    called = "task"
 
     run: RunSpec
     shard: Shard

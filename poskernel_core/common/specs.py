@@ -9,12 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from operator import index
+from os import PathLike, fspath
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, UnfitField
 
 SCHEMA = 3
 """Version of the stored layout; raising it turns every older entry into a miss."""
@@ -57,13 +67,87 @@ FEWEST_PATTERNS = 64
 
 
 class Spec(BaseModel):
-    """Base of all descriptions: frozen, no unknown fields, hashable."""
+    """Base of all descriptions and parameters: frozen, no unknown fields, hashable.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    The one place where they are made from what users write. Values of NumPy and torch, and paths,
+    become plain values; a text or path alone is the first field, such as a corpus' name. Nothing
+    else is converted: neither ``True`` nor ``"4"`` is a number.
+
+    Raises:
+        UnfitField: a field that is missing, unknown, or of a value that it cannot have.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    called: ClassVar[str]
+    """What it describes, in a sentence."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _made(cls, given: Any, make: Callable[[Any], Any], info: Any) -> Any:
+        given = plain_python(given)
+        if isinstance(given, str):
+            given = {next(iter(cls.model_fields)): given}
+        try:
+            return make(given)
+        except ValidationError as error:
+            raise UnfitField(_refusal(error, (info.context or {}).get("of", cls.called))) from error
 
     def digest(self, **more: Any) -> str:
         """Return the hex SHA-256 of this description (and ``more``) in canonical JSON."""
         return digest({"schema": SCHEMA, "spec": self.model_dump(mode="json"), **more})
+
+
+def plain_python(value: Any) -> Any:
+    """Return what NumPy, torch or a path hands over as plain Python; lists become tuples."""
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if isinstance(value, Mapping):
+        return {name: plain_python(each) for name, each in value.items()}
+    if hasattr(value, "tolist") and not isinstance(
+        value, type
+    ):  # arrays and tensors, and their single numbers
+        value = value.tolist()
+    elif type(value).__module__ == "torch":  # a device, a precision
+        return str(value).removeprefix("torch.")
+    return tuple(map(plain_python, value)) if isinstance(value, list | tuple | range) else value
+
+
+def brief(value: object) -> str:
+    """Return what came instead of what was expected, as a sentence repeats it."""
+    if isinstance(value, str):
+        return repr(value[:80])
+    return " ".join(repr(value).split())[:80]
+
+
+def whole(value: Any, what: str) -> int:
+    """Return a whole number of Python, NumPy or torch.
+
+    Raises:
+        BadRequest: ``what`` is no whole number.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return index(value)
+    except TypeError as error:
+        raise BadRequest(f"Expected a whole number as {what}, got {brief(value)}.") from error
+
+
+def _refusal(error: ValidationError, of: str) -> str:
+    """Return in a sentence why a description, or the parameters of a question, cannot be made."""
+    first = error.errors()[0]
+    place, kind, got = ".".join(map(str, first["loc"])), first["type"], brief(first["input"])
+    if kind == "missing":
+        return f"{of!r} needs {place!r}, and it is not given."
+    if kind == "model_type":
+        return f"Expected a name, a path or a dictionary of fields as {of!r}, got {got}."
+    begin = f"Parameter {place!r} of {of!r}: " if place else ""
+    if kind == "value_error":  # a sentence of ours
+        return f"{begin}{first['ctx']['error']}"
+    if kind == "extra_forbidden":
+        return f"{begin}there is no such one, got {got}."
+    return f"{begin}{first['msg'].lower()}, got {got}."
 
 
 def digest(value: Any) -> str:
@@ -75,6 +159,8 @@ def digest(value: Any) -> str:
 class ModelSpec(Spec):
     """Which model: a name or directory, its revision, and the fingerprint of its weights."""
 
+    called = "model"
+
     name: str
     revision: str | None = None
     fingerprint: str = ""
@@ -83,12 +169,19 @@ class ModelSpec(Spec):
 class CorpusSpec(Spec):
     """Which text: a corpus or file name, one item of it, or the text itself."""
 
+    called = "corpus"
+
     name: str = "sample"
     item: str | None = Field(None, description="one named text of the corpus, such as a chapter")
     text: str | None = Field(None, max_length=MAX_TEXT_CHARACTERS, description="text as typed")
     whole: bool = Field(False, description="refuse a single text that is longer than the context")
     revision: str | None = None
     fingerprint: str = ""
+
+
+AnyModel = str | PathLike[str] | Mapping[str, Any] | ModelSpec
+AnyCorpus = str | PathLike[str] | Mapping[str, Any] | CorpusSpec
+"""What stands for a model or a corpus: its name or path, its fields, or its description."""
 
 
 class RunSpec(Spec):
@@ -99,6 +192,8 @@ class RunSpec(Spec):
     rows are kept. ``pattern_windows`` bounds what takes longest: statistics of the attention itself
     are then gathered over so many first windows, all others over all.
     """
+
+    called = "run"
 
     model: ModelSpec
     corpus: CorpusSpec
@@ -144,6 +239,8 @@ class RunSpec(Spec):
 class Execution(Spec):
     """Where and how a run is carried out; changes the speed, not the result."""
 
+    called = "execution"
+
     device: str = Field("auto", pattern=DEVICE)
     batch: int | None = Field(None, ge=1, description="windows per forward pass")
     all_windows: bool = Field(False, description="refuse a corpus with fewer windows than asked")
@@ -151,6 +248,8 @@ class Execution(Spec):
 
 class Request(Spec):
     """One result: an analysis, its run, and its parameters."""
+
+    called = "request"
 
     analysis: str
     run: RunSpec
@@ -165,6 +264,18 @@ class Request(Spec):
 def model_prefix(fingerprint: str) -> str:
     """Return what the keys of everything computed from one model's weights begin with."""
     return f"{digest(fingerprint)[:16]}-"
+
+
+def ascending(positions: Any) -> tuple[int, ...]:
+    """Return every position once, in order.
+
+    Raises:
+        BadRequest: one that is no whole number.
+    """
+    several = plain_python(positions)
+    if not isinstance(several, tuple):
+        raise BadRequest(f"Expected whole numbers as query positions, got {brief(positions)}.")
+    return tuple(sorted({whole(each, "query position") for each in several}))
 
 
 def default_positions(context: int, *also: int) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ import numpy as np
 from poskernel_core.common.axes import PerHead
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import parse_json
+from poskernel_core.common.specs import brief, plain_python
 
 __all__ = ["MAX_TABLE_BYTES", "HeadTable", "parse_head_table", "read_head_table"]
 
@@ -72,10 +73,16 @@ def read_head_table(path: str | Path, shape: tuple[int, int] | None = None) -> H
     Raises:
         BadRequest: no such file, or no table of such heads.
     """
-    path = Path(path)
+    if shape is not None:
+        shape = plain_python(shape)
+        if not isinstance(shape, tuple) or [int, int] != [type(each) for each in shape]:
+            raise BadRequest(f"Expected the shape (layers, heads) of a model, got {brief(shape)}.")
     try:
+        path = Path(path)
         with path.open("rb") as stream:
             data = stream.read(MAX_TABLE_BYTES + 1)
+    except TypeError as error:
+        raise BadRequest(f"Expected the path of a table, got {brief(path)}.") from error
     except OSError as error:
         raise BadRequest(f"Cannot read {str(path)!r}: {error.strerror}.") from error
     return parse_head_table(data, path.name, shape)

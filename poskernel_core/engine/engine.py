@@ -8,9 +8,10 @@ them have left.
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,19 @@ from cachetools import LRUCache
 from poskernel_core.common.errors import BadRequest, ComputeFailed, NotInModel
 from poskernel_core.common.limits import limits
 from poskernel_core.common.result import Result
-from poskernel_core.common.settings import device
+from poskernel_core.common.settings import cache_gb, device
 from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
     DEFAULT_TEXTS,
+    AnyCorpus,
+    AnyModel,
     CorpusSpec,
     Execution,
     RunSpec,
+    ascending,
+    brief,
     default_positions,
+    whole,
 )
 from poskernel_core.data import corpora
 from poskernel_core.engine.bounds import check_open, check_size
@@ -35,13 +41,13 @@ from poskernel_core.engine.execute import missing_runs
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.preflight import check_request, check_worker
 from poskernel_core.engine.provenance import from_entry
-from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical, run_of
+from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical
 from poskernel_core.engine.worker_client import WorkerLink
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import refuse
-from poskernel_core.storage.store import Store
+from poskernel_core.storage.store import Store, default_directory
 
-__all__ = ["Engine", "describe_run"]
+__all__ = ["Engine", "describe_run", "engine_or_shared"]
 
 JOBS_KEPT = 64
 COMPOSITIONS_KEPT = 64
@@ -54,17 +60,12 @@ ABANDONED_SECONDS = 60.0
 LOOK_EVERY = 2.0
 
 
-def default_execution() -> Execution:
-    """Return how runs are carried out unless told otherwise (``POSKERNEL_DEVICE``, else auto)."""
-    return Execution(device=device())
-
-
 class Engine:
     """Finds results in the store, or has them computed; safe to share between threads.
 
     Args:
         store: where results are kept (default: a new one in the default directory).
-        execution: device and batch (default: ``POSKERNEL_DEVICE``, else auto).
+        execution: device and batch, or the device alone (default: ``POSKERNEL_DEVICE``, else auto).
         present: whether a visitor is still there; without it all are.
         person: who is behind a visitor; without it each is a person of its own.
 
@@ -75,17 +76,22 @@ class Engine:
     wanted and taken back goes by visitor; turns and bounds go by the person behind it, who may
     have many sessions open. The unnamed visitor ``""`` is a program that has the engine to itself,
     always there and bound by nothing.
+
+    Raises:
+        BadRequest: a store or execution that is none.
     """
 
     def __init__(
         self,
         store: Store | None = None,
-        execution: Execution | None = None,
+        execution: Execution | str | None = None,
         present: Callable[[str], bool] | None = None,
         person: Callable[[str], str] | None = None,
     ) -> None:
+        if store is not None and not isinstance(store, Store):
+            raise BadRequest(f"Expected a Store as 'store', got {brief(store)}.")
         self.store = store or Store()
-        self.execution = execution or default_execution()
+        self.execution = Execution.model_validate(execution or device())
         self.counts = Counts()
         self._jobs: dict[str, Job] = {}
         self._compositions: LRUCache[tuple[str, ...], Result] = LRUCache(COMPOSITIONS_KEPT)
@@ -239,8 +245,12 @@ class Engine:
         if found is not None:
             return found
         job = self.submit(asked, visitor)
-        if not job.wait(seconds):
-            return None
+        try:
+            if not job.wait(seconds):
+                return None
+        except KeyboardInterrupt:
+            self.cancel(asked, visitor)
+            raise
         if job.error is not None:
             raise job.error
         found = self.cached(asked)
@@ -343,6 +353,38 @@ class Engine:
         self._link.send(message, job)
 
 
+_shared: dict[tuple[Path, float, str], Engine] = {}
+_sharing = threading.Lock()
+
+
+def engine_or_shared(engine: Engine | None) -> Engine:
+    """Return the engine that was given, else the one that this process keeps until it exits.
+
+    It is made anew once the environment names another store or device.
+
+    Raises:
+        BadRequest: what was given is no engine, or the store cannot be used.
+    """
+    if engine is not None:
+        if not isinstance(engine, Engine):
+            raise BadRequest(f"Expected an Engine as 'engine', got {brief(engine)}.")
+        return engine
+    wanted = default_directory().absolute(), cache_gb(), device()
+    with _sharing:
+        if wanted not in _shared:
+            made = Engine()
+            close_shared()
+            _shared[wanted] = made
+        return _shared[wanted]
+
+
+@atexit.register
+def close_shared() -> None:
+    """Close the engine that this process keeps, if there is one."""
+    while _shared:
+        _shared.popitem()[1].close()
+
+
 def _first_to_compute(store: Store, asked: CanonicalRequest) -> list[CanonicalRequest]:
     """Return what is looked at before a worker starts: of many parts the first that is missing."""
     if asked.composition is None:
@@ -366,37 +408,42 @@ def _check_parts(asked: CanonicalRequest) -> None:
 
 
 def describe_run(
-    model: str,
+    model: AnyModel,
     *,
     revision: str | None = None,
-    corpus: CorpusSpec | None = None,
+    corpus: AnyCorpus | None = None,
     context: int | None = None,
     windows: int | None = None,
     query: int | None = None,
+    positions: Iterable[int] | None = None,
     **more: Any,
 ) -> RunSpec:
     """Return the run for a model's name, with the project's defaults and every fingerprint.
 
-    The context defaults to the model's, up to 1024; ``query`` is recorded besides the default
-    positions.
+    The context defaults to the model's, up to 1024; ``query`` is recorded besides the
+    ``positions`` (default: 32 evenly spaced, and 400 and 1000).
 
     Raises:
+        UnfitField: a field of the run, or a description, that does not fit.
         BadRequest: an unknown model or corpus, or a context or position outside the model.
     """
     located = catalog.locate(model, revision)
     longest = located.geometry.n_ctx
-    length = min(longest, DEFAULT_CONTEXT) if context is None else context
-    if not isinstance(length, int) or not 2 <= length <= longest:
+    length = min(longest, DEFAULT_CONTEXT) if context is None else whole(context, "context")
+    if not 2 <= length <= longest:
         raise BadRequest(
-            f"{model!r} reads 2 to {longest} tokens; a context of {length!r} was asked for."
+            f"{located.spec.name!r} reads 2 to {longest} tokens; a context of {length!r} was asked "
+            "for."
         )
-    also = () if query is None else (query,)
-    run = run_of(
+    asked = () if positions is None else ascending(positions)
+    asked += () if query is None else (whole(query, "query position"),)
+    every = default_positions(length, *asked)
+    run = RunSpec(
         model=located.spec,
-        corpus=corpora.offered(corpus or CorpusSpec()),
+        corpus=corpora.offered(CorpusSpec.model_validate({} if corpus is None else corpus)),
         context=length,
         windows=DEFAULT_TEXTS if windows is None else windows,
-        positions=default_positions(length, *also),
+        positions=every if positions is None else ascending(asked),
         **more,
     )
     corpora.check_ready_windows(run.corpus, length, cut=run.destination is not None)

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pydantic import ValidationError
-
 from poskernel_core import analyses
 from poskernel_core.analyses.base import Composition, Experiment, P, Params, Question
-from poskernel_core.common.errors import BadRequest, UnfitField
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.data import corpora
 
@@ -22,8 +19,6 @@ __all__ = [
     "canonical_of",
     "check_params",
     "received",
-    "refusal",
-    "run_of",
 ]
 
 
@@ -99,10 +94,11 @@ def canonical(request: Asked) -> CanonicalRequest:
 
     Raises:
         UnknownAnalysis: no such analysis.
-        BadRequest: a parameter that the analysis does not take, or of a wrong value.
+        UnfitField: a parameter that the analysis does not take, or of a wrong value; no request.
     """
     if isinstance(request, CanonicalRequest):
         return request
+    request = Request.model_validate(request)
     question = analyses.find(request.analysis)
     return canonical_of(question, request.run, check_params(question, request.params))
 
@@ -133,40 +129,9 @@ def check_params(question: Question[P], params: Mapping[str, Any]) -> P:
     """Return the parameters of a question, checked.
 
     Raises:
-        BadRequest: a parameter that it does not take, or of a wrong value.
+        UnfitField: a parameter that it does not take, or of a wrong value.
     """
-    try:
-        return question.params(**params)
-    except ValidationError as error:
-        raise BadRequest(refusal(error)) from error
-
-
-def run_of(**fields: Any) -> RunSpec:
-    """Return the run with these fields.
-
-    Raises:
-        UnfitField: one that is missing or does not fit.
-    """
-    try:
-        return RunSpec(**fields)
-    except ValidationError as error:
-        raise UnfitField(refusal(error)) from error
-
-
-def refusal(error: ValidationError) -> str:
-    """Return in a sentence why the parameters of a question, or a run, could not be made."""
-    names = {each.params.__name__: name for name, each in analyses.ANALYSES.items()}
-    name = (names | {RunSpec.__name__: "run"}).get(error.title, error.title)
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"]) or "parameters"
-    if first["type"] == "missing":
-        return f"{name!r} needs {place!r}, and it is not given."
-    if first["type"] == "value_error":  # a sentence of ours
-        return f"Parameter {place!r} of {name!r}: {first['ctx']['error']}"
-    return (
-        f"Parameter {place!r} of {name!r}: {first['msg'].lower()}, got "
-        f"{str(first.get('input'))[:80]!r}."
-    )
+    return question.params.model_validate(params, context={"of": question.name})
 
 
 def _resolved(run: RunSpec) -> RunSpec:

@@ -72,12 +72,7 @@ def check(figure: Published, result: Result) -> Checked:
 
 def _check_axes(figure: Published, result: Result) -> None:
     """Refuse a value or an axis that the result does not have."""
-    if figure.value not in result.values:
-        raise BadRequest(
-            f"No value {figure.value!r} in {result.analysis!r}: expected one of "
-            f"{', '.join(result.values)}."
-        )
-    axes = result.axes[figure.value]
+    axes = result.only(figure.value).axes[figure.value]
     asked = {*figure.select, *figure.over, *(("layer", "head") if figure.cells else ())}
     if figure.candidate:
         asked |= {"candidate"}

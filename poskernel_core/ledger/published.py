@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, UnfitField
 from poskernel_core.common.files import read_json
 from poskernel_core.common.specs import Spec
 from poskernel_core.models.fragments import Part
@@ -32,8 +32,8 @@ __all__ = [
 
 BUNDLED_FIGURES = Path(__file__).with_name("published.json")
 
-Number = float | None
-Values = str | Number | list[str] | list[Number] | list[list[Number]]
+Number = Annotated[float, Field(allow_inf_nan=True)] | None
+Values = str | Number | tuple[str, ...] | tuple[Number, ...] | tuple[tuple[Number, ...], ...]
 
 
 class Published(Spec):
@@ -54,6 +54,8 @@ class Published(Spec):
         note: what a reader should know of it.
         needs: what a part of a model may lack, and without which there is no such figure.
     """
+
+    called = "figure"
 
     id: str = Field(min_length=1)
     models: tuple[str, ...] = ()
@@ -80,28 +82,30 @@ class Published(Spec):
         found = flat(self.published)
         words = [each for each in found if isinstance(each, str)]
         if words and len(words) < len(found):
-            raise ValueError("published are words or numbers, not both")
+            raise UnfitField("Expected words or numbers, not both.")
         if not words and not any(each is not None and math.isfinite(each) for each in found):
-            raise ValueError("no number is published")
+            raise UnfitField("No number is published.")
         if not words and any(each is not None and not math.isfinite(each) for each in found):
-            raise ValueError("published numbers are finite; null where there is none")
-        if self.cells and (not isinstance(self.published, list) or len(found) != len(self.cells)):
-            raise ValueError("one published number for each of the cells")
+            raise UnfitField("Published numbers are finite; null where there is none.")
+        if self.cells and (not isinstance(self.published, tuple) or len(found) != len(self.cells)):
+            raise UnfitField("Expected one published number for each of the cells.")
         if self.reading == "largest cell" and not isinstance(self.published, str):
-            raise ValueError("the largest cell is a name, such as 'L0H3'")
+            raise UnfitField("The largest cell is a name, such as 'L0H3'.")
         lengths = {len(each) for each in _rows(self.published)}
         if len(lengths) > 1:
-            raise ValueError("rows of one length")
+            raise UnfitField("Expected rows of one length.")
         return self
 
 
-def _rows(values: Values) -> list[list[Any]]:
-    return [each for each in values if isinstance(each, list)] if isinstance(values, list) else []
+def _rows(values: Values) -> list[tuple[Any, ...]]:
+    return [each for each in values if isinstance(each, tuple)] if isinstance(values, tuple) else []
 
 
 def flat(values: Any) -> list[Any]:
     """Return a number, or all those of nested lists, as one list."""
-    return [one for each in values for one in flat(each)] if isinstance(values, list) else [values]
+    if not isinstance(values, list | tuple):
+        return [values]
+    return [one for each in values for one in flat(each)]
 
 
 @cache
@@ -115,14 +119,9 @@ def read_figures(path: Path = BUNDLED_FIGURES) -> tuple[Published, ...]:
         entries = read_json(path)
         if not isinstance(entries, list):
             raise ValueError("it holds something else")
-        found = TypeAdapter(tuple[Published, ...]).validate_python(entries)
+        found = tuple(_figure(path, place, entry) for place, entry in enumerate(entries))
     except OSError as error:
         raise BadRequest(f"Cannot read {str(path)!r}: {error.strerror}.") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        said = first["msg"].removeprefix("Value error, ").lower()
-        raise BadRequest(f"{str(path)!r}, figure {place}: {said}.") from error
     except ValueError as error:
         raise BadRequest(
             f"Expected a JSON list of published figures in {str(path)!r}: {error}."
@@ -132,6 +131,13 @@ def read_figures(path: Path = BUNDLED_FIGURES) -> tuple[Published, ...]:
     if twice:
         raise BadRequest(f"{str(path)!r} names {twice[0]!r} twice: give each figure its own id.")
     return found
+
+
+def _figure(path: Path, place: int, entry: Any) -> Published:
+    try:
+        return Published.model_validate(entry)
+    except BadRequest as error:
+        raise BadRequest(f"{str(path)!r}, figure {place}: {error}") from error
 
 
 def figures_of(model: str, path: Path = BUNDLED_FIGURES) -> tuple[Published, ...]:

@@ -8,8 +8,8 @@ from typing import Any
 from poskernel_core.api import build_request
 from poskernel_core.common.errors import BadRequest, PosKernelError, UnfitField, UnknownField
 from poskernel_core.common.result import Result
-from poskernel_core.common.specs import CorpusSpec, Request
-from poskernel_core.engine.engine import Engine
+from poskernel_core.common.specs import AnyModel, Request
+from poskernel_core.engine.engine import Engine, engine_or_shared
 from poskernel_core.ledger.compare import Checked, check, not_computed
 from poskernel_core.ledger.published import Published, figures_of
 from poskernel_core.models import catalog
@@ -34,13 +34,11 @@ def request_for(figure: Published, model: str, **run: Any) -> Request:
     if figure.needs and catalog.is_local(model):
         refuse(model, catalog.locate(model).config, figure.needs)
     fields = run | figure.run
-    if isinstance(fields.get("corpus"), str):
-        fields["corpus"] = CorpusSpec(name=fields["corpus"])
     try:
         return build_request(figure.question, model, params=figure.params, **fields)[0]
-    except (ValueError, TypeError, AttributeError, UnfitField, UnknownField) as error:
-        brief_error = str(error).splitlines()[0][:200]
-        raise BadRequest(f"The figure's run {figure.run} is not one: {brief_error}") from error
+    except (TypeError, UnfitField, UnknownField) as error:
+        said = str(error).splitlines()[0][:200]
+        raise BadRequest(f"The figure's run {figure.run} is not one: {said}") from error
 
 
 def compare(
@@ -55,7 +53,7 @@ def compare(
 
 
 def reproduce(
-    model: str,
+    model: AnyModel,
     figures: Iterable[Published] | None = None,
     *,
     engine: Engine | None = None,
@@ -66,27 +64,23 @@ def reproduce(
     A part of a model is compared with what was published for the whole one.
 
     Args:
-        model: its name or directory.
+        model: its name, directory or description.
         figures: published figures (default: those published for it).
-        engine: the engine to use (default: a new one on the default store).
+        engine: the engine to use (default: one on the default store, which this process keeps).
         run: fields of the run that the figures leave open (``corpus``, ``windows``, ...).
+
+    Raises:
+        BadRequest: no such model, or what was given is no figure or no engine.
     """
-    own = engine or Engine()
+    own = engine_or_shared(engine)
+    found = catalog.locate(model, run.get("revision")).spec
+    if figures is None:
+        figures = figures_of(published_name(found.name))
+    asked = [Published.model_validate(each) for each in figures]
 
     def answer(request: Request) -> Result:
-        found = own.result(request)
-        assert found is not None  # no time limit was set
-        return found
+        result = own.result(request)
+        assert result is not None  # no time limit was set
+        return result
 
-    try:
-        return list(
-            compare(
-                model,
-                figures_of(published_name(model)) if figures is None else figures,
-                answer,
-                **run,
-            )
-        )
-    finally:
-        if engine is None:
-            own.close()
+    return list(compare(found.name, asked, answer, **run | {"revision": found.revision}))

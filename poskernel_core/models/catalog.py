@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 from poskernel_core.common.errors import UnknownModel, UnsupportedModel
 from poskernel_core.common.files import MAX_JSON_BYTES, read_json
 from poskernel_core.common.settings import allow_any_model
-from poskernel_core.common.specs import ModelSpec
+from poskernel_core.common.specs import AnyModel, ModelSpec
 from poskernel_core.models.aliases import official_name
 from poskernel_core.models.checkpoints import local_checkpoints
 from poskernel_core.models.geometry import Geometry, read_geometry
@@ -196,17 +196,23 @@ def find_again(spec: ModelSpec) -> Located:
     return locate(spec.name, spec.revision if is_local(spec.name) else spec.fingerprint)
 
 
-def locate(name: str, revision: str | None = None) -> Located:
+def locate(model: AnyModel, revision: str | None = None) -> Located:
     """Find a model by bundled name, local directory, hub name or transformer_lens' short name.
+
+    A description is found by its name and revision.
 
     A directory of checkpoints is a model whose revisions they are; the last one is its own.
 
     Raises:
+        UnfitField: neither a name nor a description.
         UnknownModel: nothing of that name.
         UnsupportedModel: a configuration or file format that is not read.
         NoNetwork: a hub model, and the hub cannot be reached.
     """
-    name = name.strip()
+    asked = ModelSpec.model_validate(model)
+    if revision is not None:
+        asked = ModelSpec(name=asked.name, revision=revision)
+    name, revision = asked.name.strip(), asked.revision
     if not name:
         raise UnknownModel("Expected a model name or directory, got nothing: try 'demo-gpt2'.")
     if len(name) > LONGEST_NAME:

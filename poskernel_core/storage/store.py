@@ -28,7 +28,8 @@ from filelock import FileLock, Timeout
 
 from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.common.files import is_file
-from poskernel_core.common.settings import cache_gb
+from poskernel_core.common.settings import cache_gb, checked_gb
+from poskernel_core.common.specs import brief
 from poskernel_core.storage.disk import (
     DATABASE,
     BytesOnly,
@@ -75,12 +76,20 @@ class Store:
     Attributes:
         limit: the size in bytes above which entries are dropped.
         notice: what a reader should know of the store, in a sentence; None where all is well.
+
+    Raises:
+        BadRequest: a directory that cannot be used, or a limit that is no size.
     """
 
-    def __init__(self, directory: Path | None = None, limit_gb: float | None = None) -> None:
-        self.directory = Path(directory or default_directory())
+    def __init__(self, directory: str | Path | None = None, limit_gb: float | None = None) -> None:
+        try:
+            self.directory = Path(default_directory() if directory is None else directory)
+        except TypeError as error:
+            raise BadRequest(
+                f"Expected a directory for the store, got {brief(directory)}."
+            ) from error
         self.notice: str | None = None
-        self.limit = int((cache_gb() if limit_gb is None else limit_gb) * 2**30)
+        self.limit = int((cache_gb() if limit_gb is None else checked_gb(limit_gb)) * 2**30)
         self._shipped = shipped()
         self._opening = threading.Lock()
         self._cache: diskcache.Cache | None = None

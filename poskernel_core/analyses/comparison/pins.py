@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import quote, unquote
 
-from pydantic import ValidationError
-
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, UnfitField
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
@@ -200,12 +198,8 @@ def pinned_run(
             dtype=cast(Dtype, pin.dtype),
             seed=pin.seed,
         )
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise BadRequest(
-            f"The pin {str(pin)[:60]!r} names no run: {first['msg'].lower()}, got "
-            f"{str(first.get('input'))[:40]!r}."
-        ) from error
+    except UnfitField as error:
+        raise BadRequest(f"The pin {str(pin)[:60]!r} names no run: {error}") from error
 
 
 def nearest_position(run: RunSpec, query: int) -> int:

@@ -1,0 +1,406 @@
+"""The Python interface in busy hands: what stands for a description, and what is refused."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import poskernel_core as pk
+from poskernel_core import api
+from poskernel_core.common.errors import PosKernelError
+from poskernel_core.engine import engine as engines
+from poskernel_core.engine.job import Job
+from poskernel_core.engine.requests import canonical
+from poskernel_core.ledger.published import figures_of
+from tests.fake_worker import FakeWorker
+
+CONTEXT = 29
+IDS = np.random.default_rng(7).integers(0, 200, (3, CONTEXT))
+MODEL = "demo-attn-2l"
+
+pytestmark = pytest.mark.usefixtures("unchecked")  # Python hands over anything
+
+
+@pytest.fixture(scope="module")
+def hands(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """What a user holds in a session: a loaded model, a pass, a result, and an empty folder."""
+    loaded = pk.load(MODEL, device="cpu")
+    gathered = pk.run_pass(loaded, IDS, positions=[5, 28])
+    return SimpleNamespace(
+        loaded=loaded,
+        gathered=gathered,
+        little=pk.run_pass(loaded, IDS, gather=("keys",)),
+        result=pk.analyse("etc", gathered),
+        folder=tmp_path_factory.mktemp("hands"),
+    )
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A store of the test's own; the engine that the process keeps is closed after it."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    yield
+    engines.close_shared()
+
+
+@pytest.fixture
+def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is started for nothing that can be refused at once."""
+
+    def start(*_: Any) -> None:
+        raise AssertionError("a worker was started for what can be refused at once")
+
+    monkeypatch.setattr(engines, "WorkerLink", start)
+
+
+def run(**given: Any) -> pk.RunSpec:
+    """The run of a model on a file of text, as users describe it."""
+    return pk.describe_run(**{"model": MODEL, "context": CONTEXT, **given})
+
+
+ALIKE: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
+    # what is written, and the plain way to say it
+    "a corpus by name": (
+        lambda _: run(corpus="bible"),
+        lambda _: run(corpus=pk.CorpusSpec(name="bible")),
+    ),
+    "a corpus by its fields": (
+        lambda _: run(corpus={"name": "bible", "item": "Genesis 24"}),
+        lambda _: run(corpus=pk.CorpusSpec(name="bible", item="Genesis 24")),
+    ),
+    "a corpus by path": (
+        lambda file: run(corpus=file),
+        lambda file: run(corpus=pk.CorpusSpec(name=str(file))),
+    ),
+    "a model by path": (
+        lambda _: run(model=Path(pk.__file__).parent / "demo" / MODEL),
+        lambda _: run(model=str(Path(pk.__file__).parent / "demo" / MODEL)),
+    ),
+    "a model by its description": (lambda _: run(model=run().model), lambda _: run()),
+    "a model by its fields": (lambda _: run(model={"name": MODEL}), lambda _: run()),
+    "NumPy's numbers": (
+        lambda _: run(context=np.int64(17), windows=np.int32(5), seed=np.uint8(3)),
+        lambda _: run(context=17, windows=5, seed=3),
+    ),
+    "torch's numbers": (lambda _: run(context=torch.tensor(17)), lambda _: run(context=17)),
+    "torch's precision": (lambda _: run(dtype=torch.bfloat16), lambda _: run(dtype="bfloat16")),
+    "NumPy's truth": (lambda _: run(start_token=np.False_), lambda _: run(start_token=False)),
+    "positions in an array": (
+        lambda _: run(positions=np.array([9, 5, 9])),
+        lambda _: run(positions=(5, 9)),
+    ),
+    "a query beside positions": (
+        lambda _: run(positions=[5], query=np.int64(9)),
+        lambda _: run(positions=(5, 9)),
+    ),
+    "parameters of NumPy": (
+        lambda _: canonical(api.build_request("etc", MODEL, params={"skip": np.int64(3)})[0]).key,
+        lambda _: canonical(api.build_request("etc", MODEL, params={"skip": 3})[0]).key,
+    ),
+    "torch's device": (
+        lambda _: pk.Execution(device=torch.device("cuda", 1)),
+        lambda _: pk.Execution(device="cuda:1"),
+    ),
+    "a store by name": (
+        lambda file: pk.Store(str(file.parent)).directory,
+        lambda file: pk.Store(file.parent).directory,
+    ),
+    "an execution by its device": (
+        lambda _: pk.Engine(execution="cpu").execution,
+        lambda _: pk.Execution(device="cpu"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_what_stands_for_a_description(case: str, tmp_path: Path) -> None:
+    """Names, paths, fields and values of NumPy and torch say the same as the plain words."""
+    (tmp_path / "a.txt").write_text("She sells sea shells.")
+    written, plain = ALIKE[case]
+
+    assert plain(tmp_path / "a.txt") == written(tmp_path / "a.txt")
+
+
+def test_a_pass_by_the_name_of_a_model(hands: SimpleNamespace) -> None:
+    """The pass loads what it is not handed, and takes torch's tokens as it takes NumPy's."""
+    named = pk.run_pass(Path(MODEL).name, torch.tensor(IDS), positions=torch.tensor([5, 28]))
+
+    assert hands.gathered.run == named.run
+    assert hands.gathered.arrays.keys() == named.arrays.keys()
+    for name, array in hands.gathered.arrays.items():
+        np.testing.assert_array_equal(array, named.arrays[name])
+
+
+@pytest.mark.parametrize("device", [None, torch.device("cpu"), "cpu"])
+def test_devices(device: Any) -> None:
+    """None is the best there is; a device of torch stands for its name."""
+    assert pk.load(MODEL, device=device).device.type in ("cpu", "cuda", "mps")
+
+
+def show(_: SimpleNamespace, **given: Any) -> Any:
+    """Ask for the heat map."""
+    return pk.show(**{"analysis": "etc", "model": MODEL, "context": CONTEXT, **given})
+
+
+def gather(hands: SimpleNamespace, **given: Any) -> Any:
+    """Run a pass."""
+    return pk.run_pass(**{"model": hands.loaded, "windows": IDS, **given})
+
+
+def analyse(hands: SimpleNamespace, **given: Any) -> Any:
+    """Analyse a pass."""
+    return pk.analyse(**{"analysis": "etc", "gathered": hands.gathered, **given})
+
+
+def load(_: SimpleNamespace, **given: Any) -> Any:
+    """Load a model."""
+    return pk.load(given.pop("model", MODEL), **given)
+
+
+def select(hands: SimpleNamespace, **given: Any) -> Any:
+    """Choose a part of a result."""
+    return hands.result.select(**given)
+
+
+def reproduce(_: SimpleNamespace, **given: Any) -> Any:
+    """Ask for the ledger of a model."""
+    return pk.reproduce(given.pop("model", MODEL), **given)
+
+
+def table(hands: SimpleNamespace, **given: Any) -> Any:
+    """Read a table of heads."""
+    (hands.folder / "a.csv").write_text("layer,head,score\n0,0,1\n0,1,2\n")
+    return pk.read_head_table(given.pop("path", hands.folder / "a.csv"), **given)
+
+
+def made(kind: str, **fixed: Any) -> Callable[..., Any]:
+    """Return what makes a thing of the interface."""
+    return lambda hands, **given: getattr(pk, kind)(**fixed | given)
+
+
+def engine(_: SimpleNamespace, **given: Any) -> Any:
+    """Ask an engine for something that is no request."""
+    return pk.Engine().result(**given)
+
+
+MISUSES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    # what is done, with which arguments, words of the sentence
+    (show, {"analysis": 5}, "No analysis 5"),
+    (show, {"analysis": ["etc"]}, "No analysis"),
+    (show, {"analysis": None}, "No analysis None"),
+    (show, {"analysis": "nope"}, "No analysis 'nope'"),
+    (show, {"model": 5}, "a name, a path or a dictionary of fields as 'model', got 5"),
+    (show, {"model": None}, "as 'model', got None"),
+    (show, {"model": [MODEL]}, "as 'model'"),
+    (show, {"model": ""}, "Expected a model name"),
+    (show, {"model": Path("nowhere/at/all")}, "config.json"),
+    (show, {"model": {"nam": MODEL}}, "'model'"),
+    (show, {"model": torch.nn.Linear(1, 1)}, "as 'model', got Linear"),
+    (show, {"revision": 5}, "'revision' of 'model'"),
+    (show, {"revision": "v1"}, "no revisions"),
+    (show, {"corpus": 5}, "a name, a path or a dictionary of fields as 'corpus', got 5"),
+    (show, {"corpus": ["bible"]}, "as 'corpus'"),
+    (show, {"corpus": "nope"}, "No corpus 'nope'"),
+    (show, {"corpus": {"nam": "bible"}}, "'nam' of 'corpus'"),
+    (show, {"corpus": {"name": "bible", "item": 5}}, "'item' of 'corpus'"),
+    (show, {"corpus": ""}, "corpus"),
+    (show, {"corpus": True}, "as 'corpus', got True"),
+    (show, {"context": "32"}, "whole number as context, got '32'"),
+    (show, {"context": 32.5}, "whole number as context, got 32.5"),
+    (show, {"context": True}, "whole number as context, got True"),
+    (show, {"context": float("nan")}, "whole number as context, got nan"),
+    (show, {"context": 10**9}, "2 to 128 tokens"),
+    (show, {"context": [32]}, "whole number as context"),
+    (show, {"context": np.zeros((9, 9))}, "whole number as context, got array"),
+    (show, {"windows": "8"}, "'windows' of 'run'"),
+    (show, {"windows": 2.5}, "'windows' of 'run'"),
+    (show, {"windows": True}, "'windows' of 'run'"),
+    (show, {"windows": -1}, "'windows' of 'run'"),
+    (show, {"windows": np.float64("nan")}, "'windows' of 'run'"),
+    (show, {"seed": -1}, "'seed' of 'run'"),
+    (show, {"seed": "x"}, "'seed' of 'run'"),
+    (show, {"seed": False}, "'seed' of 'run'"),
+    (show, {"dtype": "int8"}, "'dtype' of 'run'"),
+    (show, {"dtype": np.float32}, "'dtype' of 'run'"),
+    (show, {"start_token": "yes"}, "'start_token' of 'run'"),
+    (show, {"start_token": 1}, "'start_token' of 'run'"),
+    (show, {"positions": 5}, "whole numbers as query positions, got 5"),
+    (show, {"positions": "5"}, "whole numbers as query positions, got '5'"),
+    (show, {"positions": (5.5,)}, "whole number as query position, got 5.5"),
+    (show, {"positions": (True,)}, "whole number as query position, got True"),
+    (show, {"positions": ()}, "'positions' of 'run'"),
+    (show, {"positions": (-1,)}, "choose 0 to 28"),
+    (show, {"positions": (400,)}, "choose 0 to 28"),
+    (show, {"gather": ("keys",)}, "got 'gather'"),
+    (show, {"pattern_windows": 3}, "'pattern_windows' of 'run'"),
+    (show, {"query": "63"}, "whole number as query position, got '63'"),
+    (show, {"query": True}, "whole number as query position, got True"),
+    (show, {"query": 6.5}, "whole number as query position, got 6.5"),
+    (show, {"query": [5]}, "whole number as query position"),
+    (show, {"query": -1}, "choose 0 to 28"),
+    (show, {"query": 10**6}, "choose 0 to 28"),
+    (show, {"head": 5}, "A head is written"),
+    (show, {"head": ("L0H1",)}, "A head is written"),
+    (show, {"head": "L9H9"}, "A head is written"),
+    (show, {"head": "L0H0", "cell": "L0H0"}, "Name the head once"),
+    (show, {"params": "skip=4"}, "a dictionary as 'params'"),
+    (show, {"params": ["skip"]}, "a dictionary as 'params'"),
+    (show, {"params": {"skip": "4"}}, "'skip' of 'etc'"),
+    (show, {"params": {"skip": True}}, "'skip' of 'etc'"),
+    (show, {"params": {"skip": 4.5}}, "'skip' of 'etc'"),
+    (show, {"params": {"skip": 99}}, "'skip' of 'etc'"),
+    (show, {"params": {"local_share": float("nan")}}, "'local_share' of 'etc'"),
+    (show, {"params": {"skp": 4}}, "'skp' of 'etc': there is no such one"),
+    (show, {"params": {5: 4}}, "'params.5"),
+    (show, {"skip": 4}, "give it in 'params'"),
+    (show, {"texts": 8}, "fields of a run"),
+    (show, {"engine": "x"}, "an Engine as 'engine', got 'x'"),
+    (show, {"engine": pk.Engine}, "an Engine as 'engine'"),
+    (load, {"model": 5}, "as 'model', got 5"),
+    (load, {"model": "./nowhere"}, "config.json"),
+    (load, {"revision": True}, "'revision' of 'model'"),
+    (load, {"device": "gpu"}, "'device' of 'execution'"),
+    (load, {"device": 0}, "'device' of 'execution'"),
+    (load, {"device": torch.device("meta")}, "'device' of 'execution'"),
+    (gather, {"model": 5}, "as 'model', got 5"),
+    (gather, {"model": torch.nn.Linear(1, 1)}, "as 'model', got Linear"),
+    (gather, {"windows": "She sells"}, "integers of shape"),
+    (gather, {"windows": None}, "integers of shape"),
+    (gather, {"windows": IDS > 3}, "integers of shape"),
+    (gather, {"windows": IDS / 2}, "integers of shape"),
+    (gather, {"windows": [[1, 2], [3]]}, "unequal lengths"),
+    (gather, {"windows": -IDS}, "Token ids must lie"),
+    (gather, {"positions": 5}, "query positions, got 5"),
+    (gather, {"positions": "ab"}, "query positions, got 'ab'"),
+    (gather, {"positions": ()}, "'positions' of 'run'"),
+    (gather, {"positions": (400,)}, "No query position below 29"),
+    (gather, {"samples": "x"}, "'samples' of 'run'"),
+    (gather, {"samples": True}, "'samples' of 'run'"),
+    (gather, {"start_token": "no"}, "'start_token' of 'run'"),
+    (gather, {"gather": "keys"}, "'gather' of 'run'"),
+    (gather, {"gather": ("zzz",)}, "'gather.0' of 'run'"),
+    (gather, {"gather": 5}, "'gather' of 'run'"),
+    (gather, {"batch": 1.5}, "'batch' of 'execution'"),
+    (gather, {"batch": True}, "'batch' of 'execution'"),
+    (analyse, {"gathered": None}, "what pk.run_pass returned, got None"),
+    (analyse, {"gathered": {}}, "what pk.run_pass returned, got {}"),
+    (analyse, {"analysis": 5}, "No analysis 5"),
+    (analyse, {"skip": "4"}, "'skip' of 'etc'"),
+    (analyse, {"skip": True}, "'skip' of 'etc'"),
+    (analyse, {"skp": 4}, "'skp' of 'etc': there is no such one"),
+    (analyse, {"query": 5}, "'query' of 'etc': there is no such one"),
+    (analyse, {"analysis": "intervention", "change": "remove"}, "pk.show"),
+    (select, {"layer": 1.5}, "whole number as layer, got 1.5"),
+    (select, {"layer": True}, "whole number as layer, got True"),
+    (select, {"layer": "1"}, "whole number as layer, got '1'"),
+    (select, {"layer": [0, 1]}, "whole number as layer"),
+    (select, {"layer": -1}, "No layer -1"),
+    (select, {"nope": 1}, "has no nope"),
+    (reproduce, {"model": "nope"}, "'nope' is not on this machine"),
+    (reproduce, {"model": "./nope"}, "config.json"),
+    (reproduce, {"model": 5}, "as 'model', got 5"),
+    (reproduce, {"figures": "x"}, "'figure'"),
+    (reproduce, {"figures": [5]}, "as 'figure', got 5"),
+    (reproduce, {"engine": "x"}, "an Engine as 'engine', got 'x'"),
+    (table, {"path": 5}, "got 5"),
+    (table, {"path": "./nowhere"}, "Cannot read"),
+    (table, {"shape": "x"}, "(layers, heads)"),
+    (table, {"shape": (2,)}, "(layers, heads)"),
+    (table, {"shape": (2.5, True)}, "(layers, heads)"),
+    (made("Store"), {"limit_gb": -1}, "a size in GB above 0"),
+    (made("Store"), {"limit_gb": float("nan")}, "a size in GB above 0"),
+    (made("Store"), {"limit_gb": "8"}, "a size in GB above 0"),
+    (made("Store"), {"limit_gb": True}, "a size in GB above 0"),
+    (made("Store"), {"directory": 5}, "a directory for the store, got 5"),
+    (made("Engine"), {"store": "x"}, "a Store as 'store', got 'x'"),
+    (made("Engine"), {"execution": "gpu"}, "'device' of 'execution'"),
+    (made("Engine"), {"execution": 5}, "as 'execution', got 5"),
+    (engine, {"request": "etc"}, "'request' needs 'run'"),
+    (engine, {"request": None}, "as 'request', got None"),
+    (made("view", analysis="etc", model=MODEL), {"address": 5}, "such as http://localhost"),
+    (made("view", analysis="etc", model=MODEL), {"head": 5}, "A head is written"),
+    (made("CorpusSpec"), {"name": 5}, "'name' of 'corpus'"),
+    (made("CorpusSpec"), {"nam": "bible"}, "'nam' of 'corpus': there is no such one"),
+    (made("ModelSpec"), {}, "'model' needs 'name'"),
+    (made("Execution"), {"batch": True}, "'batch' of 'execution'"),
+    (made("RunSpec"), {"model": MODEL}, "'run' needs 'corpus'"),
+    (made("Request"), {"analysis": "etc", "run": {}}, "'run' needs 'model'"),
+]
+
+
+@pytest.mark.usefixtures("no_worker")
+@pytest.mark.parametrize(
+    ("act", "given", "words"),
+    MISUSES,
+    ids=[f"{words} {number}" for number, (_, _, words) in enumerate(MISUSES)],
+)
+def test_misuse(hands: SimpleNamespace, act: Callable[..., Any], given: Any, words: str) -> None:
+    """A natural mistake is one sentence that says what was expected, before a worker starts."""
+    with pytest.raises(PosKernelError) as caught:
+        act(hands, **given)
+
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 700
+
+
+def test_a_value_that_a_result_does_not_hold(hands: SimpleNamespace) -> None:
+    """Its names are offered instead."""
+    for ask in (hands.result.only, hands.result.text_of):
+        with pytest.raises(PosKernelError, match="No value 'nope' in 'etc': expected one of etc, "):
+            ask("nope")
+
+
+def test_a_pass_that_gathered_too_little(hands: SimpleNamespace) -> None:
+    """The sentence names what to gather, in words that the pass takes."""
+    with pytest.raises(PosKernelError) as caught:
+        pk.analyse("entropy", hands.little)
+    assert "gather=('entropy',)" in str(caught.value)
+
+    with pytest.raises(PosKernelError) as caught:
+        pk.analyse("profile", hands.little)
+    assert "gather=('keys', 'queries', 'patterns', 'residuals', 'scores',)" in str(caught.value)
+
+
+@pytest.mark.usefixtures("near_worker")
+def test_one_worker_a_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All questions without an engine of their own share one, until the store is another."""
+    started: list[Path] = []
+    link = engines.WorkerLink
+
+    def count(store: Path, log: Path) -> Any:
+        started.append(store)
+        return link(store, log)
+
+    monkeypatch.setattr(engines, "WorkerLink", count)
+    small = {"context": CONTEXT, "windows": 3}
+    for skip in (1, 2, 3):
+        assert skip == pk.show("etc", MODEL, params={"skip": skip}, **small).params["skip"]
+    pk.view("profile", MODEL, **small)
+    pk.reproduce(MODEL, figures_of("attn-only-2l")[:1], **small)
+    assert [tmp_path] == started
+
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "other"))
+    pk.show("etc", MODEL, **small)
+    pk.show("profile", MODEL, **small)
+    assert [tmp_path, tmp_path / "other"] == started
+
+
+def test_a_question_that_is_broken_off(
+    workers: list[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker, which goes on for the next question, stops this one's work."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Job, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pk.show("etc", MODEL, context=CONTEXT)
+
+    key = pk.Request.model_validate(workers[0].hear()["request"]).key
+    assert {"cancel": key} == workers[0].hear()
