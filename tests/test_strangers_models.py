@@ -81,6 +81,11 @@ MODELS = {
     ),
     "a window without end": ("mistral", fields(sliding_window=10**12), "sliding_window"),
     "a window as text": ("mistral", fields(sliding_window="7"), "sliding_window"),
+    "a base of NaN": (
+        "llama", fields(rope_parameters={"rope_type": "default", "rope_theta": float("nan")}),
+        "Expected a number as 'rope_theta'",
+    ),
+    "a list with NaN": ("llama", fields(rope_scaling={"long_factor": [float("nan")]}), "NaN"),
     "quantized": ("gpt2", fields(quantization_config={"quant_method": "abacus"}), "quantized"),
     "nested config": ("gpt2", text("config.json", DEEP), "nested too deeply"),
     "config in Latin-1": ("gpt2", text("config.json", '{"é": 1}'.encode("latin-1")), "config.json"),
@@ -98,7 +103,7 @@ MODELS = {
     "tokenizer is no JSON": ("gpt2", text("tokenizer.json", "{"), "tokenizer.json"),
     "tokenizer nested": ("gpt2", text("tokenizer.json", DEEP), "tokenizer.json"),
     "settings no JSON": ("gpt2", text("tokenizer_config.json", "{"), "tokenizer_config.json"),
-    "settings a list": ("gpt2", text("tokenizer_config.json", "[1]"), "holds a list"),
+    "settings a list": ("gpt2", text("tokenizer_config.json", "[1]"), "holds something else"),
     "settings nested": ("gpt2", text("tokenizer_config.json", DEEP), "nested too deeply"),
     "settings in Latin-1": (
         "gpt2", text("tokenizer_config.json", '{"é": 1}'.encode("latin-1")),
@@ -165,12 +170,12 @@ def test_weights_that_are_no_numbers(model_dirs, tmp_path, name, tensor, value, 
 
 
 def test_a_buffer_that_is_no_number(model_dirs, tmp_path):
-    """What the configuration makes is looked at too: here the rotations of an infinite base."""
+    """What the configuration makes is looked at too: here the rotations by infinite angles."""
     path = tmp_path / "model"
     shutil.copytree(model_dirs["llama"], path)
-    fields(rope_parameters={"rope_type": "default", "rope_theta": float("nan")})(path)
+    fields(rope_parameters={"rope_type": "linear", "rope_theta": 500.0, "factor": 0.0})(path)
 
-    with pytest.raises(UnsupportedModel):
+    with pytest.raises(UnsupportedModel, match=r"config\.json of .* makes .*inv_freq' NaN or inf"):
         pk.load(str(path), device="cpu")
 
 
@@ -193,6 +198,38 @@ def test_parts_that_the_file_does_not_hold(model_dirs, tmp_path):
     fields(intermediate_size=500_000)(path)
 
     with pytest.raises(UnsupportedModel, match=r"its parts need 2\d\d,\d\d\d,\d\d\d"):
+        pk.load(str(path), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("gpt2", "transformer.h.1.attn.c_attn.weight"),
+        ("attn_only", "transformer.h.0.attn.c_attn.weight"),
+        ("llama", "model.layers.2.self_attn.k_proj.weight"),
+    ],
+)
+def test_a_shape_with_its_sides_swapped(model_dirs, tmp_path, name, tensor):
+    """The tensor is named with both shapes, in no words of a library."""
+    path = changed(
+        model_dirs, tmp_path, name,
+        lambda tensors: tensors.update({tensor: tensors[tensor].T.contiguous()}),
+    )  # fmt: skip
+    held, other = load_file(path / "model.safetensors")[tensor].shape
+
+    with pytest.raises(UnsupportedModel) as caught:
+        pk.load(str(path), device="cpu")
+    said = f"{tensor!r} has the shape {[held, other]}, expected {[other, held]}"
+    assert str(caught.value).endswith(f"or are damaged: {said}")
+
+
+def test_a_tensor_of_no_such_model(model_dirs, tmp_path):
+    """What an attention-only model has no place for is named, not left out."""
+    path = changed(
+        model_dirs, tmp_path, "attn_only", lambda tensors: tensors.update(more=torch.ones(3))
+    )
+
+    with pytest.raises(UnsupportedModel, match="'more' is in no such model"):
         pk.load(str(path), device="cpu")
 
 

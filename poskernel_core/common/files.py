@@ -9,7 +9,15 @@ from typing import Any
 
 from poskernel_core.common.errors import BadRequest
 
-__all__ = ["MAX_JSON_BYTES", "is_file", "is_folder", "may_not_read", "parse_json", "read_json"]
+__all__ = [
+    "MAX_JSON_BYTES",
+    "is_file",
+    "is_folder",
+    "may_not_read",
+    "parse_json",
+    "read_json",
+    "read_object",
+]
 
 MAX_JSON_BYTES = 10 * 2**20
 MAX_DEPTH = 100
@@ -69,6 +77,18 @@ def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
     return parse_json(data)
 
 
+def read_object(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """Return the fields of a JSON file that holds an object.
+
+    Raises:
+        BadRequest, ValueError, OSError: as :func:`read_json`, or it holds something else.
+    """
+    found = read_json(path, most)
+    if not isinstance(found, dict):
+        raise ValueError("it holds something else")
+    return found
+
+
 def parse_json(text: str | bytes) -> Any:
     """Return the value of a JSON text.
 
@@ -79,6 +99,10 @@ def parse_json(text: str | bytes) -> Any:
         value = json.loads(text if isinstance(text, str) else text.decode("utf-8"))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not text in UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"line {error.lineno}, column {error.colno} is not JSON") from error
     _check_depth(value)
     return value
 

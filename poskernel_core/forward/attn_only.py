@@ -7,6 +7,7 @@ GPT-2 with its MLPs removed; the same tensors also boot transformer_lens' native
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.hub import fetch_file
 from poskernel_core.models.weights import check_enough
 
-__all__ = ["load"]
+__all__ = ["load", "mismatch"]
 
 HUB_WEIGHTS = "model_final.pth"
 
@@ -38,15 +39,28 @@ def load(located: Located) -> GPT2LMHeadModel:
 
     Raises:
         UnsupportedModel: another norm than LN, or fewer weights than the configuration claims.
-        KeyError, RuntimeError: weights that do not fit the configuration.
+        KeyError, ValueError: weights that do not fit the configuration.
     """
     state = _read_state(located)
     numbers = sum(tensor.numel() for tensor in state.values())
     check_enough(located.spec.name, numbers, located.geometry, located.config)
     state.setdefault("lm_head.weight", state["transformer.wte.weight"])
     module = _skeleton(located)
-    module.load_state_dict(state, strict=True)
+    own = module.state_dict()
+    for tensor in sorted(own.keys() - state.keys()):
+        raise ValueError(f"{tensor!r} is missing")
+    for tensor in sorted(state.keys() - own.keys()):
+        raise ValueError(f"{tensor!r} is in no such model")
+    for tensor, held in state.items():
+        if held.shape != own[tensor].shape:
+            raise ValueError(mismatch(tensor, held.shape, own[tensor].shape))
+    module.load_state_dict(state)
     return module
+
+
+def mismatch(tensor: str, held: Iterable[int], expected: Iterable[int]) -> str:
+    """Return what is said of a tensor that has another shape than the configuration asks for."""
+    return f"{tensor!r} has the shape {list(held)}, expected {list(expected)}"
 
 
 def _skeleton(located: Located) -> GPT2LMHeadModel:

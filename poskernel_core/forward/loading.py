@@ -252,9 +252,12 @@ def _from_pretrained(
         output_loading_info=True,
         device_map=None if placement is None else placement.parts,
         offload_folder=None if offload is None else offload.name,
+        ignore_mismatched_sizes=True,  # to be named below
     )
     if offload is not None:
         weakref.finalize(module, offload.cleanup)
+    for tensor, held, expected in sorted(report["mismatched_keys"]):
+        raise ValueError(attn_only.mismatch(tensor, held, expected))
     lacking = sorted(report["missing_keys"])
     if lacking:
         raise ValueError(f"{len(lacking)} tensors are missing, the first is {lacking[0]}")
@@ -267,12 +270,18 @@ def _check_finite(name: str, module: nn.Module) -> None:
         with align_module_device(part):  # reads what stays on the disk
             own = (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False))
             for place, tensor in own:
-                if tensor.is_floating_point() and not is_finite(tensor):
+                if not tensor.is_floating_point() or is_finite(tensor):
+                    continue
+                if place in part._non_persistent_buffers_set:  # made of the configuration
                     raise UnsupportedModel(
-                        f"The weights of {name!r} hold NaN or infinity, first in "
-                        f"{f'{path}.{place}'!r}: they are damaged, or overflowed in training; "
-                        "fetch or convert them again."
+                        f"The config.json of {name!r} makes {f'{path}.{place}'!r} NaN or infinite: "
+                        "check its rope settings, such as rope_theta and factor."
                     )
+                raise UnsupportedModel(
+                    f"The weights of {name!r} hold NaN or infinity, first in "
+                    f"{f'{path}.{place}'!r}: they are damaged, or overflowed in training; "
+                    "fetch or convert them again."
+                )
 
 
 def _brief(error: Exception) -> str:

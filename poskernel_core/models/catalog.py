@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from poskernel_core.common.errors import UnknownModel, UnsupportedModel
-from poskernel_core.common.files import MAX_JSON_BYTES, read_json
+from poskernel_core.common.files import MAX_JSON_BYTES, read_object
 from poskernel_core.common.settings import allow_any_model
 from poskernel_core.common.specs import AnyModel, ModelSpec
 from poskernel_core.models.aliases import official_name
@@ -286,14 +286,11 @@ def _locate_on_hub(name: str, revision: str | None) -> Located:
 
 def _read_config(name: str, path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
     try:
-        config = read_json(path, most)
-        if not isinstance(config, dict):
-            raise ValueError(f"it holds a {type(config).__name__}")
+        return read_object(path, most)
     except (OSError, ValueError) as error:
         raise UnsupportedModel(
             f"The {path.name} of {name!r} is not a JSON object ({error}): check the file."
         ) from error
-    return config
 
 
 def weight_files(name: str, directory: Path) -> list[Path]:

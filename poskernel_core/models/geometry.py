@@ -6,6 +6,7 @@ file allocates nothing. What transformers makes of them is held against this whe
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,7 +167,7 @@ def _given(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_numbers(name: str, config: dict[str, Any]) -> None:
-    """Check that no whole number anywhere is beyond any size, such as one of a nested part."""
+    """Check that all are numbers, and no whole one is beyond any size, be it of a nested part."""
     left: list[tuple[str, Any]] = list(config.items())
     while left:
         field, value = left.pop()
@@ -174,6 +175,10 @@ def _check_numbers(name: str, config: dict[str, Any]) -> None:
             left += [(str(key), inner) for key, inner in value.items()]
         elif isinstance(value, list):
             left += [(field, inner) for inner in value]
+        elif isinstance(value, float) and math.isnan(value):
+            raise UnsupportedModel(
+                f"Expected a number as {field!r} in the config.json of {name!r}, got NaN."
+            )
         elif type(value) is int and value > MOST_NESTED and field not in COUNTERS:
             raise UnsupportedModel(
                 f"Expected {field!r} in the config.json of {name!r} to be at most "

@@ -10,7 +10,7 @@ from typing import Any
 import tokenizers
 
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
-from poskernel_core.common.files import read_json
+from poskernel_core.common.files import read_object
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.hub import fetch_file
 
@@ -107,13 +107,17 @@ def load_tokenizer(located: Located) -> Tokenizer | None:
     file = _tokenizer_file(located)
     if file is None:
         return _converted(located)
+    if file.stat().st_size > MAX_TOKENIZER_BYTES:
+        raise UnsupportedModel(
+            f"The tokenizer.json of {name!r} is larger than {MAX_TOKENIZER_BYTES / 2**20:.0f} MB: "
+            "check the file."
+        )
     try:
-        if file.stat().st_size > MAX_TOKENIZER_BYTES:
-            raise ValueError(f"it is larger than {MAX_TOKENIZER_BYTES / 2**20:.0f} MB")
         backend = tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises a bare Exception
         raise UnsupportedModel(
-            f"The tokenizer.json of {name!r} cannot be read: {str(error)[:150]}."
+            f"The tokenizer.json of {name!r} is damaged, or holds something else: fetch it again, "
+            "or write it with the tokenizer's save_pretrained."
         ) from error
     backend.no_truncation()
     backend.no_padding()
@@ -189,11 +193,8 @@ def _start_token(located: Located, file: Path, backend: tokenizers.Tokenizer) ->
 
 def _settings(name: str, file: Path) -> dict[str, Any]:
     try:
-        found = read_json(file)
-        if not isinstance(found, dict):
-            raise ValueError(f"it holds a {type(found).__name__}")
+        return read_object(file)
     except (OSError, ValueError) as error:
         raise UnsupportedModel(
             f"The {file.name} of {name!r} is not a JSON object ({error}): check the file."
         ) from error
-    return found
