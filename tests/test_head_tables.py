@@ -106,6 +106,9 @@ def test_what_is_written_is_read(layers, heads, data):
 
 WHOLE = "layer,head,a\n" + "".join(f"{i},{j},1\n" for i in range(3) for j in range(3))
 BAD = {
+    "comments alone": ("# layer head\n# 0 0\n", "it holds comments alone"),
+    "a head of a table": ("layer,head,a\n", "nothing follows its first line"),
+    "a bare line": ('"hello"\n', "nothing follows its first line"),
     "empty": ("", "it is empty: expected HeadVis"),
     "no table": ("once upon a time\nthere was a text\n", "its columns are once, upon, a, time"),
     "no columns": ("depth,head,a\n0,0,1\n", "the columns layer and head; its columns are depth"),

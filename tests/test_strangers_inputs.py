@@ -130,6 +130,12 @@ def array(value):
     return lambda path: np.save(path, value)
 
 
+def numbers(path):
+    """A table whose column of texts holds numbers."""
+    parquet.write_table(pyarrow.table({"text": [1, 2]}), path)
+
+
+A_LINE = """expected a line such as {"text": "She sells sea shells."}, got """
 CORPORA = {
     # name of the file, what writes it, words of the sentence
     "fractions": ("a.npy", array(np.zeros((3, CONTEXT))), "got float64"),
@@ -139,12 +145,18 @@ CORPORA = {
     "objects": ("a.npy", array(np.array([[{}]], dtype=object)), "a.npy"),
     "no array": ("a.npy", lines("hello"), "a.npy"),
     "cut table": ("a.parquet", cut_parquet, "a.parquet"),
-    "no table": ("a.parquet", lines("PAR1"), "a.parquet"),
+    "no table": ("a.parquet", lines("PAR1"), "it is of another kind, or damaged"),
     "no text": ("a.txt", lambda path: path.write_bytes(b"\x89PNG\r\n\xff\xfe"), "a.txt"),
-    "no column": ("a.jsonl", lines('{"body": "a"}'), "column 'text'"),
-    "nested": ("a.jsonl", lines("[" * 100_000), "nested too deeply"),
-    "half a character": ("a.jsonl", lines('{"text": "a \\ud800 b"}'), "surrogates"),
-    "a list": ("a.jsonl", lines("[1, 2]"), "a.jsonl"),
+    "no column": ("a.jsonl", lines('{"body": "a"}'), A_LINE + '\'{"body": "a"}\''),
+    "nested": ("a.jsonl", lines("[" * 100_000), A_LINE),
+    "half a character": ("a.jsonl", lines('{"text": "a \\ud800 b"}'), A_LINE),
+    "a list": ("a.jsonl", lines("[1, 2]"), A_LINE + "'[1, 2]' as line 1."),
+    "a number": ("a.jsonl", lines("5"), A_LINE + "'5' as line 1."),
+    "not even JSON": ("a.jsonl", lines("\n\nhello"), A_LINE + "'hello' as line 3."),
+    "a number for a text": ("a.jsonl", lines('{"text": 5}'), A_LINE),
+    "numbers for texts": ("a.parquet", numbers, "its column 'text' holds int64, expected texts"),
+    "a table by another name": ("a.npy", numbers, "it is of another kind, or damaged"),
+    "another alphabet": ("a.txt", lambda path: path.write_bytes(b"\xe9t\xe9"), "not text in UTF-8"),
     "another kind": ("a.doc", lines("hello"), ".jsonl"),
 }
 

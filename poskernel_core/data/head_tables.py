@@ -145,12 +145,16 @@ def _mean(value: Any, key: str) -> float:
 def _of_lines(text: str, name: str) -> _Rows:
     """Read a matrix of numbers, or a table whose first line names its columns."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("# ")]
+    if not lines:
+        raise ValueError(f"it holds comments alone: {EXPECTED}")
     divider = "\t" if "\t" in lines[0] else "," if "," in lines[0] else None
     if divider is None and ";" in lines[0]:
         divider = ";"
     parts = _divided(lines, divider)
     if all(map(_is_number, parts[0])):
         return _of_matrix(parts, name)
+    if len(parts) == 1:
+        raise ValueError(f"nothing follows its first line: {EXPECTED}")
     names = [each.strip() for each in parts[0]]
     odd = next((i for i, row in enumerate(parts) if len(row) != len(names)), None)
     if odd is not None:

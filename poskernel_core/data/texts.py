@@ -37,6 +37,7 @@ BUNDLED = {"sample": TEXTS / "sample.jsonl.gz", "bible": TEXTS / "bible.jsonl.gz
 TYPED = "text"
 MAX_FILE_BYTES = 2_000_000_000
 LOOK_BYTES = 2**20
+EXAMPLE = '{"text": "She sells sea shells."}'
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,12 @@ def _attempt(readers: Mapping[str, Callable[[Path], Any]], path: Path) -> Any:
             f"Expected a .txt, .jsonl, .parquet or .npy file, got {path.name!r}; a .jsonl or "
             ".parquet file needs a column 'text'."
         ) from error
-    except (ValueError, TypeError, OSError) as error:
-        why = (str(error).splitlines() or [""])[0][:150]
-        raise UnknownCorpus(f"{path.name!r} cannot be read as {suffix}: {why}") from error
+    except UnicodeDecodeError as error:
+        raise UnknownCorpus(f"{path.name!r} is not text in UTF-8: save it as that.") from error
+    except OSError as error:
+        raise UnknownCorpus(f"{path.name!r} cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise UnknownCorpus(f"{path.name!r} cannot be read as {suffix}: {error}.") from error
 
 
 def _read_txt(path: Path) -> list[str]:
@@ -148,41 +152,60 @@ def _look_at_txt(path: Path) -> None:
 
 
 def _read_jsonl(path: Path) -> list[str]:
-    with path.open(encoding="utf-8") as lines:
-        return [text for line in lines if (text := _text_of(line)) is not None]
+    with path.open(encoding="utf-8-sig") as lines:
+        found = [_text_of(line, number) for number, line in enumerate(lines, 1)]
+    return [text for text in found if text is not None]
 
 
 def _look_at_jsonl(path: Path) -> None:
-    with path.open(encoding="utf-8") as lines:
-        first = lines.readline(LOOK_BYTES)
+    with path.open(encoding="utf-8-sig") as lines:
+        first, number = lines.readline(LOOK_BYTES), 1
         while first.isspace():
-            first = lines.readline(LOOK_BYTES)
+            first, number = lines.readline(LOOK_BYTES), number + 1
     if first.endswith("\n") or len(first) < LOOK_BYTES:
-        _text_of(first)
+        _text_of(first, number)
 
 
-def _text_of(line: str) -> str | None:
-    """Return the text of one line, or None where it has none."""
+def _text_of(line: str, number: int) -> str | None:
+    """Return the text of one line, or None where it has none.
+
+    Raises:
+        ValueError: it is something else.
+    """
     if not line.strip():
         return None
-    text = parse_json(line)["text"]
-    if text is None:
-        return None
-    str(text).encode("utf-8")  # half a character, such as \\ud800, is no text
-    return str(text)
+    try:
+        record = parse_json(line)
+        text = record.get("text", 0) if isinstance(record, dict) else 0
+        if not isinstance(text, str | None):
+            raise ValueError
+        (text or "").encode("utf-8")  # half a character, such as \\ud800, is no text
+    except ValueError as error:
+        raise ValueError(
+            f"expected a line such as {EXAMPLE}, got {line.strip()[:40]!r} as line {number}"
+        ) from error
+    return text
 
 
 def _read_parquet(path: Path) -> list[str]:
     from pyarrow import parquet
 
+    _look_at_parquet(path)
     found = parquet.read_table(path, columns=["text"])["text"].to_pylist()
-    return [str(text) for text in found if text is not None]
+    return [text for text in found if text is not None]
 
 
 def _look_at_parquet(path: Path) -> None:
-    from pyarrow import parquet
+    from pyarrow import ArrowInvalid, parquet, types
 
-    parquet.read_schema(path).field("text")
+    try:
+        kind = parquet.read_schema(path).field("text").type
+    except ArrowInvalid as error:
+        raise ValueError("it is of another kind, or damaged") from error
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if not (types.is_string(kind) or types.is_large_string(kind)):
+        raise ValueError(f"its column 'text' holds {kind}, expected texts")
 
 
 def _look_at_npy(path: Path) -> None:
@@ -196,11 +219,14 @@ def npy_shape(path: Path) -> tuple[tuple[int, ...], np.dtype]:
         ValueError: no .npy file, or longer or shorter than its header says.
     """
     with path.open("rb") as stream:
-        version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0
-        shape, _, kind = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(
-            stream
-        )
+        try:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0
+            shape, _, kind = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(
+                stream
+            )
+        except (ValueError, EOFError) as error:
+            raise ValueError("it is of another kind, or damaged") from error
         held = path.stat().st_size - stream.tell()
     if min(shape, default=1) < 0 or math.prod(shape) * kind.itemsize > held:
         raise ValueError(f"its header claims {kind} {list(shape)}, which the file does not hold")
