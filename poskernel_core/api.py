@@ -90,7 +90,7 @@ def run_pass(
             does not fit.
     """
     from poskernel_core.forward.loaded import LoadedModel
-    from poskernel_core.passes.plan import plan_for
+    from poskernel_core.passes.plan import check_ids, plan_for
     from poskernel_core.passes.runner import gather as run
 
     try:
@@ -116,6 +116,8 @@ def run_pass(
         samples=samples,
         gather=plain_python(gather),
     )
+    remedy = f"make the windows with the tokenizer of {spec.model.name!r}, or load their own model"
+    check_ids(loaded.geometry, windows, remedy)
     plan = plan_for(loaded.geometry, windows, spec.positions, spec.samples, spec.start_token)
     spec = spec.model_copy(update={"positions": plan.positions})
     gathered = run(

@@ -1,11 +1,18 @@
 """Corpora that are not there, not readable or too short: one sentence each."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import poskernel_core as pk
 from poskernel_core.common.errors import BadRequest, NoNetwork, TooLittleText, UnknownCorpus
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data import corpora
+from poskernel_core.models.catalog import locate
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.passes.plan import prepare
 from tests.test_corpora import CONTEXT, cut, files, tokenizer
 
 __all__ = ["files", "tokenizer"]
@@ -114,6 +121,38 @@ def test_hub_corpus_offline(tokenizer):
     """Without a network, a streamed corpus says so and names the bundled ones."""
     with pytest.raises(NoNetwork, match="'sample'"):
         cut("openwebtext", tokenizer)
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_tokens_of_another_model(model_dirs, tmp_path, ready):
+    """The sentence names the model, and the file of windows or the tokenizer as what to mend."""
+    path, file = tmp_path / "model", tmp_path / "windows.npy"
+    shutil.copytree(model_dirs["gpt2"], path)
+    shutil.copy(Path(pk.__file__).parent / "demo/demo-gpt2/tokenizer.json", path)
+    np.save(file, np.full((2, 13), 4095))
+    corpus = str(file) if ready else "sample"
+    run = pk.describe_run(path, corpus=corpus, context=13, windows=2)
+    located = locate(path)
+    remedy = (
+        f"make the windows of {corpus!r} with the tokenizer of {str(path)!r}"
+        if ready
+        else f"the tokenizer of {str(path)!r} is another model's"
+    )
+
+    with pytest.raises(BadRequest, match=r"^Token ids must lie in 0 \.\. 292; got ") as caught:
+        prepare(run, pk.Execution(), located, load_tokenizer(located))
+    assert remedy in str(caught.value)
+
+
+def test_a_mark_of_order_at_the_beginning(tmp_path):
+    """Lines that an editor has marked as UTF-8 are read; a wrong one is told by its number."""
+    file = tmp_path / "marked.jsonl"
+    file.write_text('\ufeff{"text": "one"}\n')
+    assert ["one"] == list(corpora.documents(CorpusSpec(name=str(file))))
+
+    file.write_text('{"text": "one"}\n\n{"text": 2}\n')
+    with pytest.raises(UnknownCorpus, match="as line 3"):
+        list(corpora.documents(CorpusSpec(name=str(file))))
 
 
 def test_rows_without_text(tmp_path):

@@ -23,7 +23,7 @@ SIZES = (
     "d_model",
 )  # fmt: skip
 
-__all__ = ["locate_again", "plan_for", "plan_header", "prepare", "random_source"]
+__all__ = ["check_ids", "locate_again", "plan_for", "plan_header", "prepare", "random_source"]
 
 
 def locate_again(run: RunSpec) -> catalog.Located:
@@ -68,6 +68,13 @@ def prepare(
         windows[:, -1] = tokenizer.single_id(run.destination)
     if run.doubling is not None:
         windows = doubled(windows, run.doubling, first=int(run.start_token))
+    name, corpus = run.model.name, run.corpus.name
+    remedy = (
+        f"make the windows of {corpus!r} with the tokenizer of {name!r}, or choose their own model"
+        if corpus.endswith(".npy")
+        else f"the tokenizer of {name!r} is another model's, put its own in its place"
+    )
+    check_ids(geometry, windows, remedy)
     plan = plan_for(geometry, windows, run.positions, run.samples, run.start_token)
     return windows, replace(plan, pattern_windows=run.pattern_windows)
 
@@ -116,6 +123,19 @@ def random_source(run: RunSpec, geometry: Geometry, tokenizer: Tokenizer | None)
     return TokenPool(ordinary, start, run.seed)
 
 
+def check_ids(geometry: Geometry, windows: Tokens, remedy: str) -> None:
+    """Check that the model has all token ids; ``remedy`` is what to do where it has not.
+
+    Raises:
+        BadRequest: token ids outside the vocabulary.
+    """
+    low, high = int(windows.min()), int(windows.max())
+    if low < 0 or high >= geometry.n_vocab:
+        raise BadRequest(
+            f"Token ids must lie in 0 .. {geometry.n_vocab - 1}; got {low} .. {high}: {remedy}."
+        )
+
+
 def plan_for(
     geometry: Geometry,
     windows: Tokens,
@@ -126,18 +146,12 @@ def plan_for(
     """Return the sizes of a pass over these windows; positions beyond them are left out.
 
     Raises:
-        BadRequest: token ids outside the vocabulary, or no position left.
+        BadRequest: longer windows than the model reads, or no position left.
     """
     count, context = windows.shape
     if context > geometry.n_ctx:
         raise BadRequest(
             f"The model reads at most {geometry.n_ctx} tokens; the windows have {context}."
-        )
-    low, high = int(windows.min()), int(windows.max())
-    if low < 0 or high >= geometry.n_vocab:
-        raise BadRequest(
-            f"Token ids must lie in 0 .. {geometry.n_vocab - 1}; got {low} .. {high}: were the "
-            "windows made with this model's tokenizer?"
         )
     kept = tuple(n for n in positions if n < context)
     if not kept:
