@@ -43,7 +43,7 @@ def case(request, model_dirs):
     name, heads, start, factor, window = CASES[request.param]
     windows = some_windows(7, LENGTH, start)
     subject, main = study(model_dirs[name], windows, start)
-    params = BagParams(query=QUERY, contexts=CONTEXTS)
+    params = BagParams(query=QUERY, first_windows=CONTEXTS)
     token = subject.single_id(" the")
     setting = oracle.Setting(
         model_dirs[name], windows, CONTEXTS, heads, QUERY, token, int(start), factor, window
@@ -231,7 +231,7 @@ def test_pieces_of_the_vocabulary(case, monkeypatch):
     for place in ("bag.run.bag", "contextual_heads.run.content_weights"):
         monkeypatch.setattr(f"poskernel_core.analyses.{place}.ROWS", 97)
     subject.model.notes.clear()
-    cut = build_bag(subject, main, whole.heads, BagParams(query=QUERY, contexts=CONTEXTS))
+    cut = build_bag(subject, main, whole.heads, BagParams(query=QUERY, first_windows=CONTEXTS))
 
     assert whole is not cut
     close(whole.weights, cut.weights)

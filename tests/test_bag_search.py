@@ -92,7 +92,7 @@ def test_nearest(words):
 def test_nearest_of_random_weights(random_bag):
     """Cosines about the mean of all listed tokens, of extended and plain embeddings, in loops."""
     subject, main, truth = random_bag
-    params = {"query": 11, "contexts": 5, "heads": "L0H1,L0H3", "word": " head", "listed": 5}
+    params = {"query": 11, "first_windows": 5, "heads": "L0H1,L0H3", "word": " head", "listed": 5}
     found = asked(ExtendedEmbedding, subject, main, **params)
 
     word, tokens = subject.single_id(" head"), list(range(1, VOCABULARY))
@@ -131,7 +131,7 @@ def test_rare_tokens(random_bag):
 def test_scores_of_random_weights(random_bag):
     """Standardised over all listed tokens; every token of every word counts."""
     subject, main, truth = random_bag
-    params = {"query": 11, "contexts": 5, "heads": "L0H1 L0H3", "words": "sells  ok\nthe"}
+    params = {"query": 11, "first_windows": 5, "heads": "L0H1 L0H3", "words": "sells  ok\nthe"}
     found = asked(WordNeurons, subject, main, listed=4, **params)
 
     table = np.array([truth.embed(token) for token in range(1, VOCABULARY)]) @ truth.reads
@@ -199,7 +199,7 @@ def test_asked_of_one_workshop(model_dirs, tmp_path):
     """Another number of windows, asked of the same loaded model, has the answer of a fresh one."""
     store = Store(tmp_path / "one")
     both, scores = Workshop(store), []
-    params = {"query": 31, "contexts": 3, "words": "sea head", "heads": "L0H0", "fewest": 0}
+    params = {"query": 31, "first_windows": 3, "words": "sea head", "heads": "L0H0", "fewest": 0}
     for windows in (7, 3):
         again = answer(store, both, model_dirs["gpt2"], params, windows)
         other = Store(tmp_path / f"fresh {windows}")
@@ -213,7 +213,7 @@ def test_one_bag_for_all_questions(model_dirs, tmp_path, monkeypatch):
     """The list of neurons, one neuron and its course stand on one bag, built once."""
     built, build = [], bag_module._build
     monkeypatch.setattr(bag_module, "_build", lambda *a: (built.append(a), build(*a))[1])
-    store, common = Store(tmp_path), {"query": 31, "contexts": 3, "heads": "L0H0", "fewest": 0}
+    store, common = Store(tmp_path), {"query": 31, "first_windows": 3, "heads": "L0H0", "fewest": 0}
     place = Workshop(store)
     for name, params in (
         ("contextual-neurons", {}),

@@ -44,7 +44,7 @@ def test_every_head(paths, case):
     changed = contextual.with_token(windows[:7], query, subject.single_id(" the"))
     truth, means = truth_of(paths[name], changed), oracle.mean_keys(paths[name], windows)
 
-    found = perform(ContextualHeads, subject, main, query=query, skip=skip, contexts=7)
+    found = perform(ContextualHeads, subject, main, query=query, skip=skip, first_windows=7)
 
     layers, heads = found.values["spread"].shape
     assert (3, truth.queries[0].shape[1]) == (layers, heads)
@@ -71,7 +71,7 @@ def test_by_hand(paths):
     subject, main = study(path, np.array([[heavy, 9, 11], [9, 9, heavy]]), start=False)
     none = Gathered(main.header, {"keys": {"mean_keys": np.zeros((1, 3, 3, 5), dtype=np.float32)}})
 
-    found = perform(ContextualHeads, subject, none, query=2, skip=0, contexts=2)
+    found = perform(ContextualHeads, subject, none, query=2, skip=0, first_windows=2)
 
     expected = {
         "etc": 3,
@@ -115,7 +115,7 @@ def drawn_spread(shares, own):
 def test_independent_content(paths, tmp_path):
     """Random tokens behind a uniform and a decaying kernel: the spread is the calculated one."""
     texts, path = 700, paths["additive"]
-    params = {"query": QUERY, "contexts": texts}
+    params = {"query": QUERY, "first_windows": texts}
     found = ask(tmp_path, "contextual-heads", path, params, context=T, windows=texts)
 
     own, weights = own_weight(path), [math.exp(CONTENT[token]) for token in POOL]
@@ -131,12 +131,12 @@ def test_independent_content(paths, tmp_path):
         assert independent == pytest.approx(values["predicted_spread"], rel=0.03)
         if head == 0:  # the fixed token has a 26th of the mass
             assert independent == pytest.approx(values["spread"], rel=0.12)
-    assert texts == found.provenance["contexts"]
+    assert texts == found.provenance["first_windows"]
 
 
 def test_correlated_content(paths, tmp_path):
     """One token repeated in each text: the independent model fails by about the root of the ETC."""
-    texts, path, params = 250, paths["additive"], {"query": QUERY, "contexts": 250}
+    texts, path, params = 250, paths["additive"], {"query": QUERY, "first_windows": 250}
     run = {"context": T, "windows": texts, "start_token": False}
     found = ask(tmp_path, "contextual-heads", path, params, "repeated", **run)
 
@@ -160,7 +160,7 @@ def test_without_content(paths, tmp_path):
     """A kernel is all there is: no spread; a uniform one's ETC is the number of visible keys."""
     path = builders.look_back(tmp_path / "model", k=2, T=37, tau=5.0)
     subject, main = study(path, some_windows(7, 37, True))
-    found = perform(ContextualHeads, subject, main, query=33, skip=3, contexts=7)
+    found = perform(ContextualHeads, subject, main, query=33, skip=3, first_windows=7)
 
     for name in ("spread", "predicted_spread", "weight_variance"):
         np.testing.assert_allclose(found.values[name], 0, atol=1e-4)
@@ -201,7 +201,7 @@ def test_relative_spread_by_hand():
 def test_batches(paths, name):
     """Values do not depend on how the texts are cut into batches."""
     windows = some_windows(7, 19, True)
-    params = {"query": 17, "skip": 1, "contexts": 7}
+    params = {"query": 17, "skip": 1, "first_windows": 7}
     whole = perform(ContextualHeads, *study(paths[name], windows), **params)
 
     for batch in (1, 3):

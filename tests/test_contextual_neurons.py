@@ -64,7 +64,7 @@ def test_every_neuron(model_dirs, name, heads, start, factor, kernel):
     windows = some_windows(5, 11, start)
     subject, main = study(model_dirs[name], windows, start)
     cells, params = ", ".join(f"L0H{head}" for head in heads), {"fewest": 0, "listed": 3}
-    params |= {"contexts": CONTEXTS, "places": 2, "kernel": kernel}
+    params |= {"first_windows": CONTEXTS, "places": 2, "kernel": kernel}
     found = perform(ContextualNeurons, subject, main, heads=cells, query=QUERY, **params)
     the, texts = subject.single_id(" the"), windows[:CONTEXTS]
     setting = oracle.Setting(
@@ -121,7 +121,7 @@ def test_two_contexts(contexts):
     path, windows = contexts
     subject, main = study(path, windows)
 
-    found = perform(ContextualNeurons, subject, main, query=37, contexts=8, listed=7, fewest=0)
+    found = perform(ContextualNeurons, subject, main, query=37, first_windows=8, listed=7, fewest=0)
 
     values = found.values
     assert ["L0H0", "L0H2"] == found.words("heads")
@@ -176,7 +176,7 @@ def test_the_kept_bag(contexts):
     """It is used again for the same question, and built anew when anything else is asked."""
     path, windows = contexts
     subject, main = study(path, windows)
-    asked = {"query": 37, "contexts": 4}
+    asked = {"query": 37, "first_windows": 4}
 
     def bag(heads=(0, 2), on=subject, mean=main, **changes):
         return build_bag(on, mean, heads, BagParams(**(asked | changes)))
@@ -185,7 +185,7 @@ def test_the_kept_bag(contexts):
     assert first is bag()
     assert subject.model.notes["bag"][1] is first
     changes = [{"token": " she"}, {"query": 36}, {"scale": "mean"}, {"heads": (0,)}]
-    for change in [*changes, {"contexts": 3}]:
+    for change in [*changes, {"first_windows": 3}]:
         assert bag() is not bag(**change)
     fewer = dataclasses.replace(subject, windows=windows[:4])
     other = pk.run_pass(subject.model, windows[:4], gather=("keys",))
@@ -196,7 +196,7 @@ def test_the_kept_bag(contexts):
 def test_other_mean_keys(contexts):
     """Texts that are equal, under mean keys of more windows, or of other ones: built anew."""
     subject, main = study(*contexts)
-    params = BagParams(query=37, contexts=4)
+    params = BagParams(query=37, first_windows=4)
     first = build_bag(subject, main, (0, 2), params)
     moved = Gathered(main.header, {"keys": {"mean_keys": main.layer(0)["mean_keys"][None] + 0.5}})
 
@@ -206,7 +206,7 @@ def test_other_mean_keys(contexts):
 def test_kept_with_and_without_start_token(contexts):
     """A bag that takes position 0 for a start token is not used where there is none."""
     subject, main = study(*contexts)
-    params = BagParams(query=37, contexts=4)
+    params = BagParams(query=37, first_windows=4)
     bags = [
         build_bag(dataclasses.replace(subject, start_token=start), main, (0, 2), params)
         for start in (True, False)

@@ -120,7 +120,9 @@ def test_every_position(paths, case):
     subject, main = study(paths[name], windows, start)
     means, cell = oracle.mean_keys(paths[name], windows), (int(CELLS[case][1]), int(CELLS[case][3]))
 
-    found = perform(Denominators, subject, main, cell=CELLS[case], skip=skip, places=5, contexts=5)
+    found = perform(
+        Denominators, subject, main, cell=CELLS[case], skip=skip, places=5, first_windows=5
+    )
 
     queries = found.coordinates["query"].tolist()
     assert (skip + 1, 18, 5) == (queries[0], queries[-1], len(queries))
@@ -145,7 +147,7 @@ def test_positions_by_hand(paths):
     """From 5 to 12 in four steps of 7/3: 5, 7, 10, 12; more places than positions are all."""
     subject, main = study(paths["gpt2"], some_windows(3, 13, True))
     for places, expected in ((4, [5, 7, 10, 12]), (50, list(range(5, 13)))):
-        found = perform(Denominators, subject, main, places=places, contexts=2)
+        found = perform(Denominators, subject, main, places=places, first_windows=2)
 
         assert expected == found.coordinates["query"].tolist()
         assert (2, len(expected)) == found.values["denominator"].shape
@@ -156,7 +158,7 @@ def test_positions_by_hand(paths):
 def test_two_roads(paths, tmp_path, batch):
     """The last position is what the search for contextual heads says of this head."""
     run = {"context": 17, "windows": 9, "batch": batch}
-    params = {"skip": 2, "contexts": 7}
+    params = {"skip": 2, "first_windows": 7}
     whole = ask(tmp_path, "contextual-heads", paths["llama"], {**params, "query": 16}, **run)
     params |= {"cell": "L1H5", "places": 3}
     along = ask(tmp_path, "denominators", paths["llama"], params, **run)
@@ -174,7 +176,7 @@ def test_decay_along_positions(paths):
     ramp = np.zeros((1, 3, T, 5), dtype=np.float32)
     ramp[0, 1:, :, 1] = np.arange(T) / TAU
     exact = Gathered(main.header, {"keys": {"mean_keys": ramp}})
-    found = perform(Denominators, subject, exact, cell="L0H1", skip=1, contexts=5)
+    found = perform(Denominators, subject, exact, cell="L0H1", skip=1, first_windows=5)
 
     for query, etc in zip(found.coordinates["query"].tolist(), found.values["etc"], strict=True):
         powers = [math.exp((i - query) / TAU) for i in range(1, query + 1)]
@@ -188,7 +190,7 @@ def test_decay_along_positions(paths):
 def test_no_context_changes_nothing(paths):
     """The same text many times has no spread."""
     windows = np.repeat(some_windows(1, 13, True), 5, axis=0)
-    found = perform(Denominators, *study(paths["gpt2"], windows), cell="L1H2", contexts=5)
+    found = perform(Denominators, *study(paths["gpt2"], windows), cell="L1H2", first_windows=5)
 
     np.testing.assert_allclose(found.values["spread"], 0, atol=1e-5)
     assert found.values["predicted_spread"].min() > 0.01

@@ -27,7 +27,7 @@ from tests.builders.families import FAMILY_MODELS
 
 CONTEXT, WINDOWS, QUERY = 29, 7, 20
 FEW = {
-    "samples": 3, "passages": 3, "query": QUERY, "contexts": 3, "tokens": 5, "length": 9,
+    "samples": 3, "passages": 3, "query": QUERY, "first_windows": 3, "tokens": 5, "length": 9,
     "period": 7, "second": 5, "components": 3, "random_length": 9,
 }  # fmt: skip
 OWN = {

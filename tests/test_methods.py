@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 MODEL = "demo-gpt2"
 SMALL = {
     "text": "And the king said to the people of the land.", "own": "A text of the reader's own.",
-    "word": " the", "words": "king", "samples": 11, "contexts": 5, "passage_length": 16,
+    "word": " the", "words": "king", "samples": 11, "first_windows": 5, "passage_length": 16,
     "shifts": 3, "tokens": 7, "flatten": True, "change": "remove",
 }  # fmt: skip
 FOUND = {method.name: method for method in methods()}

@@ -62,7 +62,7 @@ def test_height(single):
     windows = some_windows(4, 41)
     windows[:, 3::5] = ONLY[1]
     subject, main = study(single, windows)
-    found = asked(subject, main, neuron=1, contexts=3)
+    found = asked(subject, main, neuron=1, first_windows=3)
 
     strengths = np.zeros((VOCABULARY, 3))
     strengths[list(ONLY), [0, 1, 2]] = 1.0
@@ -76,7 +76,7 @@ def test_neuron_of_random_weights(model_dirs):
     """Contributions by plain loops; relatives by NumPy's correlation of contribution vectors."""
     windows = some_windows(5, 15)
     subject, main = study(model_dirs["gpt2"], windows)
-    params = {"query": 12, "heads": "L0H2 L0H1", "contexts": 5, "neuron": 7, "listed": 3}
+    params = {"query": 12, "heads": "L0H2 L0H1", "first_windows": 5, "neuron": 7, "listed": 3}
     found = asked(subject, main, **params)
     setting = oracle.Setting(
         model_dirs["gpt2"], windows, 5, (1, 2), 12, subject.single_id(" the"), 1, 7**-0.5
@@ -131,7 +131,7 @@ def test_trace(traced, given_by):
     windows, typed = subject.windows, " she sells sea shells"
     named = {"window": 4}, {"text": f"{typed}\n---\nother"}, {"item": "Genesis 24"}
     chosen = dict(zip(("window", "text", "item"), named, strict=True))[given_by]
-    params = {"query": 9, "contexts": 3, "heads": "L0H0 L0H4", "neuron": 3, **chosen}
+    params = {"query": 9, "first_windows": 3, "heads": "L0H0 L0H4", "neuron": 3, **chosen}
     found = perform(NeuronTrace, subject, main, **params)
 
     text = windows[4].tolist()

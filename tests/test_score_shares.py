@@ -61,7 +61,7 @@ def test_plain_loops(model_dirs, case):
     name, skip, start, context, windows, divisors = CASES[case]
     ids = some_windows(TEXTS, context, start)
     subject, main = study(model_dirs[name], ids, start, batch=2)
-    result = perform(ScoreShares, subject, main, skip=skip, contexts=TEXTS)
+    result = perform(ScoreShares, subject, main, skip=skip, first_windows=TEXTS)
     truth = truth_of(model_dirs[name], ids)
 
     for layer, (queries, keys) in enumerate(zip(truth.queries, truth.keys, strict=True)):
@@ -95,7 +95,7 @@ def test_heads_that_know_one_of_them(tmp_path):
     path = contextual.additive(tmp_path / "additive", CONTENT, T)
     ids = some_windows(97, T, True)
     subject, main = study(path, ids)
-    result = perform(ScoreShares, subject, main, skip=skip, contexts=97)
+    result = perform(ScoreShares, subject, main, skip=skip, first_windows=97)
     position, content = result.values["position"][0], result.values["content"][0]
     last = len(main.header.positions) - 1
     n = main.header.positions[last]

@@ -20,7 +20,7 @@ import json, sys
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 TEXT = "And the king said to the people of the land: the king of the land is come."
-WANTED = {"word": " the", "words": "king", "samples": 60, "contexts": 40, "change": "average"}
+WANTED = {"word": " the", "words": "king", "samples": 60, "first_windows": 40, "change": "average"}
 models, context, texts = json.loads(sys.argv[1])
 engine = pk.Engine()
 for model in models:

@@ -96,7 +96,7 @@ def page(selection: Selection) -> None:
             ContextualHeads,
             selection.run,
             ContextualParams(
-                query=selection.query, contexts=contexts, token=token, skip=selection.skip
+                query=selection.query, first_windows=contexts, token=token, skip=selection.skip
             ),
         )
         if found is not None:

@@ -104,7 +104,7 @@ def draw_denominators(selection: Selection, token: str, contexts: int) -> None:
         selection.run,
         DenominatorsParams(
             cell=selection.cell, token=token, skip=selection.skip, **texts,
-            contexts=min(MOST_LINES, contexts),
+            first_windows=min(MOST_LINES, contexts),
         ),
     )  # fmt: skip
     if found is None:

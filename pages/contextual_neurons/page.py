@@ -88,7 +88,7 @@ def choose_bag(selection: Selection) -> tuple[BagChoice, int, KernelChoice]:
         bind=URL,
         help="times that a token must occur in the texts; 0 lists the whole vocabulary",
     )  # fmt: skip
-    bag: BagChoice = {"heads": ", ".join(chosen), "token": token, "contexts": contexts,
+    bag: BagChoice = {"heads": ", ".join(chosen), "token": token, "first_windows": contexts,
                       "scale": SCALES[scale], "query": selection.query}  # fmt: skip
     return bag, int(fewest), KERNELS[kernel]
 

@@ -44,7 +44,7 @@ class BagChoice(TypedDict):
 
     heads: str
     token: str
-    contexts: int
+    first_windows: int
     scale: ScaleChoice
     query: int
 

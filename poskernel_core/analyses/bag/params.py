@@ -23,7 +23,9 @@ class BagParams(Params):
     )
     token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
     query: int = Field(ge=1, description="position of the destination token")
-    contexts: int = Field(32, ge=2, le=10_000, description="texts for denominators and norm scales")
+    first_windows: int = Field(
+        32, ge=2, le=10_000, description="first windows of text, for denominators and norm scales"
+    )
     scale: Literal["token", "position", "mean"] = Field(
         "token",
         description="the norms' scales: each token's own, each position's mean, or one for all",

@@ -26,7 +26,9 @@ class DenominatorsParams(CellParams):
     """Parameters of the denominator along positions."""
 
     places: int = Field(16, ge=2, le=256, description="positions, evenly spaced")
-    contexts: int = Field(16, ge=2, le=1000, description="texts that the token is put into")
+    first_windows: int = Field(
+        16, ge=2, le=1000, description="first windows of text, which the token is put into"
+    )
     own: str = Field(
         "",
         max_length=MAX_TEXT_CHARACTERS,
@@ -116,7 +118,9 @@ class TokenWeightsParams(CellParams):
         3, ge=0, le=1_000_000, description="times that a token must occur in the texts"
     )
     listed: int = Field(40, ge=1, le=1000, description="tokens listed at either end")
-    contexts: int = Field(128, ge=2, le=10_000, description="texts that are read (later layers)")
+    first_windows: int = Field(
+        128, ge=2, le=10_000, description="first windows of text, which are read (later layers)"
+    )
 
 
 class TokenWeights(Experiment[TokenWeightsParams]):

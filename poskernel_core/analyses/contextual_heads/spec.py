@@ -25,7 +25,9 @@ class DestinationParams(SkipParams):
 class ContextualParams(DestinationParams, Thresholds):
     """Parameters of the search for contextual heads."""
 
-    contexts: int = Field(64, ge=2, le=10_000, description="texts that the token is put into")
+    first_windows: int = Field(
+        64, ge=2, le=10_000, description="first windows of text, which the token is put into"
+    )
     samples: int = Field(
         32, ge=2, le=10_000, description="random sequences with copies of their last tokens"
     )

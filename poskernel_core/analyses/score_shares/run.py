@@ -74,7 +74,7 @@ def score_shares(
     """Run the texts; see :class:`~poskernel_core.analyses.score_shares.spec.ScoreShares`."""
     main = statistics["main"]
     geometry, positions = subject.model.geometry, main.header.positions
-    texts = subject.windows[: params.contexts]
+    texts = subject.windows[: params.first_windows]
     seen = _Variances(main, geometry.n_heads, positions, len(texts), params.skip)
     size = subject.batch or max(1, CELLS // (texts.shape[1] * geometry.n_heads * geometry.d_head))
     for first in range(0, len(texts), size):
@@ -89,5 +89,5 @@ def score_shares(
         dict(zip(PARTS, found, strict=True)),
         dict(zip(PARTS, errors, strict=True)),
         coordinates={"query": np.array(positions)},
-        provenance={"contexts": len(texts)},
+        provenance={"first_windows": len(texts)},
     )

@@ -16,7 +16,9 @@ __all__ = ["ScoreShares", "ShareParams"]
 class ShareParams(SkipParams):
     """Parameters of the shares of the scores."""
 
-    contexts: int = Field(64, ge=2, le=10_000, description="texts whose scores are compared")
+    first_windows: int = Field(
+        64, ge=2, le=10_000, description="first windows of text, whose scores are compared"
+    )
 
 
 class ScoreShares(Experiment[ShareParams]):

@@ -143,7 +143,7 @@ def build_bag(subject: Subject, main: StatisticsView, heads: tuple[int, ...], pa
     Raises:
         BadRequest: the model's layer 0 cannot be taken apart, or the token is not one of its own.
     """
-    key = (heads, params.token, params.query, params.contexts, fingerprint(subject, main))
+    key = (heads, params.token, params.query, params.first_windows, fingerprint(subject, main))
     bag: Bag = subject.model.remember("bag", key, lambda: _build(subject, main, heads, params))
     return bag if bag.by == params.scale else replace(bag, by=params.scale)
 
@@ -152,7 +152,7 @@ def _build(subject: Subject, main: StatisticsView, heads: tuple[int, ...], param
 ) -> Bag:  # fmt: skip
     layer = take_apart(subject.model)
     token = token_id(subject, params.token)
-    texts = subject.windows[: params.contexts]
+    texts = subject.windows[: params.first_windows]
     start, chosen = int(subject.start_token), list(heads)
     queries = destination_queries(subject, token)
     kernels = destination_kernels(queries, main)[chosen]

@@ -36,7 +36,7 @@ def chosen_heads(subject: Subject, main: StatisticsView, params: BagParams) -> t
             raise BadRequest(f"Expected heads of layer 0, got {params.heads!r}.")
         return tuple(sorted({head for _, head in cells}))
     token_id(subject, params.token)  # refused also where the heads are known
-    key = (params.token, params.query, params.contexts, fingerprint(subject, main))
+    key = (params.token, params.query, params.first_windows, fingerprint(subject, main))
     found: tuple[int, ...] = subject.model.remember(
         "contextual", key, lambda: _contextual(subject, main, params)
     )
@@ -49,7 +49,7 @@ def chosen_heads(subject: Subject, main: StatisticsView, params: BagParams) -> t
 
 
 def _contextual(subject: Subject, main: StatisticsView, params: BagParams) -> tuple[int, ...]:
-    texts = subject.windows[: params.contexts]
+    texts = subject.windows[: params.first_windows]
     rows = LayerRows(subject.model.geometry.n_heads, len(texts))
     windows = destination_windows(texts, params.query, token_id(subject, params.token))
     skip = min(DEFAULT_SKIP, params.query - 1)

@@ -84,7 +84,7 @@ def contextual_neurons(
         BadRequest: heads that are not of layer 0, a model without neurons, or an unknown token.
     """
     main = statistics["main"]
-    texts = torch.from_numpy(subject.windows[: params.contexts])
+    texts = torch.from_numpy(subject.windows[: params.first_windows])
     count = steps(progress, len(texts))
     bag = bag_of(subject, main, params)
     quality, neurons = Quality(bag, texts.shape[1], params.places), NeuronSums()

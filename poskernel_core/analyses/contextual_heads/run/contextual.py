@@ -90,7 +90,7 @@ def contextual_heads(
     """
     main = statistics["main"]
     geometry = subject.model.geometry
-    texts = subject.windows[: params.contexts]
+    texts = subject.windows[: params.first_windows]
     windows = destination_windows(texts, params.query, token_id(subject, params.token))
     layers = [LayerRows(geometry.n_heads, len(windows)) for _ in range(geometry.n_layers)]
     count = steps(progress, len(windows) + params.samples)
@@ -122,5 +122,5 @@ def _all_heads(
         errors | {name: error for name, (_, error) in copies.items()},
         labels={"group": BEHAVIOURS},
         coordinates={"distance": copy_distances(params.query, int(subject.start_token))},
-        provenance={"contexts": texts},
+        provenance={"first_windows": texts},
     )

@@ -35,7 +35,7 @@ def denominators(
     main = statistics["main"]
     geometry = subject.model.geometry
     layer, head = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
-    texts, token = subject.windows[: params.contexts], token_id(subject, params.token)
+    texts, token = subject.windows[: params.first_windows], token_id(subject, params.token)
     own = own_texts(subject, params.own, params.items)
     last = texts.shape[1] - 1
     queries = np.unique(np.linspace(min(params.skip + 1, last), last, params.places).round())

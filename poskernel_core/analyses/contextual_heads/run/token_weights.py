@@ -85,7 +85,7 @@ def _in_texts(
     progress: Progress,
 ) -> Weights:
     """Score tokens where they stand in the texts."""
-    windows = destination_windows(subject.windows[: params.contexts], params.query, token)
+    windows = destination_windows(subject.windows[: params.first_windows], params.query, token)
     sums = np.zeros((3, subject.model.geometry.n_vocab))
     for some, rows in last_rows(subject, main, windows, params.skip, (cell[0],)):
         first, score = rows[0].first, rows[0].log_weight[:, cell[1], :-1].numpy()
