@@ -1,6 +1,7 @@
 """Model directories of strangers: refused in one sentence, and before anything is allocated."""
 
 import json
+import resource
 import shutil
 
 import pytest
@@ -167,6 +168,80 @@ def test_weights_that_are_no_numbers(model_dirs, tmp_path, name, tensor, value, 
 
     with pytest.raises(UnsupportedModel, match=rf"NaN or infinity, first in '{tensor}'"):
         pk.load(str(path), device="cpu")
+
+
+KINDS = [torch.int8, torch.int32, torch.bool, torch.complex64]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("attn_only", KINDS[0]), *(("gpt2", k) for k in KINDS)])
+def test_weights_of_a_wrong_kind(refused, model_dirs, tmp_path, name, kind):
+    """Weights that are not floating point are refused before torch starts."""
+    tensor = "transformer.h.1.attn.c_attn.weight"
+    path = changed(
+        model_dirs, tmp_path, name, lambda held: held.update({tensor: held[tensor].to(kind)})
+    )
+
+    assert tensor in refused("show", "etc", path, "--texts", 7, "--context", 29)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("llama", "model.layers.1.mlp.up_proj.weight_scale"),
+        ("llama", "model.layers.1.mlp.up_proj.bias"),
+        ("llama", "model.layers.3.mlp.up_proj.weight"),
+        ("gpt2", "transformer.ln_e.weight"),
+        ("attn_only", "transformer.h.0.mlp.c_fc.weight"),
+    ],
+)
+def test_tensors_left_over(model_dirs, tmp_path, name, tensor):
+    """A tensor that no part of the model uses is named."""
+    path = changed(model_dirs, tmp_path, name, lambda held: held.update({tensor: torch.ones(3, 5)}))
+
+    with pytest.raises(UnsupportedModel, match=tensor):
+        pk.load(str(path), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "value"),
+    [
+        ("gpt2", "transformer.h.1.attn.bias", torch.ones(1, 1, 29, 29, dtype=torch.uint8)),
+        ("gpt2", "transformer.h.1.attn.masked_bias", torch.tensor(-1e4)),
+        ("gpt_neo", "transformer.h.1.attn.attention.bias", torch.ones(29, 29, dtype=torch.bool)),
+        ("gpt_neo", "transformer.h.1.attn.attention.masked_bias", torch.tensor(-1e9)),
+        ("gpt_neox", "gpt_neox.layers.1.attention.rotary_emb.inv_freq", torch.ones(2)),
+        ("llama", "model.layers.1.self_attn.rotary_emb.inv_freq", torch.ones(5)),
+        ("llama", "mtp.layers.0.mlp.up_proj.weight", torch.ones(3, 5)),
+        ("llama", "model.vision_tower.patch.weight", torch.ones(3, 5)),
+        ("llama", "vision_model.embeddings.position_ids", torch.arange(3)),
+    ],
+)
+def test_tensors_that_no_logit_depends_on(model_dirs, tmp_path, name, tensor, value):
+    """What older files hold beside weights, further heads and what sees are passed over."""
+    path = changed(model_dirs, tmp_path, name, lambda held: held.update({tensor: value}))
+
+    assert 3 == pk.load(str(path), device="cpu").geometry.n_layers
+
+
+def test_a_file_larger_than_the_memory_allowed(model_dirs, tmp_path):
+    """A sparse file that no address space holds gives a sentence."""
+    path = changed(model_dirs, tmp_path, "llama", lambda _: None)
+    weights, size = path / "model.safetensors", 2**38
+    data = weights.read_bytes()
+    length = 8 + int.from_bytes(data[:8], "little")
+    tensors, held = json.loads(data[8:length]), len(data) - length
+    tensors["more"] = {"dtype": "U8", "shape": [size], "data_offsets": [held, held + size]}
+    described = json.dumps(tensors).encode()
+    with weights.open("wb") as stream:
+        stream.write(len(described).to_bytes(8, "little") + described + data[length:])
+        stream.truncate(stream.tell() + size)
+    bounds = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (size, bounds[1]))
+    try:
+        with pytest.raises(ComputeFailed, match="does not fit into memory"):
+            catalog.locate(str(path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, bounds)
 
 
 def test_a_buffer_that_is_no_number(model_dirs, tmp_path):

@@ -25,7 +25,7 @@ from transformers import (
 )
 from transformers.utils import logging as hf_logging
 
-from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, UnsupportedModel
+from poskernel_core.common.errors import BadRequest, PosKernelError, UnsupportedModel
 from poskernel_core.common.settings import allow_disk
 from poskernel_core.forward import attn_only
 from poskernel_core.forward.adapters import ADAPTED
@@ -38,7 +38,13 @@ from poskernel_core.forward.proof import check_layers, prove
 from poskernel_core.models.catalog import Located, weight_files
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.hub import fetch_snapshot
-from poskernel_core.models.weights import check_weights, count_numbers, is_bfloat16
+from poskernel_core.models.weights import (
+    UNUSED,
+    check_weights,
+    count_numbers,
+    is_bfloat16,
+    no_memory,
+)
 
 __all__ = ["LoadedModel", "hooked", "load", "pick_device"]
 
@@ -82,7 +88,8 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
 
     Raises:
         ComputeFailed: they do not fit into memory.
-        UnsupportedModel: weights that do not fit the configuration, or are no numbers.
+        UnsupportedModel: weights that do not fit the configuration, or are no numbers; tensors
+            that no part of the model uses.
         NoNetwork, UnknownModel: as :mod:`poskernel_core.models.hub`.
     """
     target = pick_device(device)
@@ -104,9 +111,7 @@ def _read(
         raise
     except Exception as error:  # what strangers wrote can break transformers in any way
         if isinstance(error, MemoryError) or "allocate memory" in str(error):
-            raise ComputeFailed(
-                f"{name!r} does not fit into memory: choose a smaller model, or another machine."
-            ) from error
+            raise no_memory(name) from error
         raise UnsupportedModel(
             f"The weights of {name!r} do not fit its config.json or are damaged: {_brief(error)}"
         ) from error
@@ -261,6 +266,13 @@ def _from_pretrained(
     lacking = sorted(report["missing_keys"])
     if lacking:
         raise ValueError(f"{len(lacking)} tensors are missing, the first is {lacking[0]}")
+    beyond = sorted(key for key in report["unexpected_keys"] if not UNUSED.search(key))
+    if beyond:
+        raise UnsupportedModel(
+            f"The weights of {name!r} hold more than its config.json describes, first "
+            f"{beyond[0]!r}: they may be quantized, or of another architecture; convert them, or "
+            "check the config.json."
+        )
     return module
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -16,16 +17,31 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.common.errors import ComputeFailed, UnsupportedModel
 from poskernel_core.common.files import may_not_read
 from poskernel_core.models.families import FAMILIES
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.layers import Layer
 
-__all__ = ["check_enough", "check_weights", "count_numbers", "is_bfloat16", "weights_digest"]
+__all__ = [
+    "UNUSED",
+    "check_enough",
+    "check_weights",
+    "count_numbers",
+    "is_bfloat16",
+    "no_memory",
+    "weights_digest",
+]
 
 MAX_HEADER_BYTES = 32 * 2**20
 BLOCK_BYTES = 2**20
+FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
+UNUSED = re.compile(
+    r"((attn|attention)\.(masked_)?bias|rotary_emb\.inv_freq|position_ids)$"
+    r"|(^|\.)(mtp|visual|(vision|audio)_\w+|multi_modal_projector)\."
+)
+"""Names of tensors that a text's logits do not depend on: masks, frequencies and positions, which
+older versions of transformers stored; heads for tokens further on; what reads pictures or sound."""
 
 
 def check_weights(
@@ -34,9 +50,23 @@ def check_weights(
     """Check that weight files are whole, and hold as many numbers as a configuration claims.
 
     Raises:
-        UnsupportedModel: a damaged file, or too few numbers.
+        ComputeFailed: a file does not fit into memory.
+        UnsupportedModel: a damaged file, too few numbers, or weights that are no floating point.
     """
-    check_enough(name, sum(_numbers_in(name, file) for file in files), geometry, config)
+    check_enough(name, count_numbers(name, files), geometry, config)
+    odd = next((odd for file in files if (odd := _read_header(name, file)[2])), None)
+    if odd:
+        raise UnsupportedModel(
+            f"Expected weights in floating point, {name!r} has {odd}: it may be quantized; save it "
+            "in float32, float16 or bfloat16."
+        )
+
+
+def no_memory(name: str) -> ComputeFailed:
+    """Return the error of a model that memory does not hold."""
+    return ComputeFailed(
+        f"{name!r} does not fit into memory: choose a smaller model, or another machine."
+    )
 
 
 def check_enough(name: str, found: int, geometry: Geometry, config: dict[str, Any]) -> None:
@@ -70,16 +100,14 @@ def _of_layer(geometry: Geometry, layer: Layer) -> int:
     return 2 * (geometry.n_heads + own_keys) * layer.d_head
 
 
-def _numbers_in(name: str, file: Path) -> int:
-    return _read_header(name, file)[0]
-
-
-def _read_header(name: str, file: Path) -> tuple[int, frozenset[str]]:
+def _read_header(name: str, file: Path) -> tuple[int, frozenset[str], str]:
     try:
         state = file.stat()
         return _described(str(file), state.st_size, state.st_mtime_ns)
     except PermissionError as error:
         raise may_not_read(file, error) from error
+    except MemoryError as error:  # the whole file takes a place among the addresses
+        raise no_memory(name) from error
     except (SafetensorError, OSError, ValueError) as error:
         raise UnsupportedModel(
             f"The safetensors file {file.name!r} of {name!r} is damaged "
@@ -102,20 +130,29 @@ def count_numbers(name: str, files: Sequence[Path]) -> int:
     Raises:
         UnsupportedModel: a damaged file.
     """
-    return sum(_numbers_in(name, file) for file in files)
+    return sum(_read_header(name, file)[0] for file in files)
 
 
 @lru_cache(maxsize=256)
-def _described(path: str, size: int, _time: int) -> tuple[int, frozenset[str]]:
-    """Return how many numbers a file holds, and of which kinds; cached by path, size and time."""
+def _described(path: str, size: int, _time: int) -> tuple[int, frozenset[str], str]:
+    """Return how many numbers a file holds, of which kinds, and the first weight of a wrong kind.
+
+    Cached by path, size and time.
+    """
     with open(path, "rb") as stream:
         header = int.from_bytes(stream.read(8), "little")
     if not 2 <= header <= min(MAX_HEADER_BYTES, size - 8):
         raise ValueError("its header is longer than the file, or than any header")
     with safe_open(path, framework="numpy") as tensors:
-        parts = [tensors.get_slice(key) for key in tensors.keys()]  # noqa: SIM118
-        numbers = sum(math.prod(part.get_shape()) for part in parts)
-        return numbers, frozenset(part.get_dtype() for part in parts)
+        parts = {key: tensors.get_slice(key) for key in tensors.keys()}  # noqa: SIM118
+        numbers = sum(math.prod(part.get_shape()) for part in parts.values())
+        kinds = {key: part.get_dtype() for key, part in parts.items()}
+    wrong = (
+        f"{key!r} in {kind}"
+        for key, kind in kinds.items()
+        if kind not in FLOATS and not UNUSED.search(key)
+    )
+    return numbers, frozenset(kinds.values()), next(wrong, "")
 
 
 def weights_digest(files: Sequence[Path]) -> str:
