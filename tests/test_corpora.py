@@ -71,6 +71,20 @@ def test_windows_of_documents(files, tokenizer, kind, seed):
     assert expected == cut(files[kind], tokenizer, seed=seed).tolist()
 
 
+def test_texts_in_a_dictionary(files, tokenizer, tmp_path):
+    """A column whose texts are numbered in a dictionary gives the same windows."""
+    import pyarrow
+    from pyarrow import parquet
+
+    numbered = pyarrow.array(files["texts"]).dictionary_encode()
+    parquet.write_table(pyarrow.table({"text": numbered}), tmp_path / "numbered.parquet")
+
+    expected = cut(files["parquet"], tokenizer)
+
+    np.testing.assert_array_equal(expected, cut(tmp_path / "numbered.parquet", tokenizer))
+    assert corpora.resolve(CorpusSpec(name=str(tmp_path / "numbered.parquet"))).fingerprint
+
+
 def test_seeds(files, tokenizer):
     """The same seed gives the same windows, another seed others."""
     first, again, other = (cut(files["jsonl"], tokenizer, seed=seed) for seed in (1, 1, 2))
