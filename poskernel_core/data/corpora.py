@@ -137,7 +137,9 @@ def token_windows(
 def _check_whole(
     spec: CorpusSpec, tokenizer: Tokenizer, seed: int, context: int, prefix: int
 ) -> None:
-    length = prefix + sum(len(tokenizer.encode(text)) for text in documents(spec, seed))
+    length = prefix + sum(
+        len(run) for text in documents(spec, seed) for run in tokenizer.encode_in_runs(text)
+    )
     if length > context:
         added = " with the start token" if prefix else ""
         raise BadRequest(
@@ -151,11 +153,12 @@ def _chunks(
 ) -> Iterator[list[int]]:
     pending: list[int] = []
     for text in texts:
-        pending += tokenizer.encode(("\n\n" if pending else "") + text)
-        full = len(pending) // size
-        for start in range(0, full * size, size):
-            yield pending[start : start + size]
-        pending = pending[full * size :]
+        for run in tokenizer.encode_in_runs(("\n\n" if pending else "") + text):
+            pending += run
+            full = len(pending) // size
+            for start in range(0, full * size, size):
+                yield pending[start : start + size]
+            pending = pending[full * size :]
     if keep_short and pending:
         yield pending
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, Un
 from poskernel_core.common.files import read_object
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.hub import fetch_file
+from poskernel_core.models.pieces import Pieces, normalizer_steps
 
 __all__ = ["NONE_THERE", "Tokenizer", "check_tokenizer", "load_tokenizer"]
 
@@ -42,12 +45,24 @@ class Tokenizer:
         Raises:
             UnsupportedModel: the tokenizer cannot cut this text.
         """
+        return [token for run in self.encode_in_runs(text) for token in run]
+
+    def encode_in_runs(self, text: str) -> Iterator[list[int]]:
+        """Yield the token ids of :meth:`encode` in runs, each when it is asked for.
+
+        Raises:
+            UnsupportedModel: the tokenizer cannot cut this text.
+        """
         try:
-            return self.backend.encode(text, add_special_tokens=False).ids
+            yield from self._pieces.encode(text)
         except Exception as error:  # the library raises a bare Exception
             raise UnsupportedModel(
                 f"The tokenizer of {self.model!r} cannot cut the text: {str(error)[:150]}."
             ) from error
+
+    @cached_property
+    def _pieces(self) -> Pieces:
+        return Pieces(self.backend)
 
     def decode_each(self, ids: list[int]) -> list[str]:
         """Return the text of each token by itself."""
@@ -114,6 +129,7 @@ def load_tokenizer(located: Located) -> Tokenizer | None:
         )
     try:
         backend = tokenizers.Tokenizer.from_file(str(file))
+        normalizer_steps(backend.normalizer)
     except Exception as error:  # the library raises a bare Exception
         raise UnsupportedModel(
             f"The tokenizer.json of {name!r} is damaged, or holds something else: fetch it again, "

@@ -1,0 +1,158 @@
+"""A long text -> token ids, piece by piece: the same as of the whole text at once.
+
+A text may be cut where the tokenizer's first split cuts it, or where no token of the vocabulary
+holds the two characters side by side: merges and the best sequence of tokens are then found on
+either side by themselves. What depends on where a text begins (a space put in front, say) and ends
+is seen in the overlap of two pieces, whose tokens must agree for a while where they are joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, takewhile
+from typing import Any
+
+import tokenizers
+
+__all__ = ["MOST", "Pieces", "normalizer_steps"]
+
+PIECE = 2**16
+"""Characters that are encoded at once."""
+MARGIN = 2**10
+"""Characters of a seam: two pieces must agree in this many, this far from their ends."""
+MOST = 2**20
+"""Characters that are encoded at once at most, where a text cannot be cut before."""
+LONGEST = 64
+"""Characters that a step of a normalizer may put in the place of others, at most."""
+
+
+def normalizer_steps(normalizer: Any) -> list[Any]:
+    """Return the steps by which a normalizer, if there is one, changes a text.
+
+    Raises:
+        ValueError: a step puts in very long texts.
+    """
+    if isinstance(normalizer, tokenizers.normalizers.Sequence):
+        inner: Any = normalizer
+        return [step for each in inner for step in normalizer_steps(each)]
+    for field in ("content", "prepend"):
+        length = len(getattr(normalizer, field, ""))
+        if length > LONGEST:
+            raise ValueError(f"its normalizer puts in texts of {length:,} characters")
+    return [] if normalizer is None else [normalizer]
+
+
+@dataclass
+class _Run:
+    """The tokens of a piece that begins at a character of the text."""
+
+    begin: int
+    encoding: tokenizers.Encoding
+
+    def __post_init__(self) -> None:
+        self.ids: list[int] = self.encoding.ids
+        self.words = self.encoding.word_ids
+        self.parts: list[str] = self.encoding.tokens
+        self.starts = [self.begin + start for start, _ in self.encoding.offsets]
+
+    def labels(self, first: int, until: int) -> list[tuple[int, int]]:
+        """Return tokens and where they begin, up to a character of the text."""
+        labels = zip(self.ids[first:], self.starts[first:], strict=True)
+        return [*takewhile(lambda label: label[1] < until, labels)]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A tokenizer that encodes long texts piece by piece."""
+
+    backend: tokenizers.Tokenizer
+
+    def encode(self, text: str) -> Iterator[list[int]]:
+        """Yield the token ids of a text, without special tokens, in runs one after the other.
+
+        Raises:
+            ValueError: more than :data:`MOST` characters cannot be cut, or a normalizer makes them
+                too many.
+        """
+        size, taken = PIECE, 0
+        run = self._run(text, 0, size)
+        while run.begin + size < len(text):
+            seam = self._seam(text, run, size, taken)
+            if seam is not None:
+                until, following, joined = seam
+                yield run.ids[taken:until]
+                run, taken, size = following, joined, PIECE
+            elif size < MOST:
+                size = min(8 * size, MOST)
+                run = self._run(text, run.begin, size)
+            else:
+                raise ValueError(
+                    f"it is encoded piece by piece, and {MOST:,} characters are one piece; break "
+                    "them into words or lines"
+                )
+        yield run.ids[taken:]
+
+    def _run(self, text: str, begin: int, size: int) -> _Run:
+        piece = text[begin : begin + size]
+        normal = piece
+        for step in self._steps:
+            normal = step.normalize_str(normal)
+            if len(normal) > 2 * MOST:
+                raise ValueError(
+                    f"its normalizer makes more than {2 * MOST:,} characters of {len(piece):,}"
+                )
+        return _Run(begin, self.backend.encode(piece, add_special_tokens=False))
+
+    def _seam(self, text: str, run: _Run, size: int, taken: int) -> tuple[int, _Run, int] | None:
+        """Return where a run ends, the one after it, and its first token that is new."""
+        end = run.begin + size
+        cut = self._last_break(run, taken, end - 2 * MARGIN)
+        earlier = None if cut is None else self._last_break(run, 0, run.starts[cut] - MARGIN)
+        if cut is None or earlier is None:
+            return None
+        following = self._run(text, run.starts[earlier], PIECE)
+        expected = run.labels(cut, end - MARGIN)
+        for at, start in enumerate(following.starts):
+            same = start == run.starts[cut] and self._breaks(following, at)
+            if same and following.labels(at, end - MARGIN) == expected:
+                return cut, following, at
+        return None
+
+    def _last_break(self, run: _Run, after: int, most: int) -> int | None:
+        """Return the last token behind ``after`` that begins at ``most``, or before, at a break."""
+        for at in range(len(run.ids) - 1, after, -1):
+            if run.starts[at] <= most and self._breaks(run, at):
+                return at
+        return None
+
+    def _breaks(self, run: _Run, at: int) -> bool:
+        """Tell whether the text may be cut in front of a token."""
+        if at == 0:
+            return False
+        if run.words[at] != run.words[at - 1]:
+            return True
+        before, behind = run.parts[at - 1], run.parts[at]
+        return self._by_merges and before[-1:] + behind[:1] not in self._pairs
+
+    @cached_property
+    def _steps(self) -> list[Any]:
+        return normalizer_steps(self.backend.normalizer)
+
+    @cached_property
+    def _by_merges(self) -> bool:
+        """Tell whether tokens are written as the characters that they stand for."""
+        model: Any = self.backend.model
+        return isinstance(model, tokenizers.models.Unigram) or (
+            isinstance(model, tokenizers.models.BPE)
+            and not model.continuing_subword_prefix
+            and not model.end_of_word_suffix
+            and not model.dropout
+        )
+
+    @cached_property
+    def _pairs(self) -> frozenset[str]:
+        """All pairs of characters that stand side by side in a token."""
+        known = self.backend.get_vocab()
+        return frozenset(a + b for token in known for a, b in pairwise(token))
