@@ -59,7 +59,9 @@ def sentence_piece_bpe():
 def sentence_piece_unigram():
     """As ALBERT and XLNet have it."""
     tokenizer = SentencePieceUnigramTokenizer()
-    tokenizer.train_from_iterator(TEXTS, vocab_size=900, show_progress=False, unk_token="<unk>")
+    tokenizer.train_from_iterator(
+        TEXTS[:20], vocab_size=500, show_progress=False, unk_token="<unk>"
+    )
     return Tokenizer.from_str(tokenizer.to_str())
 
 
@@ -189,9 +191,10 @@ def test_what_cannot_be_cut(gpt2, lengths, monkeypatch):
     assert pieces.MOST == max(lengths)
 
 
-def test_what_cannot_be_cut_and_is_short(gpt2):
-    """Below the bound it is encoded as a whole."""
-    text = "a" * (pieces.PIECE + 5)
+@pytest.mark.parametrize("around", ["", " ".join(WORDS[:3000])])
+def test_what_cannot_be_cut_and_is_short(gpt2, around):
+    """Below the bound it is encoded as a whole, and what stands around it in pieces."""
+    text = around + "a" * (2 * pieces.PIECE) + around
 
     assert gpt2.encode(text).ids == Known("m", gpt2, None).encode(text)
 

@@ -83,7 +83,7 @@ class Pieces:
             if seam is not None:
                 until, following, joined = seam
                 yield run.ids[taken:until]
-                run, taken, size = following, joined, PIECE
+                run, taken = following, joined
             elif size < MOST:
                 size = min(8 * size, MOST)
                 run = self._run(text, run.begin, size)
@@ -112,7 +112,7 @@ class Pieces:
         earlier = None if cut is None else self._last_break(run, 0, run.starts[cut] - MARGIN)
         if cut is None or earlier is None:
             return None
-        following = self._run(text, run.starts[earlier], PIECE)
+        following = self._run(text, run.starts[earlier], size)
         expected = run.labels(cut, end - MARGIN)
         for at, start in enumerate(following.starts):
             same = start == run.starts[cut] and self._breaks(following, at)
