@@ -85,6 +85,36 @@ def test_texts_in_a_dictionary(files, tokenizer, tmp_path):
     assert corpora.resolve(CorpusSpec(name=str(tmp_path / "numbered.parquet"))).fingerprint
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@pytest.mark.parametrize("held", [1, 200])
+def test_few_texts_are_held(files, monkeypatch, kind, held):
+    """The order of the documents does not depend on how many are held at a time."""
+    monkeypatch.setattr(texts, "HELD", held)
+    order = np.random.default_rng(3).permutation(7)
+
+    found = [*corpora.documents(CorpusSpec(name=str(files[kind])), 3)]
+
+    assert [files["texts"][j] for j in order] == found
+
+
+def test_rows_are_unpacked_as_they_are_read(tmp_path):
+    """A small file whose rows take much memory together never takes it at once."""
+    import pyarrow
+    from pyarrow import parquet
+
+    file, row, rows = tmp_path / "small.parquet", "sea shells " * 200, 3000
+    parquet.write_table(pyarrow.table({"text": [row] * rows}), file)
+    before, held = pyarrow.total_allocated_bytes(), []
+
+    for each in texts._texts(file):
+        assert row == each
+        held.append(pyarrow.total_allocated_bytes() - before)
+
+    assert file.stat().st_size < len(row) * rows / 100
+    assert rows == len(held)
+    assert max(held) < len(row) * rows / 10
+
+
 def test_seeds(files, tokenizer):
     """The same seed gives the same windows, another seed others."""
     first, again, other = (cut(files["jsonl"], tokenizer, seed=seed) for seed in (1, 1, 2))

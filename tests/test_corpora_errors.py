@@ -9,10 +9,7 @@ import pytest
 import poskernel_core as pk
 from poskernel_core.common.errors import BadRequest, NoNetwork, TooLittleText, UnknownCorpus
 from poskernel_core.common.specs import CorpusSpec
-from poskernel_core.data import corpora
-from poskernel_core.models.catalog import locate
-from poskernel_core.models.tokenizers import load_tokenizer
-from poskernel_core.passes.plan import prepare
+from poskernel_core.data import corpora, texts
 from tests.test_corpora import CONTEXT, cut, files, tokenizer
 
 __all__ = ["files", "tokenizer"]
@@ -88,6 +85,36 @@ def test_pickled_arrays_are_not_opened(tmp_path):
 
     with pytest.raises(UnknownCorpus, match=r"ids\.npy"):
         cut(tmp_path / "ids.npy", None, context=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bound", "words"),
+    [
+        ("jsonl", "LONGEST", "a line is longer than 6 characters"),
+        ("parquet", "LONGEST", "a row holds more than 6 characters"),
+        ("jsonl", "MOST_TEXTS", "more than 6 texts"),
+        ("parquet", "MOST_TEXTS", "more than 6 texts"),
+    ],
+)
+def test_rows_without_end(files, tokenizer, monkeypatch, kind, bound, words):
+    """Rows beyond a length or a number are refused."""
+    monkeypatch.setattr(texts, bound, 6)
+
+    with pytest.raises(UnknownCorpus, match=words):
+        cut(files[kind], tokenizer)
+
+
+def test_a_file_that_shrinks(files, tmp_path, monkeypatch):
+    """Rows that are gone when they are wanted are told of."""
+    monkeypatch.setattr(texts, "HELD", 1)
+    file = tmp_path / "lines.jsonl"
+    file.write_bytes(files["jsonl"].read_bytes())
+    found = corpora.documents(CorpusSpec(name=str(file)))
+    next(found)
+    file.write_text("")
+
+    with pytest.raises(UnknownCorpus, match="changed while it was read"):
+        next(found)
 
 
 def test_too_little_text(files, tokenizer):

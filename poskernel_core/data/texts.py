@@ -7,9 +7,9 @@ import gzip
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,13 @@ BUNDLED = {"sample": TEXTS / "sample.jsonl.gz", "bible": TEXTS / "bible.jsonl.gz
 TYPED = "text"
 MAX_FILE_BYTES = 2_000_000_000
 LOOK_BYTES = 2**20
-EXAMPLE = '{"text": "She sells sea shells."}'
+MOST_TEXTS = 2**24
+LONGEST = 2**26
+"""Characters of a row at most."""
+HELD = 2**26
+"""Characters of texts that are held at a time, unless one is longer."""
+ROWS = 16
+"""Rows of a .parquet file that are unpacked at a time."""
 
 
 @dataclass(frozen=True)
@@ -104,16 +110,45 @@ def documents(spec: CorpusSpec, seed: int = 0) -> Iterator[str]:
         yield next(r["text"] for r in _bundled(spec.name) if r.get("title") == spec.item)
     elif spec.name in HUB:
         yield from _stream_hub(spec, seed)
-    else:
-        texts = _read_all(spec.name)
+    elif spec.name in BUNDLED:
+        texts = _bundled(spec.name)
         for index in np.random.default_rng(seed).permutation(len(texts)):
-            yield texts[index]
+            yield texts[index]["text"]
+    else:
+        yield from _shuffled(find_file(spec.name), seed)
 
 
-def _read_all(name: str) -> list[str]:
-    if name in BUNDLED:
-        return [record["text"] for record in _bundled(name)]
-    return _attempt(_READERS, find_file(name))
+def _shuffled(path: Path, seed: int) -> Iterator[str]:
+    """Yield the texts of a file in an order fixed by ``seed``, of which few are held at a time."""
+    lengths = _attempt(_lengths, path)
+    order = np.random.default_rng(seed).permutation(len(lengths))
+    ends = np.cumsum(lengths[order])
+    first = 0
+    while first < len(order):
+        before = ends[first - 1] if first else 0
+        until = max(first + 1, int(np.searchsorted(ends, before + HELD, side="right")))
+        yield from _attempt(partial(_chosen, indices=order[first:until].tolist()), path)
+        first = until
+
+
+def _lengths(path: Path) -> np.ndarray:
+    return np.fromiter((len(text) for text in _texts(path)), np.int64)
+
+
+def _chosen(path: Path, indices: list[int]) -> list[str]:
+    wanted = set(indices)
+    found = {index: text for index, text in enumerate(_texts(path)) if index in wanted}
+    if len(found) < len(wanted):
+        raise ValueError("it was changed while it was read")
+    return [found[index] for index in indices]
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """Yield the texts of a file one after the other."""
+    for index, text in enumerate(_READERS[_suffix(path)](path)):
+        if index == MOST_TEXTS:
+            raise ValueError(f"it holds more than {MOST_TEXTS:,} texts")
+        yield text
 
 
 def look_at(path: Path) -> None:
@@ -122,28 +157,28 @@ def look_at(path: Path) -> None:
     Raises:
         UnknownCorpus: a file that cannot be read as what its name says.
     """
-    _attempt(_LOOKS, path)
+    _attempt(lambda path: _LOOKS[_suffix(path)](path), path)
 
 
-def _attempt(readers: Mapping[str, Callable[[Path], Any]], path: Path) -> Any:
-    suffix = path.suffix.lower()
+def _suffix(path: Path) -> str:
+    return path.suffix.lower()
+
+
+def _attempt(read: Callable[[Path], Any], path: Path) -> Any:
     try:
-        return readers[suffix](path)
+        return read(path)
     except KeyError as error:
         raise UnknownCorpus(
             f"Expected a .txt, .jsonl, .parquet or .npy file, got {path.name!r}; a .jsonl or "
             ".parquet file needs a column 'text'."
         ) from error
-    except UnicodeDecodeError as error:
-        raise UnknownCorpus(f"{path.name!r} is not text in UTF-8: save it as that.") from error
-    except OSError as error:
-        raise UnknownCorpus(f"{path.name!r} cannot be read: {error.strerror or error}.") from error
-    except ValueError as error:
-        raise UnknownCorpus(f"{path.name!r} cannot be read as {suffix}: {error}.") from error
+    except (ValueError, TypeError, OSError) as error:
+        why = (str(error).splitlines() or [""])[0][:150]
+        raise UnknownCorpus(f"{path.name!r} cannot be read as {_suffix(path)}: {why}") from error
 
 
-def _read_txt(path: Path) -> list[str]:
-    return [path.read_text(encoding="utf-8")]
+def _read_txt(path: Path) -> Iterator[str]:
+    yield path.read_text(encoding="utf-8")
 
 
 def _look_at_txt(path: Path) -> None:
@@ -151,10 +186,14 @@ def _look_at_txt(path: Path) -> None:
         codecs.getincrementaldecoder("utf-8")().decode(stream.read(LOOK_BYTES))
 
 
-def _read_jsonl(path: Path) -> list[str]:
-    with path.open(encoding="utf-8-sig") as lines:
-        found = [_text_of(line, number) for number, line in enumerate(lines, 1)]
-    return [text for text in found if text is not None]
+def _read_jsonl(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8") as lines:
+        while line := lines.readline(LONGEST + 1):
+            if len(line) > LONGEST:
+                raise ValueError(f"a line is longer than {LONGEST:,} characters")
+            text = _text_of(line)
+            if text is not None:
+                yield text
 
 
 def _look_at_jsonl(path: Path) -> None:
@@ -187,25 +226,31 @@ def _check_text(value: Any) -> None:
         raise ValueError(f"expected texts in its column 'text', got {type(value).__name__}.")
 
 
-def _read_parquet(path: Path) -> list[str]:
+def _read_parquet(path: Path) -> Iterator[str]:
     from pyarrow import parquet
 
     _look_at_parquet(path)
-    found = parquet.read_table(path, columns=["text"])["text"].to_pylist()
-    texts = [text for text in found if text is not None]
-    for text in texts:
-        _check_text(text)
-    return texts
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=ROWS, columns=["text"]):
+            for value in batch.column(0):
+                text = value.as_py()
+                if text is not None and len(text) > LONGEST:
+                    raise ValueError(f"a row holds more than {LONGEST:,} characters")
+                if text is not None:
+                    yield text
 
 
 def _look_at_parquet(path: Path) -> None:
     from pyarrow import parquet, types
 
-    kind = parquet.read_schema(path).field("text").type
+    described = parquet.read_metadata(path)
+    kind = described.schema.to_arrow_schema().field("text").type
     if types.is_dictionary(kind):
         kind = kind.value_type
     if str(kind) not in ("string", "large_string", "string_view", "null"):
         raise ValueError(f"expected texts in its column 'text', got {kind}.")
+    if described.num_rows > MOST_TEXTS:
+        raise ValueError(f"it holds more than {MOST_TEXTS:,} texts")
 
 
 def _look_at_npy(path: Path) -> None:
@@ -233,7 +278,7 @@ def npy_shape(path: Path) -> tuple[tuple[int, ...], np.dtype]:
     return shape, kind
 
 
-_READERS: dict[str, Callable[[Path], list[str]]] = {
+_READERS: dict[str, Callable[[Path], Iterator[str]]] = {
     ".txt": _read_txt,
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
