@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import psutil
 import torch
 from torch import nn
 
 from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.common.memory import free_memory
 from poskernel_core.common.settings import memory_gb
 
 __all__ = ["check_room", "gigabytes", "in_float32", "needed", "put", "room"]
@@ -35,7 +35,7 @@ def room(device: torch.device) -> dict[int | str, float]:
     if device.type == "cuda":
         numbers = [*range(torch.cuda.device_count())] if device.index is None else [device.index]
     free: dict[int | str, float] = {at: torch.cuda.mem_get_info(at)[0] for at in numbers}
-    free["cpu"] = psutil.virtual_memory().available
+    free["cpu"] = free_memory()
     return {at: min(size, 1e9 * memory_gb()) for at, size in free.items()}
 
 

@@ -7,8 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
-import psutil
-
+from poskernel_core.common.memory import free_memory
 from poskernel_core.forward.loading import LoadedModel, load, pick_device
 from poskernel_core.models.catalog import Located
 
@@ -50,6 +49,6 @@ class ModelCache:
         """Let go of the models used longest ago, until there is room for one more."""
         while self._kept:
             largest = max(model.nbytes for model in self._kept.values())
-            if len(self._kept) < self.most and psutil.virtual_memory().available > ROOM * largest:
+            if len(self._kept) < self.most and free_memory() > ROOM * largest:
                 return
             self._kept.popitem(last=False)

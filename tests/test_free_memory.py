@@ -1,0 +1,83 @@
+"""Free memory: the least of the machine's and of what control groups allow, in both versions."""
+
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from poskernel_core.common.memory import free_memory
+
+GROUPS = {
+    # version: line of /proc/self/cgroup, place, names of bound, use and counters, what is no bound
+    2: ("0::/a/b", "", "memory.max", "memory.current", "", "max"),
+    1: ("4:cpu,memory:/a/b", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_",
+        str(2**63 - 4096)),
+}  # fmt: skip
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine of 900 free bytes whose control groups are made by a call."""
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=900))
+
+    def make(version, **groups):
+        line, mount, bound, taken, prefix, _ = GROUPS[version]
+        (tmp_path / "proc/self").mkdir(parents=True)
+        (tmp_path / "proc/self/cgroup").write_text(f"9:pids:/elsewhere\n{line}\n")
+        for name, (most, used, files) in groups.items():
+            folder = tmp_path / "sys/fs/cgroup" / mount / {"top": "", "a": "a", "b": "a/b"}[name]
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / bound).write_text(f"{most}\n")
+            (folder / taken).write_text(f"{used}\n")
+            stat = f"anon 7\n{prefix}active_file {files}\n{prefix}inactive_file 1\n"
+            (folder / "memory.stat").write_text(stat)
+        return tmp_path
+
+    return make
+
+
+@pytest.mark.parametrize("version", GROUPS)
+def test_the_group_of_the_process(machine, version):
+    """Its bound less what it takes, files excepted that can be read again."""
+    root = machine(version, b=(500, 300, 20))
+
+    assert 500 - 300 + 20 + 1 == free_memory(root)
+
+
+@pytest.mark.parametrize("version", GROUPS)
+def test_the_least_counts(machine, version):
+    """A group bounds those within it, and a group without a bound bounds nothing."""
+    none = GROUPS[version][-1]
+    root = machine(version, top=(none, 1, 0), a=(400, 350, 0), b=(500, 100, 0))
+
+    assert 51 == free_memory(root)
+
+
+@pytest.mark.parametrize("version", GROUPS)
+def test_the_path_of_a_host(machine, version):
+    """In a container whose own group is the first, the path within the host is not there."""
+    assert 201 == free_memory(machine(version, top=(500, 300, 0)))
+
+
+@pytest.mark.parametrize("version", GROUPS)
+def test_more_than_the_machine_has(machine, version):
+    """A bound beyond the machine's memory changes nothing."""
+    assert 900 == free_memory(machine(version, b=(10**12, 0, 0)))
+
+
+def test_nothing_is_left(machine):
+    """A group that takes more than its bound has nothing, and not less."""
+    assert 0 == free_memory(machine(2, b=(100, 300, 0)))
+
+
+def test_a_group_that_does_not_count_files(machine):
+    """Without counters all that is taken counts."""
+    root = machine(2, b=(500, 300, 20))
+    (root / "sys/fs/cgroup/a/b/memory.stat").unlink()
+
+    assert 200 == free_memory(root)
+
+
+def test_no_groups(machine, tmp_path):
+    """Where the system has no control groups the machine's memory counts."""
+    assert 900 == free_memory(tmp_path)
