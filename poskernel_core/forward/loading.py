@@ -42,12 +42,16 @@ from poskernel_core.models.weights import (
     UNUSED,
     check_weights,
     count_numbers,
+    fewest_numbers,
     is_bfloat16,
     no_memory,
 )
 
-__all__ = ["LoadedModel", "hooked", "load", "pick_device"]
+__all__ = ["LoadedModel", "has_room", "hooked", "load", "pick_device"]
 
+ROOM = 1.5
+"""Free memory that a model needs beside others, as a multiple of what reading it takes: it is to
+be run as well."""
 LOADING = threading.Lock()
 """Held while weights are read: transformers changes its own classes and torch's for that time."""
 THEIR_SIZES = {
@@ -76,6 +80,25 @@ def pick_device(name: str) -> torch.device:
     if not there.get(kind, name == "cpu") or (number and int(number) >= torch.cuda.device_count()):
         raise BadRequest(f"This machine has no device {name!r}: use cpu, or auto.")
     return torch.device(name)
+
+
+def has_room(located: Located, device: str) -> bool:
+    """Tell whether a model fits in float32 beside what its device and memory hold already.
+
+    Raises:
+        BadRequest, UnsupportedModel: as :func:`load`.
+    """
+    free = room(pick_device(device))
+    if located.directory is None and located.geometry.architecture == "attn-only":
+        numbers = 2 * fewest_numbers(located.geometry, located.config)  # no header to look into
+    else:
+        numbers = count_numbers(located.spec.name, _weights(located))
+    return ROOM * needed(numbers, "float32") <= min(next(iter(free.values())), free["cpu"])
+
+
+def _weights(located: Located) -> list[Path]:
+    name = located.spec.name
+    return weight_files(name, located.directory or fetch_snapshot(name, located.spec.fingerprint))
 
 
 def load(located: Located, device: str = "auto", dtype: str = "float32") -> LoadedModel:
@@ -110,11 +133,17 @@ def _read(
     except PosKernelError:
         raise
     except Exception as error:  # what strangers wrote can break transformers in any way
-        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        if _is_lack_of_memory(error):
             raise no_memory(name) from error
         raise UnsupportedModel(
             f"The weights of {name!r} do not fit its config.json or are damaged: {_brief(error)}"
         ) from error
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Tell whether memory, or a GPU's, was not enough."""
+    lack = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return lack or "allocate memory" in str(error)
 
 
 def _proved(
@@ -127,6 +156,8 @@ def _proved(
     except PosKernelError:
         raise
     except Exception as error:  # a stranger's sizes can break transformers in any way
+        if _is_lack_of_memory(error):
+            raise no_memory(located.spec.name) from error
         raise UnsupportedModel(
             f"{located.spec.name!r} cannot be run on a few tokens, as transformers says: "
             f"{_brief(error)}"
@@ -173,9 +204,8 @@ def hooked(
 def _load_hub_format(
     located: Located, device: torch.device, dtype: str
 ) -> tuple[PreTrainedModel, Placement | None]:
-    name, geometry = located.spec.name, located.geometry
-    directory = located.directory or fetch_snapshot(name, located.spec.fingerprint)
-    files = weight_files(name, directory)
+    name, geometry, files = located.spec.name, located.geometry, _weights(located)
+    directory = files[0].parent
     check_weights(name, files, geometry, located.config)
     numbers, free = count_numbers(name, files), room(device)
     everywhere = math.inf if allow_disk() else sum(free.values())

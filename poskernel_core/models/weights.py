@@ -28,6 +28,7 @@ __all__ = [
     "check_enough",
     "check_weights",
     "count_numbers",
+    "fewest_numbers",
     "is_bfloat16",
     "no_memory",
     "weights_digest",
@@ -75,7 +76,7 @@ def check_enough(name: str, found: int, geometry: Geometry, config: dict[str, An
     Raises:
         UnsupportedModel: the embeddings and the attention alone would need more.
     """
-    claimed = _fewest(geometry, config)
+    claimed = fewest_numbers(geometry, config)
     if found < claimed:
         raise UnsupportedModel(
             f"The weights of {name!r} do not fit its config.json: they hold {found:,} numbers, its "
@@ -83,7 +84,7 @@ def check_enough(name: str, found: int, geometry: Geometry, config: dict[str, An
         )
 
 
-def _fewest(geometry: Geometry, config: dict[str, Any]) -> int:
+def fewest_numbers(geometry: Geometry, config: dict[str, Any]) -> int:
     """Return how many numbers the embeddings and the attention of all layers have."""
     width, embedded = geometry.d_model, config.get("word_embed_proj_dim") or geometry.d_model
     positions = geometry.n_ctx * width if geometry.scheme == "learned" else 0

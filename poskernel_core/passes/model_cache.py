@@ -7,14 +7,12 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
-from poskernel_core.common.memory import free_memory
-from poskernel_core.forward.loading import LoadedModel, load, pick_device
+import torch
+
+from poskernel_core.forward.loading import LoadedModel, has_room, load, pick_device
 from poskernel_core.models.catalog import Located
 
 __all__ = ["ModelCache"]
-
-ROOM = 2.0
-"""Free memory that another model needs, as a multiple of the largest one that is there."""
 
 
 @dataclass
@@ -36,19 +34,17 @@ class ModelCache:
         """
         with self._choosing:
             if dtype == "bfloat16":
-                self._make_room()
+                self._make_room(located, device)
                 return load(located, device, dtype)
             identity = (located.spec, str(pick_device(device)))
             if identity not in self._kept:
-                self._make_room()
+                self._make_room(located, device)
                 self._kept[identity] = load(located, device)
             self._kept.move_to_end(identity)
             return self._kept[identity]
 
-    def _make_room(self) -> None:
+    def _make_room(self, located: Located, device: str) -> None:
         """Let go of the models used longest ago, until there is room for one more."""
-        while self._kept:
-            largest = max(model.nbytes for model in self._kept.values())
-            if len(self._kept) < self.most and free_memory() > ROOM * largest:
-                return
+        while self._kept and not (len(self._kept) < self.most and has_room(located, device)):
             self._kept.popitem(last=False)
+            torch.cuda.empty_cache()
