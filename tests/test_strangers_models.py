@@ -34,6 +34,17 @@ def text(name, content):
     return lambda path: (path / name).write_bytes(data)
 
 
+def normalizer(content):
+    """Return what gives a tokenizer a normalizer that puts in a text for each s."""
+
+    def spoil(path):
+        file = path / "tokenizer.json"
+        step = {"type": "Replace", "pattern": {"String": "s"}, "content": content}
+        file.write_text(json.dumps({**json.loads(file.read_text()), "normalizer": step}))
+
+    return spoil
+
+
 def index(content):
     """Return what gives a model an index of its weights."""
     return text("model.safetensors.index.json", json.dumps(content))
@@ -103,6 +114,7 @@ MODELS = {
     "no tensors": ("gpt2", header(2), "they hold 0 numbers"),
     "tokenizer is no JSON": ("gpt2", text("tokenizer.json", "{"), "tokenizer.json"),
     "tokenizer nested": ("gpt2", text("tokenizer.json", DEEP), "tokenizer.json"),
+    "tokenizer that blows up": ("gpt2", normalizer("s" * 99), "texts of 99 characters"),
     "settings no JSON": ("gpt2", text("tokenizer_config.json", "{"), "tokenizer_config.json"),
     "settings a list": ("gpt2", text("tokenizer_config.json", "[1]"), "holds something else"),
     "settings nested": ("gpt2", text("tokenizer_config.json", DEEP), "nested too deeply"),
