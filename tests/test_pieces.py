@@ -167,7 +167,7 @@ def gpt2():
 @pytest.mark.parametrize("between", [" ", ""])
 def test_no_more_than_the_windows_need(gpt2, lengths, tmp_path, between):
     """Of a million characters and more, with spaces or without, four windows need two pieces."""
-    (tmp_path / "long.txt").write_text(between.join(WORDS * 200))
+    (tmp_path / "long.txt").write_text(between.join(WORDS * 20))
 
     found = corpora.token_windows(
         CorpusSpec(name=str(tmp_path / "long.txt")),
