@@ -10,6 +10,9 @@ import poskernel_core as pk
 from poskernel_core.common.errors import BadRequest, NoNetwork, TooLittleText, UnknownCorpus
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data import corpora, texts
+from poskernel_core.models.catalog import locate
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.passes.plan import prepare
 from tests.test_corpora import CONTEXT, cut, files, tokenizer
 
 __all__ = ["files", "tokenizer"]
@@ -90,7 +93,7 @@ def test_pickled_arrays_are_not_opened(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "bound", "words"),
     [
-        ("jsonl", "LONGEST", "a line is longer than 6 characters"),
+        ("jsonl", "LONGEST", "line 1 is longer than 6 characters"),
         ("parquet", "LONGEST", "a row holds more than 6 characters"),
         ("jsonl", "MOST_TEXTS", "more than 6 texts"),
         ("parquet", "MOST_TEXTS", "more than 6 texts"),

@@ -37,6 +37,7 @@ BUNDLED = {"sample": TEXTS / "sample.jsonl.gz", "bible": TEXTS / "bible.jsonl.gz
 TYPED = "text"
 MAX_FILE_BYTES = 2_000_000_000
 LOOK_BYTES = 2**20
+EXAMPLE = '{"text": "She sells sea shells."}'
 MOST_TEXTS = 2**24
 LONGEST = 2**26
 """Characters of a row at most."""
@@ -172,9 +173,12 @@ def _attempt(read: Callable[[Path], Any], path: Path) -> Any:
             f"Expected a .txt, .jsonl, .parquet or .npy file, got {path.name!r}; a .jsonl or "
             ".parquet file needs a column 'text'."
         ) from error
-    except (ValueError, TypeError, OSError) as error:
-        why = (str(error).splitlines() or [""])[0][:150]
-        raise UnknownCorpus(f"{path.name!r} cannot be read as {_suffix(path)}: {why}") from error
+    except UnicodeDecodeError as error:
+        raise UnknownCorpus(f"{path.name!r} is not text in UTF-8: save it as that.") from error
+    except OSError as error:
+        raise UnknownCorpus(f"{path.name!r} cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise UnknownCorpus(f"{path.name!r} cannot be read as {_suffix(path)}: {error}.") from error
 
 
 def _read_txt(path: Path) -> Iterator[str]:
@@ -187,11 +191,13 @@ def _look_at_txt(path: Path) -> None:
 
 
 def _read_jsonl(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8") as lines:
+    number = 0
+    with path.open(encoding="utf-8-sig") as lines:
         while line := lines.readline(LONGEST + 1):
+            number += 1
             if len(line) > LONGEST:
-                raise ValueError(f"a line is longer than {LONGEST:,} characters")
-            text = _text_of(line)
+                raise ValueError(f"line {number} is longer than {LONGEST:,} characters")
+            text = _text_of(line, number)
             if text is not None:
                 yield text
 
@@ -213,17 +219,17 @@ def _text_of(line: str, number: int) -> str | None:
     """
     if not line.strip():
         return None
-    text = parse_json(line)["text"]
-    if text is None:
-        return None
-    _check_text(text)
-    text.encode("utf-8")  # half a character, such as \\ud800, is no text
+    try:
+        record = parse_json(line)
+        text = record.get("text", 0) if isinstance(record, dict) else 0
+        if not isinstance(text, str | None):
+            raise ValueError
+        (text or "").encode("utf-8")  # half a character, such as \\ud800, is no text
+    except ValueError as error:
+        raise ValueError(
+            f"expected a line such as {EXAMPLE}, got {line.strip()[:40]!r} as line {number}"
+        ) from error
     return text
-
-
-def _check_text(value: Any) -> None:
-    if not isinstance(value, str):
-        raise ValueError(f"expected texts in its column 'text', got {type(value).__name__}.")
 
 
 def _read_parquet(path: Path) -> Iterator[str]:
@@ -241,14 +247,17 @@ def _read_parquet(path: Path) -> Iterator[str]:
 
 
 def _look_at_parquet(path: Path) -> None:
-    from pyarrow import parquet, types
+    from pyarrow import ArrowInvalid, parquet, types
 
-    described = parquet.read_metadata(path)
+    try:
+        described = parquet.read_metadata(path)
+    except ArrowInvalid as error:
+        raise ValueError("it is of another kind, or damaged") from error
     kind = described.schema.to_arrow_schema().field("text").type
     if types.is_dictionary(kind):
         kind = kind.value_type
     if str(kind) not in ("string", "large_string", "string_view", "null"):
-        raise ValueError(f"expected texts in its column 'text', got {kind}.")
+        raise ValueError(f"its column 'text' holds {kind}, expected texts")
     if described.num_rows > MOST_TEXTS:
         raise ValueError(f"it holds more than {MOST_TEXTS:,} texts")
 
