@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 
 from poskernel_core import analyses
+from poskernel_core.analyses.base import Composition
 from poskernel_core.analyses.training.spec import OfCheckpoints
 from poskernel_core.common import specs
 from poskernel_core.common.errors import UnfitField
-from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
+from poskernel_core.common.specs import (
+    OF_PATTERNS,
+    CorpusSpec,
+    Execution,
+    ModelSpec,
+    Request,
+    RunSpec,
+)
 from poskernel_core.engine.requests import canonical, received
 from poskernel_core.storage.statistics import part_key, windows_of
 
@@ -198,18 +206,48 @@ def test_another_layout_is_a_miss(monkeypatch):
     assert not before & keys_of(RUN)
 
 
-@pytest.mark.parametrize("name", analyses.ANALYSES)
-def test_canonical_is_canonical(name, training_dir):
-    """A canonical request is its own canonical form, also where another process takes it up."""
+def asked(name, training_dir):
+    """A request of a question, with what it needs to be told."""
     fields = analyses.find(name).params.model_fields
     needed = {"cell": "L0H0", "text": "a b", "word": " the", "words": "a", "neuron": 0, "query": 11}
     params = {field: value for field, value in needed.items() if field in fields}
-    if name == "intervention":
-        params["change"] = "remove"
+    params |= {"intervention": {"change": "remove"}, "helix": {"prompts": "texts"}}.get(name, {})
     training = isinstance(analyses.find(name), OfCheckpoints)
     model = ModelSpec(name=str(training_dir)) if training else RUN.model
-    run = RUN.model_copy(update={"model": model})
-    once = canonical(Request(analysis=name, run=run, params=params))
+    return Request(analysis=name, run=RUN.model_copy(update={"model": model}), params=params)
+
+
+@pytest.mark.parametrize("name", analyses.ANALYSES)
+def test_what_a_question_ignores(name, training_dir):
+    """A field that a question declares to ignore does not change its key; every other one does."""
+    request = asked(name, training_dir)
+    key = canonical(request).key
+    training = {"model": ModelSpec(name="demo-training")}
+    changes = RUNS | (training if request.run.model != RUN.model else {})
+
+    same = {
+        field
+        for field, value in changes.items()
+        if key == canonical(changed(request, "run", changed(request.run, field, value))).key
+    }
+    assert analyses.find(name).ignores == same
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, each in analyses.ANALYSES.items() if not isinstance(each, Composition)]
+)
+def test_who_stands_on_attention(name, training_dir):
+    """How much attention is formed matters to those alone whose passes gather of it."""
+    needs = canonical(asked(name, training_dir)).needs.values()
+    attention = any(set(OF_PATTERNS) & set(run.gather) for run in needs)
+
+    assert attention == ("pattern_windows" not in analyses.find(name).ignores)
+
+
+@pytest.mark.parametrize("name", analyses.ANALYSES)
+def test_canonical_is_canonical(name, training_dir):
+    """A canonical request is its own canonical form, also where another process takes it up."""
+    once = canonical(asked(name, training_dir))
 
     sent = Request.model_validate_json(once.wire.model_dump_json())
     for again in (canonical(sent), received(sent)):

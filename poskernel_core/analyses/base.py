@@ -20,6 +20,9 @@ from poskernel_core.models.fragments import Part
 from poskernel_core.models.geometry import Geometry
 
 __all__ = [
+    "KEPT_QUERIES",
+    "OWN_PASS",
+    "OWN_WINDOWS",
     "Analysis",
     "Composition",
     "Experiment",
@@ -36,6 +39,15 @@ __all__ = [
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all); raises Cancelled when somebody cancelled."""
 
+
+KEPT_QUERIES = frozenset({"positions", "samples"})
+"""The fields of a run that say which queries a pass keeps."""
+
+OWN_PASS = frozenset({"gather", "pattern_windows"})
+"""The fields that do not matter where a question gathers what it needs, and no attention."""
+
+OWN_WINDOWS = frozenset({"windows", "positions", "destination", "doubling"})
+"""The fields that do not matter where an experiment says itself which windows it reads."""
 
 Statistics = Mapping[str, StatisticsView]
 """The statistics that an answer stands on, by role."""
@@ -68,6 +80,7 @@ class Question(ABC, Generic[P]):
         params: the class of its parameters.
         values: what its answer holds; axes and units are those declared here.
         texts: what of its answer is text, declared the same way.
+        ignores: the fields of a run that its answer does not depend on.
         uses: what a part of a model may lack, and without which there is no answer.
         scheme: the position scheme that it is about, such as ``rotary``; empty: any.
         measures: what the grid of all heads can be coloured by.
@@ -81,6 +94,7 @@ class Question(ABC, Generic[P]):
     params: type[P]
     values: ClassVar[tuple[Value, ...]]
     texts: ClassVar[tuple[Value, ...]] = ()
+    ignores: ClassVar[frozenset[str]] = frozenset()
     uses: ClassVar[tuple[Part, ...]] = ()
     scheme: ClassVar[str] = ""
     measures: ClassVar[tuple[HeadMeasure, ...]] = ()
@@ -137,6 +151,14 @@ class Question(ABC, Generic[P]):
 
     def canonical(self, run: RunSpec, params: P) -> RunSpec:
         """Return the run as far as the answer depends on it, so that equal answers share a key.
+
+        Raises:
+            BadRequest: the parameters do not fit the run.
+        """
+        return self.with_params(run.without(self.ignores), params)
+
+    def with_params(self, run: RunSpec, params: P) -> RunSpec:
+        """Return the run with those fields that the parameters decide.
 
         Raises:
             BadRequest: the parameters do not fit the run.
@@ -259,6 +281,7 @@ class Experiment(Question[P]):
     nobody imports it before it is called.
     """
 
+    ignores = OWN_PASS | {"dtype", "samples"}
     long: ClassVar[bool] = False
     draws: ClassVar[bool] = False
 

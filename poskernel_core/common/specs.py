@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import index
 from os import PathLike, fspath
 from typing import Any, ClassVar, Literal
@@ -227,6 +227,17 @@ class RunSpec(Spec):
     def key(self, **more: Any) -> str:
         """Return a content address under the model's prefix, for this run and ``more``."""
         return f"{model_prefix(self.model.fingerprint)}{self.digest(**more)}"
+
+    def without(self, fields: Collection[str]) -> RunSpec:
+        """Return the run with these fields as they are where nobody asks for others."""
+        context = DEFAULT_CONTEXT if "context" in fields else self.context
+        plain = RunSpec(
+            model=self.model,
+            corpus=CorpusSpec(),
+            context=context,
+            positions=default_positions(context),
+        )
+        return self.model_copy(update={name: getattr(plain, name) for name in fields})
 
     @field_validator("positions")
     @classmethod

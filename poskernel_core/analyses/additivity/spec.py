@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, HeadMeasure, Params
+from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, HeadMeasure, Params
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import each
 from poskernel_core.common.specs import RunSpec
@@ -99,6 +99,7 @@ class Additivity(Experiment[AdditivityParams]):
         ),
     )
     figure = "poskernel_core.figures.of_contextual:additivity_figure"
+    ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "poskernel_core.analyses.additivity.run:additivity"
 
@@ -108,7 +109,7 @@ class Additivity(Experiment[AdditivityParams]):
         length = min(16, max(1, room // 2))
         return {"passage_length": length, "shifts": max(2, min(8, room - length + 1))}
 
-    def canonical(self, run: RunSpec, params: AdditivityParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: AdditivityParams) -> RunSpec:
         """Return the run over the passages.
 
         Raises:
@@ -126,15 +127,7 @@ class Additivity(Experiment[AdditivityParams]):
                 f"{params.passage_length} tokens at {params.shifts} places are too many keys to "
                 f"keep: ask for {MOST_KEYS} or fewer in all."
             )
-        return run.model_copy(
-            update={
-                "dtype": "float32",
-                "positions": (0,),
-                "destination": None,
-                "doubling": None,
-                "windows": params.passages,
-            }
-        )
+        return run.model_copy(update={"windows": params.passages, "positions": (0,)})
 
     def needs(self, run: RunSpec, params: AdditivityParams) -> Mapping[str, RunSpec]:
         """Return nothing: the passages are run on their own."""

@@ -46,10 +46,11 @@ B = TypeVar("B", bound=BagParams)
 class BagExperiment(Experiment[B]):
     """A question about the bag of tokens; it stands on the run's mean keys."""
 
+    ignores = Experiment.ignores | {"positions"}
     uses = ("token embeddings", "neurons")
 
-    def canonical(self, run: RunSpec, params: B) -> RunSpec:
-        """Return the run in single precision.
+    def with_params(self, run: RunSpec, params: B) -> RunSpec:
+        """Return the run.
 
         Raises:
             BadRequest: the position is outside the context.
@@ -58,8 +59,8 @@ class BagExperiment(Experiment[B]):
             raise BadRequest(
                 f"Expected a position from 1 to {run.context - 1}, got {params.query}."
             )
-        return run.model_copy(update={"dtype": "float32"})
+        return run
 
     def needs(self, run: RunSpec, params: B) -> dict[str, RunSpec]:
         """Return the run, for its mean keys."""
-        return {"main": run}
+        return {"main": run.model_copy(update={"gather": ("keys",)})}

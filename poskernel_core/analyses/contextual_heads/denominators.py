@@ -89,11 +89,12 @@ class Denominators(Experiment[DenominatorsParams]):
     texts = each("own_texts", "own_text", "name", "the reader's texts and the chapters asked for")
     figure = "poskernel_core.figures.contextual:denominators_figure"
     precomputed = "experiments"
+    ignores = Experiment.ignores | {"positions"}
     long = True
     runs = "poskernel_core.analyses.contextual_heads.run.denominators:denominators"
 
-    def canonical(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
-        """Return the run in single precision.
+    def with_params(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
+        """Return the run.
 
         Raises:
             BadRequest: the context ends with the skipped keys.
@@ -103,11 +104,11 @@ class Denominators(Experiment[DenominatorsParams]):
                 f"Expected a context of {params.skip + 3} tokens or more with {params.skip} "
                 f"skipped keys, got {run.context}: ask for a longer one, or skip fewer."
             )
-        return run.model_copy(update={"dtype": "float32"})
+        return run
 
     def needs(self, run: RunSpec, params: DenominatorsParams) -> Mapping[str, RunSpec]:
         """Return the run, for its mean keys."""
-        return {"main": run}
+        return {"main": run.model_copy(update={"gather": ("keys",)})}
 
 
 class TokenWeightsParams(CellParams):
@@ -167,18 +168,19 @@ class TokenWeights(Experiment[TokenWeightsParams]):
     texts = each("top_words bottom_words", "rank", "token", "the tokens that have them")
     figure = "poskernel_core.figures.contextual:weights_figure"
     precomputed = "experiments"
+    ignores = Experiment.ignores | {"positions"}
     long = True
     runs = "poskernel_core.analyses.contextual_heads.run.token_weights:token_weights"
 
-    def canonical(self, run: RunSpec, params: TokenWeightsParams) -> RunSpec:
-        """Return the run in single precision.
+    def with_params(self, run: RunSpec, params: TokenWeightsParams) -> RunSpec:
+        """Return the run.
 
         Raises:
             BadRequest: the position is outside the context, or nothing visible is left.
         """
         check_query(run, params.query, params.skip)
-        return run.model_copy(update={"dtype": "float32"})
+        return run
 
     def needs(self, run: RunSpec, params: TokenWeightsParams) -> Mapping[str, RunSpec]:
         """Return the run, for its mean keys."""
-        return {"main": run}
+        return {"main": run.model_copy(update={"gather": ("keys",)})}

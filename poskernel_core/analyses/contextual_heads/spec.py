@@ -140,21 +140,22 @@ class ContextualHeads(Experiment[ContextualParams]):
     )
     figure = "poskernel_core.figures.of_contextual:contextual_heads_figure"
     precomputed = "experiments"
+    ignores = Experiment.ignores | {"positions"}
     long = True
     runs = "poskernel_core.analyses.contextual_heads.run.contextual:contextual_heads"
 
-    def canonical(self, run: RunSpec, params: ContextualParams) -> RunSpec:
-        """Return the run in single precision.
+    def with_params(self, run: RunSpec, params: ContextualParams) -> RunSpec:
+        """Return the run.
 
         Raises:
             BadRequest: the position is outside the context, or nothing visible is left.
         """
         check_query(run, params.query, params.skip)
-        return run.model_copy(update={"dtype": "float32"})
+        return run
 
     def needs(self, run: RunSpec, params: ContextualParams) -> Mapping[str, RunSpec]:
         """Return the run, for its mean keys."""
-        return {"main": run}
+        return {"main": run.model_copy(update={"gather": ("keys",)})}
 
 
 def check_query(run: RunSpec, query: int, skip: int) -> None:

@@ -56,6 +56,7 @@ class AttentionEntropy(Analysis[EntropyParams]):
         ),
     )
     precomputed = "always"
+    ignores = frozenset({"samples", "gather"})
 
     def needs(self, run: RunSpec, params: EntropyParams) -> Mapping[str, RunSpec]:
         """Return a small pass of its own over the same windows."""

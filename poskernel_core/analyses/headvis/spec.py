@@ -7,7 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Experiment, Params, Progress, Statistics
+from poskernel_core.analyses.base import (
+    KEPT_QUERIES,
+    OWN_PASS,
+    Analysis,
+    Experiment,
+    Params,
+    Progress,
+    Statistics,
+)
 from poskernel_core.common.result import Result, Value, each
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import stacked
@@ -60,6 +68,7 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
             "repeats",
         ),
     )
+    ignores = KEPT_QUERIES | OWN_PASS
 
     def needs(self, run: RunSpec, params: HeadVisParams) -> Mapping[str, RunSpec]:
         """Return the statistic of its own over the same windows."""
@@ -139,12 +148,9 @@ class HeadExamples(Experiment[HeadExamplesParams]):
         *each("token", "text pos", "number", "which of the words each token of the texts is"),
     )
     texts = each("words", "word", "token", "the different tokens of the texts that are kept")
+    ignores = Experiment.ignores | {"positions"}
     long = True
     runs = "poskernel_core.analyses.headvis.run:head_examples"
-
-    def canonical(self, run: RunSpec, params: HeadExamplesParams) -> RunSpec:
-        """Return the run in single precision."""
-        return run.model_copy(update={"dtype": "float32"})
 
     def needs(self, run: RunSpec, params: HeadExamplesParams) -> Mapping[str, RunSpec]:
         """Return nothing: it stands on no pass."""

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress
+from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress
 from poskernel_core.analyses.helix import formulas as math
 from poskernel_core.common.result import Result, each
-from poskernel_core.common.specs import RunSpec, default_positions
+from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.models.geometry import Geometry
 
@@ -160,16 +160,16 @@ class Helix(Analysis[HelixParams]):
     )
     figure = "poskernel_core.figures.of_positions:morph_figure"
     precomputed = "always"
+    ignores = KEPT_QUERIES | OWN_PASS
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return texts as prompts where positions are no part of the stream."""
         return {} if geometry.scheme == "learned" else {"prompts": "texts"}
 
-    def canonical(self, run: RunSpec, params: HelixParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: HelixParams) -> RunSpec:
         """Return the pass over repeated tokens, where the corpus does not matter; or over texts."""
         if params.prompts == "texts":
-            positions = default_positions(run.context)
-            return run.model_copy(update={"gather": math.STREAM_SUMS, "positions": positions})
+            return run.model_copy(update={"gather": math.STREAM_SUMS})
         return math.repeated_run(run, params.tokens)
 
     def needs(self, run: RunSpec, params: HelixParams) -> Mapping[str, RunSpec]:

@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress
+from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Progress
 from poskernel_core.analyses.helix import formulas as math
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result, each
-from poskernel_core.common.specs import BAND, RunSpec, default_positions
+from poskernel_core.common.specs import BAND, RunSpec
 from poskernel_core.common.views import StatisticsView
 
 __all__ = ["Tangent", "TangentParams"]
@@ -91,14 +91,11 @@ class Tangent(Analysis[TangentParams]):
     )
     figure = "poskernel_core.figures.of_positions:tangent_reading_figure"
     precomputed = "always"
+    ignores = KEPT_QUERIES  # mean queries are there at every position
 
     def default_query(self, context: int) -> int:
         """Return the usual position, or the last that has a neighbour on both sides."""
         return min(super().default_query(context), context - 2)
-
-    def canonical(self, run: RunSpec, params: TangentParams) -> RunSpec:
-        """Return the run; mean queries are there at every position, recorded or not."""
-        return run.model_copy(update={"positions": default_positions(run.context)})
 
     def needs(self, run: RunSpec, params: TangentParams) -> Mapping[str, RunSpec]:
         """Return the run, and where it is asked for the pass over repeated tokens."""

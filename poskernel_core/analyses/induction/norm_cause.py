@@ -117,7 +117,7 @@ class NormCause(Sampled[NormCauseParams]):
     figure = "poskernel_core.figures.of_experiments:norm_cause_figure"
     runs = "poskernel_core.analyses.induction.run.norm_cause:norm_cause"
 
-    def canonical(self, run: RunSpec, params: NormCauseParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: NormCauseParams) -> RunSpec:
         """Return the run of the random sequences.
 
         Raises:

@@ -105,7 +105,7 @@ class InductionScores(Sampled[InductionScoresParams]):
         """Return a length that the context holds."""
         return {"period": min(24, (geometry.n_ctx - 1) // 2)}
 
-    def canonical(self, run: RunSpec, params: InductionScoresParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: InductionScoresParams) -> RunSpec:
         """Return the run of the random sequences."""
         return random_run(run, 2 * params.period + run.start_token, params.samples)
 
@@ -232,7 +232,7 @@ class InductionRecency(Sampled[RecencyParams]):
             "samples": first_samples(CLEAR_SAMPLES, geometry),
         }
 
-    def canonical(self, run: RunSpec, params: RecencyParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: RecencyParams) -> RunSpec:
         """Return the run of the random sequences.
 
         Raises:
@@ -292,7 +292,7 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
             "samples": first_samples(CLEAR_SAMPLES, geometry),
         }
 
-    def canonical(self, run: RunSpec, params: RecencyPatternsParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: RecencyPatternsParams) -> RunSpec:
         """Return the run of the random sequences.
 
         Raises:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment
-from poskernel_core.analyses.interventions.spec import ALIKE, AveragingPlace, averaged_stream
+from poskernel_core.analyses.base import OWN_WINDOWS, Experiment
+from poskernel_core.analyses.interventions.spec import AveragingPlace, averaged_stream
 from poskernel_core.common.result import each
 from poskernel_core.common.specs import RunSpec
 
@@ -58,12 +58,13 @@ class Averaging(Experiment[AveragingParams]):
         ),
     )
     figure = "poskernel_core.figures.of_positions:averaging_figure"
+    ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "poskernel_core.analyses.interventions.run.average:average"
 
-    def canonical(self, run: RunSpec, params: AveragingParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: AveragingParams) -> RunSpec:
         """Return the run over a few windows of the corpus."""
-        return run.model_copy(update=ALIKE | {"windows": params.loss_texts})
+        return run.model_copy(update={"windows": params.loss_texts, "positions": (0,)})
 
     def needs(self, run: RunSpec, params: AveragingParams) -> Mapping[str, RunSpec]:
         """Return the pass over repeated tokens where the stream is averaged."""

@@ -7,14 +7,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, Params
+from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, Params
 from poskernel_core.analyses.helix import formulas as math
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.common.result import each
 from poskernel_core.common.specs import RunSpec
 
 __all__ = [
-    "ALIKE",
     "AveragingPlace",
     "Intervention",
     "InterventionParams",
@@ -24,8 +23,6 @@ __all__ = [
 
 REPEATED_TOKENS = 100
 Change = Literal["average", "blind", "move", "silence", "remove"]
-ALIKE = {"dtype": "float32", "positions": (0,), "destination": None, "doubling": None}
-"""Fields of a run that an experiment does not depend on."""
 
 
 class AveragingPlace(Params):
@@ -74,9 +71,8 @@ class InterventionParams(TextParams, AveragingPlace):
 
 
 def single_run(run: RunSpec, params: TextParams) -> RunSpec:
-    """Return the run of one prompt, as far as an experiment depends on it."""
-    one = text_run(run, params, whole=True)
-    return one.model_copy(update=ALIKE | {"seed": 0})
+    """Return the run of one prompt."""
+    return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})
 
 
 def averaged_stream(run: RunSpec) -> Mapping[str, RunSpec]:
@@ -151,9 +147,10 @@ class Intervention(Experiment[InterventionParams]):
     )
     texts = each("candidates", "candidate", "token", "the likeliest next tokens")
     figure = "poskernel_core.figures.of_positions:bars_figure"
+    ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
     runs = "poskernel_core.analyses.interventions.run.intervene:intervene"
 
-    def canonical(self, run: RunSpec, params: InterventionParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: InterventionParams) -> RunSpec:
         """Return the run of the prompt."""
         return single_run(run, params)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from poskernel_core.analyses.base import Analysis, Params, Progress
+from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress
 from poskernel_core.common.result import Result, each
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView, stacked
@@ -40,6 +40,7 @@ class DiagonalProfile(Analysis[Params]):
     )
     figure = "poskernel_core.figures.of_kernels:diagonal_figure"
     precomputed = "always"
+    ignores = KEPT_QUERIES
 
     def needs(self, run: RunSpec, params: Params) -> Mapping[str, RunSpec]:
         """Return the run itself."""

@@ -9,7 +9,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import Experiment, SkipParams
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.common.result import each
-from poskernel_core.common.specs import RunSpec, default_positions
+from poskernel_core.common.specs import RunSpec
 
 __all__ = [
     "MOST_CELLS",
@@ -48,23 +48,17 @@ class HeadOnTextParams(OwnTextParams):
 class _OnText(Experiment[OwnTextParams]):
     """An experiment on one text that stands on the mean keys of the run."""
 
+    ignores = Experiment.ignores | {"positions", "destination", "doubling"}
     uses = ("token embeddings",)
 
-    def canonical(self, run: RunSpec, params: OwnTextParams) -> RunSpec:
-        """Return the run whose mean keys are used, as far as these depend on it.
+    def with_params(self, run: RunSpec, params: OwnTextParams) -> RunSpec:
+        """Return the run whose mean keys are used.
 
         Raises:
             BadRequest: no text is given.
         """
         text_run(run, params)
-        return run.model_copy(
-            update={
-                "dtype": "float32",
-                "positions": default_positions(run.context),
-                "destination": None,
-                "doubling": None,
-            }
-        )
+        return run
 
     def needs(self, run: RunSpec, params: OwnTextParams) -> Mapping[str, RunSpec]:
         """Return the run, for its mean keys."""

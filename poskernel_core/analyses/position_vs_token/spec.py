@@ -119,7 +119,7 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
         """Return a length that the context holds, and fewer samples for a large model."""
         return {"length": min(24, geometry.n_ctx), "samples": first_samples(SAMPLES, geometry)}
 
-    def canonical(self, run: RunSpec, params: PositionVsTokenParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: PositionVsTokenParams) -> RunSpec:
         """Return the run of the random sequences."""
         return random_run(run, params.length, params.samples)
 
@@ -189,13 +189,14 @@ class PositionZero(Sampled[PositionZeroParams]):
     texts = each("cases", "case", "name", "the three cases")
     figure = "poskernel_core.figures.of_experiments:zero_figure"
     precomputed = "experiments"
+    ignores = Sampled.ignores | {"start_token"}
     runs = "poskernel_core.analyses.position_vs_token.run.zero:position_zero"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length that the context holds, and fewer samples for a large model."""
         return {"length": min(11, geometry.n_ctx), "samples": first_samples(SAMPLES, geometry)}
 
-    def canonical(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
         """Return the run of the random sequences; the cases say which have a start token."""
         return random_run(run, params.length, params.samples).model_copy(
             update={"start_token": False}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, HeadMeasure, Params, Progress
+from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, HeadMeasure, Params, Progress
 from poskernel_core.analyses.previous_token import formulas as bands
 from poskernel_core.analyses.previous_token.kinds import (
     DIAGONALS,
@@ -16,7 +16,7 @@ from poskernel_core.analyses.previous_token.kinds import (
     read_kind,
 )
 from poskernel_core.common.result import Result, each
-from poskernel_core.common.specs import BAND, RunSpec, default_positions
+from poskernel_core.common.specs import BAND, RunSpec
 from poskernel_core.common.views import StatisticsView, stacked
 
 __all__ = ["PreviousToken", "PreviousTokenParams", "diagonals"]
@@ -168,10 +168,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     )
     figure = "poskernel_core.figures.of_positions:ranking_figure"
     precomputed = "always"
-
-    def canonical(self, run: RunSpec, params: PreviousTokenParams) -> RunSpec:
-        """Return the run; which query positions it records does not matter."""
-        return run.model_copy(update={"positions": default_positions(run.context)})
+    ignores = KEPT_QUERIES
 
     def needs(self, run: RunSpec, params: PreviousTokenParams) -> Mapping[str, RunSpec]:
         """Return the run, and a smaller one with doubled tokens."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress
+from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress
 from poskernel_core.analyses.kernels.kernel import kv_head
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.common.attention import only_visible
@@ -59,8 +59,9 @@ class Stages(Analysis[StagesParams]):
         *each("pattern", "query key", "share of attention", "the softmax of its rows"),
     )
     figure = "poskernel_core.figures.of_positions:stages_figure"
+    ignores = KEPT_QUERIES | OWN_PASS | {"corpus", "windows", "seed"}
 
-    def canonical(self, run: RunSpec, params: StagesParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: StagesParams) -> RunSpec:
         """Return the pass over the one text."""
         return text_run(run, params, whole=True)
 

@@ -7,8 +7,7 @@ from typing import Final, Literal, TypeVar
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, Params
-from poskernel_core.analyses.interventions.spec import ALIKE
+from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, Params
 from poskernel_core.common.specs import CorpusSpec, RunSpec
 from poskernel_core.data.made import RANDOM
 from poskernel_core.models.geometry import Geometry
@@ -82,6 +81,7 @@ S = TypeVar("S", bound=SampleParams)
 class Sampled(Experiment[S]):
     """An experiment over random sequences: the corpus and its windows play no part."""
 
+    ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "context"}
     long = True
     draws = True
 
@@ -92,5 +92,5 @@ class Sampled(Experiment[S]):
 
 def random_run(run: RunSpec, length: int, samples: int) -> RunSpec:
     """Return the run of ``samples`` random sequences; start token and seed are the run's."""
-    corpus = CorpusSpec(name=RANDOM)
-    return run.model_copy(update=ALIKE | {"corpus": corpus, "context": length, "windows": samples})
+    update = {"context": length, "windows": samples, "positions": (0,)}
+    return run.model_copy(update=update | {"corpus": CorpusSpec(name=RANDOM)})

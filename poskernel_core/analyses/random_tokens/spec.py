@@ -108,6 +108,6 @@ class RandomAttention(Sampled[RandomAttentionParams]):
         samples = first_samples(CLEAR_SAMPLES, geometry)
         return {"samples": samples, "length": min(RANDOM_TOKENS, geometry.n_ctx)}
 
-    def canonical(self, run: RunSpec, params: RandomAttentionParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: RandomAttentionParams) -> RunSpec:
         """Return the run of the random sequences."""
         return random_run(run, params.length, params.samples)

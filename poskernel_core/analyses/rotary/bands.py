@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment
-from poskernel_core.analyses.interventions.spec import ALIKE
+from poskernel_core.analyses.base import OWN_WINDOWS, Experiment
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.analyses.rotary.pairs import Wavelengths
 from poskernel_core.common.result import each
@@ -94,17 +93,18 @@ class ChangedBands(Experiment[ChangedBandsParams]):
         ),
     )
     figure = "poskernel_core.figures.of_rotary:changed_figure"
+    ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "poskernel_core.analyses.rotary.run:change_bands"
 
-    def canonical(self, run: RunSpec, params: ChangedBandsParams) -> RunSpec:
+    def with_params(self, run: RunSpec, params: ChangedBandsParams) -> RunSpec:
         """Return the run over a few windows of the corpus.
 
         Raises:
             BadRequest: bands that do not grow.
         """
         params.longest(run.context)
-        return run.model_copy(update=ALIKE | {"windows": params.loss_texts})
+        return run.model_copy(update={"windows": params.loss_texts, "positions": (0,)})
 
     def needs(self, run: RunSpec, params: ChangedBandsParams) -> Mapping[str, RunSpec]:
         """Return nothing: the model is run."""

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, Statistics
+from poskernel_core.analyses.base import (
+    KEPT_QUERIES,
+    OWN_PASS,
+    Analysis,
+    HeadMeasure,
+    Progress,
+    Statistics,
+)
 from poskernel_core.analyses.rotary import formulas as math
 from poskernel_core.analyses.rotary.pairs import (
     BandParams,
@@ -154,6 +161,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     )
     figure = "poskernel_core.figures.of_rotary:spectrum_figure"
     precomputed = "always"
+    ignores = KEPT_QUERIES | OWN_PASS
 
     def needs(self, run: RunSpec, params: SpectrumParams) -> Mapping[str, RunSpec]:
         """Return a small pass of its own over the same windows.

@@ -71,10 +71,6 @@ class ScoreShares(Experiment[ShareParams]):
     long = True
     runs = "poskernel_core.analyses.score_shares.run:score_shares"
 
-    def canonical(self, run: RunSpec, params: ShareParams) -> RunSpec:
-        """Return the run in single precision."""
-        return run.model_copy(update={"dtype": "float32"})
-
     def needs(self, run: RunSpec, params: ShareParams) -> Mapping[str, RunSpec]:
         """Return the run, for its mean keys."""
         return {"main": run.model_copy(update={"gather": ("keys",)})}

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, HeadMeasure, Params, Progress, Statistics
+from poskernel_core.analyses.base import (
+    KEPT_QUERIES,
+    Analysis,
+    HeadMeasure,
+    Params,
+    Progress,
+    Statistics,
+)
 from poskernel_core.common.result import Result, each
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import stacked
@@ -86,6 +93,7 @@ class AttentionSinks(Analysis[SinkParams]):
         ),
     )
     precomputed = "always"
+    ignores = KEPT_QUERIES | {"gather"}
 
     def needs(self, run: RunSpec, params: SinkParams) -> Mapping[str, RunSpec]:
         """Return the statistic of its own over the same windows."""

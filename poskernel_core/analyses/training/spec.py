@@ -51,7 +51,7 @@ C = TypeVar("C", bound=CheckpointParams)
 class OfCheckpoints(Composition[C]):
     """A question asked of each checkpoint of a model's run; the answers have an axis ``step``."""
 
-    def canonical(self, run: RunSpec, params: C) -> RunSpec:
+    def with_params(self, run: RunSpec, params: C) -> RunSpec:
         """Return the run of the whole training, whichever checkpoint of it is chosen.
 
         Raises:
