@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pages.over_training.sections import emergence_table
 from poskernel_core.analyses import find
 from poskernel_core.common.result import Result
 from poskernel_core.figures import training as draw
@@ -125,6 +126,22 @@ def test_an_emergence_from_step_0_on() -> None:
 
     assert [0.5, 1, 1] == [*named(figure, "L1H2 emerges").x]
     assert "L0H0 emerges" not in {trace.name for trace in figure.data}
+
+
+def test_the_table_of_emergence() -> None:
+    """Early heads first; one that fell is named so and comes last, one that ended at 0 has none."""
+    measure = np.full((len(STEPS), LAYERS, HEADS), 0.5)
+    measure[-1, 0] = 0.3, 0.0, 0.9
+    emergence = np.array([[np.nan, np.nan, 8.0], [4.0, 2.0, 1.0]])
+    change = measure[-1] - measure[0]
+    shown = made(measure=measure, emergence=emergence, change=change)
+    rows = [line.split("|") for line in emergence_table(shown).to_string(delimiter="|").split("\n")]
+
+    places = rows[0].index("head"), rows[0].index("emergence (step)")
+    assert [
+        ("L1H2", "1"), ("L1H1", "2"), ("L1H0", "4"), ("L0H2", "8"), ("L0H0", "fell"),
+        ("L0H1", "none"),
+    ] == [tuple(row[place] for place in places) for row in rows[1:] if len(row) > 1]  # fmt: skip
 
 
 def test_most_changed_heads() -> None:

@@ -21,6 +21,8 @@ def by_loops(steps, values):
     place = len(share)
     while place > 0 and share[place - 1] > 0.5:
         place -= 1
+    if place == 0 and share[0] > 1:
+        return (math.nan,) * 3
     after, before = steps[place], steps[place - 1] if place else 0
     if before == 0 or math.isnan(share[place - 1]):
         return after, before, after
@@ -46,6 +48,9 @@ def found_of(steps, values):
         ([0, 0, 0, -0.2, -0.8, -0.8], (16 * 4 ** (1 / 3), 16, 64)),  # the sign plays no part
         ([0.9, -0.9, 0, 0.5, 0.3, 1.0], (64 * 4 ** (2 / 7), 64, 256)),
         ([0, 0, 0, math.nan, 0.8, 0.8], (64, 16, 64)),  # nothing is known of step 16
+        ([0.9, 0.9, 0.7, 0.8, 0.8, 0.8], (math.nan,) * 3),  # it fell
+        ([-0.9, -0.9, -0.7, -0.8, -0.8, -0.8], (math.nan,) * 3),
+        ([0.9, 0.1, 0.7, 0.8, 0.8, 0.8], (4**0.5, 1, 4)),  # it fell, and came back
         ([1, 1, 1, 1, 1, 0], (math.nan,) * 3),
         ([1, 1, 1, 1, 1, math.nan], (math.nan,) * 3),
     ],
@@ -107,9 +112,8 @@ def test_heads_by_themselves():
 
     for layer, head in np.ndindex(2, 5):
         one = found_of(STEPS, values[:, layer, head])
-        assert one == (
-            found.step[layer, head], found.earliest[layer, head], found.latest[layer, head]
-        )  # fmt: skip
+        here = [each[layer, head] for each in (found.step, found.earliest, found.latest)]
+        np.testing.assert_array_equal(one, here)
 
 
 def test_counts():

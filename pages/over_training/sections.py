@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import streamlit as st
+from pandas.io.formats.style import Styler
 
 from pages.over_training import words
 from pages.over_training.run import Chosen
@@ -43,6 +44,7 @@ __all__ = [
     "draw_kinds",
     "draw_step",
     "draw_two_shares",
+    "emergence_table",
 ]
 
 FEW = 3
@@ -76,10 +78,21 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
     table = st.expander("Emergence of all heads as a table", on_change="rerun", key="emergence")
     if table.open:
         with table:
-            _emergence_table(found, selection.run.model.name)
+            rows = emergence_table(found)
+            choice_table(
+                rows,
+                "emergence-table",
+                select_cell,
+                {"at the end": st.column_config.NumberColumn(format="%.3g")},
+                addresses=[
+                    page_address("head", cell, model=selection.run.model.name)
+                    for cell in rows.data["head"]
+                ],
+            )
 
 
-def _emergence_table(found: Result, model: str) -> None:
+def emergence_table(found: Result) -> Styler:
+    """Return a row for every head, early emergence first; measures that fell come last."""
     places = list(np.ndindex(*found.values["change"].shape))
     last = found.select(step=int(found.coordinates["step"][-1]))
     columns = {
@@ -91,14 +104,12 @@ def _emergence_table(found: Result, model: str) -> None:
         "not after": found.values["emergence_latest"].ravel(),
     }
     table = pd.DataFrame(columns).sort_values("emergence (step)", kind="stable")
-    choice_table(
-        rounded_table(table, found, {"change": "change"}).format(
-            "{:,.0f}", subset=["emergence (step)", "not before", "not after"], na_rep="none"
-        ),
-        "emergence-table",
-        select_cell,
-        {"at the end": st.column_config.NumberColumn(format="%.3g")},
-        addresses=[page_address("head", cell, model=model) for cell in table["head"]],
+    steps = ["emergence (step)", "not before", "not after"]
+    fell = table["emergence (step)"].isna() & table["change"].notna() & (table["at the end"] != 0)
+    return (
+        rounded_table(table, found, {"change": "change"})
+        .format("{:,.0f}", subset=steps, na_rep="none")
+        .format(na_rep="fell", subset=(fell, steps[:1]))
     )
 
 

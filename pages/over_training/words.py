@@ -12,7 +12,8 @@ CURVES = explained(
     "axis is logarithmic, step 0 stands at its left end. A diamond marks the **emergence**, at "
     "half of the head's final value; the dotted line through it reaches over the gap between two "
     "checkpoints in which it could lie. A head that is above half of its final value from the "
-    "first step on, as one that hardly changes may be, has no mark: see how much it changed.",
+    "first step on, as one that hardly changes may be, has no mark: see how much it changed. A "
+    "measure that fell did not emerge: such heads come last in the table.",
     "measure",
     "change",
     "emergence",

@@ -12,7 +12,7 @@ __all__ = ["Emergence", "emergence", "label_counts"]
 
 @dataclass(frozen=True)
 class Emergence:
-    """When each head's measure appeared, in steps; NaN where it ends at 0 or has no end."""
+    """When each head's measure appeared, in steps; NaN where it fell, ends at 0 or has no end."""
 
     step: Float[np.ndarray, "..."]
     earliest: Float[np.ndarray, "..."]
@@ -26,13 +26,16 @@ def emergence(steps: Int[np.ndarray, " step"], measure: Float[np.ndarray, "step 
     is interpolated linearly in the logarithm of the step. Where the first of the two is step 0,
     which has none, or where all checkpoints are above, it is the earliest checkpoint that is above;
     what lies before that is the interval. A measure that ends below 0 is taken with its sign
-    turned. A checkpoint without a number is not above.
+    turned. A checkpoint without a number is not above. A measure that is above half at all
+    checkpoints, and further from 0 at the first than at the last, fell: it did not emerge.
     """
     final = measure[-1]
     share = np.divide(measure, final, out=np.full(measure.shape, np.nan), where=final != 0)
     above = share > 0.5
     stays = np.flip(np.logical_and.accumulate(np.flip(above, axis=0), axis=0), axis=0)
-    first = np.where(np.isfinite(final) & (final != 0), len(steps) - stays.sum(axis=0), len(steps))
+    first = len(steps) - stays.sum(axis=0)
+    fell = (first == 0) & (share[0] > 1)
+    first = np.where(np.isfinite(final) & (final != 0) & ~fell, first, len(steps))
     found = {name: np.full(final.shape, np.nan) for name in ("step", "earliest", "latest")}
     for head in np.argwhere(first < len(steps)):
         place, at = int(first[tuple(head)]), tuple(head)

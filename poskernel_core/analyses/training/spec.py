@@ -82,7 +82,9 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
 
     Choices: the logarithm of step 0 does not exist, so a measure that is above at the checkpoint
     after it, or already at the first one, emerges at that checkpoint at the latest, and the
-    interval begins at 0. A measure that ends below 0 is taken with its sign turned.
+    interval begins at 0. A measure that ends below 0 is taken with its sign turned. One that is
+    above half of its final value at all checkpoints, and is further from 0 at the first than at the
+    last, fell: it has no emergence.
 
     Limits: half of the final value is crossed by noise as well where a head ends near where it
     began: see ``change`` and its error. What happens between two checkpoints is not seen. Tokens
@@ -116,7 +118,8 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
             "emergence",
             "layer head",
             "steps",
-            "step from which the measure stays above half of its final value",
+            "step from which the measure stays above half of its final value; NaN where it fell, "
+            "or ends at 0",
         ),
         *each(
             "emergence_earliest emergence_latest",
