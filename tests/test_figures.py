@@ -114,6 +114,9 @@ def test_log_offsets_keep_offset_zero_and_label_true_offsets() -> None:
     assert ("0", "1", "2", "5") == tuple(axis.ticktext)
     assert "log" == axis.type
     assert "log spacing" in axis.title.text
+    assert "offset %{customdata[0]:d}" in trace(figure, "kernel K").hovertemplate
+    assert [*OFFSET] == [each[0] for each in trace(figure, "kernel K").customdata]
+    assert "probability per token" == axis.unifiedhovertitle.text  # else it is x, one more
 
 
 def test_log_probability_says_where_it_is_clipped_and_hover_tells_the_truth() -> None:

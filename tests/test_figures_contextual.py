@@ -61,7 +61,7 @@ def test_the_plane_tells_numbers_with_errors() -> None:
     found.errors["spread"][1, 3] = 0.02
     trace = draw.plane_figure(found, 0, 0, 30, 0.25).data[0]
     (text,) = (text for text in trace.text if "L1H3" in text)
-    assert "<b>L1H3</b>, duplicate token<br>ETC 123.4 tokens<br>spread 0.250 ± 0.020" in text
+    assert "<b>L1H3</b>, duplicate token<br>ETC 123.4<br>spread 0.250 ± 0.020" in text
     assert text.endswith("predicted spread 0.125")
 
 

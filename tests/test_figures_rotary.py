@@ -65,15 +65,18 @@ def test_offsets_on_a_log_axis():
     """Points one to the right, ticks that name the offset, the error around the first alone."""
     curves = {name: (np.arange(60.0), {"color": "#112233"}) for name in ("one", "two")}
     plain = offset_curves(curves, title="", y_title="")
-    log = offset_curves(curves, title="", y_title="", error=np.ones(60), log_x=True)
+    log = offset_curves(curves, title="", y_title="logit", error=np.ones(60), log_x=True)
 
     assert 2 == len(plain.data)
     assert 0 == plain.data[0].x[0]
     assert [1, 60] == [log.data[2].x[0], log.data[2].x[-1]]
     assert ("0", "1", "2", "5", "10", "20", "50") == tuple(log.layout.xaxis.ticktext)
     assert (1, 2, 3, 6, 11, 21, 51) == tuple(log.layout.xaxis.tickvals)
+    assert [0, 59] == [log.data[2].customdata[0], log.data[2].customdata[-1]]
+    assert log.data[2].hovertemplate.startswith("offset %{customdata}: one")
     band = log.data[1]
     assert "tonexty" == band.fill
+    assert "logit" == log.layout.xaxis.unifiedhovertitle.text
     np.testing.assert_allclose(band.y - log.data[0].y, 2)
 
 

@@ -227,8 +227,12 @@ def test_pins_of_two_models(engine):
     assert [41, 41, 41] == [round(each / 2) * 2 + 1 for each in found.values["position"]]
     assert (error[np.triu_indices(3, 1)] > 0).all()
     assert "demo-attn-2l, demo-gpt2" == found.provenance["model"]
-    assert 3 == len([each for each in kernels_figure(found, log_x=True).data if each.customdata is
-                     not None])  # fmt: skip
+    curves = [
+        each for each in kernels_figure(found, log_x=True).data if each.customdata is not None
+    ]
+    assert 3 == len(curves)
+    assert [(1, 0), (41, 40)] == [(curves[0].x[at], curves[0].text[at]) for at in (0, -1)]
+    assert "offset %{text}" in curves[0].hovertemplate
     assert (3, 3) == np.shape(distances_figure(found).data[0].z)
     with pytest.raises(BadRequest, match="L9H9"):
         ask(engine, "head-distances", heads="L9H9")

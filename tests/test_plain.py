@@ -2,6 +2,7 @@
 
 import pytest
 
+from pages.head.blocks import marked
 from pages.shared.plain import plain
 
 
@@ -17,3 +18,17 @@ from pages.shared.plain import plain
 def test_marks_are_escaped(text, shown):
     """Images, links, colours, formulas and tags stay text."""
     assert shown == plain(text)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        (("the public", " service", " of"), "the public :primary[**service**] of"),
+        (("pub", "lic", "*ly"), r"pub:primary[**lic**]\*ly"),
+        (("end", ".", "\n"), "end:primary[**.**]⏎"),
+        (("a", "  ", "b"), "a  :primary[**␣**]b"),
+    ],
+)
+def test_one_token_of_a_text_is_bold(pieces, shown):
+    """Whatever stands around it, no star is shown, and blanks stay where they were."""
+    assert shown == marked(*pieces)

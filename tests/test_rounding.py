@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import number_and_error, rounded, texts_of, value_text
+from poskernel_core.common.rounding import counted, number_and_error, rounded, texts_of, value_text
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,20 @@ def test_texts_of_a_result():
     assert ["0.3333"] == texts_of(result, "y").tolist()
     one = result.only("x").select(layer=0, head=0)
     assert "1.235 ± 0.010" == value_text(one, "x")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ((1, "token"), "1 token"),
+        ((0, "token"), "0 tokens"),
+        ((1024, "window"), "1,024 windows"),
+        (("1", "token"), "1 token"),
+        (("1.0 ± 0.2", "token"), "1.0 ± 0.2 tokens"),
+        ((1, "entry", "entries"), "1 entry"),
+        ((2, "entry", "entries"), "2 entries"),
+    ],
+)
+def test_counted(given, text):
+    """One is one, anything else is several."""
+    assert text == counted(*given)

@@ -18,6 +18,7 @@ from poskernel_core.analyses.comparison.pins import Pin, nearest_position
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.rounding import counted
 from poskernel_core.engine.alike import Alike, heads_like
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
@@ -60,12 +61,12 @@ def draw_alike(selection: Selection, kept: Sequence[Kept]) -> None:
 
 
 def _draw(alike: Alike, pin: Pin) -> None:
-    runs = f"{alike.runs} run{'' if alike.runs == 1 else 's'}"
     rest = "" if alike.whole else " The store holds more than could be searched in the time."
     st.markdown(
         f"Nearest first by the distance of their kernels to that of **{plain(pin.label)}**, among "
-        f"{alike.compared} heads of {runs} whose kernels are stored with the same skip.{rest} "
-        "A click on the mark before a row pins that head; its name opens its page."
+        f"{counted(alike.compared, 'head')} of {counted(alike.runs, 'run')} whose kernels are "
+        f"stored with the same skip.{rest} A click on the mark before a row pins that "
+        "head; its name opens its page."
     )
     if not alike.heads:
         st.info("No other run's kernels are stored yet: open the heat map of another model.")

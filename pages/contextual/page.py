@@ -28,6 +28,7 @@ from pages.shared.selection import Selection
 from poskernel_core.analyses.contextual_heads.behaviour import regrouped
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 from poskernel_core.figures.contextual import plane_figure
 from poskernel_core.figures.layout import quoted
 
@@ -39,10 +40,12 @@ URL: Final = "query-params"
 def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) -> None:
     """Draw all heads by kernel breadth and spread of the denominator, and as a table."""
     count = int((heads.values["group"] == words.CONTEXTUAL).sum())
+    broad = counted(f"{limits['broad']:.0f}", "token")
     st.markdown(
-        f"**{count} of {heads.values['group'].size} heads are contextual** for "
+        f"**{count} of {counted(heads.values['group'].size, 'head')} "
+        f"{'is' if count == 1 else 'are'} contextual** for "
         f"{quoted(heads.params['token'])} at n = {selection.query}: an effective "
-        f"token count (ETC) of {limits['broad']:.0f} tokens or more, a relative spread of "
+        f"token count (ETC) of {broad} or more, a relative spread of "
         f"{limits['steady']:g} or less, and neither local nor drawn to copies."
     )
     figure = partial(
@@ -83,7 +86,8 @@ def page(selection: Selection) -> None:
     longest = selection.run.context
     if selection.query <= selection.skip:
         st.info(
-            f"At n = {selection.query} with the first {selection.skip} keys skipped nothing is "
+            f"At n = {selection.query} with the first {counted(selection.skip, 'key')} skipped "
+            "nothing is "
             "left to average over: choose a later query position, or a smaller skip."
         )
     else:

@@ -26,7 +26,7 @@ from poskernel_core.analyses.contextual_heads.denominators import (
 from poskernel_core.analyses.kernels.distances import KernelDistances, KernelDistancesParams
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.figures.contextual import (
     copies_figure,
     denominators_figure,
@@ -75,7 +75,8 @@ def heads_table(heads: Result, selected: str) -> None:
     }
     shown = rounded_table(table.iloc[order], heads, {COLUMNS[name][0]: name for name in COLUMNS})
     choice_table(shown, "contextual-table", select_cell, columns)
-    st.caption(f"{len(table)} heads, contextual ones first, steadiest first. Selected: {selected}.")
+    heads_listed = counted(len(table), "head")
+    st.caption(f"{heads_listed}, contextual ones first, steadiest first. Selected: {selected}.")
 
 
 def draw_evidence(head: Result, limits: dict[str, float]) -> None:
@@ -211,5 +212,6 @@ def _pairs(layer: Result, number: int, apart: float) -> str:
     pairs = len(distance) * (len(distance) - 1) // 2
     return (
         f"**Candidates for superposition:** {'; '.join(named) or 'none'}.  \n"
-        f"**Ruled out:** {len(out)} of {pairs} pairs{': ' + ', '.join(out) if out else ''}."
+        f"**Ruled out:** {len(out)} of {counted(pairs, 'pair')}"
+        f"{': ' + ', '.join(out) if out else ''}."
     )

@@ -20,6 +20,7 @@ from pages.shared.tables import choice_table
 from pages.shared.word_lists import joined
 from poskernel_core.analyses.bag.search import WordNeurons, WordNeuronsParams
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 from poskernel_core.figures.bag import scores_figure
 from poskernel_core.figures.layout import without_title
 from poskernel_core.figures.neurons import neurons_figure
@@ -81,7 +82,7 @@ def draw_neurons(found: Result, number: int) -> None:
         rank = RANKS[ranked or "share of variance"]
         order = np.argsort(-np.nan_to_num(found.values[rank], nan=-np.inf), kind="stable")
         _neuron_table(found, order, "neuron-table")
-        st.caption(f"{len(order)} neurons; a click shows one below.")
+        st.caption(f"{counted(len(order), 'neuron')}; a click shows one below.")
         chart("neurons", without_title(neurons_figure(found, number, rank)))
 
     card(

@@ -13,7 +13,7 @@ from pages.shared.measures import Measure
 from pages.shared.selection import Selection, select_cell
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import texts_of
+from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.figures.palette import KIND_LOOKS
 from poskernel_core.figures.sparklines import compact_curves
 from poskernel_core.models.known import known_heads
@@ -131,7 +131,7 @@ def _label(
     if kind is None:
         return f"{first}no key is visible at this query position"
     text = (
-        f"{first}ETC {told['etc']} tokens, {kind}, half of the mass within "
+        f"{first}ETC {counted(told['etc'], 'token')}, {kind}, half of the mass within "
         f"offset {told['half_mass_distance']}, total variation distance to the "
         f"attention observed {told['fidelity']}"
     )

@@ -16,6 +16,7 @@ from pages.shared.tables import choice_table
 from poskernel_core.analyses.comparison.pins import MOST_PINS
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import cell_name, parse_cell
+from poskernel_core.common.rounding import counted
 from poskernel_core.figures.head_scatter import Column, Head
 
 __all__ = ["choose_by_hand", "draw_names", "draw_table"]
@@ -101,9 +102,9 @@ def draw_table(
     every = [(layer, head) for layer in geometry.with_heads for head in range(geometry.n_heads)]
     heads = chosen or every
     st.markdown(
-        f"**{len(chosen)} of {len(every)} heads.** {ROWS}"
+        f"**{len(chosen)} of {counted(len(every), 'head')}.** {ROWS}"
         if chosen
-        else f"All {len(every)} heads. {ROWS}"
+        else f"{counted(len(every), 'head')} in all. {ROWS}"
     )
     first = list(dict.fromkeys([*three, *columns.values()]))
     table = pd.DataFrame({"head": [cell_name(*head) for head in heads]})

@@ -18,6 +18,7 @@ from pages.shared.plain import plain
 from pages.shared.selection import Selection
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 from poskernel_core.figures.head_scatter import Column, Head, head_scatter, shown_on
 from poskernel_core.figures.layout import TITLE, set_title
 
@@ -67,9 +68,7 @@ def draw_points(selection: Selection, found: Result, three: Three, chosen: list[
     )
     missing = x.values.size - len(shown_on(x, y))
     if missing:
-        st.caption(
-            f"{missing} of {x.values.size} heads are not drawn: they lack one of the values."
-        )
+        st.caption(f"{missing} of {counted(x.values.size, 'head')} not drawn: a value is missing.")
 
 
 def page(selection: Selection) -> None:

@@ -23,7 +23,7 @@ from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKerne
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
 from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.figures.additivity import drift_figure
 from poskernel_core.figures.contextual import copies_figure, spread_figure
 from poskernel_core.figures.examples import examples_table, sharpest
@@ -177,13 +177,10 @@ def _examples(selection: Selection) -> None:
 
     def draw() -> None:
         for each in examples:
-            looking, seen = (
-                "{}**:primary[{}]**{}".format(*map(_shown, each.around(place)))
-                for place in (each.query, each.key)
-            )
+            looking, seen = (marked(*each.around(place)) for place in (each.query, each.key))
             st.markdown(
                 f"{each.attention:.2f} of {looking}  \nto {seen} "
-                f":small[({each.query - each.key} tokens back)]"
+                f":small[({counted(each.query - each.key, 'token')} back)]"
             )
 
     card(
@@ -196,6 +193,17 @@ def _examples(selection: Selection) -> None:
         f"Largest attention of {selection.cell}, text by text",
         draw,
     )
+
+
+def marked(before: str, token: str, after: str) -> str:
+    """Return a piece of text as Markdown, with one token in bold.
+
+    Blanks around the token stay outside: bold that begins or ends with one is shown as stars, as
+    is bold that begins with a sign right after a letter.
+    """
+    word = token.strip(" ") or "␣"
+    left, _, right = token.partition(word)
+    return f"{_shown(before + left)}:primary[**{_shown(word)}**]{_shown(right + after)}"
 
 
 def _shown(text: str) -> str:

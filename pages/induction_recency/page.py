@@ -34,7 +34,7 @@ from poskernel_core.analyses.induction.spec import (
 from poskernel_core.analyses.random_tokens.params import CLEAR_SAMPLES, RANDOM_TOKENS
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.figures.of_experiments import induction_figure
 
 PLACE = Place(
@@ -63,8 +63,8 @@ def draw_heads(selection: Selection, scores: Result) -> None:
     def draw() -> None:
         st.markdown(
             f"Strongest: {ranked}. Loss of the first copy {first} nats, of the second {second}. "
-            f"(Over {scores.params['samples']} sequences of {scores.params['period']} tokens "
-            "twice, nothing switched off.)"
+            f"(Over {counted(scores.params['samples'], 'sequence')} of "
+            f"{counted(scores.params['period'], 'token')} twice, nothing switched off.)"
         )
         draw_measure_grid(found, "induction", "induction score", selection, "induction-grid")
 

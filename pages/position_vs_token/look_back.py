@@ -10,6 +10,7 @@ from pages.shared.selection import select_cell
 from pages.shared.tables import choice_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 
 __all__ = ["look_back_table"]
 
@@ -47,7 +48,7 @@ def look_back_table(parts: Result, selected: str) -> None:
         name: st.column_config.NumberColumn(format=formats[name], help=HELP[name]) for name in HELP
     }
     choice_table(table, KEY, select_cell, columns, rows=8)
-    st.caption(f"{len(table)} heads; scroll for more. Selected: {selected}.")
+    st.caption(f"{counted(len(table), 'head')}; scroll for more. Selected: {selected}.")
 
 
 def _table(parts: Result) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from pages.shared.cards import card
 from pages.shared.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.figures.additivity import drift_figure, shares_figure
 
 __all__ = ["draw_additivity"]
@@ -31,9 +31,11 @@ def draw_additivity(selection: Selection) -> None:
         f"Of the variance of the keys of **{selection.cell}** position explains "
         f"{value_text(head, 'position_share')}, content {value_text(head, 'content_share')}, and "
         f"neither alone {value_text(head, 'rest_share')}. Moved by "
-        f"{int(found.coordinates['shift'][-1])} tokens, the same content keeps its direction with "
+        f"{counted(int(found.coordinates['shift'][-1]), 'token')}, the same content keeps its "
+        "direction with "
         f"a cosine of {value_text(last, 'content_cosine')}. "
-        f"({found.provenance['passages']} passages at {len(found.coordinates['shift'])} places.)"
+        f"({counted(found.provenance['passages'], 'passage')} at "
+        f"{counted(len(found.coordinates['shift']), 'place')}.)"
     )
     left, right = st.columns(2)
     with left:

@@ -17,7 +17,7 @@ from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.figures.of_positions import profile_figure, scores_figure, table_figure
 
 PLACE = Place(
@@ -40,8 +40,8 @@ def draw_ranking(selection: Selection, ranked: Result) -> None:
     unclear = int((first & (ranked.values["ratio"] >= ranked.params["clean"])).sum())
     rest = f", though in {unclear} of them the second is nearly as large" if unclear else ""
     st.markdown(
-        f"**{count} of {ranked.values['ratio'].size} heads ({100 * share:.0f} %)** have the "
-        f"previous token as their largest diagonal{rest}."
+        f"**{count} of {counted(ranked.values['ratio'].size, 'head')} ({100 * share:.0f} %)** "
+        f"{'has' if count == 1 else 'have'} the previous token as {'its' if count == 1 else 'their'} largest diagonal{rest}."
     )
     card(
         "ranking",

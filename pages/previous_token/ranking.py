@@ -12,6 +12,7 @@ from pages.shared.selection import select_cell
 from pages.shared.tables import choice_table, linked_table, rounded_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 from poskernel_core.ledger.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
 
 __all__ = ["published_table", "ranked_table"]
@@ -74,7 +75,9 @@ def ranked_table(ranked: Result, selected: str) -> None:
         numbers[f"P({back})"] = st.column_config.NumberColumn(format="%.3f")
     choice_table(rounded_table(table, ranked, named), KEY, select_cell, numbers)
     order = "second / largest, previous-token heads first" if back == 1 else f"P({back})"
-    st.caption(f"{len(table)} heads, sorted by {order}; scroll for more. Selected: {selected}.")
+    st.caption(
+        f"{counted(len(table), 'head')}, sorted by {order}; scroll for more. Selected: {selected}."
+    )
 
 
 def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:

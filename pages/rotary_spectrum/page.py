@@ -16,7 +16,7 @@ from pages.shared.selection import Selection
 from poskernel_core.analyses.rotary.kernel import EquivariantKernel, EquivariantParams
 from poskernel_core.analyses.rotary.spec import RotarySpectrum, SpectrumParams
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import rounded, value_text
+from poskernel_core.common.rounding import counted, rounded, value_text
 
 PLACE = Place("Positions", "Rotary spectrum", 10, picture=None)
 
@@ -42,7 +42,8 @@ def draw_head(selection: Selection, found: Result, kernels: Result) -> None:
 def _numbers(one: Result, kernel: Result) -> str:
     """Return the head's numbers in two sentences."""
     return (
-        f"Dominant wavelength: **{rounded(float(one.values['dominant_wavelength']))} tokens**. "
+        f"Dominant wavelength: "
+        f"**{counted(rounded(float(one.values['dominant_wavelength'])), 'token')}**. "
         f"Mean share of queries {value_text(one, 'mean_share_queries')}, of keys "
         f"{value_text(one, 'mean_share_keys')}. The equivariant kernel lies at a TV distance of "
         f"{value_text(kernel, 'kernel_distance')} from the positional kernel and of "

@@ -18,6 +18,7 @@ from cachetools import LRUCache, cached
 from pages.shared.contents import mention
 from pages.shared.plain import plain
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 from poskernel_core.figures.exports import (
     bibtex,
     chart_config,
@@ -247,9 +248,9 @@ def provenance_line(result: Result) -> str:
     return (
         f"**{plain(run['model'])}**, revision {plain(revision)}, "
         f"fingerprint `{run['model_fingerprint'][:12]}`. Corpus **{plain(run['corpus'])}**: "
-        f"{run['windows']} windows of {run['context']} tokens, "
+        f"{counted(run['windows'], 'window')} of {counted(run['context'], 'token')}, "
         f"start token {'first' if run['start_token'] else 'absent'}, seed {run['seed']}. "
-        + ("" if skip is None else f"First {skip} keys skipped. ")
+        + ("" if skip is None else f"First {counted(skip, 'key')} skipped. ")
         + f"{precision} on {run['device']}, {run['date']}."
     )
 

@@ -9,7 +9,7 @@ import streamlit as st
 from pages.shared.tables import HEAD, linked_table, rounded_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.figures.palette import KIND_LOOKS
 
 __all__ = ["heads_table", "summary"]
@@ -49,9 +49,13 @@ def summary(head: Result, *, meanings: bool) -> None:
         if name in head.values:
             last = f" :small[{meaning}] |" if meanings else ""
             named = _label(label, head)
-            lines.append(f"| {named} | {value_text(head, name)} {unit} |{last}")
+            lines.append(f"| {named} | {_in(unit, value_text(head, name))} |{last}")
     lines.insert(1, "|:--|:--|" + ":--|" * meanings)
     st.markdown("\n".join(lines))
+
+
+def _in(unit: str, number: str) -> str:
+    return counted(number, unit.removesuffix("s")) if unit else number
 
 
 def _label(label: str, result: Result) -> str:

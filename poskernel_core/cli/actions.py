@@ -19,6 +19,7 @@ from poskernel_core.cli.reports import ledger_text, print_progress
 from poskernel_core.cli.terminal import complain, say
 from poskernel_core.common.errors import BadRequest, PosKernelError, TooLittleText
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request, model_prefix
 from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
 from poskernel_core.engine.engine import Engine, describe_run
@@ -274,8 +275,8 @@ def check_windows(result: Result, run: Run) -> None:
     asked = result.provenance["windows_asked"]  # fewer where the analysis takes a number of its own
     if run.texts is not None and got < run.texts == asked:
         raise TooLittleText(
-            f"Corpus {run.corpus!r} gives {got} windows of {context} tokens, {run.texts} were "
-            f"asked for: ask for fewer (--texts {got})."
+            f"Corpus {run.corpus!r} gives {counted(got, 'window')} of {counted(context, 'token')}, "
+            f"{run.texts} were asked for: ask for fewer (--texts {got})."
         )
 
 
@@ -290,4 +291,4 @@ def import_results(file: Path) -> None:
         BadArchive: not such a file, or a damaged one.
     """
     model, count = import_archive(Store(), file)
-    complain(f"{count} entries of {model} imported")
+    complain(f"{counted(count, 'entry', 'entries')} of {model} imported")

@@ -13,6 +13,7 @@ from poskernel_core.cli.actions import answer, check_windows, engine_of
 from poskernel_core.cli.options import FOLDERS, Run
 from poskernel_core.cli.terminal import complain
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
 from poskernel_core.common.whole import check_folder, write_tree
 from poskernel_core.engine.engine import Engine
@@ -50,7 +51,7 @@ def export_results(model: str, file: Path | None, **given: Any) -> None:
     folders = {name: given.pop(name) for name in FOLDERS}
     if file is not None:
         count = export_model(Store(), catalog.locate(model, given["revision"]), file)
-        complain(f"{count} entries of {model} written to {file}")
+        complain(f"{counted(count, 'entry', 'entries')} of {model} written to {file}")
         return
     (kind, folder), *_ = ((name, at) for name, at in folders.items() if at is not None)
     run = Run(model=model, **given)
@@ -61,7 +62,7 @@ def export_results(model: str, file: Path | None, **given: Any) -> None:
     finally:
         engine.close()
     count = write_tree(folder, files)
-    complain(f"{count} files of {model} written to {folder}")
+    complain(f"{counted(count, 'file')} of {model} written to {folder}")
 
 
 def _made(kind: str, engine: Engine, run: Run, folder: Path) -> tuple[Path, Files]:

@@ -15,6 +15,7 @@ from poskernel_core.cli.terminal import complain
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import is_folder
 from poskernel_core.common.progress import Report
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import Shard, ShardTask
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.engine.requests import canonical
@@ -160,7 +161,7 @@ def _finish(
         merged = merge(store, opened, passes, count, print_line)
     print_line(0, 0, "")
     if merged:
-        complain(f"{count} shards: merged")
+        complain(f"{counted(count, 'shard')}: merged")
     else:
         complain("the statistics were in the store already: nothing was merged")
     actions.answer_all(run, asked)

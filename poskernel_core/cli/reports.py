@@ -10,7 +10,7 @@ import numpy as np
 
 from poskernel_core.cli.terminal import printable
 from poskernel_core.common.result import Result, Texts
-from poskernel_core.common.rounding import texts_of
+from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.engine.job import Job
 from poskernel_core.ledger.compare import Checked, brief
 
@@ -47,8 +47,9 @@ def summary(result: Result) -> str:
     """Return a result as text: where it comes from, then every value, long ones shortened."""
     run = result.provenance
     lines = [
-        f"{result.analysis} of {run['model']} on {run['windows']} windows of {run['context']} "
-        f"tokens of {run['corpus']!r}, {run['dtype']} on {run['device']}, {run['date']}",
+        f"{result.analysis} of {run['model']} on {counted(run['windows'], 'window')} of "
+        f"{counted(run['context'], 'token')} of {run['corpus']!r}, "
+        f"{run['dtype']} on {run['device']}, {run['date']}",
         f"parameters: {result.params}",
     ]
     for name, texts in result.texts.items():
@@ -96,7 +97,7 @@ def ledger_text(model: str, lines: Sequence[Checked], known: Sequence[str]) -> s
     shown = [_ledger_line(line) for line in lines]
     counts = Counter(line.verdict for line in lines)
     total = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return "\n".join([*shown, f"\n{len(lines)} published figures: {total}."])
+    return "\n".join([*shown, f"\n{counted(len(lines), 'published figure')}: {total}."])
 
 
 def _ledger_line(line: Checked) -> str:
@@ -104,10 +105,10 @@ def _ledger_line(line: Checked) -> str:
     head = f"{line.verdict:13} {figure.id}: {figure.figure}\n{'':13} {figure.source}"
     if line.verdict == "not computed":
         return f"{head}\n{'':13} {line.why}"
-    counted = f"{line.within} of {line.points} numbers within the tolerance"
+    near = f"{line.within} of {counted(line.points, 'number')} within the tolerance"
     worst = "" if line.worst is None else f", largest difference {line.worst:.3g}"
     numbers = f"published {brief(figure.published)}, ours {brief(line.ours, line.errors)}"
-    return f"{head}\n{'':13} {numbers}\n{'':13} {counted}{worst}"
+    return f"{head}\n{'':13} {numbers}\n{'':13} {near}{worst}"
 
 
 def _text(result: Result, name: str, array: np.ndarray) -> str:

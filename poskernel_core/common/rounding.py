@@ -8,7 +8,15 @@ import numpy as np
 
 from poskernel_core.common.result import Result
 
-__all__ = ["as_printed", "number_and_error", "power_of_ten", "rounded", "texts_of", "value_text"]
+__all__ = [
+    "as_printed",
+    "counted",
+    "number_and_error",
+    "power_of_ten",
+    "rounded",
+    "texts_of",
+    "value_text",
+]
 
 Number = float | np.floating
 SMALL = -3
@@ -64,6 +72,15 @@ def as_printed(text: str) -> str:
     mantissa, _, exponent = text.partition("e")
     mantissa = mantissa.replace("-", "−")
     return f"{mantissa}×{power_of_ten(int(exponent))}" if exponent else mantissa
+
+
+def counted(number: int | str, noun: str, several: str = "") -> str:
+    """Return a number, as text or not, with its noun: ``1 token``, ``1,024 tokens``.
+
+    ``several`` is the plural of a noun that has another one than with an ``s``.
+    """
+    text = number if isinstance(number, str) else f"{number:,}"
+    return f"{text} {noun if text == '1' else several or noun + 's'}"
 
 
 def value_text(result: Result, name: str) -> str:

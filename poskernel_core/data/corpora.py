@@ -16,6 +16,7 @@ import numpy as np
 
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, TooLittleText, UnknownCorpus
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data.made import RANDOM, REPEATED
 from poskernel_core.data.texts import (
@@ -143,8 +144,9 @@ def _check_whole(
     if length > context:
         added = " with the start token" if prefix else ""
         raise BadRequest(
-            f"The text has {length} tokens{added}, the context holds {context}: shorten it by "
-            f"about {length - context} tokens, or choose a longer context if the model reads one."
+            f"The text has {counted(length, 'token')}{added}, the context holds {context}: shorten "
+            f"it by about {counted(length - context, 'token')}, or choose a longer context if the "
+            "model reads one."
         )
 
 
@@ -193,6 +195,6 @@ def _check_enough(spec: CorpusSpec, got: int, asked: int, context: int, exactly:
     if got == 0 or (exactly and got < asked):
         advice = f"ask for {got} or fewer" if got else "give a longer text"
         raise TooLittleText(
-            f"Corpus {spec.name!r} gives {got} windows of {context} tokens, {asked} were asked "
-            f"for: {advice}, a shorter context, or another corpus."
+            f"Corpus {spec.name!r} gives {counted(got, 'window')} of {counted(context, 'token')}, "
+            f"{asked} were asked for: {advice}, a shorter context, or another corpus."
         )

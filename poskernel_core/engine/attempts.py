@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from poskernel_core.common.errors import Cancelled, ComputeFailed, by_name
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import ShardTask
 
 __all__ = ["ATTEMPTS", "Attempts", "failure"]
@@ -84,4 +85,4 @@ class Attempts:
         with self._changed:
             done, total = (sum(each[part] for each in self._progress.values()) for part in (0, 1))
             finished = len(self._tasks) - self._open
-            return done, total, f"{finished} of {len(self._tasks)} shards done; windows"
+            return done, total, f"{finished} of {counted(len(self._tasks), 'shard')} done; windows"

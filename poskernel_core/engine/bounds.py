@@ -11,6 +11,7 @@ from typing import Any
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.common.errors import Busy, TooLarge
 from poskernel_core.common.limits import Limits
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, RunSpec
 from poskernel_core.engine.execute import missing_runs
 from poskernel_core.engine.requests import CanonicalRequest
@@ -37,13 +38,13 @@ def check_open(jobs: Iterable[Mapping[str, str]], person: str, limits: Limits) -
     own, every = sum(person in each for each in people), sum(map(bool, people))
     if own >= limits.open:
         raise Busy(
-            f"This server keeps up to {_count(limits.open, 'computation')} of one reader at a "
+            f"This server keeps up to {counted(limits.open, 'computation')} of one reader at a "
             f"time, and {own:,} of yours wait or run: ask again when some of them are done, or "
             "cancel some."
         )
     if every >= limits.open_in_all:
         raise Busy(
-            f"This server keeps up to {_count(limits.open_in_all, 'computation')} at a time, and "
+            f"This server keeps up to {counted(limits.open_in_all, 'computation')} at a time, and "
             f"{every:,} of its readers' wait or run: ask again in a few minutes."
         )
 
@@ -67,11 +68,11 @@ def check_size(store: Store, asked: CanonicalRequest, limits: Limits) -> None:
         if part.experiment is not None:
             tokens += _tokens_of(part, part.experiment, limits)
     for run in passes:
-        _check("windows", run.windows, limits.windows)
+        _check("window", run.windows, limits.windows)
     tokens += sum(run.windows * run.context for run in passes)
     if limits.tokens is not None and tokens > limits.tokens:
         raise TooLarge(
-            f"This server reads up to {_count(limits.tokens, 'token')} for one computation, and "
+            f"This server reads up to {counted(limits.tokens, 'token')} for one computation, and "
             f"this one needs up to {tokens:,} (windows times context): choose fewer windows or a "
             "shorter context, or compute it on your own machine."
         )
@@ -80,17 +81,17 @@ def check_size(store: Store, asked: CanonicalRequest, limits: Limits) -> None:
 def _tokens_of(part: CanonicalRequest, experiment: Experiment[Any], limits: Limits) -> int:
     """Return the tokens that the model reads for an experiment, besides the passes."""
     if experiment.draws:
-        _check("samples", part.run.windows, limits.samples)
+        _check("sample", part.run.windows, limits.samples)
     else:
-        _check("windows", experiment.reads(part.run, part.params).windows, limits.windows)
+        _check("window", experiment.reads(part.run, part.params).windows, limits.windows)
     return experiment.tokens(part.run, part.params)
 
 
 def _check(what: str, number: int, most: int | None) -> None:
     if most is not None and number > most:
         raise TooLarge(
-            f"This server computes up to {most:,} {what} at a time; {number:,} were asked for: "
-            f"{WAY_OUT}"
+            f"This server computes up to {counted(most, what)} at a time; {number:,} were asked "
+            f"for: {WAY_OUT}"
         )
 
 
@@ -103,10 +104,6 @@ def _check_texts(asked: CanonicalRequest, most: int) -> None:
     length = max(map(len, texts))
     if length > most:
         raise TooLarge(
-            f"This server reads typed texts of up to {_count(most, 'character')}, got {length:,}: "
+            f"This server reads typed texts of up to {counted(most, 'character')}, got {length:,}: "
             "shorten it, or compute it on your own machine."
         )
-
-
-def _count(number: int, of: str) -> str:
-    return f"{number:,} {of}" + ("" if number == 1 else "s")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.requests import canonical
 from poskernel_core.models import catalog, hub
@@ -50,8 +51,9 @@ def precompute_checkpoints(run: TrainingRun, how: Precomputing) -> None:
     equal = first_of_equals(run, unknown.append)
     if unknown:
         how.say(
-            f"The hub does not tell the hashes of {len(unknown)} checkpoints, or is not reached "
-            f"(the first of them is {unknown[0].revision}): equal weights would not be noticed."
+            f"The hub does not tell the hashes of {counted(len(unknown), 'checkpoint')}, or is not "
+            f"reached (the first of them is {unknown[0].revision}): equal weights would not be "
+            "noticed."
         )
     for checkpoint in run.checkpoints:
         name = checkpoint.revision

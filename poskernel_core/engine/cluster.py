@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed, by_name
 from poskernel_core.common.progress import Report
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import ShardTask
 from poskernel_core.engine.attempts import ATTEMPTS, failure
 from poskernel_core.engine.shard_worker import carried_out, seldom
@@ -157,7 +158,7 @@ class _Progress:
         """Return windows done and to do, of shards that have begun, and how many are done."""
         own = [each for key, each in self._windows.items() if key in self.keys]
         done, total = (sum(each[part] for each in own) for part in (0, 1))
-        return done, total, f"{self.finished} of {self._count} shards done; windows"
+        return done, total, f"{self.finished} of {counted(self._count, 'shard')} done; windows"
 
 
 def shard_on_worker(text: str) -> str:

@@ -59,7 +59,7 @@ def drift_figure(found: Result, layer: int, head: int) -> go.Figure:
         {"content": (cosine, error)},
         x_title="shift (tokens)",
         y_title="cosine of content at both places",
-        where="%{x} tokens away",
+        where="shift %{x}",
     )
     low = np.nanmin(np.append(cosine - np.nan_to_num(np.abs(error)), 0.0))
     figure.update_yaxes(range=[1.05 * float(low), 1.05])

@@ -90,10 +90,11 @@ def kernels_figure(found: Result, *, log_x: bool = False, log_y: bool = False) -
             np.nan_to_num(error[place]),
             name=name,
             look=look(place),
-            where="%{x} tokens from itself, itself included" if log_x else "offset %{x}",
+            where="offset %{text}",
             band=True,
             floor=floor,
         )
+    figure.update_traces(text=offset, selector=lambda trace: trace.hoverinfo != "skip")
     style(
         figure,
         x_title=f"offset n − i (tokens{', log spacing' if log_x else ''})",

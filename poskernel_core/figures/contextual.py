@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 from poskernel_core.figures.conditions import measured
 from poskernel_core.figures.curves import Look, add_curve, curves
 from poskernel_core.figures.layout import (
@@ -119,7 +120,7 @@ def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: f
     shown = np.maximum(spread[at], floor)
     bars = np.nan_to_num(np.abs(error[at]))
     text = [
-        f"<b>{cell_name(*place)}</b>, {label}<br>ETC {etc[place]:.4g} tokens<br>spread "
+        f"<b>{cell_name(*place)}</b>, {label}<br>ETC {etc[place]:.4g}<br>spread "
         f"{measured(spread[place], error[place])}<br>predicted spread "
         f"{measured(predicted[place], math.nan)}"
         for place in map(tuple, places.tolist())
@@ -171,7 +172,7 @@ def spread_figure(found: Result) -> go.Figure:
         line={"color": VERMILLION, "width": 2.2, "dash": "dash"},
         marker={"color": VERMILLION, "symbol": "square", "size": 6},
         hovertemplate="<b>predicted</b>, position %{x}<br>%{y:.3g}"
-        "<br>ETC %{customdata:.4g} tokens<extra></extra>",
+        "<br>ETC %{customdata:.4g}<extra></extra>",
     )
     y_title = "spread of the denominator<br>(relative to its mean)"
     style(figure, x_title="query position n (tokens)", y_title=y_title)
@@ -190,7 +191,7 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
             x=np.tile(np.append(query, query[-1]), len(values)),
             y=np.hstack([values, ends]).ravel(),
             mode="lines",
-            name=f"{len(values)} texts",
+            name=counted(len(values), "text"),
             line={"color": fade(MUTED, 0.75), "width": 1},
             customdata=np.repeat(np.arange(len(values)), len(query) + 1),
             hovertemplate="text %{customdata}, position %{x}<br>%{y:.3g}<extra></extra>",
@@ -268,7 +269,7 @@ def histogram(values: Values, unit: str) -> go.Figure:
             customdata=np.stack([place * step, (place + 1) * step], axis=-1),
             hovertemplate="%{customdata[0]:.3g} to %{customdata[1]:.3g} "
             + unit
-            + "<br><b>%{y} tokens</b><extra></extra>",
+            + "<br>tokens: <b>%{y}</b><extra></extra>",
         )
     )
     style(figure, x_title=unit, y_title="tokens (count, log scale)")

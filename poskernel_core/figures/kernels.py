@@ -74,7 +74,7 @@ def profile_curve(
     return _offset_axes(figure, columns, "offset k = n − i", log_x, log_y)
 
 
-_HOVER_OFFSET = "<b>offset %{customdata[0]:d} tokens</b><br>"
+_HOVER_OFFSET = "<b>offset %{customdata[0]:d}</b><br>"
 
 
 def _banded(
@@ -115,7 +115,7 @@ def _offset_axes(
     y_title = f"probability per token{' (log scale)' if log_y else ''}"
     style(figure, x_title=x_title, y_title=y_title)
     axes: dict[str, Any] = {
-        "hovermode": "x",
+        "hovermode": "x unified",
         "yaxis": _log_probability(columns[1:]) if log_y else {"rangemode": "tozero"},
     }
     if log_x:
@@ -125,7 +125,8 @@ def _offset_axes(
             "tickvals": [tick + 1 for tick in ticks],
             "ticktext": [f"{t}" for t in ticks],
         }
-    return relayout(figure, axes)
+    # the title of the hover would be x, which is offset + 1 on a log axis
+    return relayout(figure, axes).update_xaxes(unifiedhovertitle_text="probability per token")
 
 
 def _log_probability(curves: list[PerOffset]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _add_curve(
     chosen: bool,
 ) -> None:
     line = {"color": VERMILLION, "width": 2.5} if chosen else {"color": BLUE, "width": 1.5}
-    hover = "offset %{customdata[0]:d} tokens<br>K %{customdata[1]:.3g}<extra></extra>"
+    hover = "offset %{customdata[0]:d}<br>K %{customdata[1]:.3g}<extra></extra>"
     figure.add_scatter(
         x=x,
         y=y,

@@ -208,7 +208,7 @@ def bag_kernel_figure(found: Result) -> go.Figure:
             name="mean kernel",
             fill="tozeroy",
             fillcolor=fade(BLUE, 0.2),
-            hovertemplate="offset %{x} tokens<br>K %{y:.3g}<extra></extra>",
+            hovertemplate="offset %{x}<br>K %{y:.3g}<extra></extra>",
         )
     )
     style(figure, x_title="offset n − i (tokens)", y_title="share of attention", height=340)

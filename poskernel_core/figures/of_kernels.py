@@ -29,7 +29,7 @@ def etc_figure(etc: Result) -> go.Figure:
             xgap=1,
             ygap=1,
             customdata=np.dstack([etc.values["etc"], etc.values["half_mass_distance"], kinds]),
-            hovertemplate="<b>L%{y}H%{x}</b><br>ETC %{customdata[0]:.4g} tokens<br>%{customdata[2]}"
+            hovertemplate="<b>L%{y}H%{x}</b><br>ETC %{customdata[0]:.4g}<br>%{customdata[2]}"
             "<br>half of the mass within offset %{customdata[1]}<extra></extra>",
             colorbar={"title": "ETC (tokens)", "tickvals": np.log(ticks), "ticktext": ticks},
         )

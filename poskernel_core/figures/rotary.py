@@ -127,7 +127,7 @@ def _hands(
         name=name,
         legendgroup=name,
         customdata=told,
-        hovertemplate="wavelength %{customdata[0]:.4g} tokens<br>offset %{customdata[1]} tokens<br>"
+        hovertemplate="wavelength %{customdata[0]:.4g} tokens<br>offset %{customdata[1]}<br>"
         "adds %{customdata[2]:+.3g} nats<extra></extra>",
     )
 
@@ -279,11 +279,12 @@ def offset_curves(
             mode="lines",
             line=line,
             customdata=np.arange(len(values)),
-            hovertemplate=f"{name} %{{y:.3g}}<extra></extra>",
+            hovertemplate=f"offset %{{customdata}}: {name} %{{y:.3g}}<extra></extra>",
         )
     spacing = ", log spacing" if log_x else ""
     style(figure, x_title=f"offset D = n − i (tokens{spacing})", y_title=y_title)
     figure.update_layout(hovermode="x unified", legend_traceorder="normal")
+    figure.update_xaxes(unifiedhovertitle_text=y_title)  # x is offset + 1 on a log axis
     if log_x:
         last = max(len(values) for values, _ in curves.values()) - 1
         ticks = [tick for tick in LOG_OFFSETS if tick <= last]

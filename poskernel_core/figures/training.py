@@ -166,7 +166,7 @@ def count_figure(result: Result, over: str = STEPS) -> go.Figure:
             mode="lines+markers",
             line={"color": colour, "width": 1.5},
             marker={"size": 5, "symbol": look(index).symbol},
-            hovertemplate=f"%{{y}} heads: <b>{name}</b><extra></extra>",
+            hovertemplate=f"heads: %{{y}}, <b>{name}</b><extra></extra>",
         )
     style(figure, x_title=axis.title, y_title="heads", height=340)
     axis.apply(figure)
@@ -314,8 +314,8 @@ def kernel_over_training_figure(result: Result) -> go.Figure:
             zmax=np.log10(top),
             colorscale=SCALE,
             customdata=np.dstack([kernel, etc]),
-            hovertemplate="step %{y}, offset %{x} tokens<br>K %{customdata[0]:.3g}"
-            "<br>ETC %{customdata[1]:.3g} tokens<extra></extra>",
+            hovertemplate="step %{y}, offset %{x}<br>K %{customdata[0]:.3g}"
+            "<br>ETC %{customdata[1]:.3g}<extra></extra>",
         )
     )
     style(figure, x_title="offset n − i (tokens)", y_title="training step", height=420)

@@ -17,6 +17,7 @@ import numpy as np
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.progress import Report
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import Shard
 from poskernel_core.common.specs import Gather, RunSpec
 from poskernel_core.passes import streaming
@@ -112,8 +113,8 @@ def _lost(
 ) -> str:
     """Return which shards are lost, and what lies there instead of them, if anything does."""
     names = ", ".join(map(str, lost[:20])) + (" and more" if len(lost) > 20 else "")
-    what = f"Of {of} shards numbered from 0, these are lost: {names} ({statistic!r} of "
-    what += f"{run.model.name!r} on {run.windows} windows of {run.corpus.name!r})"
+    what = f"Of {counted(of, 'shard')} numbered from 0, these are lost: {names} ({statistic!r} of "
+    what += f"{run.model.name!r} on {counted(run.windows, 'window')} of {run.corpus.name!r})"
     for name, source in sources.items():
         for other in other_partials(source):
             if other.statistic == statistic and other.shard.of == of and other.shard.number in lost:

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 
 from poskernel_core.common.errors import BadRequest, UnfitField
 from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
     DEFAULT_TEXTS,
@@ -107,7 +108,9 @@ class Pin:
     def settings(self) -> str:
         """What of the run is not as everywhere, in words; empty where nothing is."""
         named = [
-            {"texts": f"{value} texts", "start": "no start token"}.get(name, f"{name} {value}")
+            {"texts": counted(value, "text"), "start": "no start token"}.get(
+                name, f"{name} {value}"
+            )
             for name, (usual, _) in SETTINGS.items()
             if (value := getattr(self, name)) != usual
         ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import rounded
+from poskernel_core.common.rounding import counted, rounded
 
 __all__ = ["ATTENTION", "ERRORS", "HALF", "Head", "Number", "verdict"]
 
@@ -129,8 +129,8 @@ def _kind(head: Head) -> tuple[str, str] | None:
     last = head.param("etc", "local_tokens")
     local = mass.passes(head.param("etc", "local_share"))
     uniform = spread.passes(head.param("etc", "uniform_share") * visible)
-    near = f"by position {mass} of its attention falls on the last {last} tokens"
-    wide = f"by position it spreads over {spread} of {visible:.0f} tokens"
+    near = f"by position {mass} of its attention falls on the last {counted(last, 'token')}"
+    wide = f"by position it spreads over {spread} of {counted(f'{visible:.0f}', 'token')}"
     if local == "yes":
         return "Local", near
     if local == "about":
@@ -254,7 +254,7 @@ def _wavelength(head: Head) -> Iterator[Said]:
     noise = math.hypot(*(float(errors[place]) for place in order[:2]))
     certain = Number(float(gap[0]), noise).passes(0.0) == "yes"
     about = "" if certain else "about "
-    yield Said(f"moved most by a wavelength of {about}{length} tokens")
+    yield Said(f"moved most by a wavelength of {about}{counted(length, 'token')}")
 
 
 def _at_limit(number: Number, limit: float, yes: str, no: str) -> Iterator[Said]:
