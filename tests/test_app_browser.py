@@ -52,7 +52,8 @@ def test_landing_page_is_whole_and_asks_nobody_else(page, visit, server):
         cells = page.get_by_role("gridcell")
         expect(cells).to_have_count(32)
         labels = [each.get_attribute("aria-label") for each in cells.all()]
-        assert all(re.match(r"L\dH\d: ETC [\d.]+ ± [\d.]+ tokens, ", label) for label in labels)
+        etc = re.compile(r"L\dH\d: ETC [\d.]+ ± [\d.]+ tokens at n = \d+, ")
+        assert all(etc.match(label) for label in labels)
         expect(page.get_by_text("effective tokens (log scale)")).to_be_visible()
         expect(page.locator(".st-key-card-kernel .js-plotly-plot .main-svg").first).to_be_visible()
         no_trouble(page)

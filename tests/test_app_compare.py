@@ -86,7 +86,9 @@ def test_measures_side_by_side(page, server):
     card = page.locator(".st-key-card-measures")
     row = card.get_by_role("row").filter(has_text="attention to the previous token")
     expect(row.locator("strong")).to_have_text(re.compile(r"^−\d+$"))
-    expect(card.get_by_role("columnheader")).to_have_text(["Measure", "L2H6", "L2H5"])
+    expect(card.get_by_role("columnheader")).to_have_text(
+        ["Measure", "L2H6, n = 400", "L2H5, n = 400"]
+    )
     no_trouble(page)
 
 

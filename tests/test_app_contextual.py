@@ -166,7 +166,9 @@ def a_row_selects_a_head(page: Page) -> None:
         expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
     expect(page.get_by_text(f"steadiest first. Selected: {name}.")).to_be_visible()
     etc = float(column(page, "contextual-table", "ETC (tokens)")[row])
-    line = page.get_by_test_id("stMain").get_by_role("row", name=re.compile(r"^ETC \(tokens\)"))
+    line = page.get_by_test_id("stMain").get_by_role(
+        "row", name=re.compile(r"^ETC at n = \d+ \(tokens\)")
+    )
     expect(line).to_contain_text(f"{etc:.3g}")
     no_trouble(page)
 

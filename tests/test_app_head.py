@@ -115,7 +115,7 @@ def test_where_it_attends_most_sharply(page, server):
     visit(page, server.link("/head", model="demo-attn-2l", context=64, cell="L0H0", seed=3))
     page.locator(".st-key-compute-examples").get_by_role("button").click()
     card = page.locator(".st-key-card-examples")
-    expect(card.get_by_text("tokens back)")).to_have_count(5)
+    expect(card.get_by_text(re.compile(r"\d tokens? back\)"))).to_have_count(5)
     settle(page)
     told = re.findall(r"([\d.]+) of .*?\((\d+) tokens back\)", card.inner_text(), re.DOTALL)
     shares = [float(share) for share, _ in told]

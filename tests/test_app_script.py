@@ -120,6 +120,16 @@ def test_every_page_runs(shipped, script):
     assert shipped.worker_pid is None
 
 
+def test_one_layer_has_nothing_to_compare_it_with(shipped):
+    """The helix of one layer, its shares and its shape; no morph, and no angles between layers."""
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    app.query_params["model"] = "gpt2-small-layer0"
+    open_page(app, "helix")
+
+    assert (3, 0) == (len(app.get("plotly_chart")), len(app.dataframe))
+    assert [] == [each.value for each in (*app.exception, *app.error)]
+
+
 def test_what_is_refused_is_said_once(shipped, monkeypatch):
     """A page with several figures of a run that is too large has one box, and so has the next."""
     monkeypatch.setenv("POSKERNEL_MOST_WINDOWS", "60")

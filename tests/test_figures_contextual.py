@@ -98,6 +98,7 @@ def test_spread_along_positions_beside_the_prediction() -> None:
     """Against the query, with a band; the prediction is dashed."""
     found = made.denominators()
     figure = draw.spread_figure(found)
+    assert f"spread of the denominator over {made.TEXTS} texts" in figure.layout.title.text
     observed, predicted = named(figure, "observed"), named(figure, "predicted")
     for curve, name in ((observed, "spread"), (predicted, "predicted_spread")):
         np.testing.assert_array_equal(found.coordinates["query"], curve.x)

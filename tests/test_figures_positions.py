@@ -122,6 +122,8 @@ def test_helix_frames_morph_from_layer_to_layer_on_fixed_axes() -> None:
     low, high = figure.layout.scene.xaxis.range
     assert low < layers[..., 0].min() < layers[..., 0].max() < high
     assert "every" not in figure.layout.title.text
+    alone = helix_frames(layers[:1], np.arange(20), title="one", shares=shares[:1])
+    assert ((), (), ()) == (alone.frames, alone.layout.sliders, alone.layout.updatemenus)
 
 
 def test_helix_frames_thin_long_curves_and_say_so() -> None:

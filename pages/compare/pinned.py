@@ -129,11 +129,12 @@ def draw_comparison(selection: Selection, kept: Sequence[Kept]) -> None:
         distances = found.only("distance")
         figure = partial(distances_figure, distances)
         card("distances", figure, distances, words.DISTANCES, "Distances between heads")
-    _draw_measures(selection, kept[0], heads)
+    _draw_measures(selection, kept, heads)
 
 
-def _draw_measures(selection: Selection, first: Kept, heads: str) -> None:
+def _draw_measures(selection: Selection, kept: Sequence[Kept], heads: str) -> None:
     """Draw the measures that are there; offer to compute the others."""
+    first = kept[0]
     whole = HeadsBesideParams(heads=heads, query=selection.query, skip=selection.skip)
     try:
         missing = results.missing(HeadsBeside, first.run, whole)
@@ -156,7 +157,7 @@ def _draw_measures(selection: Selection, first: Kept, heads: str) -> None:
             found,
             words.MEASURES,
             "Measures side by side",
-            lambda: _table(found),
+            lambda: _table(found, [nearest_position(each.run, selection.query) for each in kept]),
         )
     if missing and not is_wanted(key):
         questions = dict.fromkeys(name.split(":", 1)[1] for name in missing)
@@ -165,11 +166,12 @@ def _draw_measures(selection: Selection, first: Kept, heads: str) -> None:
         offer_rest(told, "Look at them too", key, "compute-measures")
 
 
-def _table(found: Result) -> None:
-    """Draw the measures as a table, one column a head."""
+def _table(found: Result, queries: Sequence[int]) -> None:
+    """Draw the measures as a table, one column a head, at its query position."""
     pins = [read_pins(text)[0] for text in found.words("heads")]
     labels = [
-        pin_link(pin, plain(label)) for pin, label in zip(pins, pin_labels(found), strict=True)
+        f"{pin_link(pin, plain(label))}, n = {query}"
+        for pin, label, query in zip(pins, pin_labels(found), queries, strict=True)
     ]
     lines = ["| Measure | " + " | ".join(labels) + " |", "|:--|" + ":--|" * len(labels)]
     for row, (measure, unit) in enumerate(

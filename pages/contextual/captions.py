@@ -39,9 +39,9 @@ SPREAD = explained(
     "denominators",
     "How much the denominators of the texts differ, relative to their mean. Dashed: what is "
     "expected if the tokens of a text were drawn independently. Above it, texts differ as wholes. "
-    "Only as many texts are read as can be told apart as lines. Where those of the table above are "
-    "more and a few keys carry the denominator, the two spreads may lie further apart than their "
-    "errors.",
+    "Only as many texts are read as can be told apart as lines; the title says how many. Where "
+    "those of the table above are more and a few keys carry the denominator, the two spreads may "
+    "lie further apart than their errors.",
 )
 
 COPIES = explained(

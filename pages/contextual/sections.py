@@ -81,12 +81,17 @@ def heads_table(heads: Result, selected: str) -> None:
 
 def draw_evidence(head: Result, limits: dict[str, float]) -> None:
     """Draw what puts a head in its group: each number next to its threshold."""
+    texts, query = counted(head.provenance["contexts"], "text"), head.params["query"]
     rows = (
         ("Attention to near copies", "near", f"duplicate token from {limits['copies']:g}"),
         ("Attention to far copies", "far", f"duplicate token from {limits['copies']:g}"),
         ("Mass in the last 10 tokens", "local_mass", f"detokenization from {limits['local']:g}"),
-        ("ETC (tokens)", "etc", f"contextual from {limits['broad']:.0f}"),
-        ("Relative spread", "spread", f"contextual up to {limits['steady']:g}"),
+        (
+            f"ETC at n = {query} (tokens)",
+            "etc",
+            f"contextual from {limits['broad']:.0f}",
+        ),
+        (f"Relative spread over {texts}", "spread", f"contextual up to {limits['steady']:g}"),
         ("Spread expected of independent tokens", "predicted_spread", "no threshold"),
     )
     lines = ["| Evidence | Value | Threshold |", "|:--|:--|:--|"]
@@ -120,12 +125,13 @@ def draw_denominators(selection: Selection, token: str, contexts: int) -> None:
         card("denominators", figure, lines, words.DENOMINATORS, f"Denominators of {selection.cell}")
     with right:
         spread = found.only("spread", "predicted_spread", "etc")
+        read = counted(len(found.values["denominator"]), "text")
         card(
             "spread",
             partial(spread_figure, found),
             spread,
             words.SPREAD,
-            "Observed and expected spread",
+            f"Observed and expected spread over {read}",
         )
 
 

@@ -101,10 +101,11 @@ def draw_grid(
         else compact_curves(kernels.values["kernel"], selection.query, selection.skip),
     )
     own = head_texts(found, measure.value, measure.title) if found.analysis != "etc" else None
+    query = selection.query
     told = {name: texts_of(etc, name) for name in ("etc", "half_mass_distance", "fidelity")}
     labels = [
         [
-            _label({name: texts[i, j] for name, texts in told.items()}, i, j, kind, known, own)
+            _label({n: texts[i, j] for n, texts in told.items()}, query, i, j, kind, known, own)
             for j, kind in enumerate(row)
         ]
         for i, row in enumerate(kinds)
@@ -119,6 +120,7 @@ def _mark(kind: str | None, function: str | None) -> str:
 
 def _label(
     told: dict[str, str],
+    query: int,
     layer: int,
     head: int,
     kind: str | None,
@@ -131,8 +133,8 @@ def _label(
     if kind is None:
         return f"{first}no key is visible at this query position"
     text = (
-        f"{first}ETC {counted(told['etc'], 'token')}, {kind}, half of the mass within "
-        f"offset {told['half_mass_distance']}, total variation distance to the "
+        f"{first}ETC {counted(told['etc'], 'token')} at n = {query}, {kind}, half of the mass "
+        f"within offset {told['half_mass_distance']}, total variation distance to the "
         f"attention observed {told['fidelity']}"
     )
     return text + (f"; {KNOWN} known function: {known[cell]}" if cell in known else "")

@@ -147,8 +147,9 @@ def _denominators(selection: Selection) -> None:
     found = fetch_when_asked(Denominators, selection.run, asked, "compute-denominators")
     if found is not None:
         spread = found.only("spread", "predicted_spread", "etc")
+        texts = counted(len(found.values["denominator"]), "text")
         card("spread", partial(spread_figure, found), spread, words.DENOMINATORS,
-             "Spread of the denominator over texts")  # fmt: skip
+             f"Spread of the denominator over {texts}")  # fmt: skip
 
 
 def _additivity(selection: Selection) -> None:

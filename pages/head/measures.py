@@ -58,7 +58,7 @@ def draw_measures(selection: Selection, found: Result) -> None:
         partial(measures_table, head),
         head,
         words.MEASURES,
-        f"All measures of {selection.cell}",
+        f"All measures of {selection.cell}, kernels at n = {selection.query}",
         draw,
     )
 

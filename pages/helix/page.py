@@ -51,16 +51,23 @@ def draw_curve(helix: Result) -> None:
 
 
 def draw_layers(helix: Result) -> None:
-    """Draw the morph between layers, and what the components hold."""
+    """Draw the morph between layers, what the components hold, and angles between layers.
+
+    Where there is one layer, there is nothing to morph and no angle.
+    """
     left, right = st.columns([3, 2])
-    with left:
-        card("morph", partial(morph_figure, helix), helix.only("projection"), words.MORPH)
-    with right:
+    several = len(helix.values["projection"]) > 1
+    if several:
+        with left:
+            card("morph", partial(morph_figure, helix), helix.only("projection"), words.MORPH)
+    with right if several else left:
         shares = helix.only("explained_variance")
         figure = partial(
             variance_bars, shares.values["explained_variance"], title="Explained variance"
         )
         card("variance", figure, shares, words.VARIANCE)
+    if several:
+        draw_angles(helix)
 
 
 def draw_angles(helix: Result) -> None:
@@ -120,5 +127,4 @@ def page(selection: Selection) -> None:
         say_what_to_see(helix, selection)
         draw_curve(helix)
         draw_layers(helix)
-        draw_angles(helix)
         draw_shape(helix)

@@ -41,7 +41,8 @@ def draw_ranking(selection: Selection, ranked: Result) -> None:
     rest = f", though in {unclear} of them the second is nearly as large" if unclear else ""
     st.markdown(
         f"**{count} of {counted(ranked.values['ratio'].size, 'head')} ({100 * share:.0f} %)** "
-        f"{'has' if count == 1 else 'have'} the previous token as {'its' if count == 1 else 'their'} largest diagonal{rest}."
+        f"{'has' if count == 1 else 'have'} the previous token as "
+        f"{'its' if count == 1 else 'their'} largest diagonal{rest}."
     )
     card(
         "ranking",

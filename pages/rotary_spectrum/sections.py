@@ -78,7 +78,7 @@ def draw_kernels(kernel: Result, view: View) -> None:
 def _band_table(kernel: Result) -> str:
     """Return a table of what is left of the kernel without each band."""
     lines = [
-        "| Kernel | ETC (tokens) | TV distance to the whole kernel |",
+        f"| Kernel at n = {kernel.params['query']} | ETC (tokens) | TV distance to the whole one |",
         "|:--|:--|:--|",
         f"| all wavelengths | {value_text(kernel, 'etc')} | |",
     ]

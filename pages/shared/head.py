@@ -15,7 +15,11 @@ from poskernel_core.figures.palette import KIND_LOOKS
 __all__ = ["heads_table", "summary"]
 
 SUMMARY_ROWS = {
-    "etc": ("Effective token count (ETC)", "tokens", "over how many the kernel spreads"),
+    "etc": (
+        "Effective token count (ETC) at n = {query}",
+        "tokens",
+        "over how many the kernel spreads",
+    ),
     "half_mass_distance": ("Half of the mass within offset", "", "in tokens; the smallest such"),
     "local_mass": ("Mass in the last {last} tokens", "", "the share that decides «local»"),
     "consistency": (
@@ -59,8 +63,9 @@ def _in(unit: str, number: str) -> str:
 
 
 def _label(label: str, result: Result) -> str:
-    """Return a label with the number of last tokens that the result was computed with."""
-    return label.format(last=result.params.get("local_tokens", LAST))
+    """Return a label with the last tokens that count, and the query position, of a result."""
+    query = result.chosen.get("query", result.params.get("query", "each"))
+    return label.format(last=result.params.get("local_tokens", LAST), query=query)
 
 
 def _kind_text(kind: str | None) -> str:

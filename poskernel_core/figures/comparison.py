@@ -81,7 +81,10 @@ def kernels_figure(found: Result, *, log_x: bool = False, log_y: bool = False) -
     figure, floor = go.Figure(), FLOOR if log_y else None
     kernel, error = (np.atleast_2d(part["kernel"]) for part in (found.values, found.errors))
     offset = np.arange(kernel.shape[-1])
-    labels = pin_labels(found) if found.axes["kernel"] == ("pin", "offset") else ["kernel"]
+    labels = ["kernel"]
+    if found.axes["kernel"] == ("pin", "offset"):
+        places = found.values["position"].tolist()
+        labels = [f"{pin}, n = {n}" for pin, n in zip(pin_labels(found), places, strict=True)]
     for place, name in enumerate(labels):
         add_curve(
             figure,

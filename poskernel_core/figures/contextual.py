@@ -177,7 +177,8 @@ def spread_figure(found: Result) -> go.Figure:
     y_title = "spread of the denominator<br>(relative to its mean)"
     style(figure, x_title="query position n (tokens)", y_title=y_title)
     figure.update_yaxes(rangemode="tozero")
-    title = f"{found.params['cell']}: spread of the denominator"
+    texts = counted(len(part(found, "denominator")[0]), "text")
+    title = f"{found.params['cell']}: spread of the denominator over {texts}"
     return set_title(legend_under_title(figure), title)
 
 

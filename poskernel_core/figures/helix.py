@@ -70,6 +70,8 @@ def helix_frames(
 ) -> go.Figure:
     """The helix of every layer as an animation with a slider; the axes stay over all layers.
 
+    One layer stands still.
+
     The signs of the components must agree between layers, or the morph between them is wild.
     """
     for layer in points:
@@ -82,8 +84,9 @@ def helix_frames(
     ]
     figure = go.Figure(coloured_curve(thin[0], at, "mean residual"))
     scene(figure, titles[0], points.reshape(-1, 3))
-    figure.frames = morph(thin, titles)
-    add_player(figure, len(points))
+    if len(points) > 1:
+        figure.frames = morph(thin, titles)
+        add_player(figure, len(points))
     thinned = {1: "", 2: ", every 2nd position"}
     return set_title(figure, title + thinned.get(step, f", every {step}th position"))
 
