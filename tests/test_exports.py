@@ -203,6 +203,26 @@ def test_html(head):
     assert '<script src="http' not in page
 
 
+def test_heads_that_are_compared_are_named():
+    """In the file's name by their names alone, elsewhere with their runs."""
+    found = Result(
+        analysis="head-distances",
+        params={"heads": "L2H6@a,L0H1@b;context=64", "query": 40},
+        values={"distance": np.zeros((2, 2))},
+        axes={"distance": ("pin", "other"), "heads": ("pin",)},
+        units={"distance": "share", "heads": "head"},
+        texts={"heads": np.array(["L2H6@a", "L0H1@b;context=64"], dtype=object)},
+        provenance=RUN | {"model": "a, b"},
+    )
+    both = "L2H6@a, L0H1@b;context=64"
+
+    assert "a_b-L2H6-L0H1-n40-kernels" == file_stem(found, "kernels")
+    assert caption(found).startswith(f"{both}, model a, b")
+    assert 1 == caption(found).count("L2H6")
+    for text in (citation(found, "Kernels"), bibtex(found, "Kernels"), to_csv(found)):
+        assert both in text
+
+
 def test_citations(head):
     """Version, model, run and day, as text and for BibTeX."""
     for text in (citation(head, "A curve"), bibtex(head, "A curve")):

@@ -90,11 +90,13 @@ def identity(result: Result) -> dict[str, Any]:
         axis for axes in result.axes.values() for axis in axes
     }:
         at = {"query": params["query"]} | at
+    compared = result.axes.get("heads") == ("pin",)
     known = {
         "model": run.get("model"),
         "revision": (run.get("revision") or "main") if run else None,
         "fingerprint": str(run.get("model_fingerprint", ""))[:12] or None,
         "question": result.analysis,
+        "heads": ", ".join(result.words("heads")) if compared else None,
         **{COLUMN_NAMES.get(axis, axis): place for axis, place in at.items()},
         "skip": params.get("skip"),
         "corpus": run.get("corpus"),
@@ -118,10 +120,10 @@ def _digest(result: Result) -> str:
 
 
 def _head(about: dict[str, Any]) -> str:
-    """Return the head that a result is of, or its layer, or nothing."""
+    """Return the head that a result is of, or its layer, or the heads compared, or nothing."""
     if "layer" in about and "head" in about:
         return cell_name(about["layer"], about["head"])
-    return f"L{about['layer']}" if "layer" in about else ""
+    return f"L{about['layer']}" if "layer" in about else about.get("heads", "")
 
 
 def _places(about: dict[str, Any]) -> list[str]:
@@ -133,7 +135,11 @@ def file_stem(result: Result, name: str) -> str:
     """Return a file's name without its ending, such as ``demo-gpt2-L2H6-n400-curve``."""
     about = identity(result)
     model = re.sub(r"[^\w.-]+", "_", str(about.get("model", PACKAGE))).strip("_.")
-    return "-".join([model, *_places(about), name])
+    places = [
+        "-".join(re.findall(r"\bL\d+H\d+", each)) if each == about.get("heads") else each
+        for each in _places(about)
+    ]
+    return "-".join([model, *places, name])
 
 
 def _title(result: Result, name: str) -> str:
@@ -145,7 +151,9 @@ def _title(result: Result, name: str) -> str:
 def caption(result: Result) -> str:
     """Return one line that says what a result is of and where it comes from."""
     about = identity(result)
-    shown = [f"{name} {value}" for name, value in about.items() if name not in ("layer", "head")]
+    shown = [
+        f"{name} {value}" for name, value in about.items() if name not in ("layer", "head", "heads")
+    ]
     head = _head(about)
     return ", ".join([*([head] if head else []), *shown]) + f"; {PACKAGE} {__version__}"
 
