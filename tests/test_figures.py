@@ -65,7 +65,16 @@ def test_log_ticks_are_round_and_inside(low: float, high: float, ticks: list[flo
 
 @pytest.mark.parametrize(
     ("value", "label"),
-    [(0, "0"), (0.001, "0.001"), (1e-6, "10⁻⁶"), (-2e-4, "−2×10⁻⁴"), (500, "500"), (-0.5, "−0.5")],
+    [
+        (0, "0"),
+        (0.001, "0.001"),
+        (1e-6, "10⁻⁶"),
+        (-2e-4, "−2×10⁻⁴"),
+        (500, "500"),
+        (-0.5, "−0.5"),
+        (99_999, "99999"),
+        (100_000, "10⁵"),
+    ],
 )
 def test_number_is_plain_where_it_is_short(value: float, label: str) -> None:
     """Small numbers as powers of ten."""

@@ -140,6 +140,18 @@ def test_torch_is_imported_where_models_run():
             assert stage(name) in TORCH or ".run" in name, name
 
 
+def test_no_page_imports_another():
+    """A page stands on what all pages share, on the core, and on its own folder."""
+    wrong = [
+        f"{file.relative_to(ROOT)} imports {each}"
+        for file in sorted((ROOT / "pages").rglob("*.py"))
+        for each in imports(file)
+        if within(each, "pages") and each != "pages"
+        if not any(within(each, f"pages.{at}") for at in ("shared", file.parent.name))
+    ]
+    assert [] == wrong
+
+
 def test_the_core_neither_draws_pages_nor_pickles():
     """No module of the core imports streamlit or the pages, or pickles."""
     banned = ("streamlit", "pages", "pickle", "cloudpickle", "marshal", "dill", "shelve")

@@ -10,9 +10,7 @@ __all__ = [
     "COPIES",
     "DENOMINATORS",
     "DISTANCES",
-    "DRIFT",
     "PLANE",
-    "SHARES",
     "SPREAD",
     "WEIGHTS",
 ]
@@ -63,16 +61,4 @@ DISTANCES = explained(
     "kernel-distances",
     "One cell per pair of heads. Dark: the same kernel; heads of one group (outlined) could "
     "together hold features in superposition. Bright: they look at different tokens, and cannot.",
-)
-
-SHARES = explained(
-    "additivity",
-    "Where the variance of each head's keys comes from. If keys are the sum of a part of position "
-    "and a part of content, nothing is left over as rest.",
-)
-
-DRIFT = explained(
-    "additivity",
-    "The same passage, moved by that many tokens: does its content leave the same keys? 1: they do "
-    "not drift with position.",
 )

@@ -6,8 +6,8 @@ from functools import partial
 
 import streamlit as st
 
-from pages.contextual import captions as words
 from pages.shared import results
+from pages.shared import words_kernels as words
 from pages.shared.cards import card
 from pages.shared.selection import Selection
 from poskernel_core.analyses import find

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pages.shared.explained import explained
 
-__all__ = ["CURVE", "GRID", "MAP", "MULTIPLES", "SQUARE"]
+__all__ = ["CURVE", "DRIFT", "GRID", "MAP", "MULTIPLES", "SHARES", "SQUARE"]
 
 GRID = explained(
     "etc",
@@ -58,4 +58,16 @@ MULTIPLES = explained(
     "Heads with very different kernels can hardly be in superposition with each other; heads with "
     "similar ones are candidates.",
     "kernel",
+)
+
+SHARES = explained(
+    "additivity",
+    "Where the variance of each head's keys comes from. If keys are the sum of a part of position "
+    "and a part of content, nothing is left over as rest.",
+)
+
+DRIFT = explained(
+    "additivity",
+    "The same passage, moved by that many tokens: does its content leave the same keys? 1: they do "
+    "not drift with position.",
 )

@@ -207,7 +207,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def number(value: float) -> str:
-    """A tick label: plain from 0.001 to 10 000, else as m×10ⁿ."""
+    """A tick label: plain from 0.001 to below 100 000, else as m×10ⁿ."""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         return as_printed(f"{value:g}")
     return as_printed(f"{value:.0e}").removeprefix("1×")

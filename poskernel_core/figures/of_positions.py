@@ -28,7 +28,6 @@ OWN_AXES = ("nothing", "layer 0, on this layer's axes")
 
 FINE = 256
 """Maps of more rows than this are finer than the pixels of a third of the page."""
-"""Height in pixels of a square map that fills a third of the page."""
 PATTERNS = ("clean", "changed", "difference")
 STAGE_TITLES = {"score": "raw scores", "masked_score": "masked scores", "pattern": "probabilities"}
 

@@ -1,4 +1,4 @@
-"""Mean keys ``m_i`` per head and position (definitions, section 1)."""
+"""Mean keys ``m_i`` per head and position."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class MeanPatterns(Statistic):
 
     * ``mean_rows [layer, head, query, key]``: ``E_text[A(n, i)]`` at the recorded positions.
     * ``profile [layer, head, offset]``: ``P(k)``, the mean of ``A(n, n-k)`` over texts and ``n``,
-      with the start token's row and column left out (definitions, section 6).
+      with the start token's row and column left out.
     * ``profile_error``: its standard error over texts.
     """
 

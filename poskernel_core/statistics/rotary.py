@@ -21,7 +21,7 @@ PARTS = 4
 
 
 class RotaryPairs(Statistic):
-    """Rotary pairs before the rotation (definitions, section 11).
+    """Rotary pairs before the rotation.
 
     The last axis of all but the first two arrays holds the means of both numbers of a pair (the
     real and the imaginary part of ``u_r`` or ``v_r``), of its squared length and of its length.

@@ -21,7 +21,7 @@ CONTRASTS[1, BAND + np.array([-1, 1, 2])] = -1 / 3, 1, -2 / 3
 
 
 class RawScores(Statistic):
-    """Mean scores before the mask, by offset ``n - i`` (definitions, section 6).
+    """Mean scores before the mask, by offset ``n - i``.
 
     * ``score_profile [layer, head, band]``: the mean of ``s(n, n-k)`` over texts and ``n``, for
       ``k`` from ``-BAND`` to ``BAND``; the start token's row and column are left out.

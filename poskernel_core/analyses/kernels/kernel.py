@@ -24,7 +24,6 @@ from poskernel_core.common.views import StatisticsView
 __all__ = ["KernelParams", "PositionalKernel", "kv_head", "observed_row"]
 
 PERCENTILES = (10, 90)
-CURVES = ("kernel", "kernel_low", "kernel_high", "observed")
 
 
 class KernelParams(SourceParams):
@@ -135,14 +134,7 @@ class PositionalKernel(Analysis[KernelParams]):
             progress(layer + 1, header.n_layers)
         values = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
         errors = {n: values.pop(f"{n}_error") for n in list(values) if f"{n}_error" in values}
-        return _result(params, values, errors)
-
-
-def _result(
-    params: KernelParams, values: dict[str, np.ndarray], errors: dict[str, np.ndarray]
-) -> Result:
-    {n: ("layer", "head") + (("key",) if n in CURVES else ()) for n in values}
-    return PositionalKernel.result(params, values, errors)
+        return self.result(params, values, errors)
 
 
 def _layer(
