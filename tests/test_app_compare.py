@@ -60,7 +60,7 @@ def test_a_link_restores_it(page, server, new_context):
     expect(page.get_by_role("button", name="Unpin L2H6")).to_have_count(1)
     visit(page, server.link("/compare", pins=TWO, cell="L0H0"))
     drawn = hash_of(page, "kernels")
-    assert {"L2H6", "L2H5"} <= set(traces(page, "kernels"))
+    assert {"L2H6, n = 400", "L2H5, n = 400"} <= set(traces(page, "kernels"))
     other = new_context().new_page()
     visit(other, page.url)
     assert drawn == hash_of(other, "kernels")
