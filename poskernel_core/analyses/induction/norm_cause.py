@@ -31,13 +31,13 @@ class NormCause(Sampled[NormCauseParams]):
     $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ over random sequences and $\bar r$ its mean over positions.
 
     Choices: those of the recency of induction and of attention to random tokens. Rows are averaged
-    with equal weight.
+    with equal weight. Errors are over sequences; that of a change is the error of the mean
+    difference between the two runs of each sequence.
 
     Limits: the scaling does more than make norms flat. It also magnifies at late positions what all
     sequences have in common, it rescales the query's own position, and it touches layer 0 alone,
     while deeper induction heads read later layers too. A rise that vanishes because induction
-    itself broke says nothing: look at ``attention``. Errors of changes take the two runs as
-    independent; they share their sequences, so that the errors are if anything too large.
+    itself broke says nothing: look at ``attention``.
 
     Source: the test that "Recency bias in an induction head" leaves open; it is ours.
     """
