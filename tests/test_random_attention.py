@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from poskernel_core.analyses.random_tokens.run.random_rows import (
+    FEWEST_FOR_P,
     exponents,
     rank_correlations,
     slope_weights,
@@ -144,6 +145,20 @@ def test_ranks_by_hand():
     assert expected == pytest.approx(correlation[:, 5].tolist(), nan_ok=True)
     assert np.isnan(correlation[:, :4]).all()
     assert np.isnan(p_value).all()  # too few keys
+
+
+def test_whose_p_value_it_is():
+    """The p-value is told as the rank correlation's, with the number of keys that it needs."""
+    told = {value.name: value.meaning for value in RandomAttention.values}["p_value"]
+    row = np.zeros((1, 12, 12))
+    row[0, 10:] = np.arange(12)
+
+    _, p_value = rank_correlations(row, all_seen(12), 1)
+
+    assert told.startswith("of the rank correlation")
+    assert np.isfinite(p_value[0, 11])  # ten keys, 1 to 10
+    assert np.isnan(p_value[0, 10])
+    assert f"fewer than {FEWEST_FOR_P} keys" in told
 
 
 @given(

@@ -39,11 +39,13 @@ class RandomAttention(Sampled[RandomAttentionParams]):
     that $r_n \propto (n+1)^{-1/2}$: exponent $-1/2$.
 
     Choices: trends leave out the first keys (``trend_from``), which take what a head does not use,
-    and the query itself, which is not a token seen before; they need three keys or more. The
-    exponent is fitted from position 1 on. Silenced heads have no exponent (NaN).
+    and the query itself, which is not a token seen before; they need three keys or more, a p-value
+    ten (else NaN). The exponent is fitted from position 1 on. Silenced heads have no exponent
+    (NaN).
 
-    Limits: neighbouring keys are not independent, so the p-value is too small. Errors of the slope
-    are over sequences, of the exponent a jackknife over ten groups of sequences.
+    Limits: neighbouring keys are not independent, so the p-value, which is the rank correlation's,
+    is too small. Errors of the slope are over sequences, of the exponent a jackknife over ten
+    groups of sequences.
 
     Source: "Recency bias in an induction head", figures 4 to 6 and "Cause of the intrinsic
     positional dependence"; fitted trends and exponents are ours.
@@ -69,16 +71,17 @@ class RandomAttention(Sampled[RandomAttentionParams]):
             has_error=True,
         ),
         *each(
-            "p_value",
-            "layer head query",
-            "probability",
-            "its two-sided p-value, as if keys were independent",
-        ),
-        *each(
             "rank_correlation",
             "layer head query",
             "correlation",
             "Spearman's, of the mean row with the key's position",
+        ),
+        *each(
+            "p_value",
+            "layer head query",
+            "probability",
+            "of the rank correlation (not of the slope), two-sided, as if keys were independent; "
+            "NaN for fewer than 10 keys",
         ),
         *each(
             "norm",
