@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 from pages.shared.grid import grid_data
-from poskernel_core.common.result import Result
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.common.result import Result, Value, texts_array
 from poskernel_core.figures.exports import (
     bibtex,
     caption,
@@ -176,6 +177,44 @@ def test_npz(whole):
         np.testing.assert_array_equal(whole.errors["etc"], file["etc_error"])
         assert identity(whole) == json.loads(str(file["identity"]))
         assert ["layer", "head"] == json.loads(str(file["layout"]))["axes"]["etc"]
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_npz_of_every_question(name):
+    """All that a question declares is in the file: no name stands twice."""
+    question = ANALYSES[name]
+    declared = (*question.values, *question.texts)
+    numbers = {v.name: np.full((2,) * len(v.axes), 10.0 + i) for i, v in enumerate(question.values)}
+    made = Result(
+        analysis=name,
+        params={},
+        values=numbers,
+        axes={each.name: each.axes for each in declared},
+        units={each.name: each.unit for each in declared},
+        errors={v.name: np.zeros_like(numbers[v.name]) for v in question.values if v.has_error},
+        coordinates={axis: np.arange(2) for each in declared for axis in each.axes},
+        texts={v.name: texts_array(np.full((2,) * len(v.axes), "a")) for v in question.texts},
+    )
+    errors = {f"{name}_error": error for name, error in made.errors.items()}
+
+    with np.load(io.BytesIO(to_npz(made)), allow_pickle=False) as file:
+        for arrays in (made.values, errors, made.coordinates):
+            for key, array in arrays.items():
+                np.testing.assert_array_equal(array, file[key])
+
+
+@pytest.mark.parametrize("twice", ["key", "etc_error", "word"])
+def test_a_name_that_stands_twice(whole, twice):
+    """A value named like an axis, an error or a text is refused where the result is made."""
+    whole = whole.with_text(Value("word", (), "word", ""), "a")
+
+    with pytest.raises(ValueError, match=f"{twice}.*as well"):
+        replace(
+            whole,
+            values=whole.values | {twice: np.array(1.0)},
+            axes={twice: (), **whole.axes},
+            units={twice: "", **whole.units},
+        )
 
 
 def test_json(head):

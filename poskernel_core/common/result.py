@@ -82,6 +82,10 @@ class Result:
                 raise ValueError(f"{name}: axes {self.axes[name]} for shape {value.shape}")
             if name in self.errors and self.errors[name].shape != value.shape:
                 raise ValueError(f"{name}: error of shape {self.errors[name].shape}")
+        others = {axis for axes in self.axes.values() for axis in axes} | set(self.texts)
+        others |= {f"{name}_error" for name in self.errors}
+        if twice := sorted(others & set(self.values)):
+            raise ValueError(f"{twice}: a value, and an axis, a text or an error as well")
 
     def select(self, **chosen: int) -> Result:
         """Return the result at one coordinate of each named axis, such as ``query=400``.

@@ -45,7 +45,7 @@ def helix_figure(
         other = values["projection"][0] if beside == "first" else values[beside][layer]
     groups = None
     if group is not None and overlay in OWN_AXES:
-        starts = helix.coordinates[f"group_{group}"]
+        starts = helix.coordinates[f"group_of_{group}"]
         inside = (starts >= span[0]) & (starts + group - 1 <= span[1])
         groups = values[f"group_{group}"][layer][inside] if inside.any() else None
     own = overlay in OWN_AXES

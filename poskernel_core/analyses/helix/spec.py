@@ -10,7 +10,7 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress
 from poskernel_core.analyses.helix import formulas as math
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, Value, each
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.models.geometry import Geometry
@@ -90,35 +90,14 @@ class Helix(Analysis[HelixParams]):
             "residual stream units",
             "$W_{pos}$ on the components of $X^l$, and of both",
         ),
-        *each(
-            "group_5",
-            "layer group_5 component",
-            "residual stream units",
-            "means of groups of that many positions of ``projection``",
-        ),
-        *each(
-            "group_10",
-            "layer group_10 component",
-            "residual stream units",
-            "means of groups of that many positions of ``projection``",
-        ),
-        *each(
-            "group_20",
-            "layer group_20 component",
-            "residual stream units",
-            "means of groups of that many positions of ``projection``",
-        ),
-        *each(
-            "group_50",
-            "layer group_50 component",
-            "residual stream units",
-            "means of groups of that many positions of ``projection``",
-        ),
-        *each(
-            "group_100",
-            "layer group_100 component",
-            "residual stream units",
-            "means of groups of that many positions of ``projection``",
+        *(
+            Value(
+                f"group_{size}",
+                ("layer", f"group_of_{size}", "component"),
+                "residual stream units",
+                "means of groups of that many positions of ``projection``, by the first of them",
+            )
+            for size in math.GROUP_SIZES
         ),
         *each(
             "explained_variance",
@@ -250,5 +229,5 @@ def _angles(axes: list[np.ndarray]) -> np.ndarray:
 
 
 def _result(values: dict[str, np.ndarray], params: HelixParams, positions: np.ndarray) -> Result:
-    places = {f"group_{size}": positions[::size] for size in math.GROUP_SIZES}
+    places = {f"group_of_{size}": positions[::size] for size in math.GROUP_SIZES}
     return Helix.result(params, values, coordinates={"pos": positions} | places)
