@@ -177,7 +177,7 @@ def _slopes(module: Any, bias: Tensor, factor: float = 1.0, rounded: bool = Fals
     length = bias.shape[1]
     if length not in known:
         first = bias[:, 1] if length > 1 else torch.zeros_like(bias[:, 0])
-        slopes = Slopes(tuple(first.double().tolist()), factor, rounded)
+        slopes = Slopes(tuple(first.tolist()), factor, rounded)
         expected = torch.from_numpy(slopes.bias(length) / factor).to(bias)
         exact = bias.dtype == torch.float32
         if not torch.allclose(bias, expected, rtol=1e-6 if exact else 1e-2, atol=1e-6):

@@ -75,7 +75,7 @@ class Rotation:
         Raises:
             UnsupportedModel: a pair does not turn steadily.
         """
-        cos, sin = (part[0].double().cpu().numpy() for part in (self.cos, self.sin))
+        cos, sin = (part[0].cpu().double().numpy() for part in (self.cos, self.sin))
         turn = cos + 1j * sin
         speed, reach = np.zeros(turn.shape[1]), 1
         while reach < len(turn):

@@ -57,14 +57,15 @@ class Plan:
 class Statistic(Observer, ABC):
     """Sums of one kind over the windows of a pass; subclasses fill :attr:`sums`.
 
-    The samples of a batch are the numbers of its windows.
+    The samples of a batch are the numbers of its windows. Sums are on the device of the pass; where
+    that has no float64 (``mps``), they are on the CPU, and what is added to them moves there first.
     """
 
     name: ClassVar[str]
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
         self.plan = plan
-        self.device = device
+        self.device = torch.device("cpu") if device.type == "mps" else device
         self.sums: dict[str, Tensor] = self.allocate()
 
     @abstractmethod
@@ -77,9 +78,8 @@ class Statistic(Observer, ABC):
         """Turn sums over all windows into means, as float32 arrays ``[layer, ...]``."""
 
     def zeros(self, *shape: int, wide: bool = True) -> Tensor:
-        """Return zeros in float64 where the device has it (``wide``), else float32."""
-        narrow = not wide or self.device.type == "mps"
-        dtype = torch.float32 if narrow else torch.float64
+        """Return zeros in float64 (``wide``) or float32."""
+        dtype = torch.float64 if wide else torch.float32
         return torch.zeros(self.plan.geometry.n_layers, *shape, dtype=dtype, device=self.device)
 
 

@@ -12,7 +12,7 @@ from poskernel_core.common.specs import MAX_SKIP
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums
-from poskernel_core.statistics.per_text import mean_of_texts
+from poskernel_core.statistics.per_text import mean_of_texts, widened
 
 __all__ = ["AttentionEntropy"]
 
@@ -40,7 +40,8 @@ class AttentionEntropy(Statistic):
         high = bisect_left(positions, block.first_row + block.pattern.shape[2])
         if high > low:
             rows = [positions[p] - block.first_row for p in range(low, high)]
-            found = _entropies(block.pattern[:, :, rows], block.first_key)
+            wide = widened(block.pattern[:, :, rows], self.sums["entropy_sum"])
+            found = _entropies(wide, block.first_key)
             self.sums["entropy_sum"][block.layer, :, low:high] += found.sum(dim=0)
             self.sums["entropy_square"][block.layer, :, low:high] += found.square().sum(dim=0)
 
@@ -57,7 +58,7 @@ class AttentionEntropy(Statistic):
 
 def _entropies(rows: Tensor, first_key: int) -> Tensor:
     """Return the entropies ``[text, head, row, skip]`` of ``rows [text, head, row, key]``."""
-    rows = torch.nn.functional.pad(rows.double(), (first_key, 0))
+    rows = torch.nn.functional.pad(rows, (first_key, 0))
     rows = torch.nn.functional.pad(rows, (0, max(0, MAX_SKIP + 1 - rows.shape[-1])))
     terms = torch.special.xlogy(rows, rows)
     mass, sum_of_terms = _from_each(rows), _from_each(terms)

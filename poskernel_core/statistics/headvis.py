@@ -11,6 +11,7 @@ from poskernel_core.forward.attention import PatternBlock, diagonal_sums
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums
 from poskernel_core.statistics.moments import GROUPS
+from poskernel_core.statistics.per_text import widened
 
 __all__ = ["LEAST_INDUCTION", "HeadVisMetrics"]
 
@@ -64,7 +65,7 @@ class HeadVisMetrics(Statistic):
 
     def _close_texts(self, layer: int, tokens: Tensor, samples: range) -> None:
         total = self.sums["headvis_sum"]
-        diagonals, entropy, induction = (each.to(total.dtype) for each in self._texts)
+        diagonals, entropy, induction = (widened(each, total) for each in self._texts)
         offsets = torch.arange(self.plan.context, dtype=total.dtype, device=total.device)
         near = torch.nn.functional.pad(diagonals, (0, 1))
         values = torch.stack(
@@ -81,7 +82,7 @@ class HeadVisMetrics(Statistic):
         group = torch.tensor(samples, device=total.device) % GROUPS
         total[layer].index_add_(0, group, values)
         seen_before = tokens.shape[1] - _distinct(tokens)
-        self.sums["headvis_repeats"][layer].index_add_(0, group, seen_before.to(total))
+        self.sums["headvis_repeats"][layer].index_add_(0, group, widened(seen_before, total))
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:

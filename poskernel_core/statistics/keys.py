@@ -30,7 +30,8 @@ class MeanKeys(Statistic):
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Add the keys of a batch."""
         geometry, summed = self.plan.geometry, over_texts(call.k)
-        self.sums["key_sum"][call.layer] += fitted(summed, geometry.d_head, geometry.n_kv_heads)
+        keys = fitted(summed, geometry.d_head, geometry.n_kv_heads).to(self.device)
+        self.sums["key_sum"][call.layer] += keys
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:

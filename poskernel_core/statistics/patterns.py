@@ -11,7 +11,7 @@ from torch import Tensor
 from poskernel_core.forward.attention import PatternBlock, diagonal_sums
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums
-from poskernel_core.statistics.per_text import add_texts, mean_of_texts
+from poskernel_core.statistics.per_text import add_texts, mean_of_texts, widened
 
 __all__ = ["MeanPatterns"]
 
@@ -57,11 +57,11 @@ class MeanPatterns(Statistic):
             rows = torch.tensor(positions[low:high], device=block.pattern.device) - block.first_row
             stop = block.first_key + block.pattern.shape[3]
             target = self.sums["row_sum"][block.layer, :, low:high, block.first_key : stop]
-            target += block.pattern.index_select(2, rows).sum(dim=0)
+            target += block.pattern.index_select(2, rows).sum(dim=0).to(self.device)
 
     def _close_texts(self, layer: int) -> None:
         total = self.sums["profile_sum"]
-        means = self._diagonals.to(total.dtype) / _counts(self.plan).to(total)
+        means = widened(self._diagonals, total) / _counts(self.plan).to(total)
         add_texts(self.sums, "profile", layer, means)
 
     @staticmethod

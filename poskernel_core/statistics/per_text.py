@@ -5,11 +5,20 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-__all__ = ["add_texts", "mean_of_texts"]
+__all__ = ["add_texts", "mean_of_texts", "widened"]
+
+
+def widened(values: Tensor, like: Tensor) -> Tensor:
+    """Return values on the device and in the precision of ``like``.
+
+    They move first: on ``mps`` nothing can be float64.
+    """
+    return values.to(like.device).to(like.dtype)
 
 
 def add_texts(sums: dict[str, Tensor], name: str, layer: int, values: Tensor) -> None:
     """Add the values ``[text, ...]`` of a batch of texts to ``NAME_sum`` and ``NAME_square``."""
+    values = widened(values, sums[f"{name}_sum"])
     sums[f"{name}_sum"][layer] += values.sum(dim=0)
     sums[f"{name}_square"][layer] += values.square().sum(dim=0)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums
-from poskernel_core.statistics.per_text import add_texts, mean_of_texts
+from poskernel_core.statistics.per_text import add_texts, mean_of_texts, widened
 
 __all__ = ["RepeatedTokens"]
 
@@ -54,7 +54,7 @@ class RepeatedTokens(Statistic):
     def _close_texts(self, layer: int, tokens: Tensor) -> None:
         masks = _masks(tokens, 2 if self.plan.start_token else 1).to(self.sums["repeat_sum"])
         count = masks.sum(dim=1)
-        sums = torch.einsum("thn,tnc->thc", self._previous.to(masks), masks)
+        sums = torch.einsum("thn,tnc->thc", widened(self._previous, masks), masks)
         means = sums / count.clamp(min=1)[:, None]
         add_texts(self.sums, "repeat", layer, means)
         self.sums["repeat_texts"][layer] += (count > 0).sum(dim=0)

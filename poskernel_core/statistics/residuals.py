@@ -8,6 +8,7 @@ from torch import Tensor
 
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums
+from poskernel_core.statistics.per_text import widened
 
 __all__ = ["MeanNormed", "MeanResiduals", "PositionRows"]
 
@@ -32,11 +33,11 @@ class MeanResiduals(Statistic):
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
         """Add the residual stream of a batch."""
         x, total = x.float(), self.sums["centred_square_sum"]
-        self.sums["residual_sum"][layer] += x.sum(dim=0)
+        self.sums["residual_sum"][layer] += x.sum(dim=0).to(self.device)
         after = x[:, int(self.plan.start_token) :]
         centred = after - after.mean(dim=1, keepdim=True)
         lengths = torch.linalg.vector_norm(centred, dim=-1)
-        total[layer] += lengths.to(total.dtype).square().sum()
+        total[layer] += widened(lengths, total).square().sum()
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
@@ -58,7 +59,7 @@ class MeanNormed(Statistic):
 
     def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
         """Add the normed stream of a batch."""
-        self.sums["normed_sum"][layer] += x.float().sum(dim=0)
+        self.sums["normed_sum"][layer] += x.float().sum(dim=0).to(self.device)
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
@@ -80,7 +81,8 @@ class PositionRows(Statistic):
 
     def positions(self, x: Tensor, batch: Batch) -> None:
         """Add the rows of this batch once for every text."""
-        self.sums["position_sum"][0] += x.float().mean(dim=0) * len(batch.tokens)
+        rows = x.float().mean(dim=0) * len(batch.tokens)
+        self.sums["position_sum"][0] += rows.to(self.device)
 
     @staticmethod
     def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:

@@ -76,7 +76,7 @@ class RotaryPairs(Statistic):
         group = torch.tensor(batch.samples, device=self.device) % GROUPS
         for name, x in (("query", call.q), ("key", call.k)):
             total, groups = self.sums[f"{name}_pair_sum"], self.sums[f"{name}_pair_groups"]
-            parts = _parts(*rotation.turned_back(x))
+            parts = _parts(*rotation.turned_back(x)).to(self.device)
             pairs = parts.shape[-2]
             first = parts[:, :, :MAX_SKIP].sum(dim=0, dtype=total.dtype).transpose(0, 1)
             total[call.layer, : len(first), :, :pairs] += first

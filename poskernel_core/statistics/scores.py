@@ -10,7 +10,7 @@ from poskernel_core.common.specs import BAND
 from poskernel_core.forward.attention import AttentionCall, band_sums
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums, fitted, over_texts
-from poskernel_core.statistics.per_text import add_texts, mean_of_texts
+from poskernel_core.statistics.per_text import add_texts, mean_of_texts, widened
 
 __all__ = ["RawScores"]
 
@@ -52,11 +52,11 @@ class RawScores(Statistic):
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Add the profile and the contrasts of every text of a batch, and the queries."""
         summed = over_texts(call.q)
-        self.sums["query_sum"][call.layer] += fitted(summed, self.plan.geometry.d_head)
+        queries = fitted(summed, self.plan.geometry.d_head).to(self.device)
+        self.sums["query_sum"][call.layer] += queries
         total = self.sums["score_sum"]
-        means = band_sums(call, BAND, int(self.plan.start_token)).to(total.dtype) / _pairs(
-            self.plan
-        ).to(total)
+        band = band_sums(call, BAND, int(self.plan.start_token))
+        means = widened(band, total) / _pairs(self.plan).to(total)
         contrasts = means @ torch.from_numpy(CONTRASTS.T).to(total)
         for name, values in (("score", means), ("contrast", contrasts)):
             add_texts(self.sums, name, call.layer, values)

@@ -44,8 +44,9 @@ class AttentionSinks(Statistic):
             self._alpha = like.new_zeros(len(rows), *like.shape[1:])
             self._held = like.new_zeros(rows.shape[:2])
         seen = rows[..., : max(0, self._alpha.shape[-1] - block.first_key)].sum(dim=2)
+        seen, held = seen.to(self.device), rows.sum(dim=(2, 3)).to(self.device)
         self._alpha[..., block.first_key : block.first_key + seen.shape[-1]] += seen
-        self._held += rows.sum(dim=(2, 3))
+        self._held += held
         if block.first_row + rows.shape[2] == self.plan.context:
             queries = self.plan.context - torch.arange(self._alpha.shape[-1], device=seen.device)
             add_texts(self.sums, "alpha", block.layer, self._alpha / queries)

@@ -180,7 +180,7 @@ def _read(
 def _stacked(seen: _Largest) -> np.ndarray:
     """Return the largest attention of a batch, ``[text, layer, head]``."""
     layers = [seen.largest[layer] for layer in sorted(seen.largest)]
-    return torch.stack(layers, dim=1).double().cpu().numpy()
+    return torch.stack(layers, dim=1).cpu().double().numpy()
 
 
 def _limits(largest: np.ndarray, intervals: int) -> np.ndarray:
