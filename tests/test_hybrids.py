@@ -1,15 +1,21 @@
 """Models some of whose layers have no heads: empty rows, with the reason; the others as ever."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import poskernel_core as pk
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import cell_name
 from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.figures.by_axes import by_axes
+from poskernel_core.figures.of_result import figure_of
 from poskernel_core.forward.attention import uniform_blocks
 from poskernel_core.forward.edits import Edit
-from tests import builders
+from tests import builders, made_contextual, made_results
 from tests.builders.families import FAMILY_MODELS
 from tests.truth import Recorder
 
@@ -66,6 +72,44 @@ def test_observers_miss_no_layer(model):
             assert not recorder.calls[layer].q.any()
             pattern = recorder.patterns()[layer]
             np.testing.assert_allclose(pattern[0, 0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [made_contextual.additivity(), made_contextual.distances(), made_results.patterns()],
+    ids=lambda made: made.analysis,
+)
+def test_figures_of_all_heads_begin_with_a_layer_that_has_some(made):
+    """What is drawn first is of a layer with heads, though layer 0 has none."""
+    figure = figure_of(made.without_heads({0: CONVOLUTION}))
+
+    told = f"{figure.layout.title.text} {figure.layout.annotations}".lower()
+    assert re.search("layer [12]", told)
+    assert "layer 0" not in told
+
+
+def test_layers_without_heads_have_no_curves(model):
+    """Curves, and the legend, are of the heads that are there."""
+    gathered = pk.run_pass(model, IDS, positions=(12, QUERY), samples=5)
+    for analysis, params in (("etc", {}), ("kernel", {"query": QUERY}), ("profile", {})):
+        figure = by_axes(pk.analyse(analysis, gathered, **params))
+        names = {trace.name for trace in figure.data}
+        assert any(name.startswith("L1H") for name in names)
+        assert not any(name.startswith(("L0", "L2")) for name in names)
+
+
+@pytest.mark.parametrize("broad", [0.6, 1e9])
+def test_the_head_that_is_named_is_there(broad):
+    """The steadiest of the broad heads is named, of all heads where none is broad."""
+    made = made_contextual.heads().without_heads({0: CONVOLUTION})
+    made = replace(made, params={"broad": broad, "steady": 0.1})
+    cells = [(layer, head) for layer, head in np.ndindex(made.values["etc"].shape) if layer > 0]
+    cells = [cell for cell in cells if made.values["etc"][cell] >= broad] or cells
+    expected = min(cells, key=lambda cell: made.values["spread"][cell])
+
+    (chosen,) = figure_of(made).select_traces({"name": "chosen"})
+
+    assert (f"<b>{cell_name(*expected)}</b>",) == chosen.text
 
 
 @pytest.mark.parametrize("rows", [None, 4])

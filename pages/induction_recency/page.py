@@ -93,7 +93,7 @@ def draw_experiment(
     if recency is not None:
         draw_recency(recency, head)
         draw_patterns(draws, sequences, switches, recency.coordinates["second"].tolist(), head,
-                      geometry.n_layers)  # fmt: skip
+                      list(geometry.with_heads))  # fmt: skip
     st.subheader("Random tokens", anchor="random-tokens")
     draw_random(draws, switches, head, min(MOST_LENGTH, geometry.n_ctx))
     if st.toggle("Make layer 0's norms flat and compare", False, key="cause", bind="query-params"):

@@ -65,8 +65,8 @@ def draw_recency(recency: Result, head: HeadChoice) -> None:
 
 
 def draw_patterns(draws: Draws, sequences: Sequences, switches: SwitchesChoice,
-                  seconds: list[int], head: HeadChoice, layers: int) -> None:  # fmt: skip
-    """Draw the attention of every head of a layer for the row that is chosen."""
+                  seconds: list[int], head: HeadChoice, layers: list[int]) -> None:  # fmt: skip
+    """Draw the attention of every head of a layer, of ``layers``, for the row that is chosen."""
     left, right = st.columns(2)
     second = (
         left.select_slider(
@@ -79,9 +79,8 @@ def draw_patterns(draws: Draws, sequences: Sequences, switches: SwitchesChoice,
         if len(seconds) > 1
         else seconds[0]
     )
-    numbers = list(range(layers))
-    layer = right.selectbox("Layer", numbers, key="rowlayer", bind=URL,
-                            **fitted_index("rowlayer", numbers, head.layer))  # fmt: skip
+    layer = right.selectbox("Layer", layers, key="rowlayer", bind=URL,
+                            **fitted_index("rowlayer", layers, head.layer))  # fmt: skip
     found = results.fetch(
         RecencyPatterns,
         draws.run,

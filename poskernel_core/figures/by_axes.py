@@ -14,14 +14,16 @@ MAIN = ("log_etc", "kernel", "profile")
 def by_axes(result: Result) -> go.Figure:
     """A curve for every index of the other axes, over the last axis of the main value.
 
-    Where the value has standard errors, they are drawn.
+    Where the value has standard errors, they are drawn. Layers without heads have no curves.
     """
     name = next((n for n in MAIN if n in result.values), next(iter(result.values)))
     value, axes = np.atleast_1d(result.values[name]), result.axes[name] or ("",)
     error = np.atleast_1d(result.errors.get(name, np.full(value.shape, np.nan)))
+    gone = {int(layer) for layer in result.provenance.get("layers_without_heads", {})}
     rows = {
         _label(result, axes, place) or name: (value[place].astype(float), error[place])
         for place in np.ndindex(value.shape[:-1])
+        if not ({"layer", "head"} <= set(axes) and place[axes.index("layer")] in gone)
     }
     spread = " ± 1 s.e." if name in result.errors else ""
     figure = curves(

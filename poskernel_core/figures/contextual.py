@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from jaxtyping import Float, Int
+from jaxtyping import Float, Num
 
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
@@ -326,7 +326,7 @@ def distances_figure(distances: Result, layer: int) -> go.Figure:
     return set_title(figure, f"Layer {layer}: distances between kernels")
 
 
-def _outline_groups(figure: go.Figure, group: Int[np.ndarray, " head"]) -> None:
+def _outline_groups(figure: go.Figure, group: Num[np.ndarray, " head"]) -> None:
     """A red square with a light edge around every group of two or more heads."""
     for one in np.unique(group):
         places = np.flatnonzero(group == one)

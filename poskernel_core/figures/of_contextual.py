@@ -27,8 +27,10 @@ def contextual_heads_figure(heads: Result) -> go.Figure:
     """All heads; the steadiest of the broad ones is named; of one head, its own."""
     if "layer" not in heads.axes["copy_attention"]:
         return by_axes(heads.only("copy_attention"))
-    spread = np.where(heads.values["etc"] >= heads.params["broad"], heads.values["spread"], np.inf)
-    layer, head = np.unravel_index(int(np.nanargmin(spread)), spread.shape)
+    spread = heads.values["spread"]
+    narrow = heads.values["etc"] < heads.params["broad"]
+    order = spread + narrow * (1 + np.nanmax(spread))  # narrow ones only where none is broad
+    layer, head = np.unravel_index(int(np.nanargmin(order)), order.shape)
     limits = float(heads.params["broad"]), float(heads.params["steady"])
     return plane_figure(heads, int(layer), int(head), *limits)
 
@@ -37,19 +39,21 @@ def additivity_figure(found: Result) -> go.Figure:
     """The layer whose keys depend on position most; of one head, its own."""
     if "layer" not in found.axes["content_cosine"]:
         return by_axes(found.only("content_cosine"))
-    return shares_figure(found, int(np.argmax(found.values["position_share"].mean(axis=1))))
+    shares = np.nan_to_num(found.values["position_share"], nan=-1.0)
+    return shares_figure(found, int(shares.mean(axis=1).argmax()))
 
 
 def kernel_distances_figure(found: Result) -> go.Figure:
     """The layer whose heads differ most; of one head, its own."""
     if "layer" not in found.axes["distance"]:
         return by_axes(found.only("distance"))
-    return distances_figure(found, int(np.argmax(found.values["distance"].mean(axis=(1, 2)))))
+    distance = np.nan_to_num(found.values["distance"], nan=-1.0)
+    return distances_figure(found, int(distance.mean(axis=(1, 2)).argmax()))
 
 
 def contextual_neurons_figure(found: Result) -> go.Figure:
     """All neurons; the one that the bag drives most is ringed."""
-    return neurons_figure(found, int(found.values["drive_share"].argmax()), "drive_share")
+    return neurons_figure(found, int(np.nanargmax(found.values["drive_share"])), "drive_share")
 
 
 def neuron_trace_figure(trace: Result) -> go.Figure:

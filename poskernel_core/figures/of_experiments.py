@@ -305,7 +305,7 @@ def patterns_figure(result: Result) -> go.Figure:
     if result.axes["pattern"] == ("layer", "head", "query", "key"):
         at = [role in CANDIDATE_ROLES for role in result.text_of("role")]
         found = result.values["pattern"][:, :, -1, at].min(axis=-1).max(axis=1)
-        return row_patterns_figure(result, int(found.argmax()))
+        return row_patterns_figure(result, int(np.nanargmax(found)))
     if result.axes["pattern"] == ("query", "key"):
         return row_pattern_figure(result, None, None)
     return by_axes(result.only("pattern"))
