@@ -65,8 +65,8 @@ def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
         f"{int(head.values['second_offset'])} ({value_text(head, 'second_mass')}). "
         "**Repeated tokens:** in other texts, where one token in "
         f"{head.params['doubling']} is made to repeat the one before it, the previous token gets "
-        f"{value_text(head, 'repeated_mass')} there, elsewhere "
-        f"{value_text(head, 'unrepeated_mass')}."
+        f"{value_text(head, 'repeated_mass')} where it is the same token (made so, or by nature), "
+        f"elsewhere {value_text(head, 'unrepeated_mass')}."
     )
     left, right = st.columns(2)
     with left:

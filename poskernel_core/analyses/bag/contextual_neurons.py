@@ -36,10 +36,14 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     takes direct and positional paths exactly.
 
     Choices: norms are linear. The first norm's scale is each token's own (mean over four
-    positions), because it is a function of the token and may vary much among tokens; with ``scale``
-    mean it is one for all, as in the post. What a start token writes is exact. Kernels are those of
-    the destination token, with nothing skipped. Content weights are means over four positions that
-    share the kernel's mass equally. Denominators are those at the query position. Gated MLPs
+    positions), because it is a function of the token and may vary much among tokens, and the second
+    norm's is that of the predicted stream; with ``scale`` mean each is one for all, as in the post.
+    Contributions of tokens go through the second norm with its mean scale whatever ``scale`` is,
+    as a token has no stream of its own. What a start token writes is exact. Kernels are those of
+    the destination token, with nothing skipped. A content weight is the exponential of the token's
+    mean content score at four positions: where the heads' mean kernel, a start token left out, has
+    passed 1/8, 3/8, 5/8 and 7/8 of its mass. Denominators are those at the query position. Gated
+    MLPs
     (Llama, Qwen, Mistral): the pre-activation is the gate's. Contextual heads, where none are
     named, are found in layer 0 as ``contextual-heads`` finds them, on the texts used here.
 

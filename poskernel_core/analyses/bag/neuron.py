@@ -30,8 +30,9 @@ class Neuron(BagExperiment[NeuronParams]):
     $\mathrm{Cov}(g_i, g_j) = u_i^\top\, \mathrm{Cov}(e)\, u_j$, so that all correlations need
     one matrix as wide as the stream.
 
-    Choices: all tokens count the same. Two neurons with correlation near 1 and opposite outputs
-    cancel, as the post suspects of GPT-2's 300 and 704.
+    Choices: here ``scale`` is of the first norm alone: each token's own (token), or one for all.
+    All tokens count the same. Two neurons with correlation near 1 and opposite outputs cancel, as
+    the post suspects of GPT-2's 300 and 704.
 
     Limits: as for contextual neurons; what a neuron reads besides the bag is ignored.
 
@@ -126,7 +127,8 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
             "contribution",
             "pos",
             "pre-activation",
-            "what the token at each position adds wherever the bag holds it fully",
+            "what the token at each position would add if the bag held it alone, through the "
+            "second norm with its mean scale, which the prediction's may differ from",
         ),
         *each(
             "r2",

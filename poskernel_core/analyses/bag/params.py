@@ -28,7 +28,8 @@ class BagParams(Params):
     )
     scale: Literal["token", "position", "mean"] = Field(
         "token",
-        description="the norms' scales: each token's own, each position's mean, or one for all",
+        description="the norms' scales: each token's own in the first norm and, in predictions, "
+        "the predicted stream's in the second (token); each position's mean; or one for all",
     )
 
 

@@ -44,8 +44,9 @@ class ContextualHeads(Experiment[ContextualParams]):
 
     Choices: the first ``skip`` keys are left out of kernel and denominator. Moments of weights give
     every key the same weight. The ETC in the prediction is that of each text's own kernel, which in
-    layer 0 is the same for all. Copies stand 2, 4, 8, ... tokens back in sequences of random tokens
-    as long as the texts. A head is a duplicate-token head if ``near`` or ``far`` reaches 0.3; else
+    layer 0 is the same for all. Copies stand 2, 4, 8, ... tokens back, all of them in one sequence
+    of $n + 1$ random tokens: the first is seen from $n$, the second from $n - 3$, the next from
+    $n - 6$ and so on. A head is a duplicate-token head if ``near`` or ``far`` reaches 0.3; else
     detokenization if half of its mass is in the last 10 tokens; else contextual if its ETC is 30
     tokens or more and its spread 0.25 or less; all four can be changed.
 

@@ -50,10 +50,14 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     Choices: only offsets up to half of the context count, as a longer diagonal is a mean over few
     pairs, most of them with the first keys. The post reads kinds off pictures; here dip and peak
     must exceed ``errors`` standard errors of the contrast, and the split of the score into
-    position and content decides.
+    position and content decides. The part by position is the mean score of a query and a key of
+    different texts: with $p$ the score of mean query and mean key over $N$ texts, it is
+    $(N p - \bar s) / (N - 1)$.
 
-    Limits: errors are over texts; that of ``ratio`` takes its two masses as independent,
-    advantages have none.
+    Limits: errors are over texts. That of ``ratio`` takes its two masses as independent, though
+    they are of the same texts: mostly it is one to three times too large, for some heads twenty
+    times. Advantages have none. With a soft cap, the part by position leaves out pairs of one text
+    only roughly.
 
     Source: "The positional embedding matrix and previous-token heads".
     """
@@ -88,7 +92,8 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "layer head",
             "second over largest",
             "second over largest; smaller is cleaner. A head is loosely a "
-            "previous-token head if its largest offset is 1",
+            "previous-token head if its largest offset is 1. The error is too large: it takes both "
+            "masses as independent",
             has_error=True,
         ),
         *each(
@@ -107,7 +112,8 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "position_profile content_profile",
             "layer head band",
             "score (nats)",
-            "its parts by position alone (mean query times mean key), and by content (the rest)",
+            "its parts by position alone (mean query times mean key, less the pairs of one text, "
+            "whose content would count), and by content (the rest)",
         ),
         *each(
             "self_contrast previous_contrast",
@@ -128,8 +134,8 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "repeated_mass unrepeated_mass",
             "layer head",
             "share of attention",
-            "mean $A(n,n-1)$ in texts with doubled tokens, where token $n$ copies "
-            "token $n-1$, and elsewhere",
+            "mean $A(n,n-1)$ in texts with doubled tokens, where token $n$ equals token $n-1$ "
+            "(made copies and the text's own repeats), and where it differs",
             has_error=True,
         ),
         *each(
