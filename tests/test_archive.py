@@ -90,8 +90,8 @@ def archive(path, entries):
     return path
 
 
-GOOD = encode({"number": 1}, VALUES)
 KEY = 16 * "a" + "-" + 64 * "b"
+GOOD = encode(KEY, {"number": 1}, VALUES)
 ABOUT = json.dumps({"schema": SCHEMA, "model": {"name": "gpt2"}})
 BAD = {
     "no manifest": {KEY: GOOD},
@@ -109,6 +109,7 @@ BAD = {
         KEY[:-1] + "c": GOOD[:-1] + b"x",
     },
     "an entry is empty": {"poskernel.json": ABOUT, KEY: b""},
+    "an entry under another's key": {"poskernel.json": ABOUT, KEY: GOOD, KEY[:-1] + "c": GOOD},
 }
 
 
@@ -166,7 +167,7 @@ def test_a_changed_byte(store, target, located, keys, tmp_path):
 def test_read_in_place(tmp_path):
     """One by one, without an import: an entry that is not whole is as good as missing."""
     changed, lacking = KEY[:-1] + "c", KEY[:-1] + "d"
-    whole = encode({"number": 7}, VALUES)
+    whole = encode(KEY, {"number": 7}, VALUES)
     entries = {KEY: whole, changed: whole[:-1] + bytes([whole[-1] ^ 1])}
     file = archive(tmp_path / "results.zip", {"poskernel.json": ABOUT, **entries})
 

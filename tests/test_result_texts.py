@@ -23,7 +23,7 @@ def result():
 
 def test_bytes_of_the_store(result):
     """Texts come back as they were, a NUL at their end included."""
-    again = from_entry(decode(encode(*to_entry(result))))
+    again = from_entry(decode(encode("key", *to_entry(result)), "key"))
 
     assert WORDS == again.texts["words"].tolist() == again.as_json()["texts"]["words"]
     assert (GROUP.axes, GROUP.unit) == (again.axes["words"], again.units["words"])

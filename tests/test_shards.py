@@ -232,7 +232,7 @@ def changed(tmp_path, store, change):
         header, arrays = old.get(key)
         if Partial.read(header) is not None:
             change(header)
-        new.put_bytes(key, encode(header, arrays))
+        new.put_bytes(key, encode(key, header, arrays))
     return tmp_path / "changed"
 
 

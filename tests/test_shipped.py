@@ -51,7 +51,7 @@ def archive(tmp_path):
     with zipfile.ZipFile(folder / "m.zip", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(ASKED_FILE, "{}")
         for key in ("one", "two"):
-            file.writestr(key, encode(*pack(ENTRY, {})))
+            file.writestr(key, encode(key, *pack(ENTRY, {})))
     return folder / "m.zip"
 
 

@@ -1,5 +1,8 @@
 """The store gives back what was put in, or nothing: never code, never another's file."""
 
+import errno
+import hashlib
+import json
 import pickle
 import sqlite3
 from pathlib import Path
@@ -7,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 import pytest
+from safetensors.numpy import save
 
 from poskernel_core.storage.store import Store, default_directory
 
 KEY = "0123456789abcdef-" + 64 * "a"
+OTHER = "0123456789abcdef-" + 64 * "b"
 LARGE = {"kernel": np.arange(2 * 3 * 11_003, dtype=np.float32).reshape(2, 3, 11_003)}
 SMALL = {"kind": np.array([[0, 2, 1]], dtype=np.int64)}
 
@@ -169,7 +174,7 @@ def test_a_pickle_is_refused(store, tmp_path, mode):
     )
 
     assert store.get(KEY) is None
-    assert [KEY] == list(store.keys())
+    assert [] == list(store.keys())
     store.put(KEY, {"n": 2}, SMALL)
     assert {"n": 2} == store.get(KEY)[0]
     assert not trap.exists()
@@ -234,3 +239,70 @@ def test_least_recently_used_go_first(tmp_path):
     assert store.get("100") is not None
     assert limit / 2 < store.size() < 1.2 * limit
     store.close()
+
+
+DAMAGES = {
+    "a flipped byte": lambda file: file.write_bytes(file.read_bytes()[:-1] + b"\x07"),
+    "an empty file": lambda file: file.write_bytes(b""),
+    "no file": lambda file: file.unlink(),
+    "a folder in its place": lambda file: (file.unlink(), file.mkdir()),
+    "whole, and no entry": lambda file: file.write_bytes(hashlib.sha256(b"x").digest() + b"x"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_what_cannot_be_read_is_dropped(store, how):
+    """`get` and `has` agree that it is missing, in another store on the directory as well."""
+    store.put(KEY, {}, LARGE)
+    other = Store(store.directory)
+    assert other.has(KEY)
+    DAMAGES[how](value_file(store))
+
+    assert store.get(KEY) is None
+    assert not store.has(KEY)
+    assert not other.has(KEY)
+    assert [] == list(store.keys())
+    store.put(KEY, {"n": 2}, LARGE)
+    assert {"n": 2} == store.get(KEY)[0] == other.get(KEY)[0]
+    other.close()
+
+
+def test_a_file_that_cannot_be_read_now_is_kept(store, monkeypatch):
+    """A process with too many open files is no damage."""
+    store.put(KEY, {}, LARGE)
+    with monkeypatch.context() as patch:
+
+        def refuse(_):
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        patch.setattr(Path, "read_bytes", refuse)
+        assert store.get(KEY) is None
+    assert store.get(KEY) is not None
+
+
+def test_what_was_written_anew_meanwhile_is_kept(store, monkeypatch):
+    """An entry that another process replaces while its damage is looked at is not dropped."""
+    store.put(KEY, {}, LARGE)
+    value_file(store).write_bytes(b"damage")
+    drop = store._drop_unreadable
+    other = Store(store.directory)
+    monkeypatch.setattr(
+        store, "_drop_unreadable", lambda key: (other.put(key, {"n": 2}, LARGE), drop(key))
+    )
+
+    assert store.get(KEY) is None
+    assert {"n": 2} == store.get(KEY)[0]
+    other.close()
+
+
+def test_an_entry_under_anothers_key(store):
+    """Nothing is read that was written under another key; what names none, of before, is."""
+    store.put(KEY, {"n": 1}, LARGE)
+    data = store.get_bytes(KEY)
+    store.put_bytes(OTHER, data)
+
+    assert store.get(OTHER) is None
+    assert not store.has(OTHER)
+    blob = save({}, metadata={"header": json.dumps({"n": 2})})
+    store.put_bytes(OTHER, hashlib.sha256(blob).digest() + blob)
+    assert ({"n": 2}, {}) == store.get(OTHER)

@@ -140,6 +140,24 @@ def test_a_directory_that_cannot_be_written(tmp_path):
     store.close()
 
 
+def test_damage_where_nothing_can_be_dropped(tmp_path):
+    """It is missing all the same, for `get` and for `has`, until it can be written anew."""
+    filled(tmp_path / "store")
+    opened = Store(tmp_path / "store")
+    for file in (tmp_path / "store").rglob("*.val"):
+        if file.name.startswith(KEYS[0]):
+            file.write_bytes(b"damage")
+    with read_only(tmp_path / "store") as directory:
+        for store in (opened, Store(directory)):
+            assert store.get(KEYS[0]) is None
+            assert not store.has(KEYS[0])
+            assert store.has(KEYS[1])
+            assert len(KEYS) - 1 == whole(store)
+    Store(tmp_path / "store").put(KEYS[0], {"number": 0}, value(0))
+    assert opened.has(KEYS[0])
+    opened.close()
+
+
 def test_the_directory_vanishes(tmp_path):
     """A store whose directory is deleted under it is empty, and takes new values."""
     filled(tmp_path / "store")

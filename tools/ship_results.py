@@ -95,7 +95,7 @@ def write(store: Store, model: str, pages: Pages) -> int:
             assert entry is not None, key
             coarse = key in statistics or entry[0].get("analysis") in PICTURES
             bits = dict.fromkeys(entry[1], COARSE) | FINER if coarse else {}
-            add(archive, key, encode(*pack(entry, bits)))
+            add(archive, key, encode(key, *pack(entry, bits)))
     os.replace(partial, target)
     return target.stat().st_size
 

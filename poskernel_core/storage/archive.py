@@ -156,7 +156,7 @@ class ArchiveEntries:
             data = self._archive.read(key)
         except DAMAGE:
             return None
-        return decode(data) if intact(data) else None
+        return decode(data, key)
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with ``prefix``, in order."""
@@ -273,10 +273,10 @@ def _is_stored(info: zipfile.ZipInfo) -> bool:
 def _checksum(archive: zipfile.ZipFile, info: zipfile.ZipInfo, source: Path) -> bytes:
     """Return the checksum in front of an entry that is whole and of our form."""
     data = archive.read(info)
-    entry = decode(data) if intact(data) else None
-    if entry is None or not isinstance(entry[0], dict):
+    if decode(data, info.filename) is None:
         raise BadArchive(
-            f"Entry {info.filename!r} of {source.name!r} is damaged; nothing was imported."
+            f"Entry {info.filename!r} of {source.name!r} is damaged, or is another entry; nothing "
+            "was imported."
         )
     return data[:DIGEST]
 

@@ -87,14 +87,18 @@ class BytesOnly(diskcache.Disk):
         return name, str(Path(self._directory) / name)
 
     def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> bytes:
-        """Return the bytes of an entry; a file outside the directory is not read."""
+        """Return the bytes of an entry; none where its file is lost or elsewhere, or holds others.
+
+        Raises:
+            OSError: the file is there and cannot be read now.
+        """
         if mode == MODE_RAW and isinstance(value, bytes):
             return value
         if mode == MODE_BINARY and filename:
             path = (Path(self._directory) / filename).resolve()
-            if path.is_relative_to(Path(self._directory).resolve()):
+            if path.is_relative_to(Path(self._directory).resolve()) and path.is_file():
                 return path.read_bytes()
-        raise ValueError("the store holds an entry that is not plain bytes")
+        return b""
 
     def remove(self, file_path: str) -> None:
         """Remove a value's file; one outside the directory is left alone."""
@@ -113,7 +117,7 @@ def peek(directory: Path, key: str) -> bytes | None:
     """Return a value without writing anything, not even that it was read.
 
     Raises:
-        sqlite3.Error, OSError, ValueError: the database or the entry cannot be read.
+        sqlite3.Error, OSError: the database or the entry cannot be read.
     """
     with _reading(directory) as database:
         row = database.execute(

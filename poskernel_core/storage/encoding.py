@@ -21,10 +21,10 @@ LONGEST_HEADER = 4 * 2**20
 Entry = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
-def encode(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
-    """Return SHA-256 followed by the safetensors blob of arrays and header."""
+def encode(key: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+    """Return SHA-256 followed by the safetensors blob of arrays, header and the entry's key."""
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    blob = save_tensors(plain, metadata={"header": json.dumps(header)})
+    blob = save_tensors(plain, metadata={"header": json.dumps(header), "key": key})
     return hashlib.sha256(blob).digest() + blob
 
 
@@ -33,15 +33,22 @@ def intact(data: bytes) -> bool:
     return len(data) > DIGEST and hashlib.sha256(data[DIGEST:]).digest() == data[:DIGEST]
 
 
-def decode(data: bytes) -> Entry | None:
-    """Return header and arrays of encoded bytes; None where they do not parse."""
+def decode(data: bytes, key: str) -> Entry | None:
+    """Return header and arrays of the entry of a key.
+
+    None where the bytes are damaged, do not parse, or were written under another key; bytes of
+    earlier versions name no key.
+    """
+    if not intact(data):
+        return None
     blob = data[DIGEST:]
     try:
         length = int.from_bytes(blob[:8], "little")
-        header = json.loads(json.loads(blob[8 : 8 + length])["__metadata__"]["header"])
-        return header, load_tensors(blob)
+        about = json.loads(blob[8 : 8 + length])["__metadata__"]
+        header, arrays = json.loads(about["header"]), load_tensors(blob)
     except (ValueError, KeyError, TypeError, RecursionError, SafetensorError):
         return None
+    return (header, arrays) if about.get("key", key) == key and isinstance(header, dict) else None
 
 
 def read_header(read: Callable[[int], bytes]) -> dict[str, Any] | None:

@@ -27,7 +27,7 @@ import numpy as np
 
 from poskernel_core.common.settings import use_shipped
 from poskernel_core.models.catalog import DEMO
-from poskernel_core.storage.encoding import Entry, decode, intact, read_header
+from poskernel_core.storage.encoding import Entry, decode, read_header
 
 __all__ = ["ASKED_FILE", "DIRECTORY", "SINGLE", "Shipped", "pack", "rounded", "shipped", "unpack"]
 
@@ -78,7 +78,7 @@ class Shipped:
         try:
             with zipfile.ZipFile(place) as archive:
                 data = archive.read(key)  # which checks its CRC
-            found = decode(data) if intact(data) else None
+            found = decode(data, key)
             if found is not None:
                 return unpack(found)
         except DAMAGE:

@@ -2,8 +2,9 @@
 
 diskcache keeps the bytes, sizes and ages; it is never allowed to pickle (CVE-2025-69872: whoever
 can write a cache directory could otherwise run code in whoever reads it). A value is one
-safetensors blob (arrays, and a JSON header as its metadata) after its SHA-256. An entry that is
-damaged, tampered with or of another layout is a miss.
+safetensors blob (arrays; a JSON header and its key as metadata) after its SHA-256. An entry that is
+damaged, tampered with, of another layout or of another key is a miss, and is dropped where it is
+found.
 
 What can be read is read: on a full disk, in a directory that cannot be written, beside a database
 that is damaged. What cannot be written is one sentence, and is tried again the next time.
@@ -38,7 +39,7 @@ from poskernel_core.storage.disk import (
     peek_keys,
     peek_sizes,
 )
-from poskernel_core.storage.encoding import Entry, decode, encode, intact, read_header
+from poskernel_core.storage.encoding import Entry, decode, encode, read_header
 from poskernel_core.storage.rescue import check, is_damage, is_full, rebuild
 from poskernel_core.storage.shipped import shipped
 
@@ -94,6 +95,7 @@ class Store:
         self._opening = threading.Lock()
         self._cache: diskcache.Cache | None = None
         self._number: int | None = None
+        self._unreadable: set[str] = set()  # keys of damaged entries that could not be dropped
         if is_file(self.directory):
             raise BadRequest(
                 "Expected POSKERNEL_CACHE to be a directory for the store, found a file at "
@@ -121,16 +123,17 @@ class Store:
         Raises:
             NoSpace, ReadOnlyStore, StoreFailed: it cannot be written, and nothing of it is.
         """
-        self.put_bytes(key, encode(header, arrays))
+        self.put_bytes(key, encode(key, header, arrays))
 
     def get(self, key: str) -> Entry | None:
         """Return header and arrays; None where the entry is missing, damaged or tampered with.
 
         What is not in the store may come with the project (:mod:`poskernel_core.storage.shipped`).
         """
-        data = self.get_bytes(key)
-        found = None if data is None else decode(data)
-        return self._shipped.get(key) if found is None and self._shipped else found
+        found = self._read(key)
+        if found is not None:
+            return found[1]
+        return self._shipped.get(key) if self._shipped else None
 
     def put_bytes(self, key: str, data: bytes) -> None:
         """Write checked bytes, as another store's :meth:`get_bytes` returned them.
@@ -141,23 +144,49 @@ class Store:
         self._do(lambda cache: _set(cache, key, data), len(data))
 
     def get_bytes(self, key: str) -> bytes | None:
-        """Return an entry's bytes if its checksum holds, else None."""
+        """Return an entry's bytes; None where it is missing, damaged or tampered with."""
+        found = self._read(key)
+        return None if found is None else found[0]
+
+    def _read(self, key: str) -> tuple[bytes, Entry] | None:
+        """Return an entry as bytes and decoded; one that cannot be read is dropped."""
         try:
             data = self._do(lambda cache: cache.get(key))
         except StoreFailed:
             data = self._peek(key)
-        except (ValueError, TypeError):
-            return None
-        return data if isinstance(data, bytes) and intact(data) else None
+        entry = None if data is None else decode(data, key)
+        if data is not None and entry is not None:
+            self._unreadable.discard(key)
+            return data, entry
+        if data is not None:
+            self._drop_unreadable(key)
+        return None
+
+    def _drop_unreadable(self, key: str) -> None:
+        def drop(cache: diskcache.Cache) -> None:
+            with cache.transact():
+                data = cache.get(key)  # another process may have written it anew
+                if data is not None and decode(data, key) is None:
+                    cache.delete(key)
+
+        try:
+            self._do(drop)
+        except StoreFailed:
+            self._unreadable.add(key)
 
     def has(self, key: str) -> bool:
-        """Tell whether there is an entry, without reading it."""
+        """Tell whether there is an entry, without reading it.
+
+        Damage shows when it is read: from then on it is missing.
+        """
         if self._shipped and self._shipped.has(key):
             return True
+        if key in self._unreadable:
+            return self._read(key) is not None
         try:
             return self._do(lambda cache: key in cache)
         except StoreFailed:
-            return self._peek(key) is not None
+            return self._read(key) is not None
 
     def drop(self, key: str) -> None:
         """Remove an entry if it is there and can be removed."""
@@ -313,7 +342,7 @@ class Store:
     def _peek(self, key: str) -> bytes | None:
         try:
             return peek(self.directory, key)
-        except (OSError, sqlite3.Error, ValueError):
+        except (OSError, sqlite3.Error):
             return None
 
     def _failure(self, error: BaseException, size: int) -> StoreFailed:
