@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -157,3 +158,21 @@ def test_a_shard_as_a_file(tmp_path, tasks):
         check_arrived(Store(tmp_path / "empty"), task, {**made, "file": None}, "Machine A")
     with pytest.raises(BadRequest, match="name a folder that all machines share"):
         check_arrived(Store(tmp_path / "empty"), task, {**made, "file": "/none.zip"}, "A")
+
+
+def test_a_shard_whose_sums_cannot_be_read(tmp_path, tasks):
+    """It is computed anew at the next attempt, and no file without them is written before."""
+    (tmp_path / "files").mkdir()
+    task = tasks[0].model_copy(update={"folder": str(tmp_path / "files")})
+    workshop = Workshop(Store(tmp_path / "store"))
+    made = carry_out(workshop, task, silent)
+    whole = Path(made["file"]).read_bytes()
+    Path(made["file"]).unlink()
+    (layer,) = (tmp_path / "store").rglob(f"{made['keys'][1]}.*.val")
+    layer.write_bytes(layer.read_bytes()[:-1])
+
+    with pytest.raises(ComputeFailed, match="Shard 0/3 cannot be read from the store: run the "):
+        carry_out(workshop, task, silent)
+    assert [] == list((tmp_path / "files").iterdir())
+    assert made == carry_out(workshop, task, silent)
+    assert len(whole) == Path(made["file"]).stat().st_size

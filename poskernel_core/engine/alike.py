@@ -19,7 +19,7 @@ from poskernel_core.analyses.comparison.formulas import distance, largest_error
 from poskernel_core.analyses.comparison.pins import Pin
 from poskernel_core.analyses.kernels.kernel import PositionalKernel
 from poskernel_core.common.heads import cell_name
-from poskernel_core.engine.provenance import from_entry
+from poskernel_core.engine.provenance import stored
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.storage.store import Store
@@ -200,8 +200,7 @@ def _rows(store: Store, key: str, found: _Kernels) -> _Rows | None:
         kept = _KEPT.get(place)
     if kept is not None:
         return kept
-    entry = store.get(key)
-    result = None if entry is None else from_entry(entry)
+    result = stored(store, key)
     if result is None:
         return None
     n = found.query

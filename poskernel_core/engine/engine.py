@@ -40,7 +40,7 @@ from poskernel_core.engine.counts import Counts
 from poskernel_core.engine.execute import missing_runs
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.preflight import check_request, check_worker
-from poskernel_core.engine.provenance import from_entry
+from poskernel_core.engine.provenance import NOT_KEPT, stored
 from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical
 from poskernel_core.engine.worker_client import WorkerLink
 from poskernel_core.models import catalog
@@ -120,8 +120,7 @@ class Engine:
     def _found(self, asked: CanonicalRequest) -> Result | None:
         if asked.composition is not None:
             return self._composed(asked)
-        found = self.store.get(asked.key)
-        return None if found is None else from_entry(found)
+        return stored(self.store, asked.key)
 
     def ready(self, request: Asked) -> bool:
         """Tell whether a result is in the store, or follows from what is, without the model.
@@ -155,8 +154,7 @@ class Engine:
             return kept
         if not all(self.store.has(part.key) for part in parts.values()):
             return None
-        entries = {name: self.store.get(part.key) for name, part in parts.items()}
-        found = {name: from_entry(each) for name, each in entries.items() if each is not None}
+        found = {name: stored(self.store, part.key) for name, part in parts.items()}
         whole = {name: each for name, each in found.items() if each is not None}
         if len(whole) < len(parts) or asked.composition is None:
             return None
@@ -255,10 +253,7 @@ class Engine:
             raise job.error
         found = self.cached(asked)
         if found is None:
-            raise ComputeFailed(
-                "The result was dropped as soon as it was written: the store is too small "
-                "(POSKERNEL_CACHE_GB)."
-            )
+            raise ComputeFailed(NOT_KEPT)
         return found
 
     def cancel(self, request: Asked, visitor: str = "") -> bool:

@@ -17,7 +17,7 @@ from poskernel_core.common.heads import layer_of
 from poskernel_core.common.progress import Report
 from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.common.views import StatisticsView
-from poskernel_core.engine.provenance import keep
+from poskernel_core.engine.provenance import NOT_KEPT, keep, stored
 from poskernel_core.engine.requests import CanonicalRequest, canonical_of
 from poskernel_core.models import catalog
 from poskernel_core.storage.statistics import (
@@ -150,7 +150,8 @@ def compute_part(
     pass gathers what several parts need of the same windows.
 
     Raises:
-        BadRequest, ComputeFailed, StoreFailed: as for any of them.
+        BadRequest, ComputeFailed, StoreFailed: as for any of them, or the store is too small to
+            keep all of them.
         Cancelled: raised by ``report``; what is done by then is kept.
     """
     parts = list(asked.parts().values())
@@ -161,10 +162,12 @@ def compute_part(
 
         told(0, 0, "")
         found = _located(parts[number])
-        if workshop.store.has(found.key):
-            continue
-        _compute_now(workshop, found, parts[number + 1 :], execution, told)
-        return number + 1 if number + 1 < len(parts) else None
+        if stored(workshop.store, found.key) is None:  # read, as who puts the parts together will
+            _compute_now(workshop, found, parts[number + 1 :], execution, told)
+            if number + 1 < len(parts):
+                return number + 1
+    if not all(workshop.store.has(part.key) for part in asked.parts().values()):
+        raise ComputeFailed(NOT_KEPT)
     return None
 
 

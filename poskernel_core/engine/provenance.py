@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from poskernel_core.common.errors import UnknownAnalysis
+from poskernel_core.common.errors import ComputeFailed, UnknownAnalysis
 from poskernel_core.common.header import PassHeader, PlanHeader
 from poskernel_core.common.result import TOKENS, Result, texts_array
 from poskernel_core.common.specs import SCHEMA, RunSpec
@@ -22,7 +22,11 @@ from poskernel_core.engine.requests import CanonicalRequest
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
 
-__all__ = ["from_entry", "keep", "provenance", "to_entry", "versions"]
+__all__ = ["NOT_KEPT", "from_entry", "keep", "provenance", "stored", "to_entry", "versions"]
+
+NOT_KEPT = (
+    "The result was dropped as soon as it was written: the store is too small (POSKERNEL_CACHE_GB)."
+)
 
 PACKAGES = (
     "torch", "transformers", "transformer_lens", "numpy", "scipy", "scikit-learn", "datasets",
@@ -42,6 +46,7 @@ def keep(
     ``tokens`` are those of the single text that it is about.
 
     Raises:
+        ComputeFailed: the store is too small to keep it.
         StoreFailed: it cannot be written.
     """
     if tokens is not None and TOKENS.name not in result.texts:
@@ -49,6 +54,14 @@ def keep(
     result = result.without_heads(header.reasons)
     made = provenance(asked.run, header, seconds) | result.provenance
     store.put(asked.key, *to_entry(replace(result, provenance=made)))
+    if not store.has(asked.key):
+        raise ComputeFailed(NOT_KEPT)
+
+
+def stored(store: Store, key: str) -> Result | None:
+    """Return the result under a key; None where it is missing or cannot be read."""
+    found = store.get(key)
+    return None if found is None else from_entry(found)
 
 
 def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, Any]:

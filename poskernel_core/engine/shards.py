@@ -97,12 +97,11 @@ def carry_out(workshop: Workshop, task: ShardTask, report: Report) -> dict[str, 
             workshop, run, shard, task.execution, software(), report
         ):
             return {"keys": [], "file": None}
-    first = find_partial(store, run, run.gather[0], shard)
-    keys = [] if first is None else partial_keys(run, shard, first.header.n_layers)
-    if not keys or not all(map(store.has, keys)):
+    keys = _keys(store, task)
+    if not keys or any(store.get(key) is None for key in keys):
         raise ComputeFailed(
-            f"Shard {shard} was dropped as soon as it was written: the store is too small "
-            "(POSKERNEL_CACHE_GB)."
+            f"Shard {shard} cannot be read from the store: run the same command again, with a "
+            "larger store if it says so once more (POSKERNEL_CACHE_GB)."
         )
     file = None
     if task.folder is not None:
@@ -113,7 +112,14 @@ def carry_out(workshop: Workshop, task: ShardTask, report: Report) -> dict[str, 
 
 def _is_there(store: Store, task: ShardTask) -> bool:
     found = (find_partial(store, task.run, name, task.shard) for name in task.run.gather)
-    return all(each is not None and each.versions == software() for each in found)
+    known = all(each is not None and each.versions == software() for each in found)
+    return known and all(map(store.has, _keys(store, task)))
+
+
+def _keys(store: Store, task: ShardTask) -> list[str]:
+    """Return the keys of all that is written of a shard; none where the store knows none."""
+    first = find_partial(store, task.run, task.run.gather[0], task.shard)
+    return [] if first is None else partial_keys(task.run, task.shard, first.header.n_layers)
 
 
 def file_name(task: ShardTask) -> str:
