@@ -143,6 +143,14 @@ def test_on_the_command_line(option, tmp_path, monkeypatch, capsys):
     name = "index.html" if option == "--gallery" else "README.md"
     assert (folder / name).is_file()
     assert f"written to {folder}" in capsys.readouterr().err
+    assert main(["export", MODEL, option, str(folder), *RUN]) == 0  # over an earlier one
+    assert f"written to {folder}" in capsys.readouterr().err
+    (folder / name).write_text("mine")
+    (tmp_path / "link").symlink_to(folder)
+    for place in (folder, tmp_path / "link"):
+        assert main(["export", MODEL, option, str(place), *RUN]) == 2
+        assert "holds files that were not exported like this" in capsys.readouterr().err
+    assert "mine" == (folder / name).read_text()
     (tmp_path / "file").write_text("x")
     assert main(["export", MODEL, option, str(tmp_path / "file"), *RUN]) == 2
     assert "Cannot make the folder" in capsys.readouterr().err

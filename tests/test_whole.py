@@ -1,13 +1,20 @@
 """Files that appear whole or not at all: what stands at the target stays what it is."""
 
 import os
+import secrets
 import socket
 import stat
 
 import pytest
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.whole import check_folder, check_target, make_folder, write_whole
+from poskernel_core.common.whole import (
+    check_folder,
+    check_ours,
+    check_target,
+    make_folder,
+    write_whole,
+)
 
 
 def write(path):
@@ -52,6 +59,48 @@ def test_a_link_has_its_target_written(tmp_path, there):
     assert "new" == (folder / "page.html").read_text()
     assert ["page.html"] == os.listdir(folder)
     assert ["folder", "link.html"] == sorted(os.listdir(tmp_path))
+
+
+def test_two_who_write_one_file(tmp_path):
+    """Each has an unfinished file of its own; the last to end leaves it whole, and nothing else."""
+    target = tmp_path / "results.zip"
+
+    def slow(path):
+        path.write_text("one half")
+        write_whole(target, write)
+        with path.open("a") as file:
+            file.write(", and the other")
+
+    write_whole(target, slow)
+
+    assert "one half, and the other" == target.read_text()
+    assert ["results.zip"] == os.listdir(tmp_path)
+
+
+def test_a_link_at_the_unfinished_file(tmp_path, monkeypatch):
+    """Whoever knew its name could have laid it: it is not written through, and one sentence."""
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "known")
+    (tmp_path / "foreign").write_text("mine")
+    (tmp_path / ".known.partial").symlink_to("foreign")
+
+    with pytest.raises(BadRequest, match=r"^Cannot write '.*page\.html': File exists\.$"):
+        write_whole(tmp_path / "page.html", write)
+
+    assert "mine" == (tmp_path / "foreign").read_text()
+    assert [".known.partial", "foreign"] == sorted(os.listdir(tmp_path))
+
+
+def test_a_folder_of_others(tmp_path):
+    """Only one that is empty, or not there yet, or has our mark, is written into."""
+    (tmp_path / "site").mkdir()
+    for place in ("site", "none"):
+        check_ours(tmp_path / place, "index.html", b"by us")
+    for there in ("other.html", "index.html"):
+        (tmp_path / "site" / there).write_text("by them")
+        with pytest.raises(BadRequest, match=r"site' holds files that were not exported like this"):
+            check_ours(tmp_path / "site", "index.html", b"by us")
+    (tmp_path / "site" / "index.html").write_text("made by us")
+    check_ours(tmp_path / "site", "index.html", b"by us")
 
 
 def test_a_link_that_leads_nowhere(tmp_path):

@@ -15,7 +15,7 @@ from poskernel_core.cli.terminal import complain
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
-from poskernel_core.common.whole import check_folder, write_tree
+from poskernel_core.common.whole import check_folder, check_ours, write_tree
 from poskernel_core.engine.engine import Engine
 from poskernel_core.models import catalog
 from poskernel_core.sharing.gallery import Shown, gallery
@@ -33,6 +33,12 @@ SHOWN = ("kernel", "previous-token", "sinks")
 
 TOLD = ("etc", "kernel", "previous-token", "entropy", "sinks", "profile")
 """What a data set for the hub holds beside all measures."""
+
+MARKS = {
+    "gallery": ("index.html", b'content="PosKernel '),
+    "hub_card": ("README.md", b"computed by PosKernel "),
+}
+"""Of a folder that may be overwritten: the file that is written first, and what is in it."""
 
 Files = Iterable[tuple[str, Any]]
 
@@ -56,6 +62,8 @@ def export_results(model: str, file: Path | None, **given: Any) -> None:
     (kind, folder), *_ = ((name, at) for name, at in folders.items() if at is not None)
     run = Run(model=model, **given)
     check_folder(folder)
+    if kind in MARKS:
+        check_ours(folder, *MARKS[kind])
     engine = engine_of(run)
     try:
         folder, files = _made(kind, engine, run, folder)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import secrets
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,14 @@ from typing import Any
 
 from poskernel_core.common.errors import BadRequest
 
-__all__ = ["check_folder", "check_target", "make_folder", "write_tree", "write_whole"]
+__all__ = [
+    "check_folder",
+    "check_ours",
+    "check_target",
+    "make_folder",
+    "write_tree",
+    "write_whole",
+]
 
 
 def check_target(path: Path) -> None:
@@ -34,22 +43,24 @@ def check_target(path: Path) -> None:
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Have a file written next to its place, and moved there once it is complete.
 
-    Where a link has its name, the file that the link leads to is written.
+    Where a link has its name, the file that the link leads to is written. Of several who write the
+    same file at once, the last to end leaves it.
 
     Raises:
         BadRequest: it cannot be written.
     """
     check_target(path)
     place = _followed(path)
-    unfinished = place.with_name(f".{place.stem}.partial{place.suffix}")
+    unfinished = place.with_name(f".{secrets.token_hex(8)}.partial")
     try:
-        write(unfinished)
-        os.replace(unfinished, place)
+        unfinished.open("xb").close()  # never through a link that somebody laid there
+        try:
+            write(unfinished)
+            os.replace(unfinished, place)
+        finally:
+            unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise BadRequest(f"Cannot write {str(path)!r}: {error.strerror}.") from error
-    finally:
-        if os.path.lexists(unfinished):
-            unfinished.unlink()
 
 
 def _followed(path: Path) -> Path:
@@ -71,6 +82,23 @@ def check_folder(path: Path) -> None:
             raise _no_folder(path, errno.EACCES)
         if os.path.lexists(each):
             raise _no_folder(path, errno.EEXIST if each == path else errno.ENOTDIR)
+
+
+def check_ours(folder: Path, name: str, mark: bytes) -> None:
+    """Check that nothing of others is overwritten in a folder, which may be one that is not yet.
+
+    Raises:
+        BadRequest: it is not empty, and its file ``name`` is not there or does not hold our mark.
+    """
+    with contextlib.suppress(OSError):
+        if not os.path.isdir(folder) or not os.listdir(folder):
+            return
+        if mark in (folder / name).read_bytes():
+            return
+    raise BadRequest(
+        f"{str(folder)!r} holds files that were not exported like this: name an empty folder, or "
+        "one of an earlier export."
+    )
 
 
 def _no_folder(path: Path, error: int) -> BadRequest:

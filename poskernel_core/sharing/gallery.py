@@ -63,11 +63,11 @@ class Shown:
 
 def gallery(shown: Shown) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of all files."""
+    yield "index.html", _index(shown)  # the first, by which the next export knows its folder
     yield "plotly.min.js", get_plotlyjs()
     yield "style.css", HERE.joinpath("gallery.css").read_text("utf-8")
     yield "grid.js", HERE.joinpath("gallery.js").read_text("utf-8")
     yield "measures.csv", to_csv(shown.verdicts)
-    yield "index.html", _index(shown)
     cells = _cells(shown.verdicts)
     for place, (layer, head) in enumerate(cells):
         near = [cells[at] if 0 <= at < len(cells) else None for at in (place - 1, place + 1)]
