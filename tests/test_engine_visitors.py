@@ -103,7 +103,7 @@ def test_a_visitor_who_comes_back(fresh_engine, workers, request_of):
 
 
 def test_whoever_comes_back_too_late_asks_anew(fresh_engine, workers, request_of, monkeypatch):
-    """A job dropped because all had left is not shown as cancelled, even to one who joins late."""
+    """A job dropped because all had left is not shown as cancelled, nor joined while it ends."""
     monkeypatch.setattr(engine_module, "GRACE_SECONDS", 0.0)
     there = {"anna", "ben"}
     fresh_engine._present = there.__contains__
@@ -113,7 +113,7 @@ def test_whoever_comes_back_too_late_asks_anew(fresh_engine, workers, request_of
     for _ in range(2):
         fresh_engine.drop_abandoned()
     fresh_engine.cancel(request_of(5), "ben")
-    assert dropped is fresh_engine.submit(request_of(4), "anna again")
+    assert fresh_engine.running(request_of(4)) is dropped
     for job in (dropped, cancelled):
         workers[0].say(job.key, "cancelled")
         assert job.wait(5)
@@ -121,6 +121,25 @@ def test_whoever_comes_back_too_late_asks_anew(fresh_engine, workers, request_of
     assert fresh_engine.running(request_of(4)) is None
     assert fresh_engine.running(request_of(5)) is cancelled
     assert "queued" == fresh_engine.submit(request_of(4), "anna again").state
+
+
+def test_whoever_asks_for_what_is_being_cancelled(fresh_engine, workers, request_of):
+    """He has a job of his own, which the end of the cancelled one does not end."""
+    job = fresh_engine.submit(request_of(), "anna")
+    assert fresh_engine.cancel(request_of(), "anna")
+    assert job is fresh_engine.submit(request_of(), "anna")  # who sees it end
+
+    own = fresh_engine.submit(request_of(), "ben")
+    assert own is not job
+    heard = [workers[0].hear() for _ in range(3)]
+    assert [job.key, own.key] == [heard[0]["key"], heard[2]["key"]]
+    assert heard[0]["request"] == heard[2]["request"]
+    workers[0].say(job.key, "cancelled")
+    assert job.wait(5)
+    assert not own.ended
+    assert own is fresh_engine.submit(request_of(), "ben")
+    workers[0].say(own.key, "running", done=3, total=7)
+    until(lambda: own.done == 3)
 
 
 def test_one_visitor_may_not_ask_for_everything(fresh_engine, workers, request_of, monkeypatch):

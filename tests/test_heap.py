@@ -72,7 +72,8 @@ def test_the_worker_gives_back_after_a_burst(tmp_path, monkeypatch):
     def asked(seed):
         run = describe_run("demo-gpt2", windows=50).model_copy(update={"seed": seed})
         request = Request(analysis="etc", run=run, params={"unknown": 1})
-        return json.dumps({"request": request.model_dump(mode="json"), "execution": {}})
+        told = {"key": request.key, "request": request.model_dump(mode="json"), "execution": {}}
+        return json.dumps(told)
 
     def until_said(number):
         for _ in range(600):

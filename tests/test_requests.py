@@ -102,7 +102,7 @@ def test_a_computed_result_on_a_page(engine, run, visits, monkeypatch):
     with engine._lock:  # which is held until the job that was handed over stands there
         job = engine._jobs[key]
     put(engine, job.request)
-    engine.workers[0].say(key, "done")
+    engine.workers[0].say(message["key"], "done")
     page.join(WAIT)
 
     assert found[0].values["etc"] == [2.0]
@@ -122,7 +122,7 @@ def test_the_worker(tmp_path, run, visits):
     wire = canonical(Request(analysis="etc", run=run)).wire
     visits.clear()
     events, store = io.StringIO(), Store(tmp_path)
-    line = {"request": wire.model_dump(mode="json"), "execution": {"device": "cpu"}}
+    line = {"key": "a", "request": wire.model_dump(mode="json"), "execution": {"device": "cpu"}}
 
     Worker(store, events).serve([json.dumps(line)])
     end = time.monotonic() + WAIT
@@ -143,7 +143,10 @@ def test_a_message_that_does_not_fit_ends_its_task_alone(tmp_path, run):
         Request(analysis=name, run=run, params=params)
         for name, params in (("etc", {"skip": 99}), ("nonsense", {}))
     )
-    lines = [{"request": each.model_dump(mode="json"), "execution": {}} for each in (bad, worse)]
+    lines = [
+        {"key": key, "request": each.model_dump(mode="json"), "execution": {}}
+        for key, each in (("one", bad), ("two", worse))
+    ]
 
     Worker(Store(tmp_path), events).serve([json.dumps(line) for line in lines])
     end = time.monotonic() + WAIT
@@ -152,7 +155,7 @@ def test_a_message_that_does_not_fit_ends_its_task_alone(tmp_path, run):
         time.sleep(0.02)
 
     said = [json.loads(line) for line in events.getvalue().splitlines()]
-    assert [bad.key, worse.key] == [each["key"] for each in said]
+    assert ["one", "two"] == [each["key"] for each in said]
     assert ["UnfitField", "UnknownAnalysis"] == [each["error"] for each in said]
 
 

@@ -152,8 +152,10 @@ def message(number, visitor=""):
         positions=(3,),
         seed=number,
     )
+    request = Request(analysis="etc", run=run)
     return {
-        "request": Request(analysis="etc", run=run).model_dump(mode="json"),
+        "key": request.key,
+        "request": request.model_dump(mode="json"),
         "execution": {},
         "visitor": visitor,
     }

@@ -13,8 +13,9 @@ from pages.shared.visitor import visitor
 from poskernel_core.common.errors import Cancelled
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
+from poskernel_core.engine.requests import CanonicalRequest
 
-__all__ = ["follow", "has_left", "wants_again"]
+__all__ = ["follow", "forget_cancel", "has_left", "wants_again"]
 
 TICK_SECONDS = 0.5
 
@@ -31,13 +32,20 @@ def follow(engine: Engine, job: Job) -> None:
 
 
 def has_left(job: Job) -> bool:
-    """Tell whether this reader has cancelled a job that goes on for others."""
-    return st.session_state.get("left") == job.key and not job.ended
+    """Tell whether this reader has cancelled a computation that goes on for others."""
+    goes_on = not (job.ended or job.cancelling)
+    return goes_on and st.session_state.get("left") == job.request.key
 
 
 def _leave(engine: Engine, job: Job) -> None:
-    if not engine.cancel(job.request, visitor()):
-        st.session_state["left"] = job.key
+    engine.cancel(job.request, visitor())
+    st.session_state["left"] = job.request.key  # others may wait for it, or begin it anew
+
+
+def forget_cancel(asked: CanonicalRequest) -> None:
+    """Forget that this reader has cancelled a computation: what is asked for now is a new one."""
+    if st.session_state.get("left") == asked.key:
+        st.session_state["left"] = None
 
 
 def wants_again(job: Job) -> bool:

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import streamlit as st
 
-from pages.shared.jobs import follow, has_left, wants_again
+from pages.shared.jobs import follow, forget_cancel, has_left, wants_again
 from pages.shared.plain import plain, say_once
 from pages.shared.visitor import person, present, visitor
 from poskernel_core.analyses import find
@@ -123,6 +123,8 @@ def ask(request: Asked) -> Result | Job:
     if found is not None:
         return found
     job = engine().running(asked)
+    if job is None or job.state == "done":
+        forget_cancel(asked)
     under_way = job is not None and not (job.ended or has_left(job))
     if job is None or job.state == "done" or wants_again(job) or under_way:
         job = engine().submit(asked, visitor())

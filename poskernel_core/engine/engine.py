@@ -9,6 +9,7 @@ them have left.
 from __future__ import annotations
 
 import atexit
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -93,7 +94,8 @@ class Engine:
         self.store = store or Store()
         self.execution = Execution.model_validate(execution or device())
         self.counts = Counts()
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, Job] = {}  # the latest of each request
+        self._numbers = itertools.count()
         self._compositions: LRUCache[tuple[str, ...], Result] = LRUCache(COMPOSITIONS_KEPT)
         self._lock = threading.Lock()
         self._link: WorkerLink | None = None
@@ -193,8 +195,10 @@ class Engine:
             if visitor:
                 check_open((job.visitors for job in self._open()), person, limits())
             self.store.make_room(0)
-            job = Job(asked.key, asked, visitors={visitor: person}, on_end=self.counts.ended)
+            key = f"{asked.key}-{next(self._numbers)}"
+            job = Job(key, asked, visitors={visitor: person}, on_end=self.counts.ended)
             message = {
+                "key": key,
                 "request": asked.wire.model_dump(mode="json"),
                 "execution": self.execution.model_dump(),
                 "visitor": person,
@@ -208,7 +212,7 @@ class Engine:
     def _joined(self, key: str, visitor: str) -> Job | None:
         """Return the job that is under way, with one more visitor who waits for it; else None."""
         job = self._jobs.get(key)
-        if job is None or job.ended:
+        if job is None or job.ended or (job.cancelling and visitor not in job.visitors):
             return None
         if visitor not in job.visitors:
             person = self._person(visitor) if visitor else ""
@@ -272,6 +276,7 @@ class Engine:
                 if person not in job.visitors.values():
                     self._link.send({"leave": job.key, "visitor": person}, job)
                 return False
+            job.cancelling, job.visitors = True, {visitor: person}  # who sees it end
             self._link.send({"cancel": job.key}, job)
             return True
 
@@ -291,7 +296,7 @@ class Engine:
 
         One that runs is cancelled later than one that waits, and only where others wait.
         """
-        jobs, now = self._open(), time.monotonic()
+        now, jobs = time.monotonic(), [job for job in self._open() if not job.cancelling]
         missed = [job for job in jobs if job.missed_since is not None]
         for job in jobs:
             if any(map(self._present, job.visitors)):
@@ -306,6 +311,7 @@ class Engine:
             due = now - job.missed_since >= (GRACE_SECONDS if waits else ABANDONED_SECONDS)
             if due and (waits or others):
                 job.abandoned = True
+                job.cancelling, job.visitors = True, {}
                 self._link.send({"cancel": job.key}, job)
 
     @property

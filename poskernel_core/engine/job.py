@@ -19,6 +19,7 @@ class Job:
     """One computation, shared by everybody who asked for it.
 
     Attributes:
+        key: what the worker knows it by; a request that is asked for anew has another job.
         state: ``queued``, ``running``, ``done``, ``error`` or ``cancelled``.
         done, total: progress in windows or steps; ``total`` is 0 while it is not known.
         note: what is going on, in words.
@@ -26,7 +27,8 @@ class Job:
         visitors: the visitors who asked for it and have not cancelled, each with the person whose
             turn it waits for.
         missed_since: when all of them were first found gone; None while one is there.
-        abandoned: whether it is being cancelled because all of them were gone for long.
+        cancelling: whether it was told to stop; whoever asks from then on has another job.
+        abandoned: whether it was, because all of them were gone for long.
         on_end: what is called with the job, once, when it ends.
     """
 
@@ -40,6 +42,7 @@ class Job:
     began: float = field(default_factory=time.monotonic)
     visitors: dict[str, str] = field(default_factory=dict)
     missed_since: float | None = None
+    cancelling: bool = False
     abandoned: bool = False
     on_end: Callable[[Job], None] | None = None
     _first: tuple[float, int] | None = None

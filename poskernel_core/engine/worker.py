@@ -46,7 +46,7 @@ STARTING_TORCH = threading.Lock()
 
 @dataclass(eq=False)
 class _Task:
-    """One request under way; ``part`` is where a composition goes on at its next turn."""
+    """One request under way, under its job's key; a composition goes on at ``part`` next."""
 
     key: str
     request: Request
@@ -109,7 +109,7 @@ class Worker:
     def _take(self, message: dict[str, Any]) -> None:
         request = Request.model_validate(message["request"])
         execution = Execution.model_validate(message["execution"])
-        task = _Task(request.key, request, execution, [message.get("visitor", "")])
+        task = _Task(message["key"], request, execution, [message.get("visitor", "")])
         self._tasks[task.key] = task
         self._attempt(task, lambda: self._queue(self._analyses, task))
 
