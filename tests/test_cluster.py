@@ -11,7 +11,7 @@ import pytest
 from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
 from poskernel_core.common.specs import CorpusSpec, Execution
 from poskernel_core.data import corpora
-from poskernel_core.engine.cluster import check_address, run_on_cluster, workers_of
+from poskernel_core.engine.cluster import _Progress, check_address, run_on_cluster, workers_of
 from poskernel_core.storage.store import Store
 from tests.test_shared_work import OF, expected, merged, run, silent, tasks
 
@@ -55,6 +55,20 @@ def test_without_certificates():
     pytest.importorskip("distributed")
     with pytest.raises(BadRequest, match="no certificates are given"):
         workers_of("tls://127.0.0.1:1")
+
+
+def test_progress_that_comes_while_it_is_told():
+    """Workers tell of theirs in another thread, at any time."""
+    progress = _Progress(2)
+
+    class Keys(set):
+        def __contains__(self, key):
+            progress.take((0.0, {"key": f"{key} and more", "done": 5, "total": 7}))
+            return super().__contains__(key)
+
+    progress.keys = Keys({"a"})
+    progress.take((0.0, {"key": "a", "done": 1, "total": 7}))
+    assert (1, 7, "0 of 2 shards done; windows") == progress.told()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
 from poskernel_core.common.shards import Shard
 from poskernel_core.common.specs import CorpusSpec, Execution
 from poskernel_core.data import corpora
-from poskernel_core.engine import devices
+from poskernel_core.engine import devices, worker_client
 from poskernel_core.engine.attempts import ATTEMPTS, Attempts
 from poskernel_core.engine.devices import run_on_devices
 from poskernel_core.engine.engine import describe_run
@@ -98,6 +98,27 @@ def test_a_device_whose_process_is_killed(tmp_path, run, tasks, expected, monkey
 
     assert [-signal.SIGKILL, -signal.SIGTERM] == [each.returncode for each in started]
     assert expected == merged(store, run)
+
+
+def test_a_process_that_cannot_be_started(tmp_path, tasks, monkeypatch):
+    """The shard is named after three attempts; a folder in place of the log is in nobody's way."""
+    (tmp_path / "worker.log").mkdir()
+
+    def no_memory(*_given, **_named):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(worker_client.subprocess, "Popen", no_memory)
+    told = []
+
+    def report(*event):
+        told.append(event)
+        if len(told) > 300:
+            raise Cancelled("It hangs.")
+
+    with pytest.raises(
+        ComputeFailed, match=r"^Shard ./3 failed 3 times \(.* not be started \(Cannot allocate mem"
+    ):
+        run_on_devices(("cpu", "cpu"), tasks, Store(tmp_path), report)
 
 
 @pytest.mark.slow

@@ -151,7 +151,8 @@ class _Progress:
     def take(self, event: tuple[float, dict[str, Any]]) -> None:
         """Take in what a worker tells of a shard, of whichever client."""
         told = event[1]
-        self._windows[told["key"]] = told["done"], told["total"]
+        # Made anew: another thread may be reading it.
+        self._windows = {**self._windows, told["key"]: (told["done"], told["total"])}
         self.changed.set()
 
     def told(self) -> tuple[int, int, str]:

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import ShardTask
 from poskernel_core.engine.attempts import Attempts
-from poskernel_core.engine.worker_client import start_module
+from poskernel_core.engine.worker_client import open_log, start_module
 from poskernel_core.storage.store import Store
 
 __all__ = ["run_on_devices"]
@@ -67,12 +67,16 @@ class _Hand:
         self._thread.join()
 
     def _work(self) -> None:
-        with open(self._store / "worker.log", "a", encoding="utf-8") as log:
+        with open_log(self._store / "worker.log") as log:
             while (number := self._attempts.take()) is not None:
-                process = self._alive(log)
-                if process is None:
-                    break
-                self._compute(number, process)
+                try:
+                    process = self._alive(log)
+                    if process is None:
+                        break
+                    self._compute(number, process)
+                except Exception as error:  # whoever waits for the shard learns of it
+                    event = {"state": "error", "again": True, "message": str(error)}
+                    self._attempts.tell(number, event)
         with self._starting:
             if self._process is not None:
                 _end(self._process)

@@ -15,7 +15,7 @@ from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.modules import command, environment
 from poskernel_core.engine.job import Job
 
-__all__ = ["WorkerLink", "start_module"]
+__all__ = ["WorkerLink", "open_log", "start_module"]
 
 LONGEST_LOG = 10_000_000
 HEAP = {"MALLOC_ARENA_MAX": "2"}
@@ -30,17 +30,26 @@ def start_module(name: str, store: Path, log: TextIO) -> subprocess.Popen[str]:
         name: the module.
         store: the directory of the store that it works on.
         log: where its errors go.
+
+    Raises:
+        ComputeFailed: it could not be started.
     """
-    return subprocess.Popen(
-        command(f"poskernel_core.engine.{name}", str(store)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-        encoding="utf-8",
-        start_new_session=True,
-        env=HEAP | environment(),
-    )
+    try:
+        return subprocess.Popen(
+            command(f"poskernel_core.engine.{name}", str(store)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,
+            env=HEAP | environment(),
+        )
+    except OSError as error:
+        raise ComputeFailed(
+            f"The compute process could not be started ({error.strerror}): ask again when the "
+            "machine is less busy."
+        ) from error
 
 
 class WorkerLink:
@@ -53,14 +62,8 @@ class WorkerLink:
     def __init__(self, store: Path, log: Path) -> None:
         self._jobs: dict[str, Job] = {}
         self._over = False
-        with _open_log(log) as stream:
-            try:
-                self._process = start_module("worker", store, stream)
-            except OSError as error:
-                raise ComputeFailed(
-                    f"The compute process could not be started ({error.strerror}): ask again when "
-                    "the machine is less busy."
-                ) from error
+        with open_log(log) as stream:
+            self._process = start_module("worker", store, stream)
         events = self._process.stdout
         self._listener = threading.Thread(target=self._listen, args=(events,), daemon=True)
         self._listener.start()
@@ -118,7 +121,7 @@ class WorkerLink:
         }
 
 
-def _open_log(log: Path) -> TextIO:
+def open_log(log: Path) -> TextIO:
     """Open the worker's log, anew where it has grown long; nowhere, where there can be none."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
