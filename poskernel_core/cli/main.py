@@ -5,7 +5,6 @@ Exit codes: 0 done, 2 bad request (one sentence on standard error), 1 anything e
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
@@ -13,7 +12,7 @@ import click
 
 from poskernel_core.cli.commands import PROGRAM
 from poskernel_core.cli.grammar import sentence
-from poskernel_core.cli.terminal import complain
+from poskernel_core.cli.terminal import complain, mute, open_streams
 from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, StoreFailed
 from poskernel_core.storage.store import default_directory
 
@@ -22,6 +21,7 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
+    open_streams()
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
         _check_letters(given)
@@ -46,9 +46,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("Cancelled.")
         return 1
+    except OSError:
+        return _end_of_output()
+
+
+def _end_of_output() -> int:
+    """Return the exit code where standard output takes no more; raise an error of anything else."""
+    try:
+        print(flush=True)  # if it was another file that failed, this succeeds
     except BrokenPipeError:  # whoever read our output has read enough, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        mute(sys.stdout)
         return 0
+    except OSError as error:
+        mute(sys.stdout)
+        complain(f"Cannot write to standard output: {error.strerror}.")
+        return 1
+    raise
 
 
 def _check_letters(arguments: Sequence[str]) -> None:

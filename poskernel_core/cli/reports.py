@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from poskernel_core.cli.terminal import printable
+from poskernel_core.cli.terminal import print_aside, printable
 from poskernel_core.common.result import Result, Texts
 from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.engine.job import Job
@@ -30,9 +30,8 @@ def print_line(done: int, total: int, note: str) -> None:
 
 
 def _print(text: str) -> None:
-    if not sys.stderr.isatty():
-        return
-    print(f"\r{printable(text):<78}", end="" if text else "\r", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print_aside(f"\r{printable(text):<78}", end="" if text else "\r")
 
 
 def progress_text(job: Job) -> str:
