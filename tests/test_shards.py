@@ -316,7 +316,8 @@ MISUSES = {
     "no shard": (("--shard", "1"), "expected a shard R/N"),
     "two ways": (("--shard", "0/2", "--devices", "cpu"), "Give one of --shard and --devices"),
     "two counts": (("--shard", "0/2", "--shards", "2"), "not both"),
-    "no folder": (("--shard", "0/2", "--shard-files", "none"), "Expected a folder"),
+    "no folder": (("--shard", "0/2", "--shard-files", "none"), "found none at 'none': make one"),
+    "a file": (("--shard", "0/2", "--shard-files", __file__), "shards, found a file at '"),
     "files of one": (("--shards", "2", "--shard-files", "."), "--shard-files is for"),
     "device": (("--devices", "cpu,tpu"), "devices between commas"),
     "revisions": (("--shards", "2", "--revisions", "all"), "--revisions is not cut"),
@@ -358,10 +359,15 @@ def test_a_folder_that_may_not_be_read(tmp_path, options, command, monkeypatch, 
 
 
 def test_nothing_to_merge_from(tmp_path, options, command):
-    """A folder without files, and a file that is none of ours."""
+    """A folder without files, a file that is none of ours, and no file; no word of an import."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.zip").write_text("no zip")
-    for place, words in (("empty", "found neither"), ("text.zip", "not a file that 'export'")):
+    for place, words in (
+        ("empty", "found neither"),
+        ("text.zip", "not a file that 'export'"),
+        ("none.zip", "There is no file"),
+    ):
         code, said = command(tmp_path / "to", "merge", *options, "--shards", 2, tmp_path / place)
         assert (2, 1) == (code, said.count("\n"))
         assert words in said
+        assert "import" not in said

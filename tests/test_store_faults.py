@@ -6,6 +6,7 @@ import sqlite3
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.storage.store import Store
@@ -169,6 +170,61 @@ def test_the_directory_vanishes(tmp_path):
     store.put(KEYS[0], {"number": 0}, value(0))
     assert 1 == whole(store)
     assert [KEYS[0]] == list(Store(tmp_path / "store").keys())
+    store.close()
+
+
+REPLACED = {
+    "a file": lambda place: place.write_text("mine"),
+    "a link to a file": lambda place: place.symlink_to(__file__),
+    "a link that leads nowhere": lambda place: place.symlink_to("nowhere"),
+}
+
+
+@pytest.mark.parametrize("what", REPLACED)
+def test_something_else_in_place_of_the_directory(tmp_path, what):
+    """Under an open store one sentence says so, without a name; nothing is found or written."""
+    filled(tmp_path / "store")
+    store = Store(tmp_path / "store")
+    assert len(KEYS) == whole(store)
+    (tmp_path / "store").rename(tmp_path / "gone")
+    REPLACED[what](tmp_path / "store")
+
+    assert 0 == whole(store)
+    assert not store.has(KEYS[0])
+
+    def hold():
+        with store.lock("work", lambda: None):
+            pass
+
+    for act in (
+        lambda: store.put("new", {}, LARGE),
+        lambda: store.make_room(0),
+        lambda: list(store.keys()),
+        hold,
+    ):
+        with pytest.raises(StoreFailed, match=r"^The store's directory was removed, or something"):
+            act()
+    with pytest.raises(
+        BadRequest, match=r"to be a directory for the store, found a (file|link th)"
+    ):
+        Store(tmp_path / "store")
+    store.close()
+
+
+def test_the_directory_vanishes_while_a_lock_is_waited_for(tmp_path, monkeypatch):
+    """It is made again, and the lock is had."""
+    store, acquire, waited = Store(tmp_path / "store"), FileLock.acquire, []
+
+    def vanished_at_first(lock, timeout):
+        if not waited:
+            (tmp_path / "store").rename(tmp_path / "gone")
+            raise FileNotFoundError(2, "No such file or directory", lock.lock_file)
+        return acquire(lock, timeout=timeout)
+
+    monkeypatch.setattr(FileLock, "acquire", vanished_at_first)
+    with store.lock("work", lambda: waited.append(1)):
+        assert (tmp_path / "store" / "locks" / "work.lock").exists()
+    assert [1] == waited
     store.close()
 
 

@@ -187,7 +187,7 @@ def test_what_is_no_file_is_not_opened(refused, tmp_path):
     os.mkfifo(tmp_path / "pipe")
 
     for name in ("pipe", "."):
-        assert "No file" in refused("import", tmp_path / name)
+        assert "There is no file" in refused("import", tmp_path / name)
 
 
 def test_names_do_not_command_the_terminal(tmp_path, capsys, monkeypatch):

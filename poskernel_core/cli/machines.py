@@ -13,7 +13,7 @@ from poskernel_core.cli.options import Run
 from poskernel_core.cli.reports import print_line
 from poskernel_core.cli.terminal import complain
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.files import is_folder
+from poskernel_core.common.files import is_file, is_folder
 from poskernel_core.common.progress import Report
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import Shard, ShardTask
@@ -116,7 +116,11 @@ def _check(
     if shard_files is not None and shard is None and cluster is None:
         raise BadRequest("--shard-files is for --shard and --cluster: say which.")
     if shard_files is not None and not is_folder(shard_files):
-        raise BadRequest(f"Expected a folder for the shards, got {str(shard_files)!r}.")
+        found = "a file" if is_file(shard_files) else "none"
+        raise BadRequest(
+            f"Expected a folder for the shards, found {found} at {str(shard_files)!r}: make one "
+            "there first."
+        )
 
 
 def _hands(

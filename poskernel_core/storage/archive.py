@@ -122,9 +122,12 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
         BadRequest: the store cannot take it.
     """
     # One open file from beginning to end: what was checked is what is written.
-    with _told(source), _opened(source, store.limit) as (archive, model):
-        checked = _check_entries(archive, source)
-        _write_entries(archive, checked, store, source)
+    try:
+        with _told(source), _opened(source, store.limit) as (archive, model):
+            checked = _check_entries(archive, source)
+            _write_entries(archive, checked, store, source)
+    except BadArchive as error:
+        raise BadArchive(f"{str(error).rstrip('.')}; nothing was imported.") from error
     return model, len(checked)
 
 
@@ -167,7 +170,7 @@ class ArchiveEntries:
 def _opened(source: Path, limit: int | None) -> Iterator[tuple[zipfile.ZipFile, str]]:
     """Open an exported file, its list of entries checked; also give the name of its model."""
     if not os.path.isfile(source):
-        raise BadArchive(f"No file {str(source)!r} to import.")
+        raise BadArchive(f"There is no file {str(source)!r}.")
     with source.open("rb") as file:
         _check_directory(file, source)
         with zipfile.ZipFile(file) as archive:
@@ -183,8 +186,7 @@ def _told(source: Path) -> Iterator[None]:
         yield
     except DAMAGE as error:
         raise BadArchive(
-            f"{source.name!r} is not a file that 'export' wrote, or it is damaged; nothing was "
-            "imported."
+            f"{source.name!r} is not a file that 'export' wrote, or it is damaged."
         ) from error
 
 
@@ -206,9 +208,7 @@ def _check_directory(file: BinaryIO, source: Path) -> None:
     ):  # a zip of more than 4 GB, or of many entries
         size = int.from_bytes(end_64[40:48], "little")
     if size > MAX_DIRECTORY_BYTES:
-        raise BadArchive(
-            f"{source.name!r} lists more entries than 'export' ever writes; nothing was imported."
-        )
+        raise BadArchive(f"{source.name!r} lists more entries than 'export' ever writes.")
     file.seek(0)
 
 
@@ -218,7 +218,7 @@ def _read_manifest(archive: zipfile.ZipFile, source: Path) -> str:
     if not _is_stored(info) or info.file_size > MAX_MANIFEST_BYTES:
         raise BadArchive(
             f"The manifest of {source.name!r} is compressed or larger than 1 MB, as 'export' never "
-            "writes it; nothing was imported."
+            "writes it."
         )
     about = parse_json(archive.read(info))
     if about["schema"] != SCHEMA:
@@ -238,16 +238,15 @@ def _check_list(archive: zipfile.ZipFile, held: int, limit: int | None, source: 
         if not (KEY.fullmatch(info.filename) and _is_stored(info)):
             raise BadArchive(
                 f"{source.name!r} holds an entry that 'export' never writes: "
-                f"{info.filename[:100]!r}; nothing was imported."
+                f"{info.filename[:100]!r}."
             )
     if not infos:
-        raise BadArchive(f"{source.name!r} holds no entries: there is nothing to import.")
+        raise BadArchive(f"{source.name!r} holds no entries.")
     if len(names) < len(archive.infolist()):
-        raise BadArchive(f"{source.name!r} names an entry twice; nothing was imported.")
+        raise BadArchive(f"{source.name!r} names an entry twice.")
     if total > held or max(info.file_size for info in infos) > MAX_ENTRY_BYTES:
         raise BadArchive(
-            f"{source.name!r} lists entries that are larger than itself, or than any entry is; "
-            "nothing was imported."
+            f"{source.name!r} lists entries that are larger than itself, or than any entry is."
         )
     if limit is not None and total > limit:
         raise BadRequest(
@@ -275,8 +274,7 @@ def _checksum(archive: zipfile.ZipFile, info: zipfile.ZipInfo, source: Path) -> 
     data = archive.read(info)
     if decode(data, info.filename) is None:
         raise BadArchive(
-            f"Entry {info.filename!r} of {source.name!r} is damaged, or is another entry; nothing "
-            "was imported."
+            f"Entry {info.filename!r} of {source.name!r} is damaged, or is another entry."
         )
     return data[:DIGEST]
 
@@ -290,7 +288,7 @@ def _write_entries(
     for info, checksum in checked:
         data = archive.read(info)
         if data[:DIGEST] != checksum or not intact(data):
-            raise BadArchive(f"{source.name!r} changed while it was read: import it again.")
+            raise BadRequest(f"{source.name!r} changed while it was read: import it again.")
         try:
             store.put_bytes(info.filename, data)
         except (OSError, sqlite3.DatabaseError) as error:

@@ -96,9 +96,11 @@ class Store:
         self._cache: diskcache.Cache | None = None
         self._number: int | None = None
         self._unreadable: set[str] = set()  # keys of damaged entries that could not be dropped
-        if is_file(self.directory):
+        a_file = is_file(self.directory)
+        if a_file or (os.path.islink(self.directory) and not os.path.isdir(self.directory)):
             raise BadRequest(
-                "Expected POSKERNEL_CACHE to be a directory for the store, found a file at "
+                "Expected POSKERNEL_CACHE to be a directory for the store, found "
+                f"{'a file' if a_file else 'a link that leads to none'} at "
                 f"{str(self.directory)!r}: name another."
             )
         try:
@@ -194,10 +196,18 @@ class Store:
             self._do(lambda cache: cache.delete(key))
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys that begin with ``prefix``."""
+        """Yield the keys that begin with ``prefix``.
+
+        Raises:
+            StoreFailed: the store cannot be read.
+        """
         with contextlib.suppress(StoreFailed):
             self._current()
-        yield from (key for key in peek_keys(self.directory) if key.startswith(prefix))
+        try:
+            keys = peek_keys(self.directory)
+        except sqlite3.Error as error:
+            raise self._failure(error, 0) from error
+        yield from (key for key in keys if key.startswith(prefix))
 
     def newest(self, prefix: str) -> list[tuple[str, int]]:
         """Return the keys that begin with ``prefix``, the latest first, and the bytes of each."""
@@ -254,19 +264,19 @@ class Store:
         """
         place = self.directory / "locks"
         try:
-            place.mkdir(parents=True, exist_ok=True)
             lock = FileLock(place / f"{name}.lock")
             while True:
-                with contextlib.suppress(Timeout):
+                place.mkdir(parents=True, exist_ok=True)
+                with contextlib.suppress(Timeout, FileNotFoundError):  # or removed a moment ago
                     lock.acquire(timeout=0.5)
                     break
                 waiting()
-        except FileExistsError as error:
-            raise StoreFailed(
-                "The store needs a directory called 'locks', and there is a file of that name: "
-                "remove it."
-            ) from error
         except OSError as error:
+            if isinstance(error, FileExistsError) and place.is_file():
+                raise StoreFailed(
+                    "The store needs a directory called 'locks', and there is a file of that name: "
+                    "remove it."
+                ) from error
             raise self._failure(error, 0) from error
         try:
             yield
@@ -350,9 +360,15 @@ class Store:
             return self._no_space(size)
         if isinstance(error, diskcache.Timeout):
             return StoreFailed("The store is busy with another process: ask again in a moment.")
+        if not os.path.isdir(self.directory):
+            return StoreFailed(
+                "The store's directory was removed, or something else has its name: whoever runs "
+                "this server can put it back (POSKERNEL_CACHE)."
+            )
         if _cannot_write(error):
             return _read_only()
-        return StoreFailed(f"The store cannot be read or written ({str(error)[:200]}).")
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        return StoreFailed(f"The store cannot be read or written ({str(why)[:200]}).")
 
     def _free(self) -> int:
         """Return the bytes that are free on the disk; many, where that is unknown."""
