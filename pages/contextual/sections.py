@@ -81,7 +81,7 @@ def heads_table(heads: Result, selected: str) -> None:
 
 def draw_evidence(head: Result, limits: dict[str, float]) -> None:
     """Draw what puts a head in its group: each number next to its threshold."""
-    texts, query = counted(head.provenance["contexts"], "text"), head.params["query"]
+    texts, query = counted(head.provenance["first_windows"], "text"), head.params["query"]
     rows = (
         ("Attention to near copies", "near", f"duplicate token from {limits['copies']:g}"),
         ("Attention to far copies", "far", f"duplicate token from {limits['copies']:g}"),
