@@ -92,7 +92,7 @@ def test_layer_positions_averages_and_overlay(show):
         names = traces(page, "helix")
         assert {"W_pos", "before layer 3"} <= names.keys()
         assert ("group averages" in names) == (overlay in OWN_AXES)
-        assert overlay == parameter(page, "beside")
+        assert overlay == parameter(page, "overlay")
     no_trouble(page)
 
 

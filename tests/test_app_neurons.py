@@ -95,7 +95,7 @@ def test_what_the_bag_is_made_of(show):
     expect(filled).to_be_visible()
     assert {"L0H1", "L0H3"} == set(re.findall(r"bagheads=(\w+)", page.url))
     assert ["one for all", "their mean", "0"] == [
-        parameter(page, name) for name in ("scale", "bagkernel", "fewest")
+        parameter(page, name) for name in ("normscale", "bagkernel", "fewest")
     ]
     no_trouble(page)
 
@@ -209,7 +209,7 @@ def test_a_model_without_neurons(page, server):
 
 def test_a_link_restores_the_page(show):
     """All controls, and what they lead to; nonsense in it gives the defaults."""
-    page = show(bagheads="L0H2", token=" of", contexts=16, scale="one for all", fewest=2,
+    page = show(bagheads="L0H2", token=" of", contexts=16, normscale="one for all", fewest=2,
                 bagkernel="their mean", judged="cosine", rank="drive", neuron=7, words="king Lord",
                 tracetext="a text", item="Exodus 12", parts="true", components=3,
                 nearword=" king")  # fmt: skip
@@ -230,7 +230,7 @@ def test_a_link_restores_the_page(show):
     for card in ("words", "near"):
         expect(page.locator(f".st-key-card-{card}")).to_be_visible()
     no_trouble(page)
-    show(bagheads="L3H9", contexts=7, scale="none", fewest=-4, bagkernel="x", judged="luck",
+    show(bagheads="L3H9", contexts=7, normscale="none", fewest=-4, bagkernel="x", judged="luck",
          rank="name", neuron=-7, tracetext="song", window=999, components=1)  # fmt: skip
     drawn(page, FIGURES)
     first = table(page, "neuron-table").locator("tbody td").first.text_content()

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -202,3 +203,12 @@ def test_every_page_says_where_it_stands():
     sections = [place.section for place in declared]
     assert sections == sorted(sections, key=sections.index)
     assert [] == list((ROOT / "pages").glob("*.py"))
+
+
+def test_a_parameter_of_the_address_means_one_thing():
+    """What a reader chose goes along to other pages, under its name: no two pages share one."""
+    users: dict[str, set[str]] = {}
+    for file in FILES:
+        for key in re.findall(r'key="([a-z0-9]+)"', file.read_text("utf-8")):
+            users.setdefault(key, set()).add(file.parent.name)
+    assert {} == {key: pages for key, pages in users.items() if len(pages) > 1}

@@ -31,7 +31,7 @@ def draw_alike(selection: Selection, kept: Sequence[Kept]) -> None:
     st.subheader("Heads like this one", anchor="alike")
     own = Kept(pin_of(selection), selection.run)
     offered = {each.pin.label: each for each in [own, *kept]}
-    label = st.selectbox("Heads like", list(offered), key="alike")
+    label = st.selectbox("Heads like", list(offered), key="alike-head")
     chosen = offered.get(label or own.pin.label, own)
     query = nearest_position(chosen.run, selection.query)
     asked = KernelParams(query=query, skip=selection.skip)

@@ -64,7 +64,7 @@ def choose_bag(selection: Selection) -> tuple[BagChoice, int, KernelChoice]:
     scale = left.segmented_control(
         "Scale of the norms",
         list(SCALES),
-        key="scale",
+        key="normscale",
         bind=URL,
         required=True,
         default="each token's own",

@@ -109,6 +109,6 @@ def choose_view(helix: Result) -> View:
     )
     groups = ["none", *(f"{size}" for size in GROUP_SIZES)]
     group = three.selectbox("Averages in groups of", groups, key="avg", bind=URL)
-    overlay = four.selectbox("Drawn with it", list(OVERLAYS), key="beside", bind=URL)
+    overlay = four.selectbox("Drawn with it", list(OVERLAYS), key="overlay", bind=URL)
     chosen = None if group == "none" else int(group)
     return View(layer, cast("tuple[int, int]", span), chosen, overlay)

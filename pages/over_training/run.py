@@ -166,7 +166,7 @@ def choose_run(selection: Selection) -> Chosen | None:
         every = st.toggle(
             f"All {len(training.checkpoints)} checkpoints, not only those nearest to powers of two",
             False,
-            key="every",
+            key="everystep",
             bind="query-params",
         )
         training = training if every else training.chosen(LOG)

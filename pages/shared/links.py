@@ -71,10 +71,11 @@ def read_link(page: str) -> None:
         state[ASKED] = {key: st.query_params.get_all(key) for key in st.query_params}
         state[JUDGED] = PAGE not in state
         state[PAGE], state[TOLD] = page, []
+    else:
+        for key in state[ASKED]:
+            if key.isalnum() and key in state:  # of a run that did not draw the whole page
+                del state[key]
     state[WAITS] = False
-    for key in state[ASKED]:
-        if key.isalnum() and key in state:  # of a run that did not draw the whole page
-            del state[key]
 
 
 def write(key: str, value: Any) -> None:

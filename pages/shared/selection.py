@@ -170,17 +170,19 @@ def _bare(geometry: Geometry) -> str:
 def _lend_model(place: Place, asked: str) -> str:
     """Choose the model that a page needs, and after it the reader's own again, with its head."""
     state = st.session_state
+    own = state.pop(OWN, None)
     if place.needs_training and not results.has_checkpoints(asked):
         state[OWN] = asked, state.get("cell")
         if "model" not in state:  # Streamlit writes what is chosen for a widget after its first run
             st.query_params["model"] = BUNDLED_TRAINING
         select_model(BUNDLED_TRAINING)
-    elif OWN in state and not place.needs_training:
-        own, cell = state.pop(OWN)
-        if asked == BUNDLED_TRAINING:
-            select_model(own)
-            if cell is not None:
-                select_cell(cell)
+    elif own and asked == BUNDLED_TRAINING and place.needs_training:
+        state[OWN] = own
+    elif own and asked == BUNDLED_TRAINING:
+        model, cell = own
+        select_model(model)
+        if cell is not None:
+            select_cell(cell)
     return str(state.get("model", asked))
 
 

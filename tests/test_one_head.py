@@ -1,0 +1,73 @@
+"""One model and one head for all pages: what a reader chose stays, and nothing moves by itself."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.bound import opened
+from tools.recorded import open_page, page_names
+
+pytestmark = pytest.mark.usefixtures("shipped_only")
+
+TRAINED, TRAINING = "over_training", "demo-training"
+"""The page that needs checkpoints of a training, and the bundled model that has some."""
+
+
+def chosen(app: AppTest) -> tuple[str, str]:
+    """Model and head of the sidebar."""
+    assert not app.exception
+    return app.selectbox(key="model").value, app.selectbox(key="cell").value
+
+
+@pytest.mark.parametrize("cell", ["", "L1H5"])
+def test_the_head_stays_on_every_page(cell):
+    """The one that a model opens with, and one that was chosen."""
+    app = opened("etc_heatmap", **({"cell": cell} if cell else {}))
+    kept = "demo-gpt2", cell or "L2H6"
+    assert kept == chosen(app)
+    for name in page_names():
+        if name != TRAINED:
+            assert kept == chosen(open_page(app, name)), name
+
+
+def test_a_model_is_lent_and_given_back():
+    """The sidebar names the model that is shown, a line says why; elsewhere all is as it was."""
+    app = opened("etc_heatmap", cell="L2H3")
+    open_page(app, TRAINED)
+    assert (TRAINING, "L0H0") == chosen(app)
+    assert "so this page has chosen demo\\-training" in app.info[0].value
+    app.run()
+    assert (TRAINING, "L0H0") == chosen(app)
+    assert ("demo-gpt2", "L2H3") == chosen(open_page(app, "head"))
+
+
+def test_a_model_that_was_chosen_on_purpose_is_kept():
+    """A model with checkpoints is the reader's, also where one was lent before."""
+    app = opened("etc_heatmap")
+    app.selectbox(key="model").select(TRAINING).run()
+    open_page(app, TRAINED)
+    assert not [each for each in app.info if "has chosen" in each.value]
+    assert (TRAINING, "L0H0") == chosen(open_page(app, "head"))
+
+
+def test_a_model_without_checkpoints_is_not_shown_as_another():
+    """Chosen on the page itself, it gives way at once, and the line names it."""
+    app = opened("etc_heatmap")
+    open_page(app, TRAINED)
+    app.selectbox(key="model").select("demo-attn-2l").run()
+    assert TRAINING == chosen(app)[0]
+    assert "demo\\-attn\\-2l comes without checkpoints" in app.info[0].value
+    assert "demo-attn-2l" == chosen(open_page(app, "head"))[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "cell"), [("contextual", "demo-gpt2", "L0H4"), (TRAINED, TRAINING, "L1H0")]
+)
+def test_a_more_telling_head_is_offered(name, model, cell):
+    """In a line; a click selects it for all pages, and the line goes."""
+    app = opened(name, model=model)
+    button = app.button(key="select-offered")
+    assert f"Select {cell}, which shows more here" == button.label
+    button.click().run()
+    assert (model, cell) == chosen(app)
+    assert not [each for each in app.button if each.key == "select-offered"]
+    assert (model, cell) == chosen(open_page(app, "head"))
