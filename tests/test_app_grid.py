@@ -26,7 +26,9 @@ def landing(page: Page, server):
 def kinds(page: Page) -> list[str]:
     """The kind that each cell's label tells."""
     labels = [each.get_attribute("aria-label") for each in page.get_by_role("gridcell").all()]
-    return [re.search(r"tokens, (local|slow decay|uniform),", label)[1] for label in labels]
+    return [
+        re.search(r"tokens? at n = \d+, (local|slow decay|uniform),", label)[1] for label in labels
+    ]
 
 
 def test_kinds_order_and_thresholds(landing):

@@ -86,7 +86,7 @@ def curves(page: Page, figure: str) -> dict[str, int]:
 
 def rows(page: Page) -> int:
     """How many heads the table holds, those outside the view as well."""
-    frame = page.get_by_test_id("stMain").get_by_text(re.compile(r"^\d+ heads; scroll for more"))
+    frame = page.get_by_test_id("stMain").get_by_text(re.compile(r"^\d+ heads?; scroll for more"))
     return int(frame.inner_text().split()[0])
 
 

@@ -42,7 +42,8 @@ def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
 
     def go(**parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
+        given = {"model": MODEL, "samples": SAMPLES, "cell": "L1H0", **parameters}
+        visit(page, server.link(PAGE, **given))
         expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
         return page
 

@@ -5,6 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.shared import results
 from poskernel_core.models import catalog
+from poskernel_core.models.known import telling_head
 from tests.server import ROOT
 from tools.recorded import open_page
 
@@ -90,8 +91,8 @@ def test_bundled_models_are_told_where_to_go(show, rotary, model):
 
     (told,) = (each.value for each in app.info)
     assert "has learned positions" in told
-    chosen = "" if model == "demo-gpt2" else f"?model={model}"  # the first needs no parameter
-    assert f"[Helix](helix{chosen})" in told
+    chosen = "" if model == "demo-gpt2" else f"model={model}&"  # the first needs no parameter
+    assert f"[Helix](helix?{chosen}cell={telling_head(model)})" in told
     assert "many clocks at once" in said(app)
     assert [] == charts(app)
     assert [rotary] == [

@@ -221,8 +221,8 @@ def test_cancel_while_waiting_for_its_turn(engine, place, model_dirs):
     """A pass that waits behind another is cancelled at once, and the other goes on."""
     base = request(place, model_dirs, "profile", "many.npy")
     asked = [
-        base.model_copy(update={"run": base.run.model_copy(update={"samples": count})})
-        for count in (13, 17)
+        base.model_copy(update={"run": base.run.model_copy(update={"windows": MANY - fewer})})
+        for fewer in (1, 2)
     ]
     first, second = (engine.submit(each) for each in asked)
     until(lambda: first.state == "running")

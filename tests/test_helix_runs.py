@@ -58,7 +58,7 @@ def test_over_texts(model_dirs, name):
     result = pk.analyse("helix", gather(model_dirs[name], windows, True), prompts="texts")
 
     assert list(range(1, CONTEXT)) == result.coordinates["pos"].tolist()
-    assert [1, 11, 21] == result.coordinates["group_10"].tolist()
+    assert [1, 11, 21] == result.coordinates["group_of_10"].tolist()
     for layer, X in enumerate(extended(model_dirs[name], windows, 1)):
         shares = result.values["explained_variance"][layer][:3]
         np.testing.assert_allclose(shares, op.pca(X, 3)[0], atol=1e-4)

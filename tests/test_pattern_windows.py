@@ -12,7 +12,7 @@ from poskernel_core.passes import runner, streaming
 from poskernel_core.passes.plan import plan_for
 from poskernel_core.passes.workshop import Workshop
 from poskernel_core.statistics import STATISTICS
-from poskernel_core.storage.statistics import MANIFEST, part_key
+from poskernel_core.storage.statistics import MANIFEST, in_passes, part_key, windows_of
 from poskernel_core.storage.store import Store
 from tests import builders
 
@@ -115,3 +115,16 @@ def test_windows_that_are_cut_already(model_dirs, tmp_path):
     first, again = (workshop.prepare(run, Execution(), located, None)[1] for _ in range(2))
     assert SEEN == first.seen
     assert first == again
+
+
+def test_what_needs_no_attention_shares_the_pass():
+    """Mean keys are gathered once, whichever windows attention is formed on elsewhere."""
+    run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
+    keys = run.model_copy(update={"gather": ("keys",), "pattern_windows": None})
+    some, whole = (run.model_copy(update={"pattern_windows": each}) for each in (3, 5))
+
+    assert [windows_of(some)] * 2 == [windows for _, windows in in_passes([keys, some])]
+    assert [windows_of(some), windows_of(whole)] == [
+        windows for _, windows in in_passes([some, whole])
+    ]
+    assert [windows_of(keys)] == [windows for _, windows in in_passes([keys])]

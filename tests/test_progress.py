@@ -19,7 +19,8 @@ def follow_two() -> None:
         run = SimpleNamespace(model=SimpleNamespace(name="demo-gpt2"))
         job = SimpleNamespace(
             key=f"job{number}", done=1, total=4, note="Windows", ended=False, error=None,
-            request=SimpleNamespace(question=find(analysis), run=run), seconds_left=lambda: 3.0,
+            cancelling=False, seconds_left=lambda: 3.0,
+            request=SimpleNamespace(question=find(analysis), run=run, key=""),
         )  # fmt: skip
         follow(None, job)
 

@@ -86,4 +86,4 @@ def test_a_long_address(replicas, new_context):
     _, address = replicas
     page, text = new_context().new_page(), "a%20sea%20" * 800
     visit(page, f"{address}/own_text?model=demo-attn-2l&{RUN}&text={text}")
-    complains(page, "The text has 2402 tokens with the start token")
+    complains(page, "The text has 2,402 tokens with the start token")

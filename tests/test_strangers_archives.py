@@ -197,4 +197,4 @@ def test_names_do_not_command_the_terminal(tmp_path, capsys, monkeypatch):
     file = write(tmp_path / "named.zip", about(named), good())
 
     assert 0 == cli.main(["import", str(file)])
-    assert "1 entries of \\x1b[2J\\x07gpt2\\u202e imported\n" == capsys.readouterr().err
+    assert "1 entry of \\x1b[2J\\x07gpt2\\u202e imported\n" == capsys.readouterr().err

@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 URL: Final = "query-params"
-OWN: Final = "own-model"
+OWN, DRAWN = "own-model", "model-drawn"
 BUNDLED_TRAINING: Final = "demo-training"
 NO_PART: Final = "not used on this page"
 CORPUS_HELP: Final = (
@@ -173,7 +173,7 @@ def _lend_model(place: Place, asked: str) -> str:
     own = state.pop(OWN, None)
     if place.needs_training and not results.has_checkpoints(asked):
         state[OWN] = asked, state.get("cell")
-        if "model" not in state:  # Streamlit writes what is chosen for a widget after its first run
+        if DRAWN not in state:  # Streamlit writes what is chosen for a widget it has drawn
             st.query_params["model"] = BUNDLED_TRAINING
         select_model(BUNDLED_TRAINING)
     elif own and asked == BUNDLED_TRAINING and place.needs_training:
@@ -213,6 +213,7 @@ def _choose_model(place: Place) -> Located:
             f"{', '.join(names)}: choose one in the sidebar. The host of this page adds models "
             "with POSKERNEL_MODELS, or allows all with POSKERNEL_ALLOW_ANY_MODEL=1."
         )
+    st.session_state[DRAWN] = True
     if place.needs_training and not results.has_checkpoints(name):
         st.rerun()  # Back and Forward bring the address's model, whatever was chosen before
     revision = None

@@ -61,7 +61,7 @@ Gather = Literal[
 ]  # fmt: skip
 ALL_GATHERED: tuple[Gather, ...] = ("keys", "queries", "patterns", "residuals", "scores")
 """What the pass of a page gathers; the others belong to small passes of their own."""
-OF_PATTERNS: tuple[Gather, ...] = ("patterns", "entropy", "sinks")
+OF_PATTERNS: frozenset[Gather] = frozenset({"patterns", "entropy", "sinks"})
 """Statistics of the attention itself, which can be gathered over the first windows alone."""
 FEWEST_PATTERNS = 64
 

@@ -23,6 +23,7 @@ from poskernel_core.models import catalog
 from poskernel_core.storage.statistics import (
     LayerMissing,
     StoredStatistics,
+    in_passes,
     missing_statistics,
     read_checkpoint,
     windows_of,
@@ -56,8 +57,8 @@ def missing_runs(store: Store, asked: CanonicalRequest) -> list[RunSpec]:
         BadRequest: the parameters do not fit the run.
     """
     passes: dict[RunSpec, set[Gather]] = {}
-    for run in asked.needs.values():
-        passes.setdefault(windows_of(run), set()).update(missing_statistics(store, run))
+    for run, windows in in_passes(asked.needs.values()):
+        passes.setdefault(windows, set()).update(missing_statistics(store, run))
     return [_gathering(run, missing) for run, missing in passes.items() if missing]
 
 

@@ -21,7 +21,7 @@ from poskernel_core.engine.provenance import versions
 from poskernel_core.engine.requests import CanonicalRequest
 from poskernel_core.storage.archive import export_entries
 from poskernel_core.storage.shards import Source, find_partial, partial_keys
-from poskernel_core.storage.statistics import windows_of
+from poskernel_core.storage.statistics import in_passes, windows_of
 from poskernel_core.storage.store import Store
 
 if TYPE_CHECKING:
@@ -45,9 +45,8 @@ def passes_of(asked: Iterable[CanonicalRequest]) -> list[RunSpec]:
         BadRequest: parameters do not fit a run.
     """
     passes: dict[RunSpec, set[Gather]] = {}
-    for each in asked:
-        for run in each.needs.values():
-            passes.setdefault(windows_of(run), set()).update(run.gather)
+    for run, windows in in_passes(run for each in asked for run in each.needs.values()):
+        passes.setdefault(windows, set()).update(run.gather)
     return [
         run.model_copy(update={"gather": tuple(g for g in get_args(Gather) if g in wanted)})
         for run, wanted in passes.items()

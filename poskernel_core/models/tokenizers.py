@@ -129,12 +129,15 @@ def load_tokenizer(located: Located) -> Tokenizer | None:
         )
     try:
         backend = tokenizers.Tokenizer.from_file(str(file))
-        normalizer_steps(backend.normalizer)
     except Exception as error:  # the library raises a bare Exception
         raise UnsupportedModel(
             f"The tokenizer.json of {name!r} is damaged, or holds something else: fetch it again, "
             "or write it with the tokenizer's save_pretrained."
         ) from error
+    try:
+        normalizer_steps(backend.normalizer)
+    except ValueError as error:
+        raise UnsupportedModel(f"The tokenizer of {name!r} is refused: {error}.") from error
     backend.no_truncation()
     backend.no_padding()
     return Tokenizer(name, backend, _start_token(located, file, backend))

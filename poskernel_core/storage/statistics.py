@@ -29,6 +29,7 @@ __all__ = [
     "StoredStatistics",
     "alone",
     "drop_checkpoint",
+    "in_passes",
     "missing_statistics",
     "part_key",
     "read_checkpoint",
@@ -155,6 +156,21 @@ _READING = threading.Lock()
 def windows_of(run: RunSpec) -> RunSpec:
     """Return a run as far as its windows go: equal for all that one pass could gather together."""
     return run.model_copy(update={"gather": ()})
+
+
+def in_passes(runs: Iterable[RunSpec]) -> list[tuple[RunSpec, RunSpec]]:
+    """Return runs with the windows of the pass that gathers what they need.
+
+    A run that needs no attention shares a pass whichever windows it forms attention on.
+    """
+    shared: dict[RunSpec, RunSpec] = {}
+    found = []
+    for run in sorted(runs, key=lambda run: OF_PATTERNS.isdisjoint(run.gather)):
+        windows = windows_of(run)
+        free = windows.model_copy(update={"pattern_windows": None})
+        first = shared.setdefault(free, windows)
+        found.append((run, first if OF_PATTERNS.isdisjoint(run.gather) else windows))
+    return found
 
 
 def alone(run: RunSpec, statistic: Gather) -> RunSpec:
