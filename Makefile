@@ -7,6 +7,8 @@ APP_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
+# --uv: install by uv.
+RELEASE_ARGS ?=
 # How many processes run the tests; a server and a browser stand beside each.
 TEST_JOBS ?= 2
 
@@ -52,7 +54,7 @@ TORCH_FIRST = $(PIP) install -qq $(if $(TORCH_INDEX_URL),--index-url $(TORCH_IND
   "$$(grep '^torch==' requirements.txt)"
 
 .DEFAULT_GOAL := help
-.PHONY: help app test check mutations format bench measure soak shipped container screenshots clean venv venv-dev browser caddy
+.PHONY: help app test check lowest newest release mutations format bench measure soak shipped container screenshots clean venv venv-dev browser caddy
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
@@ -70,6 +72,20 @@ check: venv-dev  ## Run the linters, the type checker and the fast tests
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile -m "not slow and not browser" \
 	  $(PYTEST_ARGS)
+
+lowest: venv-dev  ## Run the fast tests with the lowest versions that an installation may have
+newest: venv-dev  ## Run the fast tests with the newest
+lowest: RESOLVE := --resolution lowest-direct
+lowest newest:
+	@rm -rf build/$@ && mkdir -p build && grep -v '^-r' requirements-dev.txt > build/$@.txt
+	@$(BIN)/uv venv --quiet --python $(BIN)/python build/$@
+	@$(BIN)/uv pip install --quiet --python build/$@ $(RESOLVE) -r pyproject.toml -r build/$@.txt \
+	  $(if $(TORCH_INDEX_URL),--index $(TORCH_INDEX_URL))
+	@build/$@/bin/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider \
+	  -m "not slow and not browser" $(PYTEST_ARGS)
+
+release: venv-dev browser  ## Build wheels, install them into an empty environment, and use them as a stranger
+	@$(BIN)/python tools/release.py $(RELEASE_ARGS)
 
 mutations: venv-dev  ## Break the core line by line, and see that the fast tests notice
 	@$(BIN)/python tools/mutations.py --jobs $(TEST_JOBS)
@@ -99,7 +115,7 @@ screenshots: venv-dev browser  ## Take the pictures of the README
 	$(BIN)/python tools/screenshots.py
 
 clean:  ## Remove the virtual environment and the tools' caches, not the results
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis test-results build *.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis test-results build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv:

@@ -22,9 +22,10 @@ from poskernel_core.common.errors import BadRequest, UnfitField
 from poskernel_core.common.settings import check_settings
 from serving.runs import RUNS
 
+PAGES_FOLDER = Path(__file__).parent / "pages"
 PAGES = {
     folder.name: import_module(f"pages.{folder.name}.page")
-    for folder in (Path(__file__).parent / "pages").iterdir()
+    for folder in PAGES_FOLDER.iterdir()
     if (folder / "page.py").is_file()
 }
 
@@ -52,7 +53,9 @@ def navigation() -> tuple[Any, ModuleType]:
 
 
 start = perf_counter()
-st.set_page_config(page_title="PosKernel", page_icon="pages/shared/icon.png", layout="wide")
+st.set_page_config(
+    page_title="PosKernel", page_icon=str(PAGES_FOLDER / "shared" / "icon.png"), layout="wide"
+)
 page, module = navigation()
 apply_style()
 no_contents()

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from poskernel_core.engine.job import Job
     from poskernel_core.figures.view import View
     from poskernel_core.ledger.reproduce import reproduce
+    from poskernel_core.server import Dashboard, serve
     from poskernel_core.storage.store import Store
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "CorpusSpec": "common.specs",
+    "Dashboard": "server",
     "Engine": "engine.engine",
     "Execution": "common.specs",
     "Gathered": "common.views",
@@ -43,12 +45,14 @@ _HOMES = {
     "read_head_table": "data.head_tables",
     "reproduce": "ledger.reproduce",
     "run_pass": "api",
+    "serve": "server",
     "show": "api",
     "view": "api",
 }
 
 __all__ = [
     "CorpusSpec",
+    "Dashboard",
     "Engine",
     "Execution",
     "Gathered",
@@ -67,6 +71,7 @@ __all__ = [
     "read_head_table",
     "reproduce",
     "run_pass",
+    "serve",
     "show",
     "view",
 ]

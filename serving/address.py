@@ -8,10 +8,17 @@ any code of ours runs, so that ``.streamlit/config.toml`` turns it off, and ours
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from threading import Thread
+from urllib.parse import urlencode
 
-from streamlit import config, net_util
+from streamlit import cli_util, config, net_util
 from streamlit.web.server import server_util
+
+from poskernel_core.common.settings import open_browser
+from poskernel_core.server import PATIENCE, answers
 
 __all__ = ["ask_nobody", "greet"]
 
@@ -25,8 +32,23 @@ def ask_nobody() -> None:
 
 
 def greet() -> None:
-    """Say where the pages are, on standard error: standard output may be the access log's."""
-    print(f"\n  PosKernel is served at {served_at()}\n", file=sys.stderr, flush=True)
+    """Say where the pages are, on standard error: standard output may be the access log's.
+
+    They open on the first of ``POSKERNEL_MODELS``, and with ``POSKERNEL_OPEN`` in a browser.
+    """
+    first = os.environ.get("POSKERNEL_MODELS", "").partition(",")[0].strip()
+    pages = served_at() + (f"/?{urlencode({'model': first})}" if first else "")
+    print(f"\n  PosKernel is served at {pages}\n", file=sys.stderr, flush=True)
+    if open_browser():
+        Thread(target=_open, args=(pages,), daemon=True).start()
+
+
+def _open(pages: str) -> None:
+    """Open the pages in a browser, if there is one, as soon as the server answers."""
+    end = time.monotonic() + PATIENCE
+    while not answers(served_at()) and time.monotonic() < end:
+        time.sleep(0.1)
+    cli_util.open_browser(pages)
 
 
 def served_at() -> str:

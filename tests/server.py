@@ -80,7 +80,7 @@ def serve(
             stderr=subprocess.STDOUT,
         )
     try:
-        _wait_for(f"http://127.0.0.1:{port}/_stcore/health", process)
+        wait_for(f"http://127.0.0.1:{port}/_stcore/health", process)
         yield Server(f"http://127.0.0.1:{port}", cache, process.pid)
     finally:
         process.terminate()
@@ -94,7 +94,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+    """Wait until an address answers, for as long as the process lives."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if process.poll() is not None:

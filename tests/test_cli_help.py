@@ -153,12 +153,11 @@ def test_order_is_free(monkeypatch, capsys, given):
 
 
 WRONG = {
-    "nothing": ((), "command is required: one of models, precompute"),
     "no analysis": (("show",), "analysis is required: one of etc, kernel"),
     "no analysis, options": (("show", "--texts", "3"), "analysis is required"),
     "no model": (("show", "etc"), "MODEL is required"),
     "no file": (("export", MODEL), "FILE is required"),
-    "unknown command": (("dance",), "No command 'dance': expected one of models"),
+    "unknown command": (("dance",), "No command 'dance': expected one of serve"),
     "unknown analysis": (("show", "dance", MODEL), "No analysis 'dance': expected one of etc"),
     "unknown option": (
         ("show", "etc", MODEL, "--colour", "red"),

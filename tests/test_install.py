@@ -1,22 +1,35 @@
 """Installed from a wheel, away from the checkout: the command, the package, what comes with it."""
 
+import email
 import json
+import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from tests.server import ROOT, environment
+from poskernel_core.common.specs import SCHEMA
+from tests.server import PATIENCE, ROOT, environment, free_port, wait_for
+from tests.visit import cell, visit
 
 pytestmark = pytest.mark.slow
 
 PACKAGE, CACHED = "poskernel_core", "__pycache__"
-BESIDE = ("pyproject.toml", "README.md", "LICENSE", "requirements.txt")
+DASHBOARD = ("app.py", "serve.py", "pages", "serving", ".streamlit")
+BESIDE = ("pyproject.toml", "README.md", "LICENSE", "tools")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+OFFLINE = ("--no-deps", "--no-index", "--quiet")
 MODEL = "demo-gpt2"
 SMALL = ("--context", "32", "--texts", "4", "--device", "cpu")
 
@@ -29,14 +42,19 @@ class Installed:
     python: Path
     home: Path
 
-    def run(self, folder, program, *arguments):
-        """Run a program of the environment in a folder; returns what it prints."""
-        ours = environment(self.home / "hub", shipped=True)
+    @property
+    def environment(self):
+        """What a process of this user is started with."""
+        ours = environment(self.home / "hub", shipped=True) | {"HOME": str(self.home)}
         for name in ("POSKERNEL_CACHE", "PYTHONPATH", "XDG_CACHE_HOME"):
             ours.pop(name, None)
+        return ours
+
+    def run(self, folder, program, *arguments):
+        """Run a program of the environment in a folder; returns what it prints."""
         done = subprocess.run(
             [self.python.with_name(program), *arguments], cwd=folder,
-            env=ours | {"HOME": str(self.home)}, capture_output=True, text=True, check=False,
+            env=self.environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert (0, "") == (done.returncode, done.stderr)
         return done.stdout
@@ -49,41 +67,132 @@ def call(*command):
     ).stdout
 
 
+def files_of(folder):
+    """The files of the checkout in a folder, or the file itself, by their paths."""
+    found = [ROOT / folder] if (ROOT / folder).is_file() else (ROOT / folder).rglob("*")
+    return {
+        str(file.relative_to(ROOT)) for file in found if file.is_file() and CACHED not in file.parts
+    }
+
+
+def environment_at(folder):
+    """An environment with nothing in it but a way to the packages of this one."""
+    call(sys.executable, "-m", "venv", "--without-pip", folder)
+    python = folder / "bin" / "python"
+    site = call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    Path(site, "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return python
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
+def source(tmp_path_factory):
+    """A checkout without what is no part of the product."""
+    folder = tmp_path_factory.mktemp("source")
+    for name in (PACKAGE, *DASHBOARD, *BESIDE):
+        copy = shutil.copyfile if (ROOT / name).is_file() else shutil.copytree
+        copy(ROOT / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(source, tmp_path_factory):
     """The package as `pip install .` leaves it; other packages are those of this environment."""
     root = tmp_path_factory.mktemp("install")
-    source, wheels, home = (root / name for name in ("source", "wheels", "home"))
-    home.mkdir()
-    shutil.copytree(ROOT / PACKAGE, source / PACKAGE, ignore=shutil.ignore_patterns(CACHED))
-    for name in BESIDE:
-        shutil.copyfile(ROOT / name, source / name)
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
-    offline = ("--no-deps", "--no-index", "--quiet")
-    call(*pip, "wheel", *offline, "--no-build-isolation", "--wheel-dir", wheels, source)
-    (wheel,) = wheels.iterdir()
-    call(sys.executable, "-m", "venv", "--without-pip", root / "venv")
-    python = root / "venv" / "bin" / "python"
-    site = Path(
-        call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    )
-    (site / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    call(*pip, "--python", python, "install", *offline, wheel)
-    return Installed(wheel, python, home)
+    (root / "home").mkdir()
+    call(*PIP, "wheel", *OFFLINE, "--no-build-isolation", "--wheel-dir", root / "wheels", source)
+    (wheel,) = (root / "wheels").iterdir()
+    python = environment_at(root / "venv")
+    call(*PIP, "--python", python, "install", *OFFLINE, wheel)
+    return Installed(wheel, python, root / "home")
 
 
 def test_all_files_come_with_it(installed):
-    """The wheel holds every file of the package, models, texts, results and published figures."""
-    ours = {
-        str(file.relative_to(ROOT))
-        for file in (ROOT / PACKAGE).rglob("*")
-        if file.is_file() and CACHED not in file.parts
-    }
+    """All of the package, models and results too, and the dashboard as one folder in it."""
+    package = files_of(PACKAGE) - {f"{PACKAGE}/demo/pyproject.toml"}
+    dashboard = {f"{PACKAGE}/dashboard/{file}" for name in DASHBOARD for file in files_of(name)}
     with zipfile.ZipFile(installed.wheel) as archive:
         found = set(archive.namelist())
 
-    assert ours == {name for name in found if ".dist-info/" not in name}
-    assert f"{PACKAGE}/ledger/published.json" in ours
+    assert package | dashboard == {name for name in found if ".dist-info/" not in name}
+    assert f"{PACKAGE}/ledger/published.json" in package
+
+
+def test_published_in_two(source, tmp_path):
+    """What is published has the demos in a wheel of its own, of which the first one knows."""
+    demos = source / PACKAGE / "demo"
+    build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path)
+    call(*build, source)
+    call(*build, "--wheel", demos)
+    named, found = {}, set()
+    for wheel in tmp_path.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            (told,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+            about = email.message_from_bytes(archive.read(told))
+            named[about["Name"]] = about
+            here = {name for name in archive.namelist() if ".dist-info/" not in name}
+            assert not found & here
+            found |= here
+    with zipfile.ZipFile(next(tmp_path.glob("poskernel_demo-*.whl"))) as archive:
+        assert all(not name.startswith(PACKAGE) or f"{PACKAGE}/demo/" in name
+                   for name in archive.namelist())  # fmt: skip
+
+    needed = [Requirement(each) for each in named["poskernel"].get_all("Requires-Dist")]
+    (demo,) = (each for each in needed if each.name == "poskernel-demo")
+    assert demo.specifier.contains(named["poskernel-demo"]["Version"])
+    assert str(SCHEMA) == named["poskernel-demo"]["Version"].partition(".")[0]
+    assert f"{PACKAGE}/dashboard/serve.py" in found
+    assert files_of(PACKAGE) - {f"{PACKAGE}/demo/pyproject.toml"} <= found
+
+
+def test_ranges_hold_the_pins():
+    """The app's exact versions lie in the ranges of an installation, package by package."""
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    ranges = [Requirement(each) for each in PROJECT["project"]["dependencies"]]
+
+    assert sorted(map(canonicalize_name, pinned)) == sorted(
+        canonicalize_name(each.name) for each in ranges
+    )
+    of = {canonicalize_name(name): version for name, version in pinned.items()}
+    assert all(each.specifier.contains(of[canonicalize_name(each.name)]) for each in ranges)
+
+
+def test_an_editable_installation(source, tmp_path):
+    """It serves from the checkout, whose other folders stay off everybody's path."""
+    python = environment_at(tmp_path / "venv")
+    call(*PIP, "--python", python, "install", *OFFLINE, "--no-build-isolation", "-e", source)
+    code = (
+        "from importlib.util import find_spec\n"
+        "from poskernel_core.server import script\n"
+        "print(script(), *map(find_spec, ['pages', 'serving', 'tools']))"
+    )
+
+    assert f"{source / 'serve.py'} None None None" == call(python, "-P", "-c", code).strip()
+
+
+@pytest.mark.browser
+def test_the_dashboard(installed, tmp_path, page):
+    """Served from an empty folder: the landing page with all heads, and nothing is left there."""
+    port, log = free_port(), tmp_path / "log"
+    empty = tmp_path / "elsewhere"
+    empty.mkdir()
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [installed.python.with_name("poskernel"), "serve", "--port", str(port)],
+            cwd=empty, env=installed.environment, stdout=output, stderr=output,
+        )  # fmt: skip
+    try:
+        wait_for(f"http://localhost:{port}/health", server)
+        visit(page, f"http://localhost:{port}")
+
+        assert cell(page, "L0H0").is_visible()
+        assert page.locator(".js-plotly-plot").first.is_visible()
+    finally:
+        server.send_signal(signal.SIGINT)
+        assert 0 == server.wait(PATIENCE)
+    assert re.search(rf"PosKernel is served at http://localhost:{port}\n", log.read_text())
+    assert "Traceback" not in log.read_text()
+    assert [] == os.listdir(empty)
 
 
 def test_the_command(installed, tmp_path):

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "poskernel_core"
 ORDER = (
     "common", "models", "data", "forward", "statistics", "storage", "passes", "analyses", "engine",
-    "figures", "sharing", "api", "ledger", "cli",
+    "figures", "sharing", "api", "ledger", "server", "cli",
 )  # fmt: skip
 """The stages of the core: each imports those before it, and itself."""
 APART = {

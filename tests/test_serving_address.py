@@ -11,7 +11,7 @@ import pytest
 from streamlit import config
 
 from serving import address
-from tests.server import PATIENCE, ROOT, _wait_for, environment, free_port
+from tests.server import PATIENCE, ROOT, environment, free_port, wait_for
 
 FOREIGN = {
     "Origin": "http://elsewhere.example",
@@ -81,7 +81,7 @@ def test_nobody_is_asked(tmp_path):
             cwd=ROOT, env=environment(tmp_path) | outside, stdout=log, stderr=log,
         )  # fmt: skip
         try:
-            _wait_for(f"http://127.0.0.1:{port}/_stcore/health", process)
+            wait_for(f"http://127.0.0.1:{port}/_stcore/health", process)
             caller = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
             caller.request("GET", "/_stcore/stream", headers=FOREIGN)
             assert 403 == caller.getresponse().status

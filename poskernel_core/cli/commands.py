@@ -7,7 +7,7 @@ from functools import partial
 import click
 from click.core import ParameterSource
 
-from poskernel_core import analyses
+from poskernel_core import __version__, analyses
 from poskernel_core.analyses.definitions import method_of
 from poskernel_core.cli import actions, exporting, machines
 from poskernel_core.cli.grammar import Command, Commands, Option
@@ -21,10 +21,19 @@ from poskernel_core.cli.options import (
     precompute_options,
     show_options,
 )
+from poskernel_core.cli.serving import serve, serve_options
 
 __all__ = ["PROGRAM"]
 
 HELP = ["--help", "-h"]
+WELCOME = f"""\
+PosKernel {__version__}: how a transformer's attention heads use position.
+
+  poskernel serve                 open the dashboard: all heads of a model, in a browser
+  poskernel show etc demo-gpt2    print the answer to one question about a model
+  poskernel precompute MODEL      compute what the pages of a model show first
+
+All commands: poskernel --help"""
 
 
 class Show(Commands):
@@ -109,17 +118,34 @@ def _folder_option(name: str) -> str:
     return f"--{name.replace('_', '-')} FOLDER"
 
 
+class Program(Commands):
+    """``poskernel``: without a command it says which three matter."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments up to the command's name."""
+        if not args:
+            click.echo(WELCOME)
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
 def _file() -> click.Argument:
     return click.Argument(["file"], type=FILE, help="the archive")
 
 
-PROGRAM = Commands(
+PROGRAM = Program(
     "poskernel",
     context_settings={"help_option_names": HELP, "max_content_width": 100},
     options_metavar=None,
     help="See, measure and compare how transformers use position.",
     epilog="Exit codes: 0 done, 2 bad request (one sentence on standard error), 1 anything else.",
     commands=[
+        Command(
+            "serve",
+            params=serve_options(),
+            callback=serve,
+            help="Serve the dashboard: every head of a model, in a browser.",
+        ),
         Command(
             "models",
             callback=actions.list_models,
@@ -166,3 +192,4 @@ PROGRAM = Commands(
     ],
 )
 """The command line."""
+click.version_option(__version__, message="%(prog)s %(version)s")(PROGRAM)

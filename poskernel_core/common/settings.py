@@ -40,6 +40,7 @@ __all__ = [
     "keep_texts",
     "memory_gb",
     "metrics_address",
+    "open_browser",
     "read_only",
     "short_addresses",
     "trusted_proxies",
@@ -190,6 +191,15 @@ def read_only() -> bool:
     return switch("POSKERNEL_READ_ONLY", default=False)
 
 
+def open_browser() -> bool:
+    """Return ``POSKERNEL_OPEN``: whether a server opens its address in a browser of this machine.
+
+    Raises:
+        BadRequest: neither on nor off.
+    """
+    return switch("POSKERNEL_OPEN", default=False)
+
+
 def use_shipped() -> bool:
     """Return ``POSKERNEL_SHIPPED``: whether the results that come with the project are shown.
 
@@ -311,6 +321,7 @@ def check_settings() -> None:
         allow_any_model,
         allow_disk,
         keep_texts,
+        open_browser,
         read_only,
         use_shipped,
         most_sessions,

@@ -1,0 +1,199 @@
+"""The dashboard as a process: where its files lie, how it is started, and one for a notebook."""
+
+from __future__ import annotations
+
+import atexit
+import html
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from poskernel_core.common import settings
+from poskernel_core.common.errors import BadRequest, ComputeFailed
+from poskernel_core.common.modules import command, environment
+
+__all__ = ["DEFAULT_PORT", "Dashboard", "answers", "arguments", "serve"]
+
+DEFAULT_PORT = 8501
+PATIENCE = 120.0
+"""Seconds that a server may take to start, on a machine that is busy."""
+
+FRAMES = (
+    "'self' http://localhost:* http://127.0.0.1:* https://localhost:* vscode-webview: "
+    "https://*.googleusercontent.com"
+)
+"""Where notebooks come from that may show a server in a frame."""
+
+_started: list[Dashboard] = []
+"""The server that this process has started, once there is one."""
+_starting = threading.Lock()
+
+
+def script() -> Path:
+    """Return ``serve.py``: in the package where it was installed, or at the top of a checkout.
+
+    Raises:
+        BadRequest: it is in neither.
+    """
+    package = Path(__file__).resolve().parent
+    for folder in (package / "dashboard", package.parent):
+        if (folder / "serve.py").is_file() and (folder / "serving").is_dir():
+            return folder / "serve.py"
+    raise BadRequest(
+        "Expected the dashboard beside the package, found none: install 'poskernel' anew, from its "
+        "wheel or from a checkout."
+    )
+
+
+def arguments(host: str, port: int | None = None) -> list[str]:
+    """Return what Streamlit's command line serves the dashboard for, at a free port if at none."""
+    named = [] if port is None else [f"--server.port={port}"]
+    return ["run", str(script()), f"--server.address={host}", *named]
+
+
+def answers(url: str) -> bool:
+    """Tell whether a dashboard answers at an address."""
+    return _frame_ancestors(url) is not None
+
+
+def serve(
+    page: str = "", *, address: str | None = None, height: int = 800, **query: Any
+) -> Dashboard:
+    """Return a dashboard that is served, which a notebook shows as a frame.
+
+    One that answers is taken: at ``address``, at ``POSKERNEL_ADDRESS``, the one that this process
+    started before, or one at port 8501 of this machine that a notebook may frame. Otherwise one is
+    started on a free port, with this process's environment, and ends with this process.
+
+    Args:
+        page: the address of a page, such as ``head``; the landing page's is empty.
+        address: of a dashboard that is served already.
+        height: of the frame, in pixels.
+        query: what the page opens on, as in its own address: ``model="demo-gpt2"``.
+
+    Raises:
+        BadRequest: no dashboard answers at the address, or this installation has none.
+        ComputeFailed: a server could not be started.
+    """
+    found = _found(address) or _start()
+    asked = f"?{urlencode(query)}" if query else ""
+    return Dashboard(found.address, f"/{page}{asked}", height, found.process)
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """A dashboard that is served.
+
+    Attributes:
+        address: where, such as ``http://localhost:8501``.
+        place: the page that is shown, and what it opens on.
+        height: of the frame that a notebook shows, in pixels.
+        process: the server; None where somebody else started it.
+    """
+
+    address: str
+    place: str = "/"
+    height: int = 800
+    process: subprocess.Popen[bytes] | None = None
+
+    def stop(self) -> None:
+        """End the server, if it was started here."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(PATIENCE)
+            _started.clear()
+
+    def __repr__(self) -> str:
+        return f"PosKernel at {self.address}{self.place}"
+
+    def _repr_html_(self) -> str:
+        url = html.escape(self.address + self.place)
+        return (
+            f'<iframe src="{url}" title="PosKernel" width="100%" height="{self.height}" '
+            f'style="border:0"></iframe><p><a href="{url}" target="_blank">{url}</a></p>'
+        )
+
+    def _ipython_display_(self) -> None:
+        """Show the frame by Colab's own means there, where no browser reaches this machine."""
+        colab = sys.modules.get("google.colab")
+        if colab is None:
+            raise NotImplementedError  # as IPython asks for: it takes the HTML
+        colab.output.serve_kernel_port_as_iframe(
+            urlsplit(self.address).port, path=self.place, height=self.height
+        )
+
+
+def _found(asked: str | None) -> Dashboard | None:
+    """Return a dashboard that is served already.
+
+    Raises:
+        BadRequest: none answers where one is said to be.
+    """
+    named = settings.checked_address(asked) if asked else settings.address()
+    if named:
+        if not answers(named):
+            raise BadRequest(
+                f"Expected a dashboard at {named}, and none answers: start it with 'poskernel "
+                "serve', or leave the address out, and one is started."
+            )
+        return Dashboard(named)
+    if _started and _started[0].process and _started[0].process.poll() is None:
+        return _started[0]
+    usual = f"http://localhost:{DEFAULT_PORT}"
+    return Dashboard(usual) if "localhost:*" in (_frame_ancestors(usual) or "") else None
+
+
+def _frame_ancestors(url: str) -> str | None:
+    """Return who may frame the dashboard at an address; None where there is none."""
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=5) as reply:
+            told, policy = json.load(reply), reply.headers.get("Content-Security-Policy", "")
+    except (OSError, ValueError):
+        return None
+    known = isinstance(told, dict) and {"store", "version"} <= told.keys()
+    return str(policy.partition("frame-ancestors")[2]) if known else None
+
+
+def _start() -> Dashboard:
+    """Start a server, and wait until it answers.
+
+    Raises:
+        ComputeFailed: it does not.
+    """
+    with _starting:
+        if again := _found(None):  # another thread was first
+            return again
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        with tempfile.TemporaryFile() as log:
+            process = subprocess.Popen(
+                command("streamlit", *arguments("localhost", port)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={"POSKERNEL_FRAME_ANCESTORS": FRAMES} | environment(),
+            )
+            atexit.register(process.terminate)
+            server = Dashboard(f"http://localhost:{port}", process=process)
+            end = time.monotonic() + PATIENCE
+            while not answers(server.address):
+                if process.poll() is not None or time.monotonic() > end:
+                    process.kill()
+                    log.seek(0)
+                    said = log.read().decode(errors="replace").strip().rpartition("\n")[2]
+                    raise ComputeFailed(
+                        f"The dashboard could not be started: {said or 'no answer'}"
+                    )
+                time.sleep(0.2)
+        _started[:] = [server]
+        return server

@@ -1,0 +1,132 @@
+"""Build what is published, install it into an empty environment, and use it there as a stranger.
+
+``make release`` runs this: wheels and source distributions into ``dist/``, checked by twine;
+``pip install`` of the wheels (of packages that fit, the newest; torch as ``requirements.txt`` has
+it); then, in a folder with nothing in it, ``poskernel show`` and ``poskernel serve``, whose landing
+page is opened in a browser. Prints a table; ends with an error where anything failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from playwright.sync_api import expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.browser import find_browser  # noqa: E402  (found only from here on)
+from tests.server import free_port, wait_for  # noqa: E402
+
+DIST = ROOT / "dist"
+PROJECTS = (ROOT, ROOT / "poskernel_core" / "demo")
+MODEL = "demo-gpt2"
+PATIENCE = 180_000
+"""Milliseconds; the machine may be busy."""
+
+
+def call(*command: object, cwd: Path = ROOT, env: dict[str, str] | None = None) -> str:
+    """Run a command that must succeed; return what it prints."""
+    done = subprocess.run(
+        [str(each) for each in command], cwd=cwd, env=env, stdout=subprocess.PIPE, text=True
+    )
+    if done.returncode:
+        sys.exit(f"{done.stdout}\nThis failed: {' '.join(map(str, command))}")
+    return done.stdout
+
+
+def build() -> list[Path]:
+    """Build wheels and source distributions; return the wheels."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    for project in PROJECTS:
+        call(sys.executable, "-m", "build", "--no-isolation", "--outdir", DIST, project)
+    files = sorted(DIST.iterdir())
+    print(call(sys.executable, "-m", "twine", "check", "--strict", *files))
+    for file in files:
+        print(f"{file.name:45} {file.stat().st_size / 1e6:6.1f} MB")
+    return [file for file in files if file.suffix == ".whl"]
+
+
+def install(wheels: list[Path], folder: Path, *, uv: bool) -> Path:
+    """Install the wheels into an empty environment; return the folder of its programs."""
+    torch = folder / "torch.txt"
+    pins = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    torch.write_text(next(line for line in pins if line.startswith("torch==")), encoding="utf-8")
+    programs = folder / "venv" / "bin"
+    if uv:
+        call(programs_of(sys.executable) / "uv", "venv", "--quiet", folder / "venv")
+        pip = [programs_of(sys.executable) / "uv", "pip", "--quiet"]
+        where = ["--python", programs / "python"]
+    else:
+        call(sys.executable, "-m", "venv", folder / "venv")
+        pip, where = [programs / "python", "-m", "pip", "--quiet"], []
+    call(*pip, "install", *where, "--constraint", torch, *wheels)
+    return programs
+
+
+def programs_of(python: str) -> Path:
+    """Return the folder of the programs that belong to an interpreter."""
+    return Path(python).parent
+
+
+def try_out(programs: Path, folder: Path, picture: Path) -> None:
+    """Show a result, serve the dashboard, and open its landing page, from an empty folder."""
+    strange = {name: value for name, value in os.environ.items() if "POSKERNEL" not in name}
+    strange |= {"HOME": str(folder), "HF_HUB_OFFLINE": "1"}
+    strange.pop("PYTHONPATH", None)
+    empty = folder / "elsewhere"
+    empty.mkdir()
+    print(call(programs / "poskernel", cwd=empty, env=strange))
+    print(call(programs / "poskernel", "show", "etc", MODEL, cwd=empty, env=strange)[:400], "...")
+    port = free_port()
+    server = subprocess.Popen(
+        [programs / "poskernel", "serve", "--port", str(port)], cwd=empty, env=strange
+    )
+    try:
+        wait_for(f"http://localhost:{port}/health", server)
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path=find_browser(), args=["--no-sandbox"]
+            )
+            page = browser.new_page(viewport={"width": 1400, "height": 1000})
+            page.goto(f"http://localhost:{port}")
+            cells = page.locator("[role=gridcell]")
+            expect(cells.first).to_be_visible(timeout=PATIENCE)
+            expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible(timeout=PATIENCE)
+            page.screenshot(path=picture)
+            print(f"The landing page shows {cells.count()} heads: {picture.name}")
+            browser.close()
+    finally:
+        server.terminate()
+        server.wait()
+    if left := [each.name for each in empty.iterdir()]:
+        sys.exit(f"Expected nothing written into the folder, found {left}.")
+
+
+def main() -> None:
+    """Build, install, try out; print how long each took."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--uv", action="store_true", help="install by uv, not by pip")
+    uv = parser.parse_args().uv
+    wheels = build()
+    with tempfile.TemporaryDirectory() as name:
+        folder, start = Path(name), time.monotonic()
+        programs = install(wheels, folder, uv=uv)
+        installed = time.monotonic()
+        try_out(programs, folder, DIST / "landing-page.png")
+        used = time.monotonic()
+    print(
+        f"Installed by {'uv' if uv else 'pip'} in {installed - start:.0f} s; from nothing to the "
+        f"landing page {used - start:.0f} s."
+    )
+
+
+if __name__ == "__main__":
+    main()
