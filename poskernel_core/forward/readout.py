@@ -55,9 +55,8 @@ def measure(
     loss = np.full(len(logits), np.nan)
     for rows in _chunks(len(logits) - 1):
         right = tokens[0, rows.start + 1 : rows.stop + 1, None]
-        loss[rows.start + 1 : rows.stop + 1] = -log_probabilities(logits, rows).gather(1, right)[
-            :, 0
-        ]
+        told = log_probabilities(logits, rows).gather(1, right)[:, 0]
+        loss[rows.start + 1 : rows.stop + 1] = -told.numpy()
     return Measured(logits, loss, np.stack(seen.previous_mass), seen.of_cell)
 
 
@@ -95,7 +94,7 @@ def kl_divergence(clean: Tensor, changed: Tensor) -> np.ndarray:
     found = np.zeros(len(clean))
     for rows in _chunks(len(clean)):
         p, q = log_probabilities(clean, rows), log_probabilities(changed, rows)
-        found[rows] = (p.exp() * (p - q)).sum(dim=-1).clamp(min=0)
+        found[rows] = (p.exp() * (p - q)).sum(dim=-1).clamp(min=0).numpy()
     return found
 
 
