@@ -107,7 +107,7 @@ def test_a_link_restores_another_page(visit):
     """A deep link reaches its page, head, source and text at once."""
     page = visit("/positional_kernels", cell="L1H3", source="one text", item="Exodus 12")
     assert FIRST | {"Head": "L1H3"} == values(page)
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Positional kernels")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Kernel")
     expect(page.get_by_text("L1H3 at query position 400")).to_be_visible()
     expect(page.get_by_role("radio", name="one text")).to_be_checked()
     assert "Exodus 12" == page.get_by_role("combobox", name="Text", exact=True).input_value()
@@ -193,7 +193,7 @@ def sliders_of_position_and_skip(page: Page) -> None:
 
 def the_head_chosen_stays_on_another_page(page: Page) -> None:
     """The navigation keeps head, position, skip and windows."""
-    page.get_by_role("link", name="Positional kernels").click()
+    page.get_by_role("link", name="Kernel", exact=True).click()
     expect(page.get_by_text("L2H1 at query position 271")).to_be_visible()
     settle(page)
     assert FIRST | {"Head": "L2H1", "query": "271", "skip": "8"} == values(page)

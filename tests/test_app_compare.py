@@ -35,8 +35,8 @@ def test_pinned_from_page_to_page(page, server):
     visit(page, server.link(cell="L2H6"))
     page.get_by_role("button", name="Pin L2H6").click()
     expect(page.get_by_role("button", name="Unpin L2H6")).to_be_visible()
-    page.get_by_test_id("stSidebar").get_by_role("link", name="One head").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("One head")
+    page.get_by_test_id("stSidebar").get_by_role("link", name="Overview").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
     settle(page)
     choose(page, "Head", "L2H5")
     settle(page)
@@ -45,8 +45,8 @@ def test_pinned_from_page_to_page(page, server):
     link = page.get_by_role("link", name="Compare pinned heads (2)")
     asked = parse_qs(urlsplit(link.get_attribute("href") or "").query)
     assert [TWO] == asked["pins"]
-    page.get_by_test_id("stSidebar").get_by_role("link", name="Compare heads").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Compare heads")
+    page.get_by_test_id("stSidebar").get_by_role("link", name="Compare", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Compare")
     settle(page)
     assert TWO.split(",") == pinned(page)
     expect(page.locator(".st-key-figure-distances .main-svg").first).to_be_visible()
@@ -108,8 +108,8 @@ def test_bad_pins_are_named(page, server):
 def test_bad_pins_are_told_elsewhere(page, server):
     """A link to another page says in passing that its pins are not all there, and where to look."""
     visit(page, server.link("/helix", pins="nonsense,L2H6@demo-gpt2"))
-    expect(page.get_by_test_id("stToast")).to_contain_text("the page «Compare heads» says why")
-    page.get_by_role("link", name="Compare heads", exact=True).click()
+    expect(page.get_by_test_id("stToast")).to_contain_text("the page «Compare» says why")
+    page.get_by_role("link", name="Compare", exact=True).click()
     expect(page.get_by_test_id("stAlertContentWarning")).to_contain_text("nonsense")
 
 

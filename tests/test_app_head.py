@@ -77,7 +77,7 @@ def test_names_lead_here_and_headings_on(page, server):
     onwards = page.get_by_role("link", name="Diagonals")
     visit(page, f"{server.url}/{onwards.get_attribute('href')}")
     assert "L1H3" == parameter(page, "cell")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Previous-token heads")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Previous token")
     expect(page.get_by_role("heading", name=re.compile("^L1H3: "))).to_be_visible()
     measure = "fidelity"
     visit(page, server.link("/head", cell="L1H3"))

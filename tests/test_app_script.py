@@ -167,7 +167,7 @@ def test_what_is_precomputed_is_that_of_the_pages(stored, page, charts):
 def test_a_stored_result_is_shown_without_torch(cache):
     """A process that draws the landing page from the store imports none of the heavy packages."""
     seen = run_alone(cache)
-    assert (["ETC heat map"], 1, []) == (seen["titles"], seen["charts"], seen["errors"])
+    assert (["Map"], 1, []) == (seen["titles"], seen["charts"], seen["errors"])
     heavy = {"torch", "transformers", "transformer_lens", "datasets"}
     assert set() == heavy & set(seen["modules"])
 

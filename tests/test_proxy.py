@@ -67,15 +67,15 @@ def test_a_visit(replicas, new_context):
     assert "L1H2" in fetch(page, "kernel", "JSON").suggested_filename
     page.reload()
     settle(page)
-    page.get_by_test_id("stSidebar").get_by_role("link", name="One head").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("One head")
+    page.get_by_test_id("stSidebar").get_by_role("link", name="Overview").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
     settle(page)
     no_trouble(page)
     assert (1, 0) == (sessions(mine), sessions(other))
 
     os.kill(mine.pid, signal.SIGKILL)
     visit(page, page.url)
-    expect(page.get_by_role("heading", level=1)).to_have_text("One head")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
     no_trouble(page)
     assert 1 == sessions(other)
     assert [] != cookie(page) != led

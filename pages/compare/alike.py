@@ -69,7 +69,7 @@ def _draw(alike: Alike, pin: Pin) -> None:
         "head; its name opens its page."
     )
     if not alike.heads:
-        st.info("No other run's kernels are stored yet: open the heat map of another model.")
+        st.info("No other run's kernels are stored yet: open the page «Map» for another model.")
         return
     table = pd.DataFrame(
         {

@@ -17,8 +17,8 @@ from poskernel_core.common.errors import PosKernelError
 
 PLACE = Place(
     "Heads",
-    "Compare heads",
-    7,
+    "Compare",
+    2,
     picture=Picture("pins=L2H6@demo-gpt2,L2H5@demo-gpt2,L0H0@demo-attn-2l", "distances"),
 )
 
@@ -31,7 +31,7 @@ def page(selection: Selection) -> None:
     if not kept:
         st.markdown(
             f"No head is pinned yet. Pin up to {MOST_PINS} heads, of any models, revisions and "
-            "corpora: here, on the page «One head», or under the heat map. Their kernels, "
+            "corpora: here, or on the pages «Map» and «Overview». Their kernels, "
             "distances and measures then stand side by side, and the address restores them."
         )
     refusals(refused)

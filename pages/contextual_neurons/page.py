@@ -19,7 +19,7 @@ from pages.shared.contextual_controls import (
     choose_contexts,
     choose_token,
 )
-from pages.shared.place import Picture, Place
+from pages.shared.place import Picture, Place, page_link
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
 from poskernel_core.analyses.bag.contextual_neurons import (
@@ -31,7 +31,7 @@ from poskernel_core.common.result import Result
 
 PLACE = Place(
     "Experiments",
-    "Contextual neurons",
+    "Neurons",
     14,
     idle=frozenset({"cell", "skip"}),
     picture=Picture("neuron=648", "neurons"),
@@ -126,7 +126,8 @@ def page(selection: Selection) -> None:
     if selection.located.geometry.architecture == "attn-only":
         st.info(
             "This model has attention only and no neurons: choose a model with MLPs, such as "
-            "demo-gpt2. Its contextual heads are on the page of that name.",
+            "demo-gpt2. Its contextual heads are on the page "
+            f"{page_link('contextual', 'Context')}.",
             icon=":material/info:",
         )
     else:

@@ -81,7 +81,7 @@ def draw_names(selection: Selection) -> list[Head]:
         args=(selection, sorted(chosen)),
         disabled=not 0 < len(chosen) <= MOST_PINS,
         icon=":material/keep:",
-        help=f"up to {MOST_PINS} heads, of any models, are compared on the page «Compare heads»",
+        help=f"up to {MOST_PINS} heads, of any models, are compared on the page «Compare»",
     )
     compare_link()
     if len(chosen) > MOST_PINS:

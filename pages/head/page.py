@@ -9,7 +9,7 @@ from pages.head.measures import draw_measures, is_local
 from pages.head.note import draw_note
 from pages.shared import results
 from pages.shared.contents import contents_here
-from pages.shared.head_link import ONE_HEAD
+from pages.shared.head_link import OVERVIEW
 from pages.shared.pins import compare_link, pin_button
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain, say_error
@@ -21,7 +21,7 @@ from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVer
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 
-PLACE = Place("Heads", ONE_HEAD, 1, picture=Picture("cell=L2H6", "measures"))
+PLACE = Place("One head", OVERVIEW, 4, picture=Picture("cell=L2H6", "measures"))
 
 
 def missing_experiments(selection: Selection) -> list[str]:

@@ -87,7 +87,7 @@ def _way_to_clocks(scheme: str) -> str:
     """Return where a rotary model's use of position is shown; nothing for other models."""
     if scheme != "rotary":
         return ""
-    link = page_link("rotary_spectrum", "Rotary spectrum")
+    link = page_link("rotary_spectrum", "Spectrum")
     return f" What turns its queries and keys is on the page {link}."
 
 

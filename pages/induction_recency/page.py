@@ -39,7 +39,7 @@ from poskernel_core.figures.of_experiments import induction_figure
 
 PLACE = Place(
     "Experiments",
-    "Induction recency",
+    "Recency",
     12,
     idle=RANDOM_TOKENS_IDLE,
     picture=Picture("model=demo-attn-2l&cell=L1H0", "candidates"),

@@ -55,7 +55,7 @@ def way_to_bands(scheme: str) -> str:
     """Return where the wavelengths of a rotary model are changed; nothing for other models."""
     if scheme != "rotary":
         return ""
-    link = page_link("rotary_spectrum", "Rotary spectrum")
+    link = page_link("rotary_spectrum", "Spectrum")
     return f" Bands of wavelengths are frozen or removed, over whole texts, on the page {link}."
 
 

@@ -31,7 +31,7 @@ from poskernel_core.figures.of_positions import (
 )
 
 PLACE = Place(
-    "Positions",
+    "Experiments",
     "Interventions",
     11,
     idle=frozenset({"query", "skip"}),

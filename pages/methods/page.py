@@ -10,7 +10,7 @@ from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 
 PLACE = Place(
-    "About",
+    "Methods",
     "Methods",
     15,
     idle=frozenset({"cell", "query", "skip"}),

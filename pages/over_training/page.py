@@ -33,7 +33,7 @@ from poskernel_core.models.geometry import Geometry
 PLACE = Place(
     "Heads",
     "Over training",
-    8,
+    3,
     picture=Picture("model=demo-training&cell=L1H0", "curves"),
     idle=frozenset({"checkpoint"}),
     needs_training=True,

@@ -29,9 +29,9 @@ from poskernel_core.analyses.own_text.spec import (
 from poskernel_core.figures.own_text import all_heads_figure, head_figure
 
 PLACE = Place(
-    "Heads",
-    "Your own text",
-    6,
+    "One head",
+    "Text",
+    8,
     idle=frozenset({"query"}),
     picture=Picture(
         "cell=L2H6&text=blue+fire+water+house+king+garden%3B+blue+fire+water+house+king+garden"

@@ -35,7 +35,7 @@ from poskernel_core.figures.of_experiments import (
 
 PLACE = Place(
     "Experiments",
-    "Position against token",
+    "Position and token",
     13,
     idle=RANDOM_TOKENS_IDLE,
     picture=Picture("cell=L2H6", "lookback"),

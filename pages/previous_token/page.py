@@ -21,9 +21,9 @@ from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.figures.of_positions import profile_figure, scores_figure, table_figure
 
 PLACE = Place(
-    "Heads",
-    "Previous-token heads",
-    4,
+    "One head",
+    "Previous token",
+    6,
     idle=frozenset({"skip"}),
     picture=Picture("model=demo-gpt2-smooth&cell=L2H6", "scores"),
 )

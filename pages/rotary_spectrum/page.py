@@ -18,7 +18,7 @@ from poskernel_core.analyses.rotary.spec import RotarySpectrum, SpectrumParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded, value_text
 
-PLACE = Place("Positions", "Rotary spectrum", 10, picture=None)
+PLACE = Place("Positions", "Spectrum", 10, picture=None)
 
 SHORT_BAND = 0
 

@@ -10,9 +10,9 @@ import streamlit as st
 from poskernel_core.analyses.comparison.pins import Pin
 from poskernel_core.models import catalog
 
-__all__ = ["ONE_HEAD", "head_address", "head_link", "page_address", "pin_address", "pin_link"]
+__all__ = ["OVERVIEW", "head_address", "head_link", "page_address", "pin_address", "pin_link"]
 
-ONE_HEAD: Final = "One head"
+OVERVIEW: Final = "Overview"
 """The title of the page with everything about one head."""
 
 SHARED: Final = (

@@ -73,7 +73,7 @@ def keep_pins(compared: bool) -> None:
             _take(text)
         if state[REFUSED] and not compared:
             st.toast(
-                "The link's pins cannot all be honoured: the page «Compare heads» says why.",
+                "The link's pins cannot all be honoured: the page «Compare» says why.",
                 icon=":material/link_off:",
                 duration="long",
             )
@@ -141,7 +141,7 @@ def pin_button(selection: Selection, key: str, cell: str = "") -> None:
         icon=":material/keep_off:" if pinned else ":material/keep:",
         on_click=remove_pin if pinned else _add,
         args=(pin,),
-        help=f"up to {MOST_PINS} heads, of any models, are compared on the page «Compare heads»",
+        help=f"up to {MOST_PINS} heads, of any models, are compared on the page «Compare»",
     )
 
 

@@ -18,7 +18,7 @@ import streamlit as st
 from pages.shared import results
 from pages.shared.fit import fitted, fitted_index
 from pages.shared.fragment import draw_note
-from pages.shared.head_link import ONE_HEAD, head_link
+from pages.shared.head_link import OVERVIEW, head_link
 from pages.shared.links import write
 from pages.shared.place import Place
 from poskernel_core.common.errors import BadRequest
@@ -155,7 +155,7 @@ def _choose_cell(located: Located, idle: frozenset[str]) -> tuple[int, int]:
 
 def _link_to_head(place: Place, cell: str) -> None:
     """Lead from any page to the one with everything about the selected head."""
-    if place.title != ONE_HEAD and "cell" not in place.idle:
+    if place.title != OVERVIEW and "cell" not in place.idle:
         st.markdown(f":small[{head_link(cell, f'Everything about {cell}')}]")
 
 

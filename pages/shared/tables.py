@@ -58,7 +58,7 @@ def linked_table(
         else:
             data = linked
         config[HEAD] = st.column_config.LinkColumn(
-            help="a click on a name opens the page «One head»",
+            help="a click on a name opens the head's page «Overview»",
             display_text=NAME_IN_ADDRESS,
             alignment="left",
         )
