@@ -28,7 +28,9 @@ def until_empty(url):
 def small(tmp_path_factory):
     """A server for one reader at a time."""
     root = tmp_path_factory.mktemp("small")
-    with serve(root / "cache", root / "server.log", settings={"POSKERNEL_SESSIONS": "1"}) as server:
+    with serve(
+        root / "cache", root / "server.log", settings={"POSKERNEL_MAX_SESSIONS": "1"}
+    ) as server:
         yield f"{server.url}/methods"
 
 

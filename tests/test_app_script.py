@@ -133,7 +133,7 @@ def test_one_layer_has_nothing_to_compare_it_with(shipped):
 
 def test_what_is_refused_is_said_once(shipped, monkeypatch):
     """A page with several figures of a run that is too large has one box, and so has the next."""
-    monkeypatch.setenv("POSKERNEL_MOST_WINDOWS", "60")
+    monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "60")
     monkeypatch.setattr(results, "visitor", lambda: "anna")
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
     for name, value in {"model": MODEL, "texts": "200"}.items():

@@ -54,7 +54,7 @@ def refused(engine, request):
 
 def test_windows(engine, monkeypatch):
     """What the server allows, what was asked for, what to do; the bound itself is allowed."""
-    monkeypatch.setenv("POSKERNEL_MOST_WINDOWS", "500")
+    monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "500")
 
     assert (
         "This server computes up to 500 windows at a time; 2,000 were asked for: choose fewer, or "
@@ -65,7 +65,7 @@ def test_windows(engine, monkeypatch):
 
 def test_tokens(engine, monkeypatch):
     """Windows times context of every pass that is missing."""
-    monkeypatch.setenv("POSKERNEL_MOST_TOKENS", str(50 * 64))
+    monkeypatch.setenv("POSKERNEL_MAX_TOKENS", str(50 * 64))
 
     assert "up to 3,200 tokens" in refused(engine, asked(windows=51, context=64))
     assert "needs up to 3,264 (" in refused(engine, asked(windows=51, context=64))
@@ -77,17 +77,17 @@ def test_tokens_of_what_shares_a_pass_count_once(engine, monkeypatch):
     whole = asked("previous-token", windows=50, context=64)
     needed = len({run.model_copy(update={"gather": ()}) for run in canonical(whole).needs.values()})
     assert 2 == needed
-    monkeypatch.setenv("POSKERNEL_MOST_TOKENS", str(2 * 50 * 64 - 1))
+    monkeypatch.setenv("POSKERNEL_MAX_TOKENS", str(2 * 50 * 64 - 1))
 
     assert "needs up to 6,400 (" in refused(engine, whole)
-    monkeypatch.setenv("POSKERNEL_MOST_TOKENS", str(2 * 50 * 64))
+    monkeypatch.setenv("POSKERNEL_MAX_TOKENS", str(2 * 50 * 64))
     assert engine.submit(whole, "anna")
 
 
 def test_samples(engine, monkeypatch):
     """Sequences of random tokens are bounded as such, and not as windows of text."""
-    monkeypatch.setenv("POSKERNEL_MOST_WINDOWS", "2")
-    monkeypatch.setenv("POSKERNEL_MOST_SAMPLES", "300")
+    monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "2")
+    monkeypatch.setenv("POSKERNEL_MAX_SAMPLES", "300")
 
     text = refused(engine, asked("random-attention", {"samples": 301, "length": 24}))
     assert "up to 300 samples at a time; 301 were asked for" in text
@@ -96,7 +96,7 @@ def test_samples(engine, monkeypatch):
 
 def test_samples_of_every_row_count(engine, monkeypatch):
     """Recency draws its samples anew for every row: 13 tokens have rows at positions 4 to 10."""
-    monkeypatch.setenv("POSKERNEL_MOST_TOKENS", "9099")
+    monkeypatch.setenv("POSKERNEL_MAX_TOKENS", "9099")
     params = {"samples": 100, "length": 13}
 
     assert "needs up to 9,100 (" in refused(engine, asked("induction-recency", params))
@@ -113,14 +113,14 @@ def test_samples_of_every_row_count(engine, monkeypatch):
 )
 def test_typed_texts(engine, monkeypatch, analysis, params):
     """Wherever a text is typed; a list of heads is none."""
-    monkeypatch.setenv("POSKERNEL_MOST_CHARACTERS", "1000")
+    monkeypatch.setenv("POSKERNEL_MAX_CHARACTERS", "1000")
 
     assert "up to 1,000 characters, got 1,001" in refused(engine, asked(analysis, params))
 
 
 def test_a_typed_corpus(engine, monkeypatch):
     """Also where the text is what the run reads."""
-    monkeypatch.setenv("POSKERNEL_MOST_CHARACTERS", "1000")
+    monkeypatch.setenv("POSKERNEL_MAX_CHARACTERS", "1000")
 
     refused(engine, asked(corpus=CorpusSpec(name="text", text="x" * 1001)))
 
@@ -128,8 +128,8 @@ def test_a_typed_corpus(engine, monkeypatch):
 def test_a_program_of_ones_own_has_no_bound(engine, monkeypatch):
     """The command line and Python ask as the unnamed visitor."""
     monkeypatch.setenv("POSKERNEL_PUBLIC", "1")
-    for name in ("WINDOWS", "TOKENS", "SAMPLES", "CHARACTERS", "OPEN", "OPEN_IN_ALL"):
-        monkeypatch.setenv(f"POSKERNEL_MOST_{name}", "1")
+    for name in ("WINDOWS", "TOKENS", "SAMPLES", "CHARACTERS", "JOBS", "JOBS_TOTAL"):
+        monkeypatch.setenv(f"POSKERNEL_MAX_{name}", "1")
 
     for seed in range(3):
         assert engine.submit(asked(windows=2000, seed=seed))
@@ -159,14 +159,14 @@ def test_a_public_server_shows_every_page_first(monkeypatch):
     assert 500 <= bounds.windows
     assert 4 * 500 * 1024 <= bounds.tokens
     assert 2000 <= bounds.samples
-    monkeypatch.setenv("POSKERNEL_MOST_WINDOWS", "7")
+    monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "7")
     assert 7 == limits().windows
 
 
 def test_what_is_stored_has_no_size(engine, monkeypatch):
     """A host may show what no visitor could ask for."""
     request = asked(windows=2000)
-    monkeypatch.setenv("POSKERNEL_MOST_WINDOWS", "1")
+    monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "1")
     for part in [canonical(request)]:
         engine.store.put(part.key, {}, {})
 

@@ -136,9 +136,10 @@ def test_compose_passes_the_settings_of_a_server_on():
     told = COMPOSE["services"]["dashboard"]["environment"]
 
     for name in (
-        "POSKERNEL_SESSIONS", "POSKERNEL_SESSIONS_EACH", "POSKERNEL_REQUESTS_EACH",
-        "POSKERNEL_ACCESS_LOG", "POSKERNEL_SHORT_ADDRESSES", "POSKERNEL_METRICS",
-        "POSKERNEL_READ_ONLY", "POSKERNEL_PUBLIC", "POSKERNEL_USER_HEADER",
+        "POSKERNEL_MAX_SESSIONS", "POSKERNEL_MAX_SESSIONS_EACH",
+        "POSKERNEL_MAX_REQUESTS_PER_MINUTE", "POSKERNEL_ACCESS_LOG",
+        "POSKERNEL_SHORT_ADDRESSES", "POSKERNEL_METRICS", "POSKERNEL_READ_ONLY",
+        "POSKERNEL_PUBLIC", "POSKERNEL_USER_HEADER",
         *(bound.variable for bound in BOUNDS.values()),
     ):  # fmt: skip
         assert f"${{{name}:-}}" == told[name]

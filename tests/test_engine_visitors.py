@@ -144,7 +144,7 @@ def test_whoever_asks_for_what_is_being_cancelled(fresh_engine, workers, request
 
 def test_one_visitor_may_not_ask_for_everything(fresh_engine, workers, request_of, monkeypatch):
     """Above a number of open jobs he is told so; others, and programs of one's own, are not."""
-    monkeypatch.setenv("POSKERNEL_MOST_OPEN", "3")
+    monkeypatch.setenv("POSKERNEL_MAX_JOBS", "3")
     for skip in range(3):
         fresh_engine.submit(request_of(skip), "anna")
 
@@ -159,7 +159,7 @@ def test_one_visitor_may_not_ask_for_everything(fresh_engine, workers, request_o
 
 def test_all_visitors_together_have_a_bound(fresh_engine, workers, request_of, monkeypatch):
     """It counts what any of them wait for; what a program of one's own asks for is apart."""
-    monkeypatch.setenv("POSKERNEL_MOST_OPEN_IN_ALL", "2")
+    monkeypatch.setenv("POSKERNEL_MAX_JOBS_TOTAL", "2")
     fresh_engine.submit(request_of(0))
     fresh_engine.submit(request_of(1), "anna")
     fresh_engine.submit(request_of(2), "ben")
@@ -180,7 +180,7 @@ def test_many_tabs_of_one_person_have_one_turn_and_one_bound(
     tabs, workers, request_of, monkeypatch
 ):
     """The worker hears of the person; other people's tabs count for themselves."""
-    monkeypatch.setenv("POSKERNEL_MOST_OPEN", "3")
+    monkeypatch.setenv("POSKERNEL_MAX_JOBS", "3")
     for number in range(3):
         tabs.submit(request_of(number), f"anna {number}")
 

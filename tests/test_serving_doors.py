@@ -33,9 +33,9 @@ def server(tmp_path_factory):
     """It takes three sessions, two of them of one visitor."""
     root, port = tmp_path_factory.mktemp("doors"), free_port()
     settings = {
-        "POSKERNEL_SESSIONS": "3",
-        "POSKERNEL_SESSIONS_EACH": "2",
-        "POSKERNEL_REQUESTS_EACH": "50",
+        "POSKERNEL_MAX_SESSIONS": "3",
+        "POSKERNEL_MAX_SESSIONS_EACH": "2",
+        "POSKERNEL_MAX_REQUESTS_PER_MINUTE": "50",
         "POSKERNEL_ACCESS_LOG": str(root / "access.log"),
         "POSKERNEL_METRICS": f"127.0.0.1:{port}",
     }

@@ -9,14 +9,15 @@ from uvicorn.middleware import proxy_headers
 
 from poskernel_core.common import limits, settings
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.renamed import VARIABLES
 from poskernel_core.storage.shipped import shipped
 from serving.limits import Bounds
 from tests.server import ROOT, environment
 
 COUNTS = {
-    "POSKERNEL_SESSIONS": limits.most_sessions,
-    "POSKERNEL_SESSIONS_EACH": limits.most_sessions_each,
-    "POSKERNEL_REQUESTS_EACH": limits.most_requests_each,
+    "POSKERNEL_MAX_SESSIONS": limits.most_sessions,
+    "POSKERNEL_MAX_SESSIONS_EACH": limits.most_sessions_each,
+    "POSKERNEL_MAX_REQUESTS_PER_MINUTE": limits.most_requests_each,
 }
 
 
@@ -153,6 +154,25 @@ def test_neither_on_nor_off(monkeypatch):
         settings.check_settings()
 
 
+@pytest.mark.parametrize(("old", "new"), VARIABLES.items())
+def test_an_old_name(monkeypatch, old, new):
+    """The sentence says the new one; empty is as not set."""
+    monkeypatch.setenv(old, " ")
+    settings.check_settings()
+
+    monkeypatch.setenv(old, "12")
+    with pytest.raises(BadRequest) as error:
+        settings.check_settings()
+    assert f"{old} is called {new} now." == str(error.value)
+
+
+def test_new_names_are_those_that_are_read():
+    """Every bound, and what the server counts itself."""
+    read = {*COUNTS, *(bound.variable for bound in limits.BOUNDS.values())}
+
+    assert read == {*VARIABLES.values()}
+
+
 @pytest.mark.parametrize("name", ["POSKERNEL_MODELS", "POSKERNEL_CORPORA"])
 def test_paths_on_offer(monkeypatch, tmp_path, name):
     """What is there may be named, as may what is no path; a path that is not there is told."""
@@ -172,7 +192,7 @@ def test_paths_on_offer(monkeypatch, tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("POSKERNEL_SESSIONS", "many"),
+        ("POSKERNEL_MAX_SESSIONS", "many"),
         ("POSKERNEL_PUBLIC", "yes"),  # which no part of the server itself asks for
         ("POSKERNEL_MODELS", "gpt2,/no/such/model"),
         ("POSKERNEL_METRICS", "203.0.113.7:9464"),

@@ -83,8 +83,8 @@ VARIABLES = {
     "POSKERNEL_READ_ONLY": ("yes",),
     "POSKERNEL_PUBLIC": ("yes",),
     "POSKERNEL_USER_HEADER": ("X Forwarded User", "a:b"),
-    "POSKERNEL_MOST_OPEN": ("0", "-1", "1.5", "many", "٣", "1e3"),
-    "POSKERNEL_TEXTS_MB": ("0", "9" * 16),
+    "POSKERNEL_MAX_JOBS": ("0", "-1", "1.5", "many", "٣", "1e3"),
+    "POSKERNEL_MAX_TEXTS_MB": ("0", "9" * 16),
 }
 
 

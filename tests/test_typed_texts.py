@@ -88,15 +88,15 @@ def test_the_oldest_go_first(tmp_path, monkeypatch):
     store = Store(tmp_path)
     store.put("a-result", {}, {})
     store.put("typed.no-text", {}, {})
-    monkeypatch.setenv("POSKERNEL_MOST_TEXTS", "3")
+    monkeypatch.setenv("POSKERNEL_MAX_TEXTS", "3")
     names = [keep_text(store, f"text {number}") for number in range(5)]
 
     assert [None, None, "text 2", "text 3", "text 4"] == [kept_text(store, name) for name in names]
     assert {"a-result", "typed.no-text"} <= set(store.keys())
 
-    monkeypatch.setenv("POSKERNEL_TEXTS_MB", "1")
+    monkeypatch.setenv("POSKERNEL_MAX_TEXTS_MB", "1")
     monkeypatch.setattr(typed, "MAX_TEXT_CHARACTERS", 3_000_000)
-    monkeypatch.setenv("POSKERNEL_MOST_CHARACTERS", "3000000")
+    monkeypatch.setenv("POSKERNEL_MAX_CHARACTERS", "3000000")
     halves = [keep_text(store, letter * 400_000) for letter in "abc"]
     assert [False, True, True] == [kept_text(store, name) is not None for name in halves]
     assert kept_text(store, names[4]) is None
@@ -108,7 +108,7 @@ def test_the_oldest_go_first(tmp_path, monkeypatch):
 
 def test_a_tighter_bound_on_characters(store, monkeypatch):
     """The host's, in the sentence."""
-    monkeypatch.setenv("POSKERNEL_MOST_CHARACTERS", "1000")
+    monkeypatch.setenv("POSKERNEL_MAX_CHARACTERS", "1000")
 
     with pytest.raises(BadRequest, match="at most 1,000 characters, got 1,001: shorten it"):
         keep_text(store, "x" * 1001)

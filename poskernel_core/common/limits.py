@@ -44,25 +44,25 @@ class Bound:
 
 
 BOUNDS: Final = {
-    "open": Bound("POSKERNEL_MOST_OPEN", 96, 32, "computations of one visitor that wait or run"),
+    "open": Bound("POSKERNEL_MAX_JOBS", 96, 32, "computations of one visitor that wait or run"),
     "open_in_all": Bound(
-        "POSKERNEL_MOST_OPEN_IN_ALL", 512, 256, "computations of all visitors that wait or run"
+        "POSKERNEL_MAX_JOBS_TOTAL", 512, 256, "computations of all visitors that wait or run"
     ),
-    "windows": Bound("POSKERNEL_MOST_WINDOWS", None, 500, "windows of text of one computation"),
+    "windows": Bound("POSKERNEL_MAX_WINDOWS", None, 500, "windows of text of one computation"),
     "tokens": Bound(
-        "POSKERNEL_MOST_TOKENS",
+        "POSKERNEL_MAX_TOKENS",
         None,
         4_000_000,
         "tokens that the model reads for one computation: windows times context, over all passes",
     ),
     "samples": Bound(
-        "POSKERNEL_MOST_SAMPLES", None, 2_000, "sequences of an experiment on random tokens"
+        "POSKERNEL_MAX_SAMPLES", None, 2_000, "sequences of an experiment on random tokens"
     ),
-    "characters": Bound("POSKERNEL_MOST_CHARACTERS", 100_000, 20_000, "characters of a typed text"),
-    "texts": Bound("POSKERNEL_MOST_TEXTS", 10_000, 10_000, "typed texts that are kept"),
-    "texts_mb": Bound("POSKERNEL_TEXTS_MB", 100, 100, "megabytes of typed texts that are kept"),
+    "characters": Bound("POSKERNEL_MAX_CHARACTERS", 100_000, 20_000, "characters of a typed text"),
+    "texts": Bound("POSKERNEL_MAX_TEXTS", 10_000, 10_000, "typed texts that are kept"),
+    "texts_mb": Bound("POSKERNEL_MAX_TEXTS_MB", 100, 100, "megabytes of typed texts that are kept"),
     "tables_mb": Bound(
-        "POSKERNEL_TABLES_MB", 40, 10, "megabytes of tables that one visit lays beside ours"
+        "POSKERNEL_MAX_TABLES_MB", 40, 10, "megabytes of tables that one visit lays beside ours"
     ),
 }
 """Every bound on a visitor, by its name in :class:`Limits`."""
@@ -116,27 +116,27 @@ def _bound(bound: Bound, *, tight: bool) -> int | None:
 
 
 def most_sessions() -> int:
-    """Return ``POSKERNEL_SESSIONS``: pages that may be open at once, of all; 0: any number.
+    """Return ``POSKERNEL_MAX_SESSIONS``: pages that may be open at once, of all; 0: any number.
 
     Raises:
         BadRequest: not a whole number.
     """
-    return count("POSKERNEL_SESSIONS", DEFAULT_SESSIONS, "sessions")
+    return count("POSKERNEL_MAX_SESSIONS", DEFAULT_SESSIONS, "sessions")
 
 
 def most_sessions_each() -> int:
-    """Return ``POSKERNEL_SESSIONS_EACH``: pages that one visitor may have open; 0: any number.
+    """Return ``POSKERNEL_MAX_SESSIONS_EACH``: pages that one visitor may have open; 0: any number.
 
     Raises:
         BadRequest: not a whole number.
     """
-    return count("POSKERNEL_SESSIONS_EACH", DEFAULT_SESSIONS_EACH, "sessions")
+    return count("POSKERNEL_MAX_SESSIONS_EACH", DEFAULT_SESSIONS_EACH, "sessions")
 
 
 def most_requests_each() -> int:
-    """Return ``POSKERNEL_REQUESTS_EACH``: requests of one visitor in a minute; 0: any number.
+    """Return ``POSKERNEL_MAX_REQUESTS_PER_MINUTE``, of one visitor; 0: any number.
 
     Raises:
         BadRequest: not a whole number.
     """
-    return count("POSKERNEL_REQUESTS_EACH", DEFAULT_REQUESTS_EACH, "requests a minute")
+    return count("POSKERNEL_MAX_REQUESTS_PER_MINUTE", DEFAULT_REQUESTS_EACH, "requests a minute")

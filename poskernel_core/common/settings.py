@@ -21,6 +21,7 @@ from poskernel_core.common.limits import (
     most_sessions,
     most_sessions_each,
 )
+from poskernel_core.common.renamed import VARIABLES
 from poskernel_core.common.specs import brief, is_device, plain_python
 from poskernel_core.common.variables import quantity, switch
 
@@ -310,8 +311,11 @@ def check_settings() -> None:
     """Read every variable, so that a wrong one is reported before anything is done.
 
     Raises:
-        BadRequest: one of them is wrong; the message names it.
+        BadRequest: one of them is wrong, or goes by an old name; the message names it.
     """
+    for old, new in VARIABLES.items():
+        if os.environ.get(old, "").strip():
+            raise BadRequest(f"{old} is called {new} now.")
     checks: tuple[Callable[[], object], ...] = (
         address,
         device,

@@ -1,7 +1,7 @@
 """Texts that readers typed, kept in the store by their hash, so that a link names them briefly.
 
-They are bounded in number and in size (``POSKERNEL_MOST_TEXTS``, ``POSKERNEL_TEXTS_MB``), so that
-typing fills no disk and drives no results out: the oldest go first.
+They are bounded in number and in size (``POSKERNEL_MAX_TEXTS``, ``POSKERNEL_MAX_TEXTS_MB``), so
+that typing fills no disk and drives no results out: the oldest go first.
 """
 
 from __future__ import annotations
