@@ -110,6 +110,22 @@ def test_what_is_not_there_or_damaged_is_passed_over(kernels, tmp_path, monkeypa
     assert ([], 0) == (gone.heads, gone.runs)
 
 
+def test_another_layout_is_passed_over(kernels, tmp_path):
+    """What an earlier version wrote is found by its header, and not read."""
+    store, found = kernels
+    told = found[MODELS[0], QUERY, SKIP].provenance
+    key = next(key for key, header in store.headers() if header.get("provenance") == told)
+    header, arrays = store.get(key)
+    header["provenance"]["seed"] = 9
+    for prefix, runs in (("0" * 16, 2), (key[:16], 3)):
+        other = Store(tmp_path / prefix)
+        for each, _ in store.headers():
+            other.put_bytes(each, store.get_bytes(each))
+        other.put(f"{prefix}-{'0' * 64}", header, arrays)
+        assert runs == search(other, found).runs
+        other.close()
+
+
 def test_it_stops_in_time(kernels, monkeypatch):
     """Where the store is too large for the time there is, that is said."""
     store, found = kernels

@@ -124,6 +124,19 @@ def test_what_export_never_writes(target, tmp_path, case):
     assert [] == list(target.keys())
 
 
+def test_another_layout(target, tmp_path):
+    """The sentence says which layout it has, which is read, and what to do."""
+    about = json.dumps({"schema": SCHEMA - 1, "model": {"name": "gpt2"}})
+    file = archive(tmp_path / "results.zip", {"poskernel.json": about, KEY: GOOD})
+
+    with pytest.raises(BadArchive) as error:
+        import_archive(target, file)
+    assert (
+        f"'results.zip' has layout {SCHEMA - 1}, this version reads {SCHEMA}: export it again with "
+        "this version; nothing was imported."
+    ) == str(error.value)
+
+
 def test_no_archive_at_all(target, tmp_path):
     """A missing file, a folder and a text file are refused."""
     (tmp_path / "letter.txt").write_text("Dear Sir or Madam")

@@ -199,11 +199,12 @@ def test_keys_begin_with_the_model(monkeypatch):
 
 
 def test_another_layout_is_a_miss(monkeypatch):
-    """Raising the schema version changes every key."""
-    before = keys_of(RUN)
+    """Raising the schema version changes every key, and how they begin."""
+    before, prefix = keys_of(RUN), specs.model_prefix("abc")
     monkeypatch.setattr(specs, "SCHEMA", specs.SCHEMA + 1)
 
     assert not before & keys_of(RUN)
+    assert prefix != specs.model_prefix("abc")
 
 
 def asked(name, training_dir):

@@ -11,9 +11,6 @@ from poskernel_core.common.attention import ScoreRule, Slopes
 
 __all__ = ["PassHeader", "PlanHeader"]
 
-OF_FEW = ("headless", "chunks", "caps", "slopes", "shards")
-"""What most passes have nothing of, and no manifest of theirs holds."""
-
 
 class PlanHeader(BaseModel):
     """What is known of a pass before it runs, or of an experiment.
@@ -107,6 +104,5 @@ class PassHeader(PlanHeader):
             return None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the header as a manifest holds it: plain JSON values, tokens where there are."""
-        plain = {name for name in OF_FEW if not getattr(self, name)}
-        return self.model_dump(mode="json", exclude=plain | (set() if self.tokens else {"tokens"}))
+        """Return the header as a manifest holds it, in plain JSON values."""
+        return self.model_dump(mode="json")

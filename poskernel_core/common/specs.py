@@ -20,13 +20,12 @@ from pydantic import (
     Field,
     ValidationError,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
 from poskernel_core.common.errors import BadRequest, UnfitField
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the stored layout; raising it turns every older entry into a miss."""
 
 DEFAULT_TEXTS = 500
@@ -216,14 +215,6 @@ class RunSpec(Spec):
         description="first windows whose attention is formed; None: all of them",
     )
 
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        """Leave out what is not asked for: a run that forms all attention keeps its key."""
-        fields: dict[str, Any] = write(self)
-        if self.pattern_windows is None:
-            fields.pop("pattern_windows", None)
-        return fields
-
     def key(self, **more: Any) -> str:
         """Return a content address under the model's prefix, for this run and ``more``."""
         return f"{model_prefix(self.model.fingerprint)}{self.digest(**more)}"
@@ -273,8 +264,8 @@ class Request(Spec):
 
 
 def model_prefix(fingerprint: str) -> str:
-    """Return what the keys of everything computed from one model's weights begin with."""
-    return f"{digest(fingerprint)[:16]}-"
+    """Return what the keys of all that is of this layout and one model's weights begin with."""
+    return f"{digest([SCHEMA, fingerprint])[:16]}-"
 
 
 def ascending(positions: Any) -> tuple[int, ...]:

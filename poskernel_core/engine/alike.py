@@ -19,6 +19,7 @@ from poskernel_core.analyses.comparison.formulas import distance, largest_error
 from poskernel_core.analyses.comparison.pins import Pin
 from poskernel_core.analyses.kernels.kernel import PositionalKernel
 from poskernel_core.common.heads import cell_name
+from poskernel_core.common.specs import model_prefix
 from poskernel_core.engine.provenance import stored
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.geometry import Geometry
@@ -148,10 +149,12 @@ class _Kernels:
     skip: int
 
     @classmethod
-    def read(cls, header: Mapping[str, Any]) -> _Kernels | None:
-        """Return them, or None where an entry holds something else, or what cannot be told."""
+    def read(cls, key: str, header: Mapping[str, Any]) -> _Kernels | None:
+        """Return them; None where an entry holds others, of another layout, or cannot be told."""
         told, params = header.get("provenance"), header.get("params")
         if header.get("analysis") != PositionalKernel.name or not isinstance(told, dict):
+            return None
+        if not key.startswith(model_prefix(str(told.get("model_fingerprint")))):
             return None
         if not isinstance(params, dict) or params.get("source") != "mean":
             return None
@@ -181,7 +184,7 @@ def _runs(
         if time.monotonic() > end:
             whole = False
             break
-        known[key] = _Kernels.read(header)
+        known[key] = _Kernels.read(key, header)
     best: dict[tuple[Any, ...], tuple[int, str, _Kernels]] = {}
     for key, found in list(known.items()):
         if found is None or found.skip != skip or not offered(found.told["model"]):

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from poskernel_core.common.errors import ComputeFailed, UnknownAnalysis
+from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.header import PassHeader, PlanHeader
 from poskernel_core.common.result import TOKENS, Result, texts_array
 from poskernel_core.common.specs import SCHEMA, RunSpec
-from poskernel_core.engine.earlier import with_texts
 from poskernel_core.engine.requests import CanonicalRequest
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
@@ -134,8 +133,8 @@ def to_entry(result: Result) -> Entry:
 def from_entry(entry: Entry) -> Result | None:
     """Return the result of header and arrays; None where they are of another layout."""
     try:
-        return _from_entry(*with_texts(entry))
-    except (KeyError, ValueError, TypeError, AttributeError, UnknownAnalysis):
+        return _from_entry(*entry)
+    except (KeyError, ValueError, TypeError, AttributeError):
         return None
 
 

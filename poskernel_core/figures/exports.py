@@ -50,10 +50,9 @@ RUN_FIELDS = (
     "start_token",
     "seed",
     "dtype",
+    "pattern_windows",
 )
 """What of the provenance makes two runs the same."""
-OF_SOME = ("pattern_windows",)
-"""What else does where it was asked for."""
 
 PAGE_HTML = """<!DOCTYPE html>
 <html lang="en">
@@ -114,7 +113,6 @@ def identity(result: Result) -> dict[str, Any]:
 def _digest(result: Result) -> str:
     """Return twelve digits that two results share if they are the same question of one run."""
     run = {name: result.provenance.get(name) for name in RUN_FIELDS}
-    run |= {name: result.provenance[name] for name in OF_SOME if name in result.provenance}
     asked = json.dumps([result.analysis, result.params, run], sort_keys=True, default=str)
     return hashlib.sha256(asked.encode()).hexdigest()[:12]
 

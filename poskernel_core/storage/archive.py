@@ -224,7 +224,7 @@ def _read_manifest(archive: zipfile.ZipFile, source: Path) -> str:
     if about["schema"] != SCHEMA:
         raise BadArchive(
             f"{source.name!r} has layout {str(about['schema'])[:20]}, this version reads {SCHEMA}: "
-            "export it again with the same version."
+            "export it again with this version."
         )
     return ModelSpec.model_validate(about["model"]).name
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import diskcache
-from diskcache.core import MODE_BINARY, MODE_RAW
+from diskcache.core import MODE_BINARY
 
 __all__ = [
     "DATABASE",
@@ -92,8 +92,6 @@ class BytesOnly(diskcache.Disk):
         Raises:
             OSError: the file is there and cannot be read now.
         """
-        if mode == MODE_RAW and isinstance(value, bytes):
-            return value
         if mode == MODE_BINARY and filename:
             path = (Path(self._directory) / filename).resolve()
             if path.is_relative_to(Path(self._directory).resolve()) and path.is_file():
@@ -121,12 +119,12 @@ def peek(directory: Path, key: str) -> bytes | None:
     """
     with _reading(directory) as database:
         row = database.execute(
-            "SELECT mode, filename, value FROM Cache WHERE key = ? AND raw = 1", (key,)
+            "SELECT mode, filename FROM Cache WHERE key = ? AND raw = 1", (key,)
         ).fetchone()
     if row is None:
         return None
-    mode, filename, value = row
-    return BytesOnly(str(directory)).fetch(mode, filename, value, read=False)
+    mode, filename = row
+    return BytesOnly(str(directory)).fetch(mode, filename, None, read=False)
 
 
 def peek_keys(directory: Path) -> list[str]:

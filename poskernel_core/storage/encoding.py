@@ -36,8 +36,7 @@ def intact(data: bytes) -> bool:
 def decode(data: bytes, key: str) -> Entry | None:
     """Return header and arrays of the entry of a key.
 
-    None where the bytes are damaged, do not parse, or were written under another key; bytes of
-    earlier versions name no key.
+    None where the bytes are damaged, do not parse, or were not written under that key.
     """
     if not intact(data):
         return None
@@ -48,7 +47,7 @@ def decode(data: bytes, key: str) -> Entry | None:
         header, arrays = json.loads(about["header"]), load_tensors(blob)
     except (ValueError, KeyError, TypeError, RecursionError, SafetensorError):
         return None
-    return (header, arrays) if about.get("key", key) == key and isinstance(header, dict) else None
+    return (header, arrays) if about.get("key") == key and isinstance(header, dict) else None
 
 
 def read_header(read: Callable[[int], bytes]) -> dict[str, Any] | None:
