@@ -33,9 +33,10 @@ STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
 BOMB_MB = 300
 
 
-def entry(header='{"number": 1}', size=11):
+def entry(header='{"number": 1}', size=11, key=KEYS[0]):
     """Bytes of an entry with this header."""
-    blob = save({"kernel": np.zeros(size, np.float32)}, metadata={"header": header})
+    about = {"header": header, "key": key}
+    blob = save({"kernel": np.zeros(size, np.float32)}, metadata=about)
     return hashlib.sha256(blob).digest() + blob
 
 
@@ -66,7 +67,7 @@ def about(text=ABOUT):
 
 def good(number=0):
     """A good entry."""
-    return KEYS[number], GOOD, STORED
+    return KEYS[number], entry(key=KEYS[number]), STORED
 
 
 def bomb(path):
