@@ -111,7 +111,7 @@ shipped: venv-dev  ## Compute anew what comes with the project: the results show
 container: venv-dev browser  ## Build the container images, and see from outside that they serve
 	@$(BIN)/python tools/container.py --torch-index-url "$(TORCH_INDEX_URL)"
 
-screenshots: venv-dev browser  ## Take the pictures of the README
+screenshots: venv-dev browser  ## Take the pictures of the documentation
 	$(BIN)/python tools/screenshots.py
 
 clean:  ## Remove the virtual environment and the tools' caches, not the results

@@ -1,4 +1,4 @@
-"""Take the pictures of the README: every page of the running app, in light and dark.
+"""Take the pictures of the documentation: every page of the running app, in light and dark.
 
 ``python tools/screenshots.py`` (or ``make screenshots``) starts the app on the default cache,
 waits until each page is drawn whole, and writes ``docs/screenshots/PAGE-SCHEME.png``. What is not

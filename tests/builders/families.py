@@ -26,8 +26,9 @@ class FamilyModel:
     """A tiny model: what it is made of, and what must be found in it.
 
     `windows` and `chunks` are those of the layers, `rotated` the layers that turn anything,
-    `bare` those without heads; `features` are the words of README's table. Where it lies within
-    a model that reads images too, `within` is that one's `model_type`, `beside` what else it names.
+    `bare` those without heads; `features` are the words of the table in docs/reference/models.md.
+    Where it lies within a model that reads images too, `within` is that one's `model_type`,
+    `beside` what else it names.
     """
 
     kind: str
