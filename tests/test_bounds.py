@@ -194,8 +194,8 @@ def test_open_jobs_are_counted_by_person(jobs):
 
 
 def test_the_bounds_are_told():
-    """The table of docs/hosting.md is what is declared."""
-    text = (ROOT / "docs" / "hosting.md").read_text("utf-8")
+    """The table in the documentation is what is declared."""
+    text = (ROOT / "docs" / "reference" / "environment.md").read_text("utf-8")
 
     for bound in BOUNDS.values():
         alone = "none" if bound.alone is None else f"{bound.alone:,}"

@@ -252,12 +252,14 @@ def test_a_reader_that_has_read_enough(tmp_path, arguments):
 
 
 def examples():
-    """The lines of the README that show a result, as a shell would split them."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return [shlex.split(line)[1:] for line in re.findall(r"^poskernel show .*", text, re.MULTILINE)]
+    """The lines of the documentation that show a result, as a shell would split them."""
+    files = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    lines = re.findall(r"^poskernel show .*", text, re.MULTILINE)
+    return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
-def test_examples_of_the_readme(monkeypatch, capsys):
+def test_examples_of_the_documentation(monkeypatch, capsys):
     """Every one is understood, and every analysis has one."""
     monkeypatch.setattr(actions, "build_request", lambda name, *_, **__: _stop(name))
     for given in examples():

@@ -103,8 +103,9 @@ def test_what_happened_is_told(collector, engine):
 
 
 def test_all_that_is_told_is_explained(collector):
-    """The table of docs/hosting.md names every metric of ours with its labels, and no other."""
-    table = (ROOT / "docs" / "hosting.md").read_text("utf-8").split("\n## Metrics\n")[1]
+    """The table in the documentation names every metric of ours with its labels, and no other."""
+    hosting = (ROOT / "docs" / "how-to" / "hosting.md").read_text("utf-8")
+    table = hosting.split("\n## Metrics\n")[1]
     rows = re.findall(r"^\| (`poskernel_.*?`) \|", table, re.MULTILINE)
     named = {}
     for name, labels in re.findall(r"(poskernel_\w+)(?:\{([\w,]+)\})?", " ".join(rows)):

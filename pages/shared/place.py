@@ -15,7 +15,7 @@ RANDOM_TOKENS_IDLE: Final = frozenset({"run", "query", "skip"})
 
 @dataclass(frozen=True)
 class Picture:
-    """What the documentation's picture of a page shows.
+    """What a page's picture in the documentation shows.
 
     Attributes:
         chosen: what is selected, as the page's address tells it.
@@ -36,7 +36,7 @@ class Place:
         section: the heading of the navigation that it stands under.
         title: its name there, and its heading.
         order: its rank among all pages; sections come in the order of their first pages.
-        picture: what the documentation's picture of it shows; none, where no bundled model fills it.
+        picture: what the picture of it shows; none, where no bundled model fills it.
         idle: settings of the sidebar that change nothing on it; ``run`` is all of a run.
         needs_training: whether it needs a model with checkpoints of its training.
     """

@@ -1,4 +1,4 @@
-"""README's table of families, held against the families that are read and those that are tested."""
+"""The table of supported families, held against those that are read and those that are tested."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from poskernel_core.models.families import FAMILIES
 from tests import builders
 from tests.builders.families import FAMILY_MODELS
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+MODELS = Path(__file__).resolve().parents[1] / "docs" / "reference" / "models.md"
 OLD = {
     "gpt2": "scores scaled by layer",
     "gpt_neo": "unscaled scores, windows, an attention of its own",
@@ -43,18 +43,18 @@ def table() -> list[str]:
     return [*lines, f"| {others} | | nothing: each model is proved when it is loaded |"]
 
 
-def test_readme_has_the_table():
-    """Line for line; `python -c 'from tests.test_readme_families import *; print(*table())'`."""
-    text = README.read_text("utf-8")
+def test_the_table_is_told():
+    """Line for line; `python -c 'from tests.test_docs_families import *; print(*table())'`."""
+    text = MODELS.read_text("utf-8")
 
     assert "\n".join(table()) in text
 
 
-def test_readme_names_what_reads_images():
+def test_what_reads_images_is_named():
     """The models that were tested with what reads images are named, and no others."""
     tested = ", ".join(f"`{one.within}`" for one in FAMILY_MODELS.values() if one.within)
 
-    assert f"(tested: {tested})" in " ".join(README.read_text("utf-8").split())
+    assert f"(tested: {tested})" in " ".join(MODELS.read_text("utf-8").split())
 
 
 def test_old_families_have_their_builders():
