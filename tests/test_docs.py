@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 
 import pytest
@@ -103,16 +104,11 @@ def test_every_setting_is_told_of():
 
 def anchors(text):
     """The anchors of a file's headings, as GitHub makes them."""
-    found = set()
+    seen = Counter()
     for heading in re.findall(r"^#+ (.*)$", BLOCK.sub("", text), re.MULTILINE):
         name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-        again = next(f"-{n}" if n else "" for n in range(99) if _named(name, n) not in found)
-        found.add(name + again)
-    return found
-
-
-def _named(name, number):
-    return f"{name}-{number}" if number else name
+        yield f"{name}-{seen[name]}" if seen[name] else name
+        seen[name] += 1
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
