@@ -18,7 +18,7 @@ from pages.shared.plain import nothing_said, say_error
 from pages.shared.results import PageStopped, say_notice
 from pages.shared.selection import choose
 from pages.shared.style import apply_style
-from poskernel_core.common.errors import BadRequest, UnfitField
+from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.settings import check_settings
 from serving.runs import RUNS
 
@@ -69,7 +69,7 @@ try:
     draw_note(chosen.run.model.name)
     try:
         page.run()
-    except UnfitField as error:  # what was chosen makes no parameters
+    except InvalidField as error:  # what was chosen makes no parameters
         say_error(str(error))
     fill_contents()
     say_notice()

@@ -85,7 +85,7 @@ def main() -> None:
             "first request, empty cache, to grid drawn",
             [cold(browser, "/", GRID) for _ in range(tries)],
         )
-        address = "/positional_kernels?cell=L2H6"
+        address = "/positional_kernels?head=L2H6"
         curve = ".st-key-figure-curve .js-plotly-plot"
         tell(
             "cold deep link to kernel drawn", [cold(browser, address, curve) for _ in range(tries)]
@@ -190,7 +190,7 @@ def reloads(browser: Browser, server: Server, tries: int) -> list[float]:
 def pins(browser: Browser, server: Server, tries: int) -> list[float]:
     """Pins of a head on the landing page, taken back after each, until the button says so."""
     times = []
-    with opened(browser, f"{server.url}/?cell=L2H6") as page:
+    with opened(browser, f"{server.url}/?head=L2H6") as page:
         page.wait_for_selector(CURVE)
         for _ in range(tries):
             page.wait_for_timeout(1000)

@@ -55,7 +55,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache"
-        command_line(cache, "precompute", "demo-gpt2", "--texts", str(TEXTS))
+        command_line(cache, "precompute", "demo-gpt2", "--windows", str(TEXTS))
         with ExitStack() as stack:
             logs = [Path(folder) / f"server{number}.log" for number in range(options.replicas)]
             servers = [stack.enter_context(serve(cache, log)) for log in logs]
@@ -73,7 +73,7 @@ def main() -> None:
 async def _warm(server: Server) -> None:
     """Let the server import the pages."""
     async with Reader(server.url) as reader:
-        await reader.open(texts=TEXTS)
+        await reader.open(windows=TEXTS)
 
 
 async def crowd(
@@ -93,7 +93,7 @@ async def crowd(
 
 async def _open(reader: Reader, visit: Visit) -> None:
     try:
-        visit.opened = await reader.open(texts=TEXTS)
+        visit.opened = await reader.open(windows=TEXTS)
     except Lost as lost:
         visit.lost = str(lost)
 

@@ -7,7 +7,7 @@ process, so that a change in the machine's speed meets all of them:
 * ``trunk``: the module's own fused attention, stopped where our pass stops, nothing captured;
 * ``pass``: everything that a page's pass gathers, attention formed on all windows;
 * ``eighth``: the same with attention formed on the first eighth of the windows, which is what
-  ``--pattern-texts 64`` comes to for 512 texts;
+  ``--pattern-windows 64`` comes to for 512 texts;
 * ``matmul``: the machine's rate at the model's own largest product, before and after.
 """
 

@@ -20,12 +20,13 @@ import numpy as np
 from poskernel_core import analyses
 from poskernel_core.common.errors import BadRequest, UnknownField
 from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.renamed import PARAMETERS, told
 from poskernel_core.common.result import Result
 from poskernel_core.common.settings import address as default_address
 from poskernel_core.common.settings import checked_address
 from poskernel_core.common.specs import (
     ALL_GATHERED,
-    SAMPLES_PER_POSITION,
+    QUERIES_PER_POSITION,
     AnyModel,
     CorpusSpec,
     Execution,
@@ -69,7 +70,7 @@ def run_pass(
     windows: Any,
     *,
     positions: Iterable[int] | None = None,
-    samples: int = SAMPLES_PER_POSITION,
+    queries_per_position: int = QUERIES_PER_POSITION,
     start_token: bool = True,
     gather: Iterable[Gather] = ALL_GATHERED,
     batch: int | None = None,
@@ -80,7 +81,7 @@ def run_pass(
         model: what :func:`load` returned, or what it takes.
         windows: token ids; used as they are, no start token is added.
         positions: query positions to record (default: 32 evenly spaced, and 400 and 1000).
-        samples: queries kept per position, one per window.
+        queries_per_position: queries kept per position, one per window.
         start_token: whether position 0 holds a start token (the diagonal profile leaves it out).
         gather: the statistics wanted.
         batch: windows per forward pass.
@@ -113,12 +114,14 @@ def run_pass(
         windows=len(windows),
         start_token=start_token,
         positions=default_positions(context) if positions is None else ascending(positions),
-        samples=samples,
+        queries_per_position=queries_per_position,
         gather=plain_python(gather),
     )
     remedy = f"make the windows with the tokenizer of {spec.model.name!r}, or load their own model"
     check_ids(loaded.geometry, windows, remedy)
-    plan = plan_for(loaded.geometry, windows, spec.positions, spec.samples, spec.start_token)
+    plan = plan_for(
+        loaded.geometry, windows, spec.positions, spec.queries_per_position, spec.start_token
+    )
     spec = spec.model_copy(update={"positions": plan.positions})
     gathered = run(
         loaded, windows, plan, spec, lambda done, total, note: None, batch=execution.batch
@@ -129,14 +132,10 @@ def run_pass(
 def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
     """Compute an analysis from statistics in memory; parameters as in :func:`show`.
 
-    A parameter ``cell`` may be called ``head`` as well.
-
     Raises:
         BadRequest: a parameter that does not fit, or a pass that did not gather what is needed.
     """
     found = analyses.find(analysis)
-    if "head" in params and "cell" in found.params.model_fields:
-        params["cell"] = _one_head(params.pop("head"), params.get("cell"))
     if not isinstance(gathered, Gathered) or gathered.run is None:
         raise BadRequest(f"Expected what pk.run_pass returned, got {brief(gathered)}.")
     run, checked = gathered.run, check_params(found, params)
@@ -163,7 +162,6 @@ def show(
     model: AnyModel,
     *,
     head: str | None = None,
-    cell: str | None = None,
     query: int | None = None,
     engine: Engine | None = None,
     params: Mapping[str, Any] | None = None,
@@ -175,7 +173,6 @@ def show(
         analysis: its name, such as ``"etc"``.
         model: a model's name, directory or description.
         head: one head, such as ``"L0H3"`` (default: all).
-        cell: another word for ``head``.
         query: one query position (default: all recorded ones, or the analysis' own default).
         engine: the engine to use (default: one on the default store, which this process keeps).
         params: parameters of the analysis, such as ``{"skip": 4}``.
@@ -184,9 +181,7 @@ def show(
     Raises:
         PosKernelError: what went wrong, in one sentence.
     """
-    request, chosen = build_request(
-        analysis, model, head=head, cell=cell, query=query, params=params, **run
-    )
+    request, chosen = build_request(analysis, model, head=head, query=query, params=params, **run)
     result = engine_or_shared(engine).result(request)
     assert result is not None  # no time limit was set
     return result.select(**chosen)
@@ -224,20 +219,17 @@ def build_request(
     model: AnyModel,
     *,
     head: str | None = None,
-    cell: str | None = None,
     query: int | None = None,
     params: Mapping[str, Any] | None = None,
     **run: Any,
 ) -> tuple[Request, dict[str, int]]:
     """Return the request of :func:`show`, and what to select from its result.
 
-    ``head`` and ``query`` are parameters where the analysis has such, else selections; ``cell`` is
-    another word for ``head``.
+    ``head`` and ``query`` are parameters where the analysis has such, else selections.
 
     Raises:
-        BadRequest: what was asked for cannot be done, or both words are used.
+        BadRequest: what was asked for cannot be done.
     """
-    cell = _one_head(head, cell)
     asked = analyses.find(analysis)
     fields = asked.params.model_fields
     _check_fields(analysis, run, fields)
@@ -254,11 +246,11 @@ def build_request(
         params["query"] = query
     elif query is not None:
         chosen["query"] = query
-    if cell is not None and "cell" in fields:
-        params["cell"] = cell
-    elif cell is not None:
+    if head is not None and "head" in fields:
+        params["head"] = head
+    elif head is not None:
         geometry = locate(model, spec.model.revision).geometry
-        chosen["layer"], chosen["head"] = parse_cell(cell, geometry.n_layers, geometry.n_heads)
+        chosen["layer"], chosen["head"] = parse_cell(head, geometry.n_layers, geometry.n_heads)
     return Request(analysis=analysis, run=spec, params=params), chosen
 
 
@@ -274,11 +266,7 @@ def _check_fields(analysis: str, run: dict[str, Any], params: Iterable[str]) -> 
             f"{one!r} is a parameter of {analysis!r}: give it in 'params', as in "
             f"params={{{one!r}: {run[one]!r}}}."
         )
-    raise UnknownField(f"Expected fields of a run ({', '.join(sorted(known))}), got {one!r}.")
-
-
-def _one_head(head: str | None, cell: str | None) -> str | None:
-    """Return the head by whichever of its two names it was given."""
-    if head is not None and cell is not None:
-        raise BadRequest("Name the head once: 'head' and 'cell' mean the same.")
-    return cell if head is None else head
+    raise UnknownField(
+        told(one, PARAMETERS, {"head", *known, *params})
+        or f"Expected fields of a run ({', '.join(sorted(known))}), got {one!r}."
+    )

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from poskernel_core import __version__
-from poskernel_core.common.errors import ComputesNothing
+from poskernel_core.common.errors import ComputeDisabled
 from poskernel_core.common.settings import read_only
 from poskernel_core.engine.preflight import check_worker
 from serving.watch import Watch
@@ -66,6 +66,6 @@ def _computes() -> bool:
     """Tell whether new results can be computed here at all."""
     try:
         check_worker()
-    except ComputesNothing:
+    except ComputeDisabled:
         return False
     return True

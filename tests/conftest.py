@@ -221,6 +221,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, rotary: str) -> Iterator[Se
     from tests.near_worker import command_line_here
 
     root = tmp_path_factory.mktemp("server")
-    command_line_here(root / "cache", "precompute", "demo-gpt2", "--texts", "50")
+    command_line_here(root / "cache", "precompute", "demo-gpt2", "--windows", "50")
     with serve(root / "cache", root / "server.log", models=rotary) as started:
         yield started

@@ -45,12 +45,12 @@ def result(
 def heads(layers: int = LAYERS, per_layer: int = HEADS) -> Result:
     """A result of contextual heads, every group among them."""
     cells = np.arange(layers * per_layer).reshape(layers, per_layer)
-    names = ("etc", "spread", "predicted_spread")
+    names = ("etc", "denominator_cv", "predicted_cv")
     copies = ((*CELL, "distance"), (layers, per_layer, QUERIES))
     return result(
         "contextual-heads",
         dict.fromkeys(names, (CELL, cells.shape))
-        | dict.fromkeys(("copy_attention", "baseline"), copies),
+        | dict.fromkeys(("duplicate_attention", "baseline"), copies),
         codes={"group": (CELL, cells % len(BEHAVIOURS))},
         labels={"group": BEHAVIOURS},
         coordinates={"distance": 2 ** np.arange(1, QUERIES + 1)},
@@ -60,13 +60,13 @@ def heads(layers: int = LAYERS, per_layer: int = HEADS) -> Result:
 def denominators(own: int = 2) -> Result:
     """A result of one head's denominators; the last own text ends early."""
     shapes: Shapes = dict.fromkeys(
-        ("etc", "mean", "spread", "predicted_spread"), (("query",), (QUERIES,))
+        ("etc", "mean", "denominator_cv", "predicted_cv"), (("query",), (QUERIES,))
     )
     shapes["denominator"] = (("text", "query"), (TEXTS, QUERIES))
     if own:
         shapes["own_denominator"] = (("own_text", "query"), (own, QUERIES))
     found = result(
-        "denominators", shapes, {"cell": "L0H4"},
+        "denominators", shapes, {"head": "L0H4"},
         coordinates={"query": np.arange(3, 3 + 10 * QUERIES, 10)},
         texts={"own_texts": [f"<i>text</i> {index}" for index in range(own)]},
     )  # fmt: skip
@@ -77,7 +77,7 @@ def denominators(own: int = 2) -> Result:
 
 def weights(count: int = TOKENS) -> Result:
     """A result of the content weights of tokens, from about -3 to 3."""
-    found = result("token-weights", {"log_weight": (("token",), (count,))}, {"cell": "L0H4"})
+    found = result("token-weights", {"log_weight": (("token",), (count,))}, {"head": "L0H4"})
     found.values["log_weight"][:] = np.random.default_rng(3).normal(size=count)
     return found
 
@@ -151,11 +151,11 @@ def trace(length: int = 17) -> Result:
 
 def additivity(layers: int = LAYERS, per_layer: int = HEADS) -> Result:
     """A result of the additivity of position and content; shares add up to 1."""
-    names = ("position_share", "content_share", "rest_share")
+    names = ("position_share", "content_share", "interaction_share")
     found = result(
         "additivity",
         dict.fromkeys(names, (CELL, (layers, per_layer)))
-        | {"content_cosine": ((*CELL, "shift"), (layers, per_layer, QUERIES))},
+        | {"content_similarity": ((*CELL, "shift"), (layers, per_layer, QUERIES))},
         coordinates={"shift": np.arange(0, 10 * QUERIES, 10)},
     )
     total = sum(found.values[name] for name in names)

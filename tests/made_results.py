@@ -90,7 +90,7 @@ def rows(length: int = 48, heads: int = 3) -> Result:
             "norm": (heads, length),
             "norm_exponent": (heads,),
         },
-        {"visible": np.arange(1, length + 1)},
+        {"visible_keys": np.arange(1, length + 1)},
     )
 
 

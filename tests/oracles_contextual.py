@@ -110,12 +110,12 @@ def moments(rows: Rows) -> dict[str, float]:
     return {
         "etc": oracles.etc(kernel),
         "local_mass": oracles.local_mass(kernel, rows.n),
-        "visible": len(rows.scores[0]),
+        "visible_keys": len(rows.scores[0]),
         "denominator": oracles.mean(z),
         "denominator_error": spread * oracles.mean(z) / math.sqrt(texts),
-        "spread": spread,
-        "spread_error": oracles.jackknife_se(left_out),
-        "predicted_spread": math.sqrt(variance * squares) / weight_mean,
+        "denominator_cv": spread,
+        "denominator_cv_error": oracles.jackknife_se(left_out),
+        "predicted_cv": math.sqrt(variance * squares) / weight_mean,
         "weight_mean": weight_mean,
         "weight_variance": variance,
     }

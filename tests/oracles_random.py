@@ -81,7 +81,7 @@ def see(path: Path, ids: Sequence[int], edits: Edits | None = None) -> Seen:
 def switched(
     cells: Sequence[tuple[int, int]] = (),
     what: str = "output",
-    without_positions: bool = False,
+    no_positions: bool = False,
     factor: Sequence[Sequence[float]] | None = None,
 ) -> Edits:
     """What switches do; `factor[head][pos]` scales the outputs of layer 0."""
@@ -99,7 +99,7 @@ def switched(
             return rows
         return np.array([row * by for row, by in zip(rows, factor[head], strict=True)])
 
-    positions = np.zeros_like if without_positions else Edits().positions
+    positions = np.zeros_like if no_positions else Edits().positions
     return Edits(positions=positions, pattern=pattern, head_output=output)
 
 

@@ -26,7 +26,7 @@ class Server:
 
     def link(self, path: str = "/", **parameters: object) -> str:
         """The address of a page with the parameters given, and 50 windows of text."""
-        return f"{self.url}{path}?{urlencode({'texts': 50, **parameters})}"
+        return f"{self.url}{path}?{urlencode({'windows': 50, **parameters})}"
 
 
 def environment(cache: Path, shipped: bool = False) -> dict[str, str]:

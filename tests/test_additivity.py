@@ -16,7 +16,7 @@ from tests import oracles_contextual as oracle
 from tests.builders import contextual
 from tests.builders.contextual import CONTENT, TAU, ask, some_windows, study
 
-NAMES = ("position_share", "content_share", "rest_share")
+NAMES = ("position_share", "content_share", "interaction_share")
 # model, start token, context, passages
 CASES = {
     "learned": ("gpt2", True, 17, 13),
@@ -141,7 +141,7 @@ def test_every_head(paths, case):
     for shift in range(SHIFTS):
         places = range(first + shift * step, first + shift * step + LENGTH)
         seen.append(oracle.keys_at(paths[name], texts, [*range(first), *places]))
-    layers, heads = found.values["rest_share"].shape
+    layers, heads = found.values["interaction_share"].shape
     for layer, kv in np.ndindex(3, len(seen[0][0][0])):
         keys = [
             [[seen[s][layer][t][kv][first + j] for s in range(SHIFTS)] for j in range(LENGTH)]
@@ -155,10 +155,10 @@ def test_every_head(paths, case):
         for head in range(kv * group, (kv + 1) * group):
             for held, known in ((found.values, expected), (found.errors, errors)):
                 mine = [float(held[n][layer, head]) for n in NAMES]
-                mine += held["content_cosine"][layer, head].tolist()
+                mine += held["content_similarity"][layer, head].tolist()
                 assert known == pytest.approx(mine, abs=2e-5)
     assert (3, {"passages": passages}) == (layers, found.provenance)
-    assert found.values["content_cosine"][..., 1:].min() < 0.999
+    assert found.values["content_similarity"][..., 1:].min() < 0.999
 
 
 # head 2 has no content, whose direction is rounding
@@ -172,7 +172,7 @@ def test_additive_keys(paths):
     np.testing.assert_allclose(rest, 0, atol=1e-5)
     np.testing.assert_allclose([position[0], content[2]], 0, atol=1e-5)
     np.testing.assert_allclose([content[0], position[2]], 1, atol=1e-5)
-    np.testing.assert_allclose(found.values["content_cosine"][0, :2], 1, atol=1e-5)
+    np.testing.assert_allclose(found.values["content_similarity"][0, :2], 1, atol=1e-5)
     # a step of 11 places, i.e. of 11 / tau: sum of squares 2 steps^2 for each token and passage
     scores = [[CONTENT[token] for token in text[1 : 1 + LENGTH]] for text in windows.tolist()]
     squares = sum(np.var([text[j] for text in scores]) * 3 * 20 for j in range(LENGTH))
@@ -190,7 +190,7 @@ def test_turning_keys(paths):
         speed = 1 if head < 3 else 0.1
         turns = [complex(math.cos(a), math.sin(a)) for a in (speed * step * s for s in range(4))]
         np.testing.assert_allclose(
-            found.values["content_cosine"][0, head], [turn.real for turn in turns], atol=1e-5
+            found.values["content_similarity"][0, head], [turn.real for turn in turns], atol=1e-5
         )
         left = abs(sum(turns) / 4) ** 2
         codes = [[complex(*contextual.turning_code(t)) for t in text[1 : 1 + LENGTH]]
@@ -213,11 +213,11 @@ def test_through_the_laboratory(paths, tmp_path):
     )
     assert [0, 8, 16, 24] == found.coordinates["shift"].tolist()
     np.testing.assert_allclose(
-        found.values["content_cosine"][0, 5], np.cos(np.arange(4) * 0.8), atol=1e-5
+        found.values["content_similarity"][0, 5], np.cos(np.arange(4) * 0.8), atol=1e-5
     )
-    run = describe_run(str(paths["gpt2"]), doubling=3, destination=" the")
+    run = describe_run(str(paths["gpt2"]), repeat_every=3, destination=" the")
     canonical = Additivity().canonical(run, Additivity.params(passages=7))
-    assert (7, None, None) == (canonical.windows, canonical.doubling, canonical.destination)
+    assert (7, None, None) == (canonical.windows, canonical.repeat_every, canonical.destination)
     assert {} == Additivity().needs(canonical, Additivity.params())
 
 
@@ -225,7 +225,7 @@ def test_no_content(paths):
     """Where position is all, content has no direction, and no cosine."""
     found = perform(paths["additive"], some_windows(20, 31, True), passages=20)
 
-    assert np.isnan(found.values["content_cosine"][0, 2]).all()
+    assert np.isnan(found.values["content_similarity"][0, 2]).all()
 
 
 @pytest.mark.parametrize(("start", "need"), [(True, 16), (False, 15)])

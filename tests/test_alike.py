@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 CONTEXT, WINDOWS, QUERY, SKIP = 32, 3, 31, 4
 MODELS = ("demo-attn-2l", "demo-gpt2")
-OWN = Pin("L0H1", "demo-attn-2l", context=CONTEXT, texts=WINDOWS)
+OWN = Pin("L0H1", "demo-attn-2l", context=CONTEXT, windows=WINDOWS)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,10 @@ def passes(model_dirs):
     ids = builders.random_ids(WINDOWS, CONTEXT, seed=43).numpy()
     return {
         name: pk.run_pass(
-            pk.load(str(model_dirs[name]), device="cpu"), ids, positions=POSITIONS, samples=SAMPLES
+            pk.load(str(model_dirs[name]), device="cpu"),
+            ids,
+            positions=POSITIONS,
+            queries_per_position=SAMPLES,
         )
         for name in NAMES
     }
@@ -58,10 +61,10 @@ class Head:
             "log_etc": math.log(oracles.etc(row)),
             "half_mass_distance": oracles.half_mass_distance(row, n),
             "local_mass": oracles.local_mass(row, n),
-            "visible": len(oracles.visible(n, self.skip, self.window)),
-            "consistency": oracles.consistency(self.kernels[n]),
-            "equivariance": oracles.equivariance(n, self.means, self.skip),
-            "fidelity": oracles.fidelity(row, self.observed[n], self.skip),
+            "visible_keys": len(oracles.visible(n, self.skip, self.window)),
+            "query_variation": oracles.consistency(self.kernels[n]),
+            "equivariance_error": oracles.equivariance(n, self.means, self.skip),
+            "attention_distance": oracles.fidelity(row, self.observed[n], self.skip),
         }
 
 
@@ -94,11 +97,18 @@ def test_queries_below_the_skip(passes, name):
     """A query that sees no key has no kernel: NaN in arrays, None in JSON, no key visible."""
     result = pk.analyse("etc", passes[name], skip=4)
 
-    for value in ("etc", "log_etc", "half_mass_distance", "local_mass", "consistency", "fidelity"):
+    for value in (
+        "etc",
+        "log_etc",
+        "half_mass_distance",
+        "local_mass",
+        "query_variation",
+        "attention_distance",
+    ):
         assert np.isnan(result.values[value][..., :2]).all(), value
         assert not np.isnan(result.values[value][..., 2:]).any(), value
-    assert np.isnan(result.values["equivariance"][..., :2]).all()
-    assert 0 == result.values["visible"][..., :2].max()
+    assert np.isnan(result.values["equivariance_error"][..., :2]).all()
+    assert 0 == result.values["visible_keys"][..., :2].max()
     printed = result.as_json()["values"]
     assert [None, None] == printed["kind"][1][2][:2] == printed["etc"][1][2][:2]
 
@@ -114,7 +124,7 @@ def test_errors_of_the_heat_map(passes):
         expected = {
             "etc": [oracles.etc(row) for row in left_out],
             "local_mass": [oracles.local_mass(row, n) for row in left_out],
-            "fidelity": [oracles.fidelity(row, truth.observed[n], 4) for row in left_out],
+            "attention_distance": [oracles.fidelity(row, truth.observed[n], 4) for row in left_out],
         }
         for value, estimates in expected.items():
             found = result.errors[value][layer, head, 3]
@@ -173,7 +183,7 @@ def test_kernel(passes, name, skip):
 def test_kernel_map(passes, name, skip):
     """One row per recorded position, NaN where a key is not visible."""
     for layer, head in ((0, 0), (1, 3), (2, 4)):
-        result = pk.analyse("kernel-map", passes[name], skip=skip, cell=cell_name(layer, head))
+        result = pk.analyse("kernel-map", passes[name], skip=skip, head=cell_name(layer, head))
         truth = Head(passes[name], layer, head, skip)
         for place, n in enumerate(POSITIONS):
             seen = oracles.visible(n, skip, truth.window)
@@ -199,15 +209,15 @@ def test_profile(passes, name):
 
 BAD = {
     "no such analysis": ("nonsense", {}, "No analysis 'nonsense'"),
-    "head named twice": ("kernel-map", {"head": "L0H0", "cell": "L0H0"}, "head once"),
+    "head by its old name": ("kernel-map", {"cell": "L0H0"}, "'cell' is called 'head' now."),
     "skip too large": ("etc", {"skip": 33}, "skip"),
     "negative skip": ("etc", {"skip": -1}, "skip"),
     "unknown parameter": ("etc", {"skips": 4}, "skips"),
     "position beyond the context": ("kernel", {"query": 23}, "choose 0 to 22"),
     "position not recorded": ("kernel", {"query": 12}, "No query at position 12"),
     "position below the skip": ("kernel", {"query": 3}, "sees no key"),
-    "cell outside": ("kernel-map", {"cell": "L3H0"}, "L0H0 to L2H4"),
-    "cell misspelt": ("kernel-map", {"cell": "3.1"}, "L0H0 to L2H4"),
+    "cell outside": ("kernel-map", {"head": "L3H0"}, "L0H0 to L2H4"),
+    "cell misspelt": ("kernel-map", {"head": "3.1"}, "L0H0 to L2H4"),
     "text source in memory": ("kernel", {"query": 11, "source": "text", "text": "a"}, "one pass"),
     "source unknown": ("kernel", {"query": 11, "source": "dream"}, "source"),
     "parameter of another analysis": ("profile", {"skip": 4}, "skip"),

@@ -54,7 +54,7 @@ def go(page: Page, title: str) -> None:
 @pytest.mark.parametrize("name", page_names())
 def test_away_and_back(page, still, shipped_only, name):
     """The address and every field are as they were; a step further back is where one came from."""
-    link = chosen(name) | {"cell": ["L1H5"]}
+    link = chosen(name) | {"head": ["L1H5"]}
     visit(page, f"{still.url}/{'' if name == FIRST else name}?{urlencode(link, doseq=True)}")
     address, held, title = page.url, page.evaluate(HELD), page.locator("h1").inner_text()
     assert link.keys() <= parse_qs(urlsplit(address).query).keys()

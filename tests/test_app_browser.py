@@ -77,7 +77,7 @@ def clicks(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
         cell(page, name).click()
         title_of(page, "kernel").filter(has_text=f"{name} at n = 400").wait_for()
         times.append(1000 * (time.perf_counter() - began))
-        expect(page).to_have_url(re.compile(rf"[?&]cell={name}(&|$)"))
+        expect(page).to_have_url(re.compile(rf"[?&]head={name}(&|$)"))
         expect(cell(page, name)).to_have_attribute("aria-selected", "true")
         assert FIRST | {"Head": name} == values(page)
         settle(page)
@@ -105,7 +105,7 @@ def arrows_and_enter(page: Page) -> None:
 
 def test_a_link_restores_another_page(visit):
     """A deep link reaches its page, head, source and text at once."""
-    page = visit("/positional_kernels", cell="L1H3", source="one text", item="Exodus 12")
+    page = visit("/positional_kernels", head="L1H3", source="one text", item="Exodus 12")
     assert FIRST | {"Head": "L1H3"} == values(page)
     expect(page.get_by_role("heading", level=1)).to_have_text("Kernel")
     expect(page.get_by_text("L1H3 at query position 400")).to_be_visible()
@@ -115,7 +115,7 @@ def test_a_link_restores_another_page(visit):
 
 def test_a_link_with_nonsense_says_what_is_shown_instead(visit):
     """An unknown cell, position or skip is named in one notice, until something else is chosen."""
-    page = visit(cell="L99H9", query="foo", skip=999)
+    page = visit(head="L99H9", query="foo", skip=999)
     assert FIRST == values(page)
     expect(title_of(page, "kernel")).to_contain_text("L2H6 at n = 400")
     notice = page.get_by_test_id("stAlertContentWarning")
@@ -149,7 +149,7 @@ def test_a_link_keeps_what_equals_an_end_of_a_slider(visit):
     expect(title_of(page, "kernel")).to_contain_text("L1H1 at n = 15")
     settle(page)
     query = urlsplit(page.url).query
-    assert {"texts=50", "skip=0", "query=15", "context=64", "cell=L1H1"} == set(query.split("&"))
+    assert {"windows=50", "skip=0", "query=15", "context=64", "head=L1H1"} == set(query.split("&"))
 
 
 def back(page: Page) -> None:
@@ -169,7 +169,7 @@ def back(page: Page) -> None:
 
 def test_a_link_restores_the_landing_page(visit):
     """Another visitor's browser shows the same head, position and skip; they go with the reader."""
-    page = visit(cell="L2H1", query=255, skip=7)
+    page = visit(head="L2H1", query=255, skip=7)
     assert FIRST | {"Head": "L2H1", "query": "255", "skip": "7"} == values(page)
     expect(title_of(page, "kernel")).to_contain_text("L2H1 at n = 255")
     expect(cell(page, "L2H1")).to_have_attribute("aria-selected", "true")
@@ -198,13 +198,13 @@ def the_head_chosen_stays_on_another_page(page: Page) -> None:
     settle(page)
     assert FIRST | {"Head": "L2H1", "query": "271", "skip": "8"} == values(page)
     expect(page).to_have_url(re.compile(r"/positional_kernels\?"))
-    expected = {"texts=50", "cell=L2H1", "query=271", "skip=8"}
+    expected = {"windows=50", "head=L2H1", "query=271", "skip=8"}
     assert expected == set(urlsplit(page.url).query.split("&"))
 
 
 def test_another_model_keeps_what_fits(visit):
     """A cell or position that the new model lacks moves to one that it has; and back."""
-    page = visit(cell="L3H7", query=511)
+    page = visit(head="L3H7", query=511)
     choose(page, "Model", "demo-attn-2l")
     expect(page.get_by_role("gridcell")).to_have_count(16)
     settle(page)
@@ -215,7 +215,7 @@ def test_another_model_keeps_what_fits(visit):
     settle(page)
     no_trouble(page)
     assert FIRST == values(page)
-    assert "texts=50" == urlsplit(page.url).query
+    assert "windows=50" == urlsplit(page.url).query
 
 
 def test_another_corpus(visit):

@@ -21,7 +21,7 @@ from tests.visit_tables import click_name, click_row, column
 
 pytestmark = pytest.mark.browser
 
-TEXTS = ";texts=50"
+TEXTS = ";windows=50"
 TWO = f"L2H6@demo-gpt2{TEXTS},L2H5@demo-gpt2{TEXTS}"
 
 
@@ -32,7 +32,7 @@ def pinned(page):
 
 def test_pinned_from_page_to_page(page, server):
     """On the landing page, on the page of a head, and here; the next page still has them."""
-    visit(page, server.link(cell="L2H6"))
+    visit(page, server.link(head="L2H6"))
     page.get_by_role("button", name="Pin L2H6").click()
     expect(page.get_by_role("button", name="Unpin L2H6")).to_be_visible()
     page.get_by_test_id("stSidebar").get_by_role("link", name="Overview").click()
@@ -56,9 +56,9 @@ def test_pinned_from_page_to_page(page, server):
 def test_a_link_restores_it(page, server, new_context):
     """Another visitor sees the same figures; a head that is unpinned goes, and so do all."""
     said = console(page)
-    visit(page, server.link("/compare", pins=TWO, cell="L2H6"))
+    visit(page, server.link("/compare", pins=TWO, head="L2H6"))
     expect(page.get_by_role("button", name="Unpin L2H6")).to_have_count(1)
-    visit(page, server.link("/compare", pins=TWO, cell="L0H0"))
+    visit(page, server.link("/compare", pins=TWO, head="L0H0"))
     drawn = hash_of(page, "kernels")
     assert {"L2H6, n = 400", "L2H5, n = 400"} <= set(traces(page, "kernels"))
     other = new_context().new_page()
@@ -115,7 +115,7 @@ def test_bad_pins_are_told_elsewhere(page, server):
 
 def test_what_is_not_computed_waits(page, server):
     """A pin of a run that nobody has computed starts nothing; its button does."""
-    visit(page, server.link("/compare", pins="L0H1@demo-attn-2l;context=64;texts=50"))
+    visit(page, server.link("/compare", pins="L0H1@demo-attn-2l;context=64;windows=50"))
     expect(page.get_by_text("Not computed yet: L0H1 demo-attn-2l context 64")).to_be_visible()
     expect(page.get_by_test_id("stProgress")).to_have_count(0)
     page.get_by_role("button", name="Compute them").click()
@@ -126,7 +126,7 @@ def test_what_is_not_computed_waits(page, server):
 
 def test_heads_like_this_one(page, server):
     """Nearest first, with how many runs were searched; a row pins its head, a name opens it."""
-    visit(page, server.link("/compare", cell="L2H6"))
+    visit(page, server.link("/compare", head="L2H6"))
     expect(page.get_by_text(re.compile(r"among \d+ heads of \d+ runs?"))).to_be_visible()
     gaps = [float(each) for each in column(page, "alike-table", "TV distance")]
     assert len(gaps) > 3
@@ -142,7 +142,7 @@ def test_heads_like_this_one(page, server):
 
 def test_two_models(page, server):
     """Grids in one scale; what is not computed waits for a press; a measure by depth."""
-    visit(page, server.link("/compare", second="demo-attn-2l", context=64, cell="L2H6"))
+    visit(page, server.link("/compare", second="demo-attn-2l", context=64, head="L2H6"))
     expect(page.get_by_text("demo-attn-2l at n =")).to_be_visible()
     for number in (0, 1):
         button = page.locator(f".st-key-compute-model-{number}").get_by_role("button")
@@ -154,8 +154,8 @@ def test_two_models(page, server):
     grids = page.get_by_role("grid")
     expect(grids).to_have_count(2)
     with redraws(page, "depth"):
-        choose(page, "Measure of both", "fidelity")
+        choose(page, "Measure of both", "distance to observed attention")
     grids.nth(1).locator("[data-name=L1H0]").click()
     settle(page)
-    assert ["L1H0@demo-attn-2l;context=64;texts=50"] == pinned(page)
+    assert ["L1H0@demo-attn-2l;context=64;windows=50"] == pinned(page)
     no_trouble(page)

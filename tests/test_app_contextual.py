@@ -31,11 +31,11 @@ from tests.visit_tables import click_row, column, drawn, groups, wide
 pytestmark = pytest.mark.browser
 
 PAGE, HEADS, NOTHING_LEFT = "/contextual", 32, "nothing is left to average over"
-FIGURES = ("plane", "denominators", "spread", "copies", "weights", "distances")
+FIGURES = ("plane", "denominators", "variation", "duplicates", "weights", "distances")
 TOKEN, OWN, CHAPTERS = "Destination token", "Texts of your own", "Chapters drawn alongside"
 ALIKE, APART = "Largest distance within a group", "Distance that rules a pair out"
 BROAD, STEADY = "Effective token count from which a kernel is broad", "Largest spread of a steady"
-LOCAL, COPIES = "Mass in the last 10 tokens that makes", "Attention to copies that makes"
+LOCAL, COPIES = "Mass in the last 10 tokens that makes", "Attention to duplicates that makes"
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_all_is_drawn(page, show):
         drawn(page, FIGURES)
         assert HEADS == sum(groups(page).values())
         assert counted(page) == groups(page)["contextual"]
-        spreads = [float(each) for each in column(page, "contextual-table", "spread")]
+        spreads = [float(each) for each in column(page, "contextual-table", "CV")]
         assert sorted(spreads) == spreads
         assert {"contextual"} == set(column(page, "contextual-table", "group"))
         no_trouble(page)
@@ -72,7 +72,7 @@ def test_all_is_drawn(page, show):
 
 def test_one_head(show):
     """Its kernels, texts beside it, the token and how many texts."""
-    page = show(cell="L2H1")
+    page = show(head="L2H1")
     kernels_of_a_layer(page)
     chapters_and_texts_of_ones_own(page)
     token_and_number_of_texts(page)
@@ -90,8 +90,8 @@ def token_and_number_of_texts(page: Page) -> None:
     assert before != hash_of(page, "plane")
     assert " of" == parameter(page, "token")
     with redraws(page, "plane"):
-        press(page, "Texts", "ArrowRight")
-    assert "16" == parameter(page, "contexts")
+        press(page, "First windows", "ArrowRight")
+    assert "16" == parameter(page, "firstwindows")
     write(page, TOKEN, "")
     expect(page.get_by_placeholder(f"empty: {quoted(' the')}")).to_have_value("")
     expect(page.get_by_text(f"contextual for {quoted(' the')} at n =")).to_be_visible()
@@ -104,22 +104,22 @@ def test_thresholds_are_those_of_the_numbers(show):
     rows = csv_rows(download(page, "plane", "CSV"))
     page.keyboard.press("Escape")
     with np.load(io.BytesIO(download(page, "plane", "NPZ")), allow_pickle=False) as file:
-        heads = {name: file[name].ravel() for name in ("etc", "spread", "local_mass")}
-        attention = np.fmax(file["near"], file["far"]).ravel()
+        heads = {name: file[name].ravel() for name in ("etc", "denominator_cv", "local_mass")}
+        attention = np.fmax(file["near_duplicates"], file["far_duplicates"]).ravel()
     page.keyboard.press("Escape")
     told = {(int(row["layer"]), int(row["head"])): float(row["etc (tokens)"])
             for row in rows if row["etc (tokens)"]}  # fmt: skip
     assert dict(zip(np.ndindex(4, 8), heads["etc"].tolist(), strict=True)) == told
     in_view = dict(zip(column(page, "contextual-table", "head"),
-                       column(page, "contextual-table", "spread"), strict=True))  # fmt: skip
+                       column(page, "contextual-table", "CV"), strict=True))  # fmt: skip
     assert len(in_view) > 9
     for head, spread in in_view.items():
         layer, number = map(int, re.findall(r"\d+", head))
-        assert float(spread) == pytest.approx(heads["spread"][8 * layer + number], rel=1e-6)
+        assert float(spread) == pytest.approx(heads["denominator_cv"][8 * layer + number], rel=1e-6)
 
-    def expected(broad=30.0, steady=0.25, dlocal=0.5, copies=0.3) -> dict[str, int]:
-        duplicate, near = attention >= copies, heads["local_mass"] >= dlocal
-        flat = (heads["etc"] >= broad) & (heads["spread"] <= steady)
+    def expected(broad=30.0, steady=0.25, dlocal=0.5, duplicates=0.3) -> dict[str, int]:
+        duplicate, near = attention >= duplicates, heads["local_mass"] >= dlocal
+        flat = (heads["etc"] >= broad) & (heads["denominator_cv"] <= steady)
         kinds = (duplicate, near & ~duplicate, flat & ~near & ~duplicate,
                  ~(flat | near | duplicate))  # fmt: skip
         names = ("duplicate token", "detokenization", "contextual", "other")
@@ -136,7 +136,7 @@ def test_thresholds_are_those_of_the_numbers(show):
         (BROAD, "Home", {"broad": 1}),
         (LOCAL, "End", {"dlocal": 1}),
         (LOCAL, "Home", {"dlocal": 0}),
-        (COPIES, "Home", {"copies": 0}),
+        (COPIES, "Home", {"duplicates": 0}),
     ):
         limits |= change
         with redraws(page, "plane"):
@@ -149,7 +149,7 @@ def test_thresholds_are_those_of_the_numbers(show):
 
 def test_rows(show):
     """A row selects its head, again and another."""
-    page = show(cell="L0H1")
+    page = show(head="L0H1")
     a_row_selects_its_head_again(page)
     a_row_selects_a_head(page)
 
@@ -160,7 +160,7 @@ def a_row_selects_a_head(page: Page) -> None:
     row, name = next((row, name) for row, name in enumerate(heads) if not name.startswith(layer))
     with redraws(page, "denominators"), redraws(page, "weights"), redraws(page, "distances"):
         click_row(page, "contextual-table", row)
-    assert (name, name) == (parameter(page, "cell"), values(page)["Head"])
+    assert (name, name) == (parameter(page, "head"), values(page)["Head"])
     for heading in (f"{name}: contextual", f"Denominators of {name}",
                     f"Tokens as {name} weights them", f"Kernels of layer {name[1]}"):  # fmt: skip
         expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
@@ -180,7 +180,7 @@ def a_row_selects_its_head_again(page: Page) -> None:
     for other in ("L3H3", None):
         click_row(page, "contextual-table", 2)
         expect(page.get_by_text(f"Selected: {name}.")).to_be_visible()
-        assert name == parameter(page, "cell")
+        assert name == parameter(page, "head")
         if other:
             seek(page, "Head", other)
             expect(page.get_by_text(f"Selected: {other}.")).to_be_visible()
@@ -241,10 +241,11 @@ def test_a_query_position_within_the_skipped_keys(show):
 
 def test_a_link_restores_the_page(show):
     """All controls, and what they lead to; nonsense in it gives the defaults."""
-    page = show(cell="L1H2", token=" of", contexts=16, broad=64, steady=0.1, dlocal=0.4, copies=0.9,
-                chapters="Exodus 12", owntexts="one\n---\ntwo", alike=0.2, apart=0.9)  # fmt: skip
+    page = show(head="L1H2", token=" of", firstwindows=16, broad=64, steady=0.1, dlocal=0.4,
+                duplicates=0.9, chapters="Exodus 12", owntexts="one\n---\ntwo",
+                alike=0.2, apart=0.9)  # fmt: skip
     drawn(page, FIGURES)
-    fields = {"Texts": "16", ALIKE: "0.20", APART: "0.90"}
+    fields = {"First windows": "16", ALIKE: "0.20", APART: "0.90"}
     assert fields == shown(page, *fields)
     for label, text in ((TOKEN, " of"), (OWN, "one\n---\ntwo")):
         expect(page.get_by_role("textbox", name=label, exact=True)).to_have_value(text)
@@ -255,11 +256,11 @@ def test_a_link_restores_the_page(show):
     for text in ("from 0.9", "from 0.4", "from 64", "up to 0.1"):
         expect(limits).to_contain_text(text)
     no_trouble(page)
-    show(contexts=7, broad=9999, steady="x", copies=-1, chapters="Nobody 1", alike=3, query="x",
-         token="")  # fmt: skip
+    show(firstwindows=7, broad=9999, steady="x", duplicates=-1, chapters="Nobody 1", alike=3,
+         query="x", token="")  # fmt: skip
     drawn(page, FIGURES)
     expect(page.get_by_text(f"contextual for {quoted(' the')} at n =")).to_be_visible()
-    fields = {"Texts": "32", ALIKE: "0.10", APART: "0.50"}
+    fields = {"First windows": "32", ALIKE: "0.10", APART: "0.50"}
     assert fields == shown(page, *fields)
     expect(page.get_by_text(re.compile("a relative spread of 0.25 or less"))).to_be_visible()
     no_trouble(page)

@@ -19,7 +19,7 @@ from tests.visit import tool, visit
 
 pytestmark = pytest.mark.browser
 
-CELL = {"cell": "L2H1", "query": 255}
+CELL = {"head": "L2H1", "query": 255}
 SKIP = {"skip": 7}
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -68,7 +68,7 @@ def test_page_command_line_and_python_agree(shown, show, server, card, chosen):
     """The JSON of the page, of `show --json` and of `pk.show` are one and the same."""
     page = json.loads(download(shown, card, "JSON"))
     options = [part for name, value in chosen.items() for part in (f"--{name}", str(value))]
-    options += ["--texts", "50", "--skip", "7", "--json"]
+    options += ["--windows", "50", "--skip", "7", "--json"]
     line = json.loads(command_line_here(server.cache, "show", card, "demo-gpt2", *options))
     python = json.loads(to_json(show(card, **chosen)))
     assert page == line == python
@@ -147,7 +147,7 @@ def test_html_stands_alone(shown, show, context, tmp_path):
 def test_link_and_citation(shown):
     """The link leads to this figure as it is; the citation names version, run and model."""
     with tool(shown, "kernel", "Link") as body:
-        for part in ("cell=L2H1", "skip=7", "query=255", "#kernel"):
+        for part in ("head=L2H1", "skip=7", "query=255", "#kernel"):
             expect(body).to_contain_text(part)
     with tool(shown, "kernel", "Cite") as body:
         for part in ("@software{poskernel-", "demo-gpt2", "L2H1", "n255", __version__):

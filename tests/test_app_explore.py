@@ -122,7 +122,7 @@ def test_axes_and_colour(explore):
     expect(title_of(page, "heads")).to_have_text("Attention entropy against effective token count")
     for label, key, option in (
         ("Across", "x", "half-mass distance"),
-        ("Upwards", "y", "fidelity"),
+        ("Upwards", "y", "distance to observed attention"),
         ("Colour", "colour", "kind of kernel"),
     ):
         with redraws(page, "heads"):
@@ -134,14 +134,14 @@ def test_axes_and_colour(explore):
     visit(page, link)
     assert shape == hash_of(page, "heads")
     with tool(page, "heads", "Formula") as body:
-        expect(body.get_by_text("Fidelity.")).to_be_visible()
+        expect(body.get_by_text("Distance to observed attention.")).to_be_visible()
     no_trouble(page)
     assert [] == complaints
 
 
 def test_choosing_by_hand(explore):
     """A loop and a box choose what is in them; the table lists them; a click selects a head."""
-    page = explore(cell="L2H6")
+    page = explore(head="L2H6")
     lists(page, 32)
     draw(page, "loop", [(0.02, 0.02), (0.98, 0.02), (0.98, 0.45), (0.02, 0.45)])
     by_loop = chosen(page)
@@ -167,7 +167,7 @@ def test_choosing_by_hand(explore):
         expect(page.locator(f"{FIGURE} .hovertext")).to_contain_text("L1H3")
         page.mouse.down()
         page.mouse.up()
-    assert "L1H3" == values(page)["Head"] == parameter(page, "cell")
+    assert "L1H3" == values(page)["Head"] == parameter(page, "head")
     assert [] == chosen(page)
     no_trouble(page)
 

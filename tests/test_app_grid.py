@@ -33,7 +33,7 @@ def kinds(page: Page) -> list[str]:
 
 def test_kinds_order_and_thresholds(landing):
     """What is done to the grid one after the other."""
-    page = landing(cell="L2H4")
+    page = landing(head="L2H4")
     kinds_that_are_switched_off_are_dimmed(page)
     order_by_etc(page)
     thresholds_change_the_kinds(page)
@@ -80,7 +80,7 @@ def thresholds_change_the_kinds(page: Page) -> None:
 
 def test_the_curve_follows_the_kinds(landing):
     """Its axis is logarithmic where the grid calls the head local, by whatever thresholds."""
-    page = landing(cell="L2H6")
+    page = landing(head="L2H6")
     axis = page.locator(".st-key-figure-kernel .xtitle")
     assert "local" == kinds(page)[2 * 8 + 6]
     expect(axis).to_contain_text("log spacing")
@@ -91,7 +91,7 @@ def test_the_curve_follows_the_kinds(landing):
 
 def test_kernels_in_the_cells(landing):
     """A switch draws every kernel in its cell; pointing at one shows it larger, with no request."""
-    page = landing(cell="L2H6")
+    page = landing(head="L2H6")
     expect(page.locator("[role=gridcell] svg")).to_have_count(0)
     flip(page, "Kernels in the cells", True)
     assert "true" == parameter(page, "curves")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 def server(tmp_path_factory):
     """A server of its own: what other tests have had computed would not wait for a press here."""
     root = tmp_path_factory.mktemp("head")
-    command_line_here(root / "cache", "precompute", "demo-gpt2", "--texts", "50")
+    command_line_here(root / "cache", "precompute", "demo-gpt2", "--windows", "50")
     with serve(root / "cache", root / "server.log") as started:
         yield started
 
@@ -31,7 +31,7 @@ LOCAL = re.compile(
 
 def test_everything_that_is_there(page, server):
     """The verdict, all measures with ranks, the figures of statistics; no experiment starts."""
-    visit(page, server.link("/head", cell="L2H6", seed=7))
+    visit(page, server.link("/head", head="L2H6", seed=7))
     expect(page.get_by_text(LOCAL)).to_be_visible()
     expect(page.get_by_text("Not looked at yet:")).to_contain_text("Induction heads")
     for figure in ("kernel", "profile", "sinks"):
@@ -50,7 +50,7 @@ def test_everything_that_is_there(page, server):
 
 def test_an_experiment_waits_for_a_press(page, server):
     """Its button computes one block, and the verdict knows of it; the others still wait."""
-    visit(page, server.link("/head", model="demo-attn-2l", context=64, cell="L1H0"))
+    visit(page, server.link("/head", model="demo-attn-2l", context=64, head="L1H0"))
     expect(page.get_by_text("Uniform: by position")).not_to_contain_text("induction")
     page.locator(".st-key-compute-induction").get_by_role("button").click()
     expect(page.locator(".st-key-figure-induction .main-svg").first).to_be_visible()
@@ -67,7 +67,7 @@ def test_an_experiment_waits_for_a_press(page, server):
 
 def test_names_lead_here_and_headings_on(page, server):
     """From the landing page in one click, with the same head, position and skip; and onwards."""
-    visit(page, server.link(cell="L1H3", query=255, skip=2))
+    visit(page, server.link(head="L1H3", query=255, skip=2))
     link = page.get_by_test_id("stMain").get_by_role("link", name="Everything about L1H3")
     visit(page, f"{server.url}/{link.get_attribute('href')}")
     expect(title_of(page, "kernel")).to_contain_text("L1H3 at n = 255")
@@ -76,11 +76,11 @@ def test_names_lead_here_and_headings_on(page, server):
 
     onwards = page.get_by_role("link", name="Diagonals")
     visit(page, f"{server.url}/{onwards.get_attribute('href')}")
-    assert "L1H3" == parameter(page, "cell")
+    assert "L1H3" == parameter(page, "head")
     expect(page.get_by_role("heading", level=1)).to_have_text("Previous token")
     expect(page.get_by_role("heading", name=re.compile("^L1H3: "))).to_be_visible()
-    measure = "fidelity"
-    visit(page, server.link("/head", cell="L1H3"))
+    measure = "distance to observed attention"
+    visit(page, server.link("/head", head="L1H3"))
     address = page.get_by_role("link", name=measure, exact=True).get_attribute("href")
     visit(page, f"{server.url}/{address}")
     assert measure == page.get_by_role("combobox", name="Colour heads by").input_value()
@@ -89,7 +89,7 @@ def test_names_lead_here_and_headings_on(page, server):
 
 def test_a_note_is_kept(page, server):
     """Written on one head, it is there for the next visit, and on no other head."""
-    link = server.link("/head", model="demo-attn-2l", context=64, cell="L0H5")
+    link = server.link("/head", model="demo-attn-2l", context=64, head="L0H5")
     visit(page, link)
     box = page.locator(".st-key-note-box")
     box.get_by_text("Note", exact=True).click()
@@ -101,7 +101,7 @@ def test_a_note_is_kept(page, server):
     with page.expect_download() as downloaded:
         box.get_by_role("button", name="All notes").click()
     told = json.loads(downloaded.value.path().read_text("utf-8"))
-    assert [(each["model"], each["cell"]) for each in told] == [("demo-attn-2l", "L0H5")]
+    assert [(each["model"], each["head"]) for each in told] == [("demo-attn-2l", "L0H5")]
 
     visit(page, link)
     expect(page.get_by_text("Note: spreads <b>evenly</b>")).to_be_visible()
@@ -112,7 +112,7 @@ def test_a_note_is_kept(page, server):
 
 def test_where_it_attends_most_sharply(page, server):
     """Example texts wait for a press; the largest share first, each with the distance it spans."""
-    visit(page, server.link("/head", model="demo-attn-2l", context=64, cell="L0H0", seed=3))
+    visit(page, server.link("/head", model="demo-attn-2l", context=64, head="L0H0", seed=3))
     page.locator(".st-key-compute-examples").get_by_role("button").click()
     card = page.locator(".st-key-card-examples")
     expect(card.get_by_text(re.compile(r"\d tokens? back\)"))).to_have_count(5)

@@ -124,10 +124,10 @@ def test_texts_of_the_corpus(show):
     """Real texts in place of a repeated token: the start token's position is left out; and back."""
     page = show()
     with redraws(page, "helix"), redraws(page, "shape"):
-        pick(page, "texts of the corpus")
+        pick(page, "windows of the corpus")
     expect(slider(page, START)).to_have_attribute("aria-valuetext", "1")
     assert {CONTEXT - 1} == set(traces(page, "helix").values())
-    assert "texts of the corpus" == parameter(page, "prompts")
+    assert "windows of the corpus" == parameter(page, "prompts")
     with redraws(page, "helix"):
         pick(page, "one token repeated")
     assert {CONTEXT} == set(traces(page, "helix").values())

@@ -35,7 +35,7 @@ WORDS = {
     "average": "average positions",
     "blind": "blind to predecessor",
     "move": "move attention",
-    "silence": "switch heads off",
+    "ablate": "ablate heads",
     "remove": "remove embeddings",
 }
 HEAD, MOVES, LAYERS = "Head that is changed", "Rows and their new keys", "In layers"
@@ -47,7 +47,7 @@ def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
 
     def go(**parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"context": CONTEXT, "cell": FIRST.cell, **parameters}))
+        visit(page, server.link(PAGE, **{"context": CONTEXT, "head": FIRST.cell, **parameters}))
         return page
 
     return go
@@ -75,7 +75,7 @@ def add(page: Page, label: str, option: str) -> None:
 
 def test_every_preset(show):
     """Prompt, change and head follow; the first one, which is the default, as well."""
-    page = show(cell=OTHER)
+    page = show(head=OTHER)
     page.get_by_role("button", name=f"Look at {FIRST.cell}").click()
     expect(title_of(page, "patterns-whole")).to_contain_text(f"{FIRST.cell} on the prompt")
     settle(page)
@@ -140,9 +140,9 @@ def test_moving_switching_off_and_removing(show):
     given = {"scale": "2.5", "strength": "1", "edited": OTHER}
     assert given == {name: parameter(page, name) for name in given}
     with redraws(page, "losses"):
-        pick(page, WORDS["silence"])
+        pick(page, WORDS["ablate"])
     with redraws(page, "losses"):
-        add(page, "Heads switched off", OTHER)
+        add(page, "Ablated heads", OTHER)
     with redraws(page, "losses"):
         pick(page, WORDS["remove"])
     with redraws(page, "losses"):
@@ -216,7 +216,7 @@ def test_the_grid_of_heads_and_the_averaging(show):
     with redraws(page, "whole-clean"):
         cell(page, OTHER).click()
     expect(title_of(page, "patterns-whole")).to_contain_text(f"{OTHER} on the prompt")
-    assert (OTHER, OTHER) == (parameter(page, "cell"), values(page)["Head"])
+    assert (OTHER, OTHER) == (parameter(page, "head"), values(page)["Head"])
     expect(cell(page, OTHER)).to_have_attribute("aria-selected", "true")
     expect(title_of(page, "averaging")).to_have_count(0)
     page.get_by_role("switch", name="Measure the loss").check(force=True)

@@ -27,7 +27,7 @@ def two(new_context):
 def ask(page, server, texts=200, context=256):
     """Ask for a run that nobody has computed, and do not wait for it."""
     page.set_default_timeout(60_000)
-    page.goto(server.link(texts=texts, context=context))
+    page.goto(server.link(windows=texts, context=context))
 
 
 def date(page):
@@ -129,5 +129,5 @@ def test_a_click_while_a_computation_ends(fresh, two):
     line.quicken()
     settle(page)
     expect(title_of(page, "candidates")).to_contain_text("L1H2")
-    assert "L1H2" == parameter(page, "cell") == values(page)["Head"]
+    assert "L1H2" == parameter(page, "head") == values(page)["Head"]
     no_trouble(page)

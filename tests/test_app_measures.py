@@ -31,7 +31,7 @@ pytestmark = pytest.mark.browser
 GEOMETRY = catalog.locate("demo-gpt2").geometry
 MEASURES = {title: each for title, each in ALL_MEASURES.items() if each.fits(GEOMETRY)}
 COLOUR, ORDER, CONTEXT = "Colour heads by", "Order of heads", 128
-SHARES = r"position explains ([\d.]+).*, content ([\d.]+).*, and neither alone ([\d.]+)"
+SHARES = r"position explains ([\d.]+).*, content ([\d.]+).*, and their interaction ([\d.]+)"
 FACES = """cells => cells.map(cell => getComputedStyle(cell.firstChild).backgroundColor)"""
 
 
@@ -107,7 +107,7 @@ def test_every_measure_is_drawn(landing):
 def test_order_and_choice_by_a_measure(landing):
     """A link brings the measure; largest and smallest first are so; a click selects the head."""
     measure = "attention to the previous token"
-    page = landing(measure=measure, order="largest first", cell="L1H1")
+    page = landing(measure=measure, order="largest first", head="L1H1")
     assert measure == page.get_by_role("combobox", name=COLOUR, exact=True).input_value()
     largest = numbers(page, measure)
     assert (np.diff(largest, axis=1) <= 0).all()
@@ -122,7 +122,7 @@ def test_order_and_choice_by_a_measure(landing):
     cell(page, "L2H5").click()
     expect(title_of(page, "kernel")).to_contain_text("L2H5 at n = 127")
     settle(page)
-    assert ("L2H5", "L2H5") == (parameter(page, "cell"), values(page)["Head"])
+    assert ("L2H5", "L2H5") == (parameter(page, "head"), values(page)["Head"])
     expect(cell(page, "L2H5")).to_have_attribute("aria-selected", "true")
     with np.load(io.BytesIO(download(page, "etc", "NPZ")), allow_pickle=False) as file:
         held = file["previous_mass"]
@@ -152,7 +152,7 @@ def test_additivity(page, server):
         seek(page, "Head", "L1H3")
     assert before != shares(page)
     assert 1 == pytest.approx(sum(shares(page)), abs=2e-3)
-    expect(title_of(page, "drift")).to_have_text("Drift of content of L1H3")
+    expect(title_of(page, "similarity")).to_have_text("Content similarity across positions, L1H3")
     expect(title_of(page, "shares")).to_contain_text("layer 1")
     assert traces(page, "drift")
     no_trouble(page)
@@ -160,9 +160,11 @@ def test_additivity(page, server):
 
 def test_a_model_with_rotary_positions(page, server, rotary):
     """Measures of its keys, and their shares: position alone explains little."""
-    visit(page, server.link(model=rotary, measure="position in the keys"))
-    expect(page.get_by_role("gridcell", name=re.compile("position in the keys"))).to_have_count(18)
-    for measure in ("drift of content", "induction score"):
+    visit(page, server.link(model=rotary, measure="key variance explained by position"))
+    expect(
+        page.get_by_role("gridcell", name=re.compile("key variance explained by position"))
+    ).to_have_count(18)
+    for measure in ("content similarity across positions", "induction score"):
         choose(page, COLOUR, measure)
         expect(page.get_by_role("gridcell", name=re.compile(measure))).to_have_count(18)
     settle(page)

@@ -95,7 +95,7 @@ def test_what_the_bag_is_made_of(show):
     expect(filled).to_be_visible()
     assert {"L0H1", "L0H3"} == set(re.findall(r"bagheads=(\w+)", page.url))
     assert ["one for all", "their mean", "0"] == [
-        parameter(page, name) for name in ("normscale", "bagkernel", "fewest")
+        parameter(page, name) for name in ("normscale", "bagkernel", "mincount")
     ]
     no_trouble(page)
 
@@ -209,12 +209,12 @@ def test_a_model_without_neurons(page, server):
 
 def test_a_link_restores_the_page(show):
     """All controls, and what they lead to; nonsense in it gives the defaults."""
-    page = show(bagheads="L0H2", token=" of", contexts=16, normscale="one for all", fewest=2,
+    page = show(bagheads="L0H2", token=" of", firstwindows=16, normscale="one for all", mincount=2,
                 bagkernel="their mean", judged="cosine", rank="drive", neuron=7, words="king Lord",
                 tracetext="a text", item="Exodus 12", parts="true", components=3,
                 nearword=" king")  # fmt: skip
     drawn(page, FIGURES)
-    fields = {RAREST: "2", RANKED: "drive", NEURON: "7", "Texts": "16", COMPONENTS: "3"}
+    fields = {RAREST: "2", RANKED: "drive", NEURON: "7", "First windows": "16", COMPONENTS: "3"}
     assert fields == shown(page, *fields)
     expect(page.get_by_role("combobox", name="Text", exact=True)).to_have_value("Exodus 12")
     for label, text in ((TOKEN, " of"), (WORDS, "king Lord"), (NEAR, " king")):
@@ -230,11 +230,12 @@ def test_a_link_restores_the_page(show):
     for card in ("words", "near"):
         expect(page.locator(f".st-key-card-{card}")).to_be_visible()
     no_trouble(page)
-    show(bagheads="L3H9", contexts=7, normscale="none", fewest=-4, bagkernel="x", judged="luck",
-         rank="name", neuron=-7, tracetext="song", window=999, components=1)  # fmt: skip
+    show(bagheads="L3H9", firstwindows=7, normscale="none", mincount=-4, bagkernel="x",
+         judged="luck", rank="name", neuron=-7, tracetext="song",
+         window=999, components=1)  # fmt: skip
     drawn(page, FIGURES)
     first = table(page, "neuron-table").locator("tbody td").first.text_content()
-    fields = {RAREST: "5", RANKED: "share of variance", NEURON: first, "Texts": "32",
+    fields = {RAREST: "5", RANKED: "share of variance", NEURON: first, "First windows": "32",
               COMPONENTS: "24"}  # fmt: skip
     assert fields == shown(page, *fields)
     no_trouble(page)

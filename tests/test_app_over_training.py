@@ -50,7 +50,7 @@ def opened(made, stored, monkeypatch):
 
     def go(**link: str) -> AppTest:
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=300)
-        for name, value in ({"model": str(made), "texts": "50"} | link).items():
+        for name, value in ({"model": str(made), "windows": "50"} | link).items():
             app.query_params[name] = value
         app = open_page(app, "over_training")
         assert [] == [each.value for each in (*app.exception, *app.error)]
@@ -93,8 +93,10 @@ def test_from_nothing_to_everything(opened, stored):
     assert CHARTS == charts(app)
 
     sizes = len(stored._jobs)
-    again = opened(follow="fidelity", cell="L0H0", step="8")
-    assert "Fidelity over training" in {each.value for each in again.subheader}
+    again = opened(follow="distance to observed attention", head="L0H0", step="8")
+    assert "Distance to observed attention over training" in {
+        each.value for each in again.subheader
+    }
     assert 8 == again.select_slider(key="step").value
     kinds = opened(follow="kind of kernel")
     assert CHARTS - 1 == charts(kinds)
@@ -169,7 +171,7 @@ def test_what_is_there_is_shown_meanwhile(opened, made, tmp_path, monkeypatch):
     """
     monkeypatch.setattr(results, "engine", lambda: Partly(Store(tmp_path), "step-8"))
 
-    app = opened(cell="L1H2", step="64", tracked="L0H1")
+    app = opened(head="L1H2", step="64", tracked="L0H1")
     assert "1 of 3 checkpoints are not computed yet: step-8." in said(app)[0]
     assert button(app, "Compute them")
     assert CHARTS == charts(app)

@@ -49,7 +49,7 @@ def show(page: Page, server):
     """Open the page with a text and the parameters given, and return it."""
 
     def go(text: str = LIST, **parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"text": text, "cell": "L2H6", **parameters}))
+        visit(page, server.link(PAGE, **{"text": text, "head": "L2H6", **parameters}))
         return page
 
     return go
@@ -83,12 +83,12 @@ def test_all_heads_and_the_chosen_one(show):
         small(page, "L3H5").click()
     assert "L3H5" == values(page)["Head"]
     expect(title_of(page, "tokens")).to_have_text("L3H5 on the text")
-    expect(page.locator(".patterns .tip")).to_contain_text("position's share of the scores")
+    expect(page.locator(".patterns .tip")).to_contain_text("score variance explained by position")
     small(page, "L3H5").press("ArrowLeft")
     expect(small(page, "L3H4")).to_be_focused()
     with redraws(page, "row"):
         small(page, "L3H4").press("Enter")
-    assert "L3H4" == parameter(page, "cell")
+    assert "L3H4" == parameter(page, "head")
     small(page, "L3H4").press("Control+Home")
     expect(small(page, "L0H0")).to_be_focused()
     no_trouble(page)

@@ -177,7 +177,7 @@ def a_row_selects_a_head(page: Page) -> None:
         place.click(position={"x": 17, "y": 36 + (other + 0.5) * ROW}, force=True)
     expect(page.get_by_text(f"Selected: {name}.")).to_be_visible()
     settle(page)
-    assert (name, name) == (parameter(page, "cell"), values(page)["Head"])
+    assert (name, name) == (parameter(page, "head"), values(page)["Head"])
     assert name == title(page, "scores").split(":")[0]
     expect(page.get_by_role("heading", name=f"Mean patterns of {name}")).to_be_visible()
     with redraws(page, "scores"):
@@ -203,7 +203,7 @@ def position_zero(page: Page) -> None:
 def test_a_link_restores_the_page(show, new_context):
     """Another visitor sees the same controls and figures."""
     given = {"seed": 3, "rstart": "false", "plength": 16, "pquery": 11,
-             "cell": "L1H2", "lookk": "k = 0"}  # fmt: skip
+             "head": "L1H2", "lookk": "k = 0"}  # fmt: skip
     page = show(**given)
     other = new_context().new_page()
     visit(other, page.url)

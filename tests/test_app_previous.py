@@ -42,7 +42,7 @@ def show(page: Page, server):
     page.set_viewport_size({"width": 1900, "height": 900})
 
     def go(**parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"cell": CELL, "context": CONTEXT, **parameters}))
+        visit(page, server.link(PAGE, **{"head": CELL, "context": CONTEXT, **parameters}))
         return page
 
     return go
@@ -92,7 +92,7 @@ def test_ranking_look_back_and_selection(show):
     place.click(position={"x": 17, "y": 36 + (other + 0.5) * ROW}, force=True)
     expect(page.get_by_role("heading", name=f"{name}: {kind}")).to_be_visible()
     settle(page)
-    assert (name, name) == (parameter(page, "cell"), values(page)["Head"])
+    assert (name, name) == (parameter(page, "head"), values(page)["Head"])
     expect(page.get_by_text(f"Selected: {name}")).to_be_visible()
     no_trouble(page)
 

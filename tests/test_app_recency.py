@@ -32,8 +32,8 @@ DRAWS, START = "Random sequences averaged over", "Start token first"
 LENGTH, FIRST, CANDIDATES = "Length (tokens)", "Position of the first [A] (tokens)", "Candidates"
 ROW, LAYER, TOKENS = "Row: second [A] at (tokens)", "Layer", "Show the tokens of the first sample"
 RANDOM, TREND, QUERY = "Random tokens", "Trend from key", "Row n (tokens)"
-SWITCHES, CAUSE = "Switches: parts of the model turned off", "norms flat and compare"
-SILENT, HOW = "Heads of layer 0 that are silenced", "Silenced how"
+SWITCHES, CAUSE = "Switches: parts of the model turned off", "head-output norms and compare"
+SILENT, HOW = "Ablated heads of layer 0", "Ablation"
 FIGURES = ("probability", "candidates", "rows", "patterns", "pattern", "intrinsic", "norms")
 
 
@@ -42,7 +42,7 @@ def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
 
     def go(**parameters: object) -> Page:
-        given = {"model": MODEL, "samples": SAMPLES, "cell": "L1H0", **parameters}
+        given = {"model": MODEL, "samples": SAMPLES, "head": "L1H0", **parameters}
         visit(page, server.link(PAGE, **given))
         expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
         return page
@@ -111,29 +111,29 @@ def sequences_drawn(page: Page) -> None:
 
 
 def switches(page: Page) -> None:
-    """Heads silenced in either way, positions removed, norms made flat."""
+    """Heads ablated in either way, positions removed, norms made flat."""
     page.get_by_text(SWITCHES).click()
     with redraws(page, "probability"), redraws(page, "norms"):
         seek(page, SILENT, "L0H0")
-    assert "L0H0" == parameter(page, "silenced0")
+    assert "L0H0" == parameter(page, "ablated0")
     page.keyboard.press("Escape")
     with redraws(page, "probability"):
-        seek(page, HOW, "pattern made uniform")
-    assert "pattern made uniform" == parameter(page, "silencedhow")
+        seek(page, HOW, "uniform attention")
+    assert "uniform attention" == parameter(page, "ablation")
     with redraws(page, "patterns"), redraws(page, "intrinsic"):
         flip(page, "Remove positions", True)
     with redraws(page, "patterns"), redraws(page, "intrinsic"):
         flip(page, "Flatten layer 0's norms", True)
-    assert ("true", "true") == (parameter(page, "nopos"), parameter(page, "flatten"))
+    assert ("true", "true") == (parameter(page, "nopos"), parameter(page, "equalise"))
     with redraws(page, "probability"):
         page.get_by_test_id("stMain").get_by_role("button", name="Remove L0H0").click()
-    assert parameter(page, "silenced0") is None
+    assert parameter(page, "ablated0") is None
     no_trouble(page)
 
 
 def test_the_head_that_is_shown(show):
     """The one selected, on every page; the strongest can be selected, by button, mouse and key."""
-    page = show(cell="L1H5")
+    page = show(head="L1H5")
     assert {"L1H5"} == {head_of(page, name) for name in ("candidates", "rows", "pattern")}
     button = page.get_by_role("button", name=re.compile("Select L1H., the strongest"))
     best = re.search(r"L\dH\d", button.inner_text())[0]
@@ -144,13 +144,13 @@ def test_the_head_that_is_shown(show):
     expect(button).to_have_count(0)
     with redraws(page, "candidates"), redraws(page, "intrinsic"):
         cell(page, "L1H4").click()
-    assert ("L1H4", "L1H4") == (parameter(page, "cell"), values(page)["Head"])
+    assert ("L1H4", "L1H4") == (parameter(page, "head"), values(page)["Head"])
     expect(cell(page, "L1H4")).to_have_attribute("aria-selected", "true")
     cell(page, "L1H4").focus()
     page.keyboard.press("ArrowRight")
     with redraws(page, "rows"):
         page.keyboard.press("Enter")
-    assert "L1H5" == head_of(page, "rows") == parameter(page, "cell")
+    assert "L1H5" == head_of(page, "rows") == parameter(page, "head")
     no_trouble(page)
 
 
@@ -219,7 +219,7 @@ def test_a_link_restores_the_page(show, new_context):
     given = {
         "seed": 3, "rstart": "false", "length": 11, "first": 1, "candidates": 3, "row": 6,
         "rowlayer": 0, "rlength": 16, "trendfrom": 4, "rquery": 14,
-        "cell": "L1H5", "silenced0": "L0H3", "silencedhow": "pattern made uniform",
+        "head": "L1H5", "ablated0": "L0H3", "ablation": "uniform attention",
         "showtokens": "true",
     }  # fmt: skip
     page = show(**given)

@@ -41,7 +41,7 @@ def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
 
     def go(**parameters: object) -> Page:
-        given = {"model": MODEL, "samples": SAMPLES, "cell": "L1H0", **parameters}
+        given = {"model": MODEL, "samples": SAMPLES, "head": "L1H0", **parameters}
         visit(page, server.link(PAGE, **given))
         expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
         return page
@@ -80,7 +80,7 @@ def causes(page: Page) -> list[dict[str, str]]:
     heads = found.locator("th").all_text_contents()
     meaning, *columns = (
         found.locator(f"tbody td:nth-child({heads.index(name) + 1})").all_text_contents()
-        for name in ("", "norms as they are", "norms flat", "change")
+        for name in ("", "norms as they are", "norms equalised", "change")
     )
     return [dict(zip(meaning, column, strict=True)) for column in columns]
 
@@ -90,7 +90,7 @@ def test_is_the_norm_the_cause(show):
     page = show()
     expect(page.locator(".st-key-card-cause")).to_have_count(0)
     flip(page, CAUSE, True)
-    assert "true" == parameter(page, "cause")
+    assert "true" == parameter(page, "comparenorms")
     kept, flat, change = causes(page)
     assert len(kept) == len(flat) == len(change) > 3
     assert all(kept[name] != flat[name] for name in kept if "slope" not in name)
@@ -101,7 +101,7 @@ def test_is_the_norm_the_cause(show):
 
 def test_the_error_of_a_slope_is_not_rounded_away(show):
     """No error of the causal test reads as zero."""
-    page = show(cause="true")
+    page = show(comparenorms="true")
     expect(page.locator(".st-key-card-cause")).to_be_visible()
     assert [] == [text for column in causes(page) for text in column.values()
                   if text.endswith("± 0.0000")]  # fmt: skip
@@ -110,7 +110,7 @@ def test_the_error_of_a_slope_is_not_rounded_away(show):
 def test_nonsense_is_put_right(show):
     """A link's numbers out of range, unknown heads and words give the defaults."""
     page = show(length=9999, first=-3, candidates=9, row=999, rlength=-1, trendfrom=99, seed="x",
-                rowlayer=7, silenced0="L9H9", silencedhow="somehow")  # fmt: skip
+                rowlayer=7, ablated0="L9H9", ablation="somehow")  # fmt: skip
     fields = ("Seed", LENGTH, FIRST, CANDIDATES, ROW, LAYER, RANDOM, TREND, QUERY)
     assert [0, 13, 2, 2, 10, 1, 48, 2, 47] == [int(each) for each in shown(page, *fields).values()]
     notice = page.get_by_test_id("stAlertContentWarning")

@@ -11,7 +11,7 @@ from tools.recorded import open_page
 
 PAGE = "rotary_spectrum"
 CARDS = ("clocks", "amplitudes", "usage", "shares", "logit", "equivariant", "without")
-SMALL = {"context": "53", "texts": "50"}
+SMALL = {"context": "53", "windows": "50"}
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def charts(app: AppTest) -> list[str]:
 @pytest.mark.slow
 def test_a_rotary_model(show, rotary):
     """Seven figures of one head, its numbers, what each band does, and the grid of all heads."""
-    app = show(model=rotary, cell="L1H2", **SMALL)
+    app = show(model=rotary, head="L1H2", **SMALL)
 
     assert [*CARDS] == charts(app)
     text = said(app)
@@ -61,7 +61,7 @@ def test_a_rotary_model(show, rotary):
 @pytest.mark.slow
 def test_the_bands_are_the_readers(show, rotary):
     """Other bands, another table; a link brings them."""
-    app = show(model=rotary, cell="L1H2", **SMALL)
+    app = show(model=rotary, head="L1H2", **SMALL)
     table = next(each.value for each in app.markdown if "| without long" in each.value)
     app.select_slider(key="short").set_value(32).run()
     app.select_slider(key="long").set_value(106).run()
@@ -69,7 +69,7 @@ def test_the_bands_are_the_readers(show, rotary):
     assert ([], []) == ([*app.exception], [*app.error])
     other = next(each.value for each in app.markdown if "| without long" in each.value)
     assert table != other
-    linked = show(model=rotary, cell="L1H2", short="32", long="106", **SMALL)
+    linked = show(model=rotary, head="L1H2", short="32", long="106", **SMALL)
     assert other in [each.value for each in linked.markdown]
 
 
@@ -77,7 +77,7 @@ def test_the_bands_are_the_readers(show, rotary):
 @pytest.mark.parametrize("where", ["all heads", "the selected layer", "the selected head"])
 def test_changed_bands(show, rotary, where):
     """Loss and attention with each band changed, in what is chosen; only when asked for."""
-    app = show(model=rotary, cell="L1H2", changed="true", changedin=where, **SMALL)
+    app = show(model=rotary, head="L1H2", changed="true", changedin=where, **SMALL)
 
     assert [*CARDS, "changed-loss", "changed-frozen", "changed-removed"] == charts(app)
     (table,) = (each.value for each in app.markdown if "| long removed |" in each.value)
@@ -92,7 +92,7 @@ def test_bundled_models_are_told_where_to_go(show, rotary, model):
     (told,) = (each.value for each in app.info)
     assert "has learned positions" in told
     chosen = "" if model == "demo-gpt2" else f"model={model}&"  # the first needs no parameter
-    assert f"[Helix](helix?{chosen}cell={telling_head(model)})" in told
+    assert f"[Helix](helix?{chosen}head={telling_head(model)})" in told
     assert "many clocks at once" in said(app)
     assert [] == charts(app)
     assert [rotary] == [

@@ -32,7 +32,7 @@ BOXES: dict[str, list[str]] = {
     ],
     "rotary_spectrum": [
         "**demo\\-gpt2** has learned positions: it does not turn its queries and keys, so its "
-        "heads have no wavelengths. The page [Helix](helix?cell=L2H6) shows how such a model holds "
+        "heads have no wavelengths. The page [Helix](helix?head=L2H6) shows how such a model holds "
         "position."
     ],
 }
@@ -60,7 +60,7 @@ print(json.dumps({
 def cache(tmp_path_factory) -> Path:
     """A store that holds what pages show first, for 50 windows of 64 tokens."""
     directory = tmp_path_factory.mktemp("cache")
-    run = (MODEL, "--texts", "50", "--context", "64")
+    run = (MODEL, "--windows", "50", "--context", "64")
     command_line_here(directory, "precompute", *run, "--experiments")
     return directory
 
@@ -89,7 +89,7 @@ def shipped(tmp_path, monkeypatch):
 def run_alone(cache: Path) -> dict[str, Any]:
     """Run the app in a process of its own; what it drew and imported."""
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, f"model={MODEL}", "texts=50", "context=64"],
+        [sys.executable, "-c", ALONE, f"model={MODEL}", "windows=50", "context=64"],
         cwd=ROOT, env=environment(cache), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert 0 == done.returncode, done.stderr
@@ -136,7 +136,7 @@ def test_what_is_refused_is_said_once(shipped, monkeypatch):
     monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "60")
     monkeypatch.setattr(results, "visitor", lambda: "anna")
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    for name, value in {"model": MODEL, "texts": "200"}.items():
+    for name, value in {"model": MODEL, "windows": "200"}.items():
         app.query_params[name] = value
     for _ in range(2):
         open_page(app, "head")
@@ -154,7 +154,7 @@ def test_what_is_precomputed_is_that_of_the_pages(stored, page, charts):
     """After `precompute --experiments` nothing is left to be computed on the pages."""
     keys = set(stored.store.keys())
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    chosen = {"model": MODEL, "texts": "50", "context": "64"}
+    chosen = {"model": MODEL, "windows": "50", "context": "64"}
     for name, value in chosen.items():
         app.query_params[name] = value
     open_page(app, page)

@@ -29,7 +29,7 @@ def test_our_scripts_run_and_a_strange_one_is_refused(page, server):
         figure.locator("[data-title^=Download]").first.click()
 
     assert made.value.suggested_filename.endswith(".svg")
-    assert "L1H2" == parameter(page, "cell")
+    assert "L1H2" == parameter(page, "head")
     assert [] == page.evaluate("violations")
     page.evaluate(
         """() => { const strange = document.createElement("script");

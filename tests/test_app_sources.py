@@ -1,4 +1,4 @@
-"""The sources of queries in a browser: sampled texts, one text, one token; and no network."""
+"""The sources of queries in a browser: sampled windows, one text, one token; and no network."""
 
 import pytest
 from playwright.sync_api import expect
@@ -17,7 +17,7 @@ def figures(page):
 
 def test_texts_a_chapter_a_token(page, server):
     """Curve, three maps, three squares, the layer, the two of additivity, of each source."""
-    visit(page, server.link(PAGE, cell="L2H1"))
+    visit(page, server.link(PAGE, head="L2H1"))
     expect(page.locator(".js-plotly-plot")).to_have_count(10)
     links = page.locator(".st-key-contents a")
     expect(links).to_have_count(6)

@@ -82,7 +82,7 @@ def test_averaging(model_dirs, streams, layer, start, keep):
         rows = streams["repeated"].layer(layer)["mean_residuals"].astype(float)
 
     result = average(
-        subject, streams, AveragingParams(layer=layer, keep=keep, loss_texts=TEXTS), quiet
+        subject, streams, AveragingParams(layer=layer, keep=keep, loss_windows=TEXTS), quiet
     )
 
     each = [
@@ -160,7 +160,7 @@ def test_keys_of_an_intervention(model_dirs, params):
     assert one.key == other.key
     assert one.needs == other.needs
     assert bool(params) == bool(one.needs)
-    different = [{"text": PROMPT + "."}, {"group": 5}, {"layer": 2}, {"cell": "L1H0"}]
+    different = [{"text": PROMPT + "."}, {"group": 5}, {"layer": 2}, {"head": "L1H0"}]
     keys = {
         canonical(request(path, "intervention", **{"text": PROMPT, **params, **d})).key
         for d in different
@@ -186,7 +186,7 @@ def test_engine(tmp_path, model_dirs):
     engine = Engine(Store(tmp_path / "store"), Execution(device="cpu"))
     path, other = model_dirs["gpt2"], model_dirs["llama"]
     whole = request(path, "intervention", text=PROMPT, layer=1, group=5)
-    table = request(path, "averaging", layer=2, loss_texts=3)
+    table = request(path, "averaging", layer=2, loss_windows=3)
     helix = request(path, "helix", tokens=5)
     try:
         for asked in (whole, table, helix):
@@ -205,7 +205,7 @@ def test_engine(tmp_path, model_dirs):
             (request(other, "intervention", text=PROMPT), "rotary positions"),
             (request(other, "intervention", text=PROMPT, layer=1), "rotary positions"),
             (request(path, "intervention", text=PROMPT * 9), "shorten it"),
-            (request(path, "intervention", text=PROMPT, cell="L9H0"), "L0H0 to L2H4"),
+            (request(path, "intervention", text=PROMPT, head="L9H0"), "L0H0 to L2H4"),
         ]
         for asked, words in refused:
             with pytest.raises(BadRequest, match=words) as caught:

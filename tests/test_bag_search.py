@@ -53,7 +53,7 @@ def random_bag(model_dirs):
 
 def asked(experiment, subject, main, **params):
     """The result for the whole vocabulary."""
-    return perform(experiment, subject, main, **({"query": 37, "fewest": 0} | params))
+    return perform(experiment, subject, main, **({"query": 37, "min_count": 0} | params))
 
 
 def cosine(a, b):
@@ -65,7 +65,7 @@ def test_neurons_of_words(words):
     """Words of a context find its neuron, and the other's is against; the others turn it round."""
     subject, main = study(words[0], some_windows(4, 41))
     for group, first, last in ((SEA, 0, 1), (LAND, 1, 0)):
-        found = asked(WordNeurons, subject, main, words="".join(group), listed=3)
+        found = asked(WordNeurons, subject, main, words="".join(group), top_k=3)
         assert list(group) == found.words("words")
         assert [first, 2, last] == found.values["for"].tolist()
         assert [last, 2, first] == found.values["against"].tolist()
@@ -78,7 +78,7 @@ def test_neurons_of_words(words):
 def test_nearest(words):
     """The nearest tokens of a word are the other words of its context."""
     subject, main = study(words[0], some_windows(4, 41))
-    found = asked(ExtendedEmbedding, subject, main, word=" sea", listed=3)
+    found = asked(ExtendedEmbedding, subject, main, word=" sea", top_k=3)
 
     assert {" shells", " she", " se"} == set(found.words("words"))
     assert (found.values["cosine"] > 0.99).all()
@@ -92,7 +92,7 @@ def test_nearest(words):
 def test_nearest_of_random_weights(random_bag):
     """Cosines about the mean of all listed tokens, of extended and plain embeddings, in loops."""
     subject, main, truth = random_bag
-    params = {"query": 11, "first_windows": 5, "heads": "L0H1,L0H3", "word": " head", "listed": 5}
+    params = {"query": 11, "first_windows": 5, "heads": "L0H1,L0H3", "word": " head", "top_k": 5}
     found = asked(ExtendedEmbedding, subject, main, **params)
 
     word, tokens = subject.single_id(" head"), list(range(1, VOCABULARY))
@@ -116,7 +116,7 @@ def test_rare_tokens(random_bag):
     fewer = dataclasses.replace(subject, windows=windows)
     counts = np.bincount(windows.ravel(), minlength=VOCABULARY)
     common = [t for t in range(1, VOCABULARY) if counts[t] >= 4]
-    params = {"heads": "L0H1", "query": 11, "fewest": 4, "word": " head", "listed": 1000}
+    params = {"heads": "L0H1", "query": 11, "min_count": 4, "word": " head", "top_k": 1000}
     found = asked(ExtendedEmbedding, fewer, main, **params)
 
     assert 0 == counts[subject.single_id(" head")]
@@ -132,7 +132,7 @@ def test_scores_of_random_weights(random_bag):
     """Standardised over all listed tokens; every token of every word counts."""
     subject, main, truth = random_bag
     params = {"query": 11, "first_windows": 5, "heads": "L0H1 L0H3", "words": "sells  ok\nthe"}
-    found = asked(WordNeurons, subject, main, listed=4, **params)
+    found = asked(WordNeurons, subject, main, top_k=4, **params)
 
     table = np.array([truth.embed(token) for token in range(1, VOCABULARY)]) @ truth.reads
     ids = [t for word in (" sells", " ok", " the") for t in subject.encode(word)]
@@ -152,9 +152,9 @@ def test_scores_of_random_weights(random_bag):
     ("experiment", "params", "message"),
     [
         (ExtendedEmbedding, {"word": " two words"}, "one token of"),
-        (ExtendedEmbedding, {"word": " sea", "fewest": 999}, "No token occurs 999 times"),
+        (ExtendedEmbedding, {"word": " sea", "min_count": 999}, "No token occurs 999 times"),
         (WordNeurons, {"words": " \n "}, r"Expected words"),
-        (WordNeurons, {"words": "sea", "fewest": 999}, "No token occurs 999 times"),
+        (WordNeurons, {"words": "sea", "min_count": 999}, "No token occurs 999 times"),
         (WordNeurons, {"words": "sea", "heads": "L1H0"}, "L1H0"),
     ],
 )
@@ -184,14 +184,14 @@ def test_the_word_alone(words):
     subject, main = study(words[0], some_windows(2, 41))
     alone = dataclasses.replace(subject, windows=np.full((2, 41), subject.single_id(" sea")))
     with pytest.raises(BadRequest):
-        asked(ExtendedEmbedding, alone, main, word=" sea", fewest=1)
+        asked(ExtendedEmbedding, alone, main, word=" sea", min_count=1)
 
 
 def test_one_token_listed(words):
     """Where one token alone is frequent enough, there is no spread, and no warning."""
     subject, main = study(words[0], some_windows(2, 41))
     alone = dataclasses.replace(subject, windows=np.full((2, 41), 7))
-    found = asked(WordNeurons, alone, main, words="sea", fewest=1, heads="L0H0")
+    found = asked(WordNeurons, alone, main, words="sea", min_count=1, heads="L0H0")
     assert np.isnan(found.values["score"]).all()
 
 
@@ -199,7 +199,7 @@ def test_asked_of_one_workshop(model_dirs, tmp_path):
     """Another number of windows, asked of the same loaded model, has the answer of a fresh one."""
     store = Store(tmp_path / "one")
     both, scores = Workshop(store), []
-    params = {"query": 31, "first_windows": 3, "words": "sea head", "heads": "L0H0", "fewest": 0}
+    params = {"query": 31, "first_windows": 3, "words": "sea head", "heads": "L0H0", "min_count": 0}
     for windows in (7, 3):
         again = answer(store, both, model_dirs["gpt2"], params, windows)
         other = Store(tmp_path / f"fresh {windows}")
@@ -213,7 +213,10 @@ def test_one_bag_for_all_questions(model_dirs, tmp_path, monkeypatch):
     """The list of neurons, one neuron and its course stand on one bag, built once."""
     built, build = [], bag_module._build
     monkeypatch.setattr(bag_module, "_build", lambda *a: (built.append(a), build(*a))[1])
-    store, common = Store(tmp_path), {"query": 31, "first_windows": 3, "heads": "L0H0", "fewest": 0}
+    store, common = (
+        Store(tmp_path),
+        {"query": 31, "first_windows": 3, "heads": "L0H0", "min_count": 0},
+    )
     place = Workshop(store)
     for name, params in (
         ("contextual-neurons", {}),

@@ -61,7 +61,8 @@ def test_the_same_language_model_alone(tmp_path, llava):
 
     kernels = [
         pk.analyse(
-            "kernel", pk.run_pass(model, ids.numpy(), positions=(QUERY,), samples=TEXTS),
+            "kernel",
+            pk.run_pass(model, ids.numpy(), positions=(QUERY,), queries_per_position=TEXTS),
             query=QUERY, skip=2,
         ).values["kernel"]
         for model in (within, other)
@@ -74,7 +75,7 @@ def test_the_same_language_model_alone(tmp_path, llava):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama-within", "qwen2-vl"])
 def test_questions_that_change_the_model(tmp_path, name):
-    """Turns are read and frozen, positions moved, heads silenced, as in any rotary model."""
+    """Turns are read and frozen, positions moved, heads ablated, as in any rotary model."""
     path = str(FAMILY_MODELS[name].build(tmp_path / name))
     engine = Engine(Store(tmp_path / "store"))
     try:

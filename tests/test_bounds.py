@@ -107,8 +107,8 @@ def test_samples_of_every_row_count(engine, monkeypatch):
     [
         ("own-text", {"text": "x" * 1001}),
         ("neuron-trace", {"text": "x" * 1001, "query": 9}),
-        ("denominators", {"own": "x" * 1001, "cell": "L0H0"}),
-        ("intervention", {"text": "x" * 1001, "cell": "L0H0", "change": "silence"}),
+        ("denominators", {"own_texts": "x" * 1001, "head": "L0H0"}),
+        ("intervention", {"text": "x" * 1001, "head": "L0H0", "change": "ablate"}),
     ],
 )
 def test_typed_texts(engine, monkeypatch, analysis, params):

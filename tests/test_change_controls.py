@@ -53,7 +53,7 @@ def test_the_page_opens_on_the_head_that_is_changed(show, asked):
     """Nothing chosen: the preset's head is shown, and its moves are asked for."""
     app = show()
     first = presets_for("demo-gpt2")[0]
-    assert (first.cell, first.cell) == (asked[-1]["cell"], asked[-1]["edited"])
+    assert (first.cell, first.cell) == (asked[-1]["head"], asked[-1]["edited"])
     assert first.params["moves"] == asked[-1]["moves"]
     assert not app.error
 
@@ -97,12 +97,12 @@ def test_a_link_with_a_prompt_alone(show, asked):
 
 
 def test_heads_are_chosen_from_those_of_the_model(show, asked):
-    """No head switched off: asked for one; another model leaves out what it has not."""
-    app = show(change="switch heads off")
+    """No head ablated: asked for one; another model leaves out what it has not."""
+    app = show(change="ablate heads")
     assert "L2H6" == asked[-1]["heads"]
-    app.multiselect(key="silenced").set_value([]).run()
+    app.multiselect(key="ablated").set_value([]).run()
     assert "Choose one or more heads" in app.info[0].value
-    app.multiselect(key="silenced").set_value(["L0H1", "L3H7"]).run()
+    app.multiselect(key="ablated").set_value(["L0H1", "L3H7"]).run()
     assert "L0H1, L3H7" == asked[-1]["heads"]
     app.selectbox(key="model").select("demo-attn-2l").run()
     assert not app.error

@@ -119,7 +119,7 @@ def test_the_experiment(models):
     """Means and paired errors over windows of what single runs measure."""
     model, _ = loaded(models, "llama")
     ids = builders.random_ids(TEXTS, CONTEXT, seed=24).numpy()
-    found = performed(model, ids, cell="L1H2", layers="1-2", short=20.0)
+    found = performed(model, ids, head="L1H2", layers="1-2", short=20.0)
     edits = edits_of(subject_of(model, ids), ChangedBandsParams(layers="1-2", short=20.0))
 
     assert (7,) == found.values["loss"].shape

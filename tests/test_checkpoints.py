@@ -23,7 +23,7 @@ IDS = builders.random_ids(WINDOWS, CONTEXT, seed=5).numpy()
 POSITIONS = (3, 16)
 RUN = RunSpec(
     model=ModelSpec(name="m", fingerprint="f"), corpus=CorpusSpec(name="windows"),
-    context=CONTEXT, windows=WINDOWS, positions=POSITIONS, samples=7,
+    context=CONTEXT, windows=WINDOWS, positions=POSITIONS, queries_per_position=7,
 )  # fmt: skip
 
 

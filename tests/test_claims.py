@@ -18,7 +18,7 @@ from tests import builders
 NAN = math.nan
 PARAMS = {
     "etc": {"local_tokens": 10, "local_share": 0.5, "uniform_share": 0.5},
-    "contextual-heads": {"copies": 0.3, "local": 0.5, "broad": 30.0, "steady": 0.25},
+    "contextual-heads": {"duplicates": 0.3, "local": 0.5, "broad": 30.0, "steady": 0.25},
     "sinks": {"threshold": 0.3},
 }
 GROUPS = ("duplicate token", "detokenization", "contextual", "other")
@@ -49,15 +49,16 @@ def said(*answers):
 
 def kernel(mass=(0.1, 0.01), etc=(40.0, 1.0), fidelity=(0.1, 0.01)):
     """An answer about the kernel, over 100 visible keys."""
-    return answer("etc", local_mass=mass, etc=etc, visible=100.0, fidelity=fidelity)
+    return answer("etc", local_mass=mass, etc=etc, visible_keys=100.0, attention_distance=fidelity)
 
 
 def contextual(group="other", near=(0.0, 0.01), far=(0.0, 0.01), etc=80.0, spread=(0.1, 0.01)):
-    """An answer about denominators and copies."""
+    """An answer about denominators and duplicates."""
     return answer(
         "contextual-heads",
         {"group": GROUPS},
-        group=GROUPS.index(group), near=near, far=far, etc=etc, spread=spread,
+        group=GROUPS.index(group), near_duplicates=near, far_duplicates=far, etc=etc,
+        denominator_cv=spread,
     )  # fmt: skip
 
 
@@ -116,22 +117,23 @@ CASES = {
     ),
     "contextual": (
         (contextual(),),
-        "Contextual (its softmax denominator varies by 0.100 ± 0.010 of its mean from text to "
-        "text); not drawn to copies.",
+        "Contextual (its softmax denominator varies by 0.100 ± 0.010 of its mean from window to "
+        "window); not drawn to duplicates.",
     ),
     "about contextual": ((contextual(spread=(0.24, 0.01)),), "About contextual"),
-    "unsteady": ((contextual(spread=(0.4, 0.01)),), "Not drawn to copies and not contextual."),
-    "narrow": ((contextual(etc=20.0),), "Not drawn to copies and not contextual."),
+    "unsteady": ((contextual(spread=(0.4, 0.01)),), "Not drawn to duplicates and not contextual."),
+    "narrow": ((contextual(etc=20.0),), "Not drawn to duplicates and not contextual."),
     "duplicates": (
         (contextual("duplicate token", near=(0.6, 0.01)),),
-        "Attends to earlier copies of the current token (near ones 0.600 ± 0.010); not contextual.",
+        "Attends to earlier duplicates of the current token (near ones 0.600 ± 0.010); "
+        "not contextual.",
     ),
     "positional": (
-        (answer("score-shares", position=(0.9, 0.01), content=(0.1, 0.01)),),
+        (answer("score-variance", position_share=(0.9, 0.01), content_share=(0.1, 0.01)),),
         "Position decides its scores (share 0.900 ± 0.010).",
     ),
     "shared": (
-        (answer("score-shares", position=(0.4, 0.01), content=(0.51, 0.01)),),
+        (answer("score-variance", position_share=(0.4, 0.01), content_share=(0.51, 0.01)),),
         "Position (0.400 ± 0.010) and content (0.510 ± 0.010) share its scores.",
     ),
 }
@@ -153,7 +155,7 @@ def test_together():
     found = said(
         kernel(mass=(0.9, 0.01)),
         look_back(1, (0.87, 0.01)),
-        answer("score-shares", position=(0.92, 0.01), content=(0.05, 0.01)),
+        answer("score-variance", position_share=(0.92, 0.01), content_share=(0.05, 0.01)),
         answer("induction-scores", induction=(0.0, 0.01)),
     )
     assert (
@@ -198,7 +200,7 @@ def verdicts(engine, model, context, windows, **params):
 def test_a_head_made_to_look_back(tmp_path, engine):
     """It is said of the head that does, of no other; what was left out is named, and not said."""
     path = builders.look_back(tmp_path / "model", 1, 37)
-    out = "additivity,contextual-heads,induction-scores,score-shares"
+    out = "additivity,contextual-heads,induction-scores,score-variance"
     found = verdicts(engine, path, 37, 5, query=36, leave_out=out)
     sentences = found.texts["verdict"][0].tolist()
     assert "looks one token back" in sentences[0]

@@ -48,7 +48,7 @@ def run(capsys):
 def small(place, model_dirs):
     """The arguments that name the model, its corpus and the size of the run."""
     corpus = ("--corpus", str(place / "mini.txt"))
-    size = ("--context", CONTEXT, "--texts", TEXTS, "--device", "cpu")
+    size = ("--context", CONTEXT, "--windows", TEXTS, "--device", "cpu")
     return (str(model_dirs["gpt2"]), *corpus, *size)
 
 
@@ -60,7 +60,7 @@ def small(place, model_dirs):
         ("etc", ("--skip", 0, "--local-tokens", 3), {"skip": 0, "local_tokens": 3}, {}),
         ("etc", ("--query", 11, "--head", "L1H3"), {}, {"query": 11, "layer": 1, "head": 3}),
         ("kernel", ("--query", 11), {"query": 11}, {}),
-        ("kernel", ("--query", 11, "--cell", "l2h4"), {"query": 11}, {"layer": 2, "head": 4}),
+        ("kernel", ("--query", 11, "--head", "l2h4"), {"query": 11}, {"layer": 2, "head": 4}),
         ("kernel-map", ("--head", "L1H3"), {"head": "L1H3"}, {}),
         ("profile", (), {}, {}),
     ],

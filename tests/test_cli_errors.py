@@ -109,7 +109,7 @@ WRONG = {
     "unknown corpus": (("show", "etc", "MODEL", "--corpus", "nowhere"), "No corpus 'nowhere'"),
     "context too long": (("show", "etc", "MODEL", "--context", 42), "2 to 41 tokens"),
     "context too short": (("show", "etc", "MODEL", "--context", 1), "2 to 41 tokens"),
-    "texts zero": (("show", "etc", "MODEL", "--texts", 0), "--texts"),
+    "texts zero": (("show", "etc", "MODEL", "--windows", 0), "--windows"),
     "device unknown": (("show", "etc", "MODEL", "--device", "abacus"), "abacus"),
     "dtype unknown": (("show", "etc", "MODEL", "--dtype", "int2"), "int2"),
     "option unknown": (("show", "etc", "MODEL", "--colour", "red"), "--colour"),

@@ -60,7 +60,7 @@ def test_each_analysis_has_its_own_parameters(helped, name):
     required = ANALYSES[name].params.model_json_schema().get("required", [])
     found = entries(text, OWN)
 
-    assert [f"--{'head' if f == 'cell' else f.replace('_', '-')}" for f in fields] == list(found)
+    assert [f"--{field.replace('_', '-')}" for field in fields] == list(found)
     for (field, each), (metavar, words) in zip(fields.items(), found.values(), strict=True):
         meaning, _, facts = words.partition("  [")
         assert each["description"] == meaning
@@ -89,8 +89,7 @@ def test_what_every_help_has(helped, name):
     for option in ("--head", "--query", "--json", "--npz", "--html"):
         assert 1 == len(re.findall(rf"^  {option}\b", text, re.MULTILINE))
     assert entries(helped("show", "etc"), RUN) == entries(text, RUN)
-    assert {"--texts", "--corpus", "--device", "--seed"} <= set(entries(text, RUN))
-    assert "--cell" not in text
+    assert {"--windows", "--corpus", "--device", "--seed"} <= set(entries(text, RUN))
 
 
 def test_entries_by_hand(helped):
@@ -106,11 +105,11 @@ def test_entries_by_hand(helped):
     )
     assert "above 0, up to 10]" in entries(helped("show", "helix"), OWN)["--far"][1]
     assert "[required]" in entries(helped("show", "stages"), OWN)["--head"][1]
-    flat = entries(helped("show", "random-attention"), OWN)["--flatten"]
+    flat = entries(helped("show", "random-attention"), OWN)["--equalise-norms"]
     assert "true|false" == flat[0]
     assert flat[1].endswith("[default: false]")
     run = entries(helped("precompute", MODEL), RUN)
-    assert ("N", "windows of text  [default: up to 500; at least 1]") == run["--texts"]
+    assert ("N", "windows of text  [default: up to 500; at least 1]") == run["--windows"]
 
 
 def test_lists(helped):
@@ -118,23 +117,23 @@ def test_lists(helped):
     lines = helped("show").splitlines()
     for name, analysis in ANALYSES.items():
         assert 1 == sum(line.split(None, 1) == [name, analysis.title] for line in lines)
-    assert helped("show", "--texts", "3") == helped("show")
+    assert helped("show", "--windows", "3") == helped("show")
     for name in ("models", "precompute", "show", "reproduce", "export", "import"):
         assert 1 == len(re.findall(rf"^  {name}  +[A-Z].*\.$", helped(), re.MULTILINE))
         assert f"Usage: poskernel {name}" in helped(name)
 
 
 ORDERS = (
-    ("etc", MODEL, "--texts", "20", "--skip", "4", "--json", "--head", "L0H3"),
-    ("--texts", "20", "--json", "etc", "--skip", "4", "--head", "L0H3", MODEL),
-    ("--json", "--skip=4", "--cell", "L0H3", "etc", MODEL, "--texts=20"),
-    ("etc", "--json", "--skip", "9", "--skip", "4", "--texts", "20", "--cell=L0H3", "--", MODEL),
+    ("etc", MODEL, "--windows", "20", "--skip", "4", "--json", "--head", "L0H3"),
+    ("--windows", "20", "--json", "etc", "--skip", "4", "--head", "L0H3", MODEL),
+    ("--json", "--skip=4", "--head", "L0H3", "etc", MODEL, "--windows=20"),
+    ("etc", "--json", "--skip", "9", "--skip", "4", "--windows", "20", "--head=L0H3", "--", MODEL),
 )
 
 
 @pytest.mark.parametrize("given", ORDERS)
 def test_order_is_free(monkeypatch, capsys, given):
-    """Options stand before and after the names, and `--cell` is `--head`."""
+    """Options stand before and after the names."""
     asked = []
 
     def stop(*names, **options):
@@ -154,7 +153,7 @@ def test_order_is_free(monkeypatch, capsys, given):
 
 WRONG = {
     "no analysis": (("show",), "analysis is required: one of etc, kernel"),
-    "no analysis, options": (("show", "--texts", "3"), "analysis is required"),
+    "no analysis, options": (("show", "--windows", "3"), "analysis is required"),
     "no model": (("show", "etc"), "MODEL is required"),
     "no file": (("export", MODEL), "FILE is required"),
     "unknown command": (("dance",), "No command 'dance': expected one of serve"),
@@ -180,14 +179,17 @@ WRONG = {
         ("show", "etc", MODEL, "--local-share", "x"),
         "Option --local-share: expected a number (0 to 1), got 'x'",
     ),
-    "zero": (("precompute", MODEL, "--texts", "0"), "--texts: expected a whole number (1 to 1,0"),
+    "zero": (
+        ("precompute", MODEL, "--windows", "0"),
+        "--windows: expected a whole number (1 to 1,0",
+    ),
     "no choice": (
         ("show", "kernel", MODEL, "--source", "dream"),
         "Option --source: expected mean, text or token, got 'dream'",
     ),
     "neither true nor false": (
-        ("show", "random-attention", MODEL, "--flatten", "maybe"),
-        "Option --flatten: expected true or false, got 'maybe'",
+        ("show", "random-attention", MODEL, "--equalise-norms", "maybe"),
+        "Option --equalise-norms: expected true or false, got 'maybe'",
     ),
     "not given": (("show", "word-neurons", MODEL), "Option --words is required: words, such as"),
     "head not given": (("show", "stages", MODEL), "Option --head is required: the head"),
@@ -206,24 +208,14 @@ def test_sentences(capsys, case):
     assert err.endswith("--help').\n")
 
 
-def test_head_and_cell(monkeypatch, capsys, tmp_path):
-    """Either word gives the same numbers, as a parameter and as a selection; in Python not both."""
+def test_head(monkeypatch, capsys, tmp_path):
+    """A parameter and a selection are given alike, here and in Python."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
     for name in ("kernel", "kernel-map"):
-        outs = []
-        for word in ("--head", "--cell"):
-            assert 0 == cli.main(["show", name, MODEL, word, "L0H3", "--json"])
-            outs.append(json.loads(capsys.readouterr().out))
-        whole = pk.show(name, MODEL, head="L0H3").as_json()
-        assert outs[0] == outs[1]
-        assert (
-            outs[0]["values"]
-            == whole["values"]
-            == pk.show(name, MODEL, cell="L0H3").as_json()["values"]
-        )
-        with pytest.raises(BadRequest, match="head once"):
-            pk.show(name, MODEL, head="L0H3", cell="L0H3")
+        assert 0 == cli.main(["show", name, MODEL, "--head", "L0H3", "--json"])
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["values"] == pk.show(name, MODEL, head="L0H3").as_json()["values"]
 
 
 def test_cancelled(monkeypatch, capsys):

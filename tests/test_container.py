@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from poskernel_core import Engine, Store
-from poskernel_core.common.errors import ComputesNothing
+from poskernel_core.common.errors import ComputeDisabled
 from poskernel_core.common.limits import BOUNDS
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
@@ -206,7 +206,7 @@ def test_without_torch_nothing_is_computed(tmp_path, monkeypatch):
     other = Request(analysis="etc", run=describe_run("demo-gpt2", seed=41), params={})
 
     assert engine.result(ready) is not None
-    with pytest.raises(ComputesNothing, match=f"^{REFUSED}"):
+    with pytest.raises(ComputeDisabled, match=f"^{REFUSED}"):
         engine.result(other)
     assert engine.worker_pid is None
     assert engine.running(other) is None
@@ -220,7 +220,7 @@ def test_every_page_of_the_serving_image(tmp_path):
     Whether all that a page shows first comes with the project is not asked here.
     """
     opened = [(name, {}) for name in page_names()]
-    opened.append(("etc_heatmap", {"texts": "50", "context": "64"}))
+    opened.append(("etc_heatmap", {"windows": "50", "context": "64"}))
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, json.dumps(not_served()), json.dumps(opened)],
         cwd=ROOT, env=environment(tmp_path, shipped=True), capture_output=True, text=True,

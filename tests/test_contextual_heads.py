@@ -46,7 +46,7 @@ def test_every_head(paths, case):
 
     found = perform(ContextualHeads, subject, main, query=query, skip=skip, first_windows=7)
 
-    layers, heads = found.values["spread"].shape
+    layers, heads = found.values["denominator_cv"].shape
     assert (3, truth.queries[0].shape[1]) == (layers, heads)
     for layer, head in np.ndindex(layers, heads):
         scale = 1 / divisor[layer]
@@ -55,7 +55,7 @@ def test_every_head(paths, case):
             held = found.errors if value.endswith("_error") else found.values
             at = held[value.removesuffix("_error")][layer, head]
             assert expected == pytest.approx(float(at), rel=2e-4, abs=1e-6), (value, layer, head)
-    assert found.values["spread"].max() > 0.05
+    assert found.values["denominator_cv"].max() > 0.05
 
 
 def test_by_hand(paths):
@@ -75,16 +75,16 @@ def test_by_hand(paths):
 
     expected = {
         "etc": 3,
-        "visible": 3,
+        "visible_keys": 3,
         "denominator": 7 / 6,
-        "spread": (1 / 3) / math.sqrt(2) / (7 / 6),
-        "predicted_spread": math.sqrt(5 / 108) / (7 / 6),
+        "denominator_cv": (1 / 3) / math.sqrt(2) / (7 / 6),
+        "predicted_cv": math.sqrt(5 / 108) / (7 / 6),
         "weight_mean": 7 / 6,
         "weight_variance": 5 / 36,
     }
     for name, value in expected.items():
         assert value == pytest.approx(float(found.values[name][0, 0]), rel=1e-5), name
-    assert np.isnan(found.errors["spread"]).all()
+    assert np.isnan(found.errors["denominator_cv"]).all()
 
 
 def shares_of_keys(tau):
@@ -121,16 +121,18 @@ def test_independent_content(paths, tmp_path):
     own, weights = own_weight(path), [math.exp(CONTENT[token]) for token in POOL]
     for head, tau in enumerate((math.inf, TAU)):
         shares = shares_of_keys(tau)
-        values = {n: float(found.values[n][0, head]) for n in ("etc", "spread", "predicted_spread")}
-        error = float(found.errors["spread"][0, head])
+        values = {
+            n: float(found.values[n][0, head]) for n in ("etc", "denominator_cv", "predicted_cv")
+        }
+        error = float(found.errors["denominator_cv"][0, head])
         truth = drawn_spread(shares, own)
-        assert truth == pytest.approx(values["spread"], abs=4 * error)
+        assert truth == pytest.approx(values["denominator_cv"], abs=4 * error)
         assert pytest.approx(error, rel=0.3) == truth / math.sqrt(2 * texts)
         assert oracles.etc(shares) == pytest.approx(values["etc"], rel=0.02)
         independent = np.std(weights) / np.mean(weights) / math.sqrt(oracles.etc(shares))
-        assert independent == pytest.approx(values["predicted_spread"], rel=0.03)
+        assert independent == pytest.approx(values["predicted_cv"], rel=0.03)
         if head == 0:  # the fixed token has a 26th of the mass
-            assert independent == pytest.approx(values["spread"], rel=0.12)
+            assert independent == pytest.approx(values["denominator_cv"], rel=0.12)
     assert texts == found.provenance["first_windows"]
 
 
@@ -146,7 +148,7 @@ def test_correlated_content(paths, tmp_path):
     for head, tau in enumerate((math.inf, TAU)):
         shares = shares_of_keys(tau)
         z = [(1 - shares[-1]) * weight + shares[-1] * own for weight in weights]
-        names = ("spread", "predicted_spread")
+        names = ("denominator_cv", "predicted_cv")
         spread, predicted = (float(found.values[name][0, head]) for name in names)
         assert oracle.relative_spread(z) == pytest.approx(spread, rel=1e-4)
         expected = of_all_keys.std() / of_all_keys.mean() / math.sqrt(oracles.etc(shares))
@@ -162,11 +164,11 @@ def test_without_content(paths, tmp_path):
     subject, main = study(path, some_windows(7, 37, True))
     found = perform(ContextualHeads, subject, main, query=33, skip=3, first_windows=7)
 
-    for name in ("spread", "predicted_spread", "weight_variance"):
+    for name in ("denominator_cv", "predicted_cv", "weight_variance"):
         np.testing.assert_allclose(found.values[name], 0, atol=1e-4)
     for name in ("weight_mean", "denominator"):
         np.testing.assert_allclose(found.values[name], 1, rtol=1e-4)
-    assert [31] * 6 == found.values["visible"].ravel().tolist()
+    assert [31] * 6 == found.values["visible_keys"].ravel().tolist()
     uniform = [found.values["etc"][0, 1], *found.values["etc"][1]]
     np.testing.assert_allclose(uniform, 31, rtol=1e-4)
     assert 10 / 31 == pytest.approx(found.values["local_mass"][0, 1], rel=1e-4)
@@ -238,4 +240,6 @@ def test_without_a_known_start_token(paths):
     subject, main = study(paths["gpt2"], some_windows(3, 11, False), start=False)
     source = dataclasses.replace(subject.source, start=None)
     subject = dataclasses.replace(subject, source=source)
-    assert np.isfinite(perform(ContextualHeads, subject, main, query=9).values["spread"]).all()
+    assert np.isfinite(
+        perform(ContextualHeads, subject, main, query=9).values["denominator_cv"]
+    ).all()

@@ -63,8 +63,8 @@ def test_every_neuron(model_dirs, name, heads, start, factor, kernel):
     """All numbers of all neurons and their jackknife errors are those of the loops."""
     windows = some_windows(5, 11, start)
     subject, main = study(model_dirs[name], windows, start)
-    cells, params = ", ".join(f"L0H{head}" for head in heads), {"fewest": 0, "listed": 3}
-    params |= {"first_windows": CONTEXTS, "places": 2, "kernel": kernel}
+    cells, params = ", ".join(f"L0H{head}" for head in heads), {"min_count": 0, "top_k": 3}
+    params |= {"first_windows": CONTEXTS, "n_positions": 2, "kernel": kernel}
     found = perform(ContextualNeurons, subject, main, heads=cells, query=QUERY, **params)
     the, texts = subject.single_id(" the"), windows[:CONTEXTS]
     setting = oracle.Setting(
@@ -121,7 +121,9 @@ def test_two_contexts(contexts):
     path, windows = contexts
     subject, main = study(path, windows)
 
-    found = perform(ContextualNeurons, subject, main, query=37, first_windows=8, listed=7, fewest=0)
+    found = perform(
+        ContextualNeurons, subject, main, query=37, first_windows=8, top_k=7, min_count=0
+    )
 
     values = found.values
     assert ["L0H0", "L0H2"] == found.words("heads")
@@ -240,7 +242,7 @@ def test_refused(contexts, model_dirs):
         ({"heads": "L0H1, L1H0"}, r"heads of layer 0, got 'L0H1, L1H0'"),
         ({"heads": "L0H9"}, "L0H9"),
         ({}, r"No head of layer 0 is contextual .* name some"),
-        ({"heads": "L0H1", "fewest": 10_000}, "No token occurs 10000 times"),
+        ({"heads": "L0H1", "min_count": 10_000}, "No token occurs 10000 times"),
         ({"heads": "L0H1", "token": " the word"}, "one token of"),
     ):
         with pytest.raises(BadRequest, match=words) as caught:

@@ -116,9 +116,9 @@ def test_smooth_positions_need_negative_self_attention(tmp_path, monkeypatch, ne
         ranked = pk.show("previous-token", "demo-gpt2-smooth", engine=engine)
         assert engine.worker_pid is None
         lost = pk.show(
-            "averaging", "demo-gpt2-smooth", engine=engine, params={"loss_texts": 4}
+            "averaging", "demo-gpt2-smooth", engine=engine, params={"loss_windows": 4}
         ).values["loss_change"]
-        hurt = pk.show("averaging", "demo-gpt2", engine=engine, params={"loss_texts": 4})
+        hurt = pk.show("averaging", "demo-gpt2", engine=engine, params={"loss_windows": 4})
     finally:
         engine.close()
     best = np.unravel_index(ranked.values["previous_mass"].argmax(), (4, 8))

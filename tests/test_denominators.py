@@ -121,7 +121,7 @@ def test_every_position(paths, case):
     means, cell = oracle.mean_keys(paths[name], windows), (int(CELLS[case][1]), int(CELLS[case][3]))
 
     found = perform(
-        Denominators, subject, main, cell=CELLS[case], skip=skip, places=5, first_windows=5
+        Denominators, subject, main, head=CELLS[case], skip=skip, n_positions=5, first_windows=5
     )
 
     queries = found.coordinates["query"].tolist()
@@ -133,12 +133,12 @@ def test_every_position(paths, case):
         scale, seen = 1 / divisor[cell[0]], window[cell[0]]
         rows = oracle.head_rows(truth, means, cell, scale, query, skip, seen)
         expected = oracle.moments(rows)
-        for value in ("spread", "predicted_spread", "etc"):
+        for value in ("denominator_cv", "predicted_cv", "etc"):
             at = float(found.values[value][place])
             assert expected[value] == pytest.approx(at, rel=2e-4, abs=1e-6)
         np.testing.assert_allclose(found.values["denominator"][:, place], rows.denominators, 2e-4)
-        errors = [float(found.errors[name][place]) for name in ("mean", "spread")]
-        known = expected["denominator_error"], expected["spread_error"]
+        errors = [float(found.errors[name][place]) for name in ("mean", "denominator_cv")]
+        known = expected["denominator_error"], expected["denominator_cv_error"]
         assert known == pytest.approx(errors, rel=2e-4, abs=1e-6)
         assert expected["denominator"] == pytest.approx(found.values["mean"][place], rel=2e-4)
 
@@ -147,11 +147,11 @@ def test_positions_by_hand(paths):
     """From 5 to 12 in four steps of 7/3: 5, 7, 10, 12; more places than positions are all."""
     subject, main = study(paths["gpt2"], some_windows(3, 13, True))
     for places, expected in ((4, [5, 7, 10, 12]), (50, list(range(5, 13)))):
-        found = perform(Denominators, subject, main, places=places, first_windows=2)
+        found = perform(Denominators, subject, main, n_positions=places, first_windows=2)
 
         assert expected == found.coordinates["query"].tolist()
         assert (2, len(expected)) == found.values["denominator"].shape
-        assert np.isnan(found.errors["spread"]).all()  # of two texts
+        assert np.isnan(found.errors["denominator_cv"]).all()  # of two texts
 
 
 @pytest.mark.parametrize("batch", [None, 3])
@@ -160,14 +160,16 @@ def test_two_roads(paths, tmp_path, batch):
     run = {"context": 17, "windows": 9, "batch": batch}
     params = {"skip": 2, "first_windows": 7}
     whole = ask(tmp_path, "contextual-heads", paths["llama"], {**params, "query": 16}, **run)
-    params |= {"cell": "L1H5", "places": 3}
+    params |= {"head": "L1H5", "n_positions": 3}
     along = ask(tmp_path, "denominators", paths["llama"], params, **run)
 
     last = along.select(query=16)
-    for name, other in (("spread", "spread"), ("etc", "etc"), ("mean", "denominator"),
-                        ("predicted_spread", "predicted_spread")):  # fmt: skip
+    for name, other in (("denominator_cv", "denominator_cv"), ("etc", "etc"),
+                        ("mean", "denominator"), ("predicted_cv", "predicted_cv")):  # fmt: skip
         assert whole.values[other][1, 5] == pytest.approx(float(last.values[name]), rel=1e-6)
-    assert whole.errors["spread"][1, 5] == pytest.approx(float(last.errors["spread"]), rel=1e-6)
+    assert whole.errors["denominator_cv"][1, 5] == pytest.approx(
+        float(last.errors["denominator_cv"]), rel=1e-6
+    )
 
 
 def test_decay_along_positions(paths):
@@ -176,7 +178,7 @@ def test_decay_along_positions(paths):
     ramp = np.zeros((1, 3, T, 5), dtype=np.float32)
     ramp[0, 1:, :, 1] = np.arange(T) / TAU
     exact = Gathered(main.header, {"keys": {"mean_keys": ramp}})
-    found = perform(Denominators, subject, exact, cell="L0H1", skip=1, first_windows=5)
+    found = perform(Denominators, subject, exact, head="L0H1", skip=1, first_windows=5)
 
     for query, etc in zip(found.coordinates["query"].tolist(), found.values["etc"], strict=True):
         powers = [math.exp((i - query) / TAU) for i in range(1, query + 1)]
@@ -190,10 +192,10 @@ def test_decay_along_positions(paths):
 def test_no_context_changes_nothing(paths):
     """The same text many times has no spread."""
     windows = np.repeat(some_windows(1, 13, True), 5, axis=0)
-    found = perform(Denominators, *study(paths["gpt2"], windows), cell="L1H2", first_windows=5)
+    found = perform(Denominators, *study(paths["gpt2"], windows), head="L1H2", first_windows=5)
 
-    np.testing.assert_allclose(found.values["spread"], 0, atol=1e-5)
-    assert found.values["predicted_spread"].min() > 0.01
+    np.testing.assert_allclose(found.values["denominator_cv"], 0, atol=1e-5)
+    assert found.values["predicted_cv"].min() > 0.01
     np.testing.assert_allclose(
         found.values["denominator"], np.tile(found.values["mean"], (5, 1)), rtol=1e-5
     )
@@ -202,8 +204,8 @@ def test_no_context_changes_nothing(paths):
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"cell": "L3H0"}, "from L0H0 to L2H4 in this model; got 'L3H0'"),
-        ({"cell": "head 1"}, "written L<layer>H<head>"),
+        ({"head": "L3H0"}, "from L0H0 to L2H4 in this model; got 'L3H0'"),
+        ({"head": "head 1"}, "written L<layer>H<head>"),
         ({"token": "the word"}, "mind the leading space"),
     ],
 )

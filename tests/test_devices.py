@@ -34,7 +34,7 @@ OWN = {
     "stages": {"text": "the word"},
     "own-text": {"text": "the word and the word"},
     "own-text-head": {"text": "the word and the word"},
-    "intervention": {"text": "the word and the word", "change": "silence", "heads": "L0H1"},
+    "intervention": {"text": "the word and the word", "change": "ablate", "heads": "L0H1"},
     "extended-embedding": {"word": " the"},
     "word-neurons": {"words": "the"},
 }
@@ -70,7 +70,7 @@ def answered(workshop, corpus, analysis, model):
     fields = ANALYSES[analysis].params.model_fields
     params = {name: value for name, value in FEW.items() if name in fields}
     params |= {"heads": "L0H0, L0H1"} if issubclass(ANALYSES[analysis].params, BagParams) else {}
-    cell = {"cell": "L1H1"} if "cell" in fields else {}
+    cell = {"head": "L1H1"} if "head" in fields else {}
     request, _ = build_request(
         analysis, str(model), params=params | OWN.get(analysis, {}), query=QUERY,
         corpus=corpus, context=CONTEXT, windows=WINDOWS, **cell,

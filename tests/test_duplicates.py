@@ -96,12 +96,12 @@ def test_known_heads(finders, window):
     found = duplicates(subject, QUERY, SAMPLES, lambda _: None, last=0)
 
     seen = np.array([d < (window or 47) for d in (2, 4, 8, 16, 32)])
-    copy, _ = found["copy_attention"]
+    copy, _ = found["duplicate_attention"]
     np.testing.assert_allclose(copy[0, 0], 0.5 * seen, atol=1e-4)
     np.testing.assert_allclose(copy[0, 2], 1.0 * seen, atol=1e-4)
     even = [1 / min(n + 1, window or 47) for n, _ in places(QUERY, 1)]
     np.testing.assert_allclose(copy[0, 1], even * seen, atol=1e-6)
-    for name, some in (("near", seen[:3]), ("far", seen[3:])):
+    for name, some in (("near_duplicates", seen[:3]), ("far_duplicates", seen[3:])):
         mean, error = (each[0] for each in found[name])
         assert 0.5 * some.mean() == pytest.approx(mean[0], abs=1e-4)
         assert 0 == pytest.approx(mean[1], abs=1e-6)
@@ -112,7 +112,9 @@ def test_known_heads(finders, window):
 def subtracted(found, name):
     """The mean baseline at near or far distances, by head."""
     baseline = found["baseline"][0][0]
-    return baseline[:, :3].mean(axis=1) if name == "near" else baseline[:, 3:].mean(axis=1)
+    return (
+        baseline[:, :3].mean(axis=1) if name == "near_duplicates" else baseline[:, 3:].mean(axis=1)
+    )
 
 
 @pytest.mark.parametrize("window", [None, made.NEAR_WINDOW])
@@ -137,12 +139,15 @@ def test_random_weights(model_dirs, name):
     pairs = places(29, 1)
     texts = copy_sequences(subject, 29, copy_distances(29, 1), range(11))
     rows = {}
-    for which, tokens in zip(("copy_attention", "baseline"), texts, strict=True):
+    for which, tokens in zip(("duplicate_attention", "baseline"), texts, strict=True):
         patterns = builders.hf_eager_attentions(model_dirs[name], torch.from_numpy(tokens))
         stack = np.stack([pattern.numpy() for pattern in patterns], axis=1)
         rows[which] = np.stack([stack[..., n, i] for n, i in pairs], axis=-1)
-    more = rows["copy_attention"] - rows["baseline"]
-    rows |= {"near": more[..., :3].mean(axis=-1), "far": more[..., 3:].mean(axis=-1)}
+    more = rows["duplicate_attention"] - rows["baseline"]
+    rows |= {
+        "near_duplicates": more[..., :3].mean(axis=-1),
+        "far_duplicates": more[..., 3:].mean(axis=-1),
+    }
     for which, samples in rows.items():
         mean, error = oracle.mean_and_error(list(samples))
         np.testing.assert_allclose(found[which][0], mean, atol=1e-5)
@@ -172,11 +177,11 @@ def test_groups_by_hand():
         (0.0, 0.0, 0.0, 99, 0.26, 3),
         (np.nan, np.nan, 0.0, 30, np.nan, 3),
     ]
-    names = ("near", "far", "local_mass", "etc", "spread")
+    names = ("near_duplicates", "far_duplicates", "local_mass", "etc", "denominator_cv")
     values = {name: np.array([row[at] for row in rows]) for at, name in enumerate(names)}
 
     assert [row[-1] for row in rows] == behaviour(values, Thresholds()).tolist()
-    strict = Thresholds(copies=1, local=0.95, broad=100, steady=9)
+    strict = Thresholds(duplicates=1, local=0.95, broad=100, steady=9)
     assert [3] * 8 == behaviour(values, strict).tolist()
 
 
@@ -184,8 +189,8 @@ def test_other_thresholds(finders):
     """A result is grouped anew without running anything."""
     subject, main = study(finders[None], some_windows(3, 47))
     found = perform(ContextualHeads, subject, main, query=QUERY, samples=3)
-    other = regrouped(found, copies=0.75, broad=45)
+    other = regrouped(found, duplicates=0.75, broad=45)
 
     assert ["other", "duplicate token"] == [BEHAVIOURS[g] for g in other.values["group"][0, 1:]]
-    assert found.params | {"copies": 0.75, "broad": 45} == other.params
+    assert found.params | {"duplicates": 0.75, "broad": 45} == other.params
     assert found.values["etc"] is other.values["etc"]

@@ -132,7 +132,7 @@ def test_moved_attention(model_dirs, loaded, ids, name, stage, scope, scale):
 
 
 @PLAIN
-def test_silenced_heads(model_dirs, loaded, ids, name):
+def test_ablated_heads(model_dirs, loaded, ids, name):
     """Heads of two layers at once write nothing."""
     cells = [(0, 1), (0, 4), (1, 3)]
     edits = Edits(

@@ -94,8 +94,8 @@ def test_averaged_weight_on_a_short_prompt(model_dirs, loaded, name, length, gro
 
 @ALL
 @pytest.mark.parametrize("layer", [0, 1])
-def test_silenced_head_is_a_projection_without_its_rows(model_dirs, loaded, ids, name, layer):
-    """Zeros in the rows of `W_O` that belong to a head do what silencing it does."""
+def test_ablated_head_is_a_projection_without_its_rows(model_dirs, loaded, ids, name, layer):
+    """Zeros in the rows of `W_O` that belong to a head do what ablating it does."""
     head, model = 2, builders.hf_eager_model(model_dirs[name])
     place = PROJECTIONS.get(name, "model.layers.{}.self_attn.o_proj").format(layer)
     width = loaded[name].geometry.d_head

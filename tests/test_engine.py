@@ -125,7 +125,7 @@ def test_cancel_and_a_click_meanwhile(engine, place, model_dirs):
     job = engine.submit(long)
     until(lambda: job.done > 0 or job.ended)
 
-    click = request(place, model_dirs, "kernel-map", cell="L2H4")
+    click = request(place, model_dirs, "kernel-map", head="L2H4")
     assert engine.result(click, WAIT) is not None
     assert not job.ended
     engine.cancel(long)

@@ -104,7 +104,7 @@ def test_another_run_has_another_digest(whole):
         ({"layer": 2, "head": 6}, {"query": 400}, "org_some-model-L2H6-n400-curve"),
         ({"layer": 2}, {}, "org_some-model-L2-curve"),
         ({"query": 31}, {}, "org_some-model-n31-curve"),
-        ({}, {"cell": "L1H0"}, "org_some-model-L1H0-curve"),
+        ({}, {"head": "L1H0"}, "org_some-model-L1H0-curve"),
         ({}, {}, "org_some-model-curve"),
     ],
 )
@@ -245,7 +245,7 @@ def test_html(head):
 def test_heads_that_are_compared_are_named():
     """In the file's name by their names alone, elsewhere with their runs."""
     found = Result(
-        analysis="head-distances",
+        analysis="compare-kernels",
         params={"heads": "L2H6@a,L0H1@b;context=64", "query": 40},
         values={"distance": np.zeros((2, 2))},
         axes={"distance": ("pin", "other"), "heads": ("pin",)},

@@ -213,7 +213,7 @@ def test_mean_key_kernels_by_brute_force(loaded, name):
     """The kernels of a pass are those of mean keys, number by number, skip applied."""
     model, n, skip, one = loaded[name], LENGTH - 4, 3, FAMILY_MODELS[name]
     windows = builders.random_ids(5, LENGTH).numpy()
-    gathered = pk.run_pass(model, windows, positions=(n,), samples=5)
+    gathered = pk.run_pass(model, windows, positions=(n,), queries_per_position=5)
     found = pk.analyse("kernel", gathered, query=n, skip=skip).values["kernel"]
     recorder = Recorder()
     model.run(torch.from_numpy(windows), observers=[recorder], until=-1)

@@ -111,9 +111,9 @@ def test_figure_of_every_result(found, axis):
 @pytest.mark.parametrize(
     ("found", "value"),
     [
-        (made.heads(), "copy_attention"),
+        (made.heads(), "duplicate_attention"),
         (made.distances(), "distance"),
-        (made.additivity(), "content_cosine"),
+        (made.additivity(), "content_similarity"),
     ],
     ids=lambda value: getattr(value, "analysis", ""),
 )

@@ -27,8 +27,8 @@ def test_the_plane_shows_every_head_once() -> None:
         at = tuple(np.argwhere(found.values["group"] == code).T)
         assert f"{label} ({len(at[0])})" == trace.name
         np.testing.assert_array_equal(found.values["etc"][at], trace.x)
-        np.testing.assert_array_equal(found.values["spread"][at], trace.y)
-        np.testing.assert_array_equal(found.errors["spread"][at], trace.error_y.array)
+        np.testing.assert_array_equal(found.values["denominator_cv"][at], trace.y)
+        np.testing.assert_array_equal(found.errors["denominator_cv"][at], trace.error_y.array)
         shown += [tuple(place) for place in trace.customdata]
     assert sorted(shown) == [(layer, head) for layer in range(3) for head in range(5)]
     assert 4 == len({trace.marker.symbol for trace in groups(figure)})
@@ -44,7 +44,7 @@ def test_the_plane_rings_the_chosen_and_fills_the_region() -> None:
     figure = draw.plane_figure(found, 2, 1, 0.5, 0.4)
     ring = named(figure, "chosen")
     assert [found.values["etc"][2, 1]] == list(ring.x)
-    assert [found.values["spread"][2, 1]] == list(ring.y)
+    assert [found.values["denominator_cv"][2, 1]] == list(ring.y)
     assert "<b>L2H1</b>" == ring.text[0]
     across, up, region = figure.layout.shapes
     assert (0.5, 0.5, 0.4, 0.4) == (across.x0, across.x1, up.y0, up.y1)
@@ -56,9 +56,9 @@ def test_the_plane_rings_the_chosen_and_fills_the_region() -> None:
 def test_the_plane_tells_numbers_with_errors() -> None:
     """Name, ETC, spread, prediction and group."""
     found = made.heads()
-    for name, value in (("etc", 123.4), ("spread", 0.25), ("predicted_spread", 0.125)):
+    for name, value in (("etc", 123.4), ("denominator_cv", 0.25), ("predicted_cv", 0.125)):
         found.values[name][1, 3] = value
-    found.errors["spread"][1, 3] = 0.02
+    found.errors["denominator_cv"][1, 3] = 0.02
     trace = draw.plane_figure(found, 0, 0, 30, 0.25).data[0]
     (text,) = (text for text in trace.text if "L1H3" in text)
     assert "<b>L1H3</b>, duplicate token<br>ETC 123.4<br>spread 0.250 ± 0.020" in text
@@ -69,9 +69,9 @@ def test_the_plane_tells_numbers_with_errors() -> None:
 def test_spreads_of_zero_stand_at_the_edge_and_undefined_ones_are_told(steady: float) -> None:
     """A log axis has no zero; no bar reaches it either."""
     found = made.heads()
-    found.values["spread"][0, 0] = found.errors["spread"][0, 0] = 0.0
-    found.values["spread"][0, 1] = np.nan
-    found.errors["spread"][0, 2] = 5.0
+    found.values["denominator_cv"][0, 0] = found.errors["denominator_cv"][0, 0] = 0.0
+    found.values["denominator_cv"][0, 1] = np.nan
+    found.errors["denominator_cv"][0, 2] = 5.0
     figure = draw.plane_figure(found, 0, 0, 0.5, steady)
     low = 10 ** figure.layout.yaxis.range[0]
     every = np.concatenate([trace.y for trace in groups(figure)])
@@ -88,7 +88,7 @@ def test_spreads_of_zero_stand_at_the_edge_and_undefined_ones_are_told(steady: f
 def test_a_plane_of_one_head(value: float) -> None:
     """Without any spread above 0 as well."""
     found = made.heads(1, 1)
-    found.values["spread"][:] = value
+    found.values["denominator_cv"][:] = value
     figure = draw.plane_figure(found, 0, 0, 30, 0.25)
     assert np.isfinite(figure.layout.yaxis.range).all()
     assert figure.layout.xaxis.tickvals
@@ -97,14 +97,14 @@ def test_a_plane_of_one_head(value: float) -> None:
 def test_spread_along_positions_beside_the_prediction() -> None:
     """Against the query, with a band; the prediction is dashed."""
     found = made.denominators()
-    figure = draw.spread_figure(found)
-    assert f"spread of the denominator over {made.TEXTS} texts" in figure.layout.title.text
+    figure = draw.variation_figure(found)
+    assert f"CV of the softmax denominator over {made.TEXTS} texts" in figure.layout.title.text
     observed, predicted = named(figure, "observed"), named(figure, "predicted")
-    for curve, name in ((observed, "spread"), (predicted, "predicted_spread")):
+    for curve, name in ((observed, "denominator_cv"), (predicted, "predicted_cv")):
         np.testing.assert_array_equal(found.coordinates["query"], curve.x)
         np.testing.assert_array_equal(found.values[name], curve.y)
     band = next(trace for trace in figure.data if trace.name == "observed ± 1 s.e. + 1 s.e.")
-    np.testing.assert_allclose(1.1 * found.values["spread"], band.y)
+    np.testing.assert_allclose(1.1 * found.values["denominator_cv"], band.y)
     assert "dash" == predicted.line.dash
     assert "L0H4" in titles(figure)[0]
     assert "query position n (tokens)" == titles(figure)[1]
@@ -140,8 +140,8 @@ def test_denominators_without_own_texts() -> None:
 def test_copies_by_distance() -> None:
     """Two curves with error bars, ticks at the distances."""
     found = made.heads()
-    figure = draw.copies_figure(found, 2, 4)
-    for label, name in (("the same", "copy_attention"), ("another", "baseline")):
+    figure = draw.duplicates_figure(found, 2, 4)
+    for label, name in (("the same", "duplicate_attention"), ("another", "baseline")):
         curve = named(figure, label)
         np.testing.assert_array_equal(found.coordinates["distance"], curve.x)
         np.testing.assert_array_equal(found.values[name][2, 4], curve.y)
@@ -204,7 +204,7 @@ def test_shares_of_the_keys_variance() -> None:
     """Stacked from the bottom: position, content, rest."""
     found = made.additivity()
     figure = added.shares_figure(found, 1)
-    names = ("position_share", "content_share", "rest_share")
+    names = ("position_share", "content_share", "interaction_share")
     assert "stack" == figure.layout.barmode
     for bars, name in zip(figure.data, names, strict=True):
         np.testing.assert_array_equal(found.values[name][1], bars.y)
@@ -212,7 +212,7 @@ def test_shares_of_the_keys_variance() -> None:
         assert all("±" in text for text in bars.text)
     assert 3 == len({bars.marker.pattern.shape for bars in figure.data})
     assert ("head", "share of the keys' variance") == titles(figure)[1:]
-    found.values["rest_share"][1] = found.errors["rest_share"][1] = np.nan
+    found.values["interaction_share"][1] = found.errors["interaction_share"][1] = np.nan
     assert "not defined" == added.shares_figure(found, 1).data[2].text[0]
 
 
@@ -220,29 +220,29 @@ def test_shares_of_the_keys_variance() -> None:
 def test_drift_of_content(least: float, low: float) -> None:
     """Against the shift, with a band; the axis goes below 0 where values do."""
     found = made.additivity()
-    found.values["content_cosine"][2, 3] = np.linspace(1, least, made.QUERIES)
-    found.errors["content_cosine"][2, 3] = 0.1
-    figure = added.drift_figure(found, 2, 3)
+    found.values["content_similarity"][2, 3] = np.linspace(1, least, made.QUERIES)
+    found.errors["content_similarity"][2, 3] = 0.1
+    figure = added.similarity_figure(found, 2, 3)
     curve = named(figure, "content")
     np.testing.assert_array_equal(found.coordinates["shift"], curve.x)
-    np.testing.assert_array_equal(found.values["content_cosine"][2, 3], curve.y)
+    np.testing.assert_array_equal(found.values["content_similarity"][2, 3], curve.y)
     assert (pytest.approx(low), 1.05) == tuple(figure.layout.yaxis.range)
-    assert "L2H3: drift of content" == titles(figure)[0]
+    assert "L2H3: content similarity across positions" == titles(figure)[0]
     assert "shift (tokens)" == titles(figure)[1]
     assert "cosine" in titles(figure)[2]
-    found.errors.pop("content_cosine")
-    assert added.drift_figure(found, 2, 3).layout.yaxis.range[0] == min(0, 1.05 * least)
+    found.errors.pop("content_similarity")
+    assert added.similarity_figure(found, 2, 3).layout.yaxis.range[0] == min(0, 1.05 * least)
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         (lambda: draw.plane_figure(made.heads(), 3, 0, 30, 0.2), "layer from 0 to 2, received 3"),
-        (lambda: draw.copies_figure(made.heads(), 0, 5), "head from 0 to 4, received 5"),
-        (lambda: draw.spread_figure(made.weights()), "'spread', received 'token-weights'"),
+        (lambda: draw.duplicates_figure(made.heads(), 0, 5), "head from 0 to 4, received 5"),
+        (lambda: draw.variation_figure(made.weights()), "'spread', received 'token-weights'"),
         (lambda: draw.weights_figure(made.heads()), "'log_weight', received 'contextual-heads'"),
         (lambda: draw.distances_figure(made.distances(), -1), "layer from 0 to 2"),
-        (lambda: added.drift_figure(made.additivity(), 0, 5), "head from 0 to 4"),
+        (lambda: added.similarity_figure(made.additivity(), 0, 5), "head from 0 to 4"),
     ],
 )
 def test_wrong_input_is_named(wrong: Callable[[], Result], message: str) -> None:

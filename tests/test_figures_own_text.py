@@ -61,7 +61,7 @@ def head(length=LENGTH, first=0):
     }
     tokens = [TOKENS[at % len(TOKENS)] for at in range(length)]
     found = result("own-text-head", {}, codes, coordinates={"query": queries})
-    found.params["cell"] = "L0H1"
+    found.params["head"] = "L0H1"
     found.texts["tokens"] = texts_array(tokens)
     found.axes["tokens"], found.units["tokens"] = ("pos",), "token"
     return found
@@ -85,7 +85,9 @@ def test_patterns_of_all_heads_in_bytes():
     labels = head_labels(found)
     assert labels[1][2] == "L1H2: no heads in this layer"
     share = found.values["position_share"][0, 2]
-    assert labels[0][2].startswith(f"L0H2: position's share of the scores {share:.2f}, content's")
+    assert labels[0][2].startswith(
+        f"L0H2: score variance explained by position {share:.2f}, content's"
+    )
 
 
 @pytest.mark.parametrize("first", [0, 3])

@@ -109,7 +109,7 @@ def test_norms_with_exponents_and_the_reference() -> None:
 def test_how_far_a_curve_lies_off_its_power_law(factor, told) -> None:
     """16 of 47 positions are moved off 1/√tokens, and draw the line with them by 16/47 of that."""
     found = rows(heads=1)
-    seen = found.values["visible"].astype(float)
+    seen = found.values["visible_keys"].astype(float)
     found.values["norm_exponent"][0] = -0.5
     found.values["norm"][0] = seen**-0.5
     found.values["norm"][0, 0] = 1000  # no part of the fit
@@ -117,12 +117,12 @@ def test_how_far_a_curve_lies_off_its_power_law(factor, told) -> None:
     assert named(draw.norm_figure(found), "H0").name.endswith(told)
 
 
-def test_silenced_heads_have_no_exponent() -> None:
+def test_ablated_heads_have_no_exponent() -> None:
     """Their norm is zero."""
     found = rows()
     found.values["norm"][1] = 0
     found.values["norm_exponent"][1] = np.nan
-    assert "H1: silenced" == named(draw.norm_figure(found), "H1").name
+    assert "H1: ablated" == named(draw.norm_figure(found), "H1").name
     found.values["norm"][:] = 0
     assert draw.norm_figure(found).layout.yaxis.type == "log"
 

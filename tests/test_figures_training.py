@@ -61,7 +61,7 @@ def kernels() -> Result:
     values["kernel"][3] = np.eye(13)[7]
     return Result(
         analysis="kernel-over-training",
-        params={"cell": "L1H2", "query": 10, "skip": 4},
+        params={"head": "L1H2", "query": 10, "skip": 4},
         values=values,
         axes={name: declared[name].axes for name in values},
         units={name: declared[name].unit for name in values},

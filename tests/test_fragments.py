@@ -23,7 +23,7 @@ PART, WHOLE = "gpt2-small-layer0", "gpt2"
 WHOLE_ONLY = ("interventions", "induction_recency", "contextual_neurons")
 NEEDED = {
     "intervention": {"text": "a b", "change": "remove"}, "averaging": {}, "induction-scores": {},
-    "induction-recency": {}, "recency-patterns": {}, "norm-cause": {}, "position-zero": {},
+    "induction-recency": {}, "recency-patterns": {}, "equalised-norms": {}, "position-zero": {},
     "contextual-neurons": {}, "neuron": {}, "extended-embedding": {"word": " the"},
     "token-weights": {},
 }  # fmt: skip
@@ -34,7 +34,7 @@ def test_refused_without_loading(tmp_path, question):
     """What needs a missing part is refused at once; the sentence names part and alternatives."""
     engine = Engine(Store(tmp_path))
     fields = analyses.find(question).params.model_fields
-    params = NEEDED[question] | ({"cell": "L0H0"} if "cell" in fields else {})
+    params = NEEDED[question] | ({"head": "L0H0"} if "head" in fields else {})
     request, _ = build_request(question, PART, params=params)
 
     with pytest.raises(NotInModel, match=r"part of 'gpt2', without its .*'demo-gpt2'"):
@@ -88,7 +88,7 @@ def test_its_ledger_is_the_whole_models():
 def test_figures_that_need_more(figure):
     """A figure that names a later layer, or is over all heads, needs later layers."""
     deep = any(not cell.startswith("L0") for cell in figure.cells)
-    deep |= figure.params.get("cell", "L0").split("H")[0] != "L0"
+    deep |= figure.params.get("head", "L0").split("H")[0] != "L0"
     deep |= bool(figure.select.get("layer_2") or figure.select.get("layer"))
     deep |= figure.value == "share_previous"
 

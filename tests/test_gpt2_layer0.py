@@ -56,7 +56,7 @@ def test_uniform_heads(result, head):
     """About 330 and 315 of 397 visible tokens; so few windows level head 5 a little more."""
     at = result.select(query=400, layer=0, head=head).values
 
-    assert 397 == int(at["visible"])
+    assert 397 == int(at["visible_keys"])
     assert UNIFORM[head] == pytest.approx(float(at["etc"]), rel=0.13)
 
 
@@ -94,4 +94,4 @@ def test_head_11_far_into_the_text(result):
     """At position 1000 head 11 falls to about 0.6 of the visible positions."""
     at = result.select(query=1000, layer=0, head=11).values
 
-    assert 0.6 == pytest.approx(float(at["etc"] / at["visible"]), abs=0.05)
+    assert 0.6 == pytest.approx(float(at["etc"] / at["visible_keys"]), abs=0.05)

@@ -17,7 +17,7 @@ NAME = re.compile(r"L\d+H\d+")
 LINKED = re.compile(r"\[(?:[^][]|\[[^][]*\])*\]\([^)]*\)")
 ADDRESSES = {
     "compare": {"pins": "L2H6@demo-gpt2,L1H0@demo-training"},
-    "over_training": {"model": "demo-training", "cell": "L1H0"},
+    "over_training": {"model": "demo-training", "head": "L1H0"},
 }
 """What a page is opened with where it shows no table of heads without."""
 
@@ -90,7 +90,7 @@ def test_every_name_in_a_table_is_a_link(shown, name):
             for text in texts:
                 page = urlsplit(text)
                 assert "head" == page.path
-                assert parse_qs(page.query)["cell"] == [re.search(pattern, text)[1]]
+                assert parse_qs(page.query)["head"] == [re.search(pattern, text)[1]]
     assert TABLES.get(name, 0) == count
     for text in (each.value for each in app.markdown if "|:--|" in each.value):
         assert None is NAME.search(LINKED.sub("", text)), text

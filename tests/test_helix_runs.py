@@ -31,7 +31,7 @@ def test_repeated_run():
             windows=windows,
             start_token=start,
             positions=(windows,),
-            samples=windows,
+            queries_per_position=windows,
             destination=destination,
         )
         for name, windows, start, destination in (("a", 3, True, " the"), ("b", 7, False, None))

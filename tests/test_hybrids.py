@@ -41,7 +41,7 @@ def model(path):
 def test_rows_without_heads_are_empty(model, analysis):
     """Every number of every head is NaN there, every code -1, and the reason is told."""
     gather = ("keys", "queries", "patterns", "entropy", "scores", "repeats")
-    gathered = pk.run_pass(model, IDS, positions=(12, QUERY), samples=5, gather=gather)
+    gathered = pk.run_pass(model, IDS, positions=(12, QUERY), queries_per_position=5, gather=gather)
     params = {} if analysis in ("etc", "profile", "entropy") else {"query": QUERY}
     found = pk.analyse(analysis, gathered, **params)
 
@@ -90,7 +90,7 @@ def test_figures_of_all_heads_begin_with_a_layer_that_has_some(made):
 
 def test_layers_without_heads_have_no_curves(model):
     """Curves, and the legend, are of the heads that are there."""
-    gathered = pk.run_pass(model, IDS, positions=(12, QUERY), samples=5)
+    gathered = pk.run_pass(model, IDS, positions=(12, QUERY), queries_per_position=5)
     for analysis, params in (("etc", {}), ("kernel", {"query": QUERY}), ("profile", {})):
         figure = by_axes(pk.analyse(analysis, gathered, **params))
         names = {trace.name for trace in figure.data}
@@ -105,7 +105,7 @@ def test_the_head_that_is_named_is_there(broad):
     made = replace(made, params={"broad": broad, "steady": 0.1})
     cells = [(layer, head) for layer, head in np.ndindex(made.values["etc"].shape) if layer > 0]
     cells = [cell for cell in cells if made.values["etc"][cell] >= broad] or cells
-    expected = min(cells, key=lambda cell: made.values["spread"][cell])
+    expected = min(cells, key=lambda cell: made.values["denominator_cv"][cell])
 
     (chosen,) = figure_of(made).select_traces({"name": "chosen"})
 

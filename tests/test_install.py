@@ -31,7 +31,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 OFFLINE = ("--no-deps", "--no-index", "--quiet")
 MODEL = "demo-gpt2"
-SMALL = ("--context", "32", "--texts", "4", "--device", "cpu")
+SMALL = ("--context", "32", "--windows", "4", "--device", "cpu")
 
 
 @dataclass(frozen=True)

@@ -30,15 +30,15 @@ CASES = {
         interventions.PredecessorKnockout(3, [0, 2], "scores"),
     ),
     "move": (
-        {"change": "move", "moves": "5>2, 7>1, 7>3", "cell": "L1H2", "scale": 2, "scope": "layer"},
+        {"change": "move", "moves": "5>2, 7>1, 7>3", "head": "L1H2", "scale": 2, "scope": "layer"},
         interventions.MovedAttention(1, 2, {5: [2], 7: [1, 3]}, "pattern", 10.0, 2.0, "layer"),
     ),
     "move another": (
         {"change": "move", "moves": "5>2", "edited": "L0H1", "stage": "scores", "strength": 3},
         interventions.MovedAttention(0, 1, {5: [2]}, "scores", 3.0, 1.0, "head"),
     ),
-    "silence": (
-        {"change": "silence", "heads": "L0H1, L2H4"},
+    "ablate": (
+        {"change": "ablate", "heads": "L0H1, L2H4"},
         interventions.AblatedHeads([(0, 1), (2, 4)]),
     ),
     "remove": ({"change": "remove"}, interventions.RemovedEmbeddings("positions")),
@@ -48,7 +48,7 @@ CASES = {
     ),
 }
 BAD = {
-    "cell outside": ("gpt2", {"cell": "L3H0"}, "L0H0 to L2H4"),
+    "cell outside": ("gpt2", {"head": "L3H0"}, "L0H0 to L2H4"),
     "edited head outside": ("gpt2", {"change": "move", "edited": "L0H9", "moves": "5>2"}, "L2H4"),
     "no moves": ("gpt2", {"change": "move", "moves": " , "}, "got none"),
     "key after row": ("gpt2", {"change": "move", "moves": "2>5"}, "comes after it"),
@@ -56,7 +56,7 @@ BAD = {
     "word not there": ("gpt2", {"change": "move", "moves": "turtle>2"}, "no word 'turtle'"),
     "layers outside": ("gpt2", {"change": "blind", "layers": "0-3"}, "layers from 0 to 2"),
     "layer outside": ("gpt2", {"layer": 3}, "layer from 0 to 2"),
-    "no heads": ("gpt2", {"change": "silence"}, "got none"),
+    "no heads": ("gpt2", {"change": "ablate"}, "got none"),
     "rotary average": ("llama", {}, "rotary positions"),
     "rotary stream": ("llama", {"layer": 1}, "rotary positions"),
 }
@@ -124,7 +124,7 @@ def test_intervention(model_dirs, subjects, streams, case):
     """The numbers of a result are those of two runs of the model, in plain loops."""
     params, edit = CASES[case]
     params, subject = (
-        InterventionParams(text=PROMPT, **{"cell": "L1H2", **params}),
+        InterventionParams(text=PROMPT, **{"head": "L1H2", **params}),
         subjects["gpt2"],
     )
     if case == "stream":
@@ -203,7 +203,7 @@ def test_identity(subjects, streams, params):
 @pytest.mark.parametrize("moves", ["5>2, 5>2", "previous>The, previous>The", "5>2, 5>2, 5>3"])
 def test_rows_still_add_up(subjects, moves):
     """A key named twice for one row does not lose attention."""
-    params = InterventionParams(text=PROMPT, change="move", moves=moves, cell="L1H2")
+    params = InterventionParams(text=PROMPT, change="move", moves=moves, head="L1H2")
 
     changed = intervene(subjects["gpt2"], {}, params, quiet).values["changed"]
 
@@ -234,7 +234,7 @@ def test_bad_requests(subjects, streams, case):
 def test_prompt_of_one_token(model_dirs):
     """Nothing is predicted of a prompt of one token."""
     subject = subject_of(model_dirs["gpt2"], "a", start_token=False)
-    params = InterventionParams(text="a", change="silence", heads="L0H0")
+    params = InterventionParams(text="a", change="ablate", heads="L0H0")
 
     with pytest.raises(BadRequest, match="two tokens or more"):
         intervene(subject, {}, params, quiet)

@@ -176,10 +176,10 @@ def test_half_mass_and_local_mass(seed, tokens):
         whole = [0.0] * skip + mean.tolist() + [0.0] * 3
         assert oracles.half_mass_distance(whole, n) == row["half_mass_distance"][head]
         assert oracles.local_mass(whole, n, tokens) == pytest.approx(row["local_mass"][head])
-        assert n + 1 - skip == row["visible"][head]
+        assert n + 1 - skip == row["visible_keys"][head]
 
 
-@pytest.mark.parametrize(("mass", "etc", "visible", "local", "uniform", "expected"), KINDS)
+@pytest.mark.parametrize(("mass", "etc", "visible_keys", "local", "uniform", "expected"), KINDS)
 def test_kinds(mass, etc, visible, local, uniform, expected):
     """Local goes before uniform, both thresholds are inclusive, the rest is slow decay."""
     code = kernels.classify(np.array(mass), np.array(etc), np.array(visible), local, uniform)

@@ -7,7 +7,7 @@ from poskernel_core import analyses
 from poskernel_core.analyses.base import Composition
 from poskernel_core.analyses.training.spec import OfCheckpoints
 from poskernel_core.common import specs
-from poskernel_core.common.errors import UnfitField
+from poskernel_core.common.errors import InvalidField
 from poskernel_core.common.specs import (
     OF_PATTERNS,
     CorpusSpec,
@@ -42,10 +42,10 @@ RUNS = {
     "dtype": "bfloat16",
     "seed": 1,
     "positions": (3, 13),
-    "samples": 63,
+    "queries_per_position": 63,
     "gather": ("keys", "queries"),
     "destination": " the",
-    "doubling": 8,
+    "repeat_every": 8,
     "pattern_windows": 64,
 }
 REQUESTS = {"analysis": "kernel", "run": RUN.model_copy(update={"seed": 1}), "params": {"skip": 5}}
@@ -142,7 +142,7 @@ def test_each_field_of_a_request(field):
             "kernel-map",
             {
                 "skip": 5,
-                "cell": "L1H1",
+                "head": "L1H1",
                 "source": "text",
                 "text": "a",
                 "text_corpus": "sample",
@@ -210,7 +210,7 @@ def test_another_layout_is_a_miss(monkeypatch):
 def asked(name, training_dir):
     """A request of a question, with what it needs to be told."""
     fields = analyses.find(name).params.model_fields
-    needed = {"cell": "L0H0", "text": "a b", "word": " the", "words": "a", "neuron": 0, "query": 11}
+    needed = {"head": "L0H0", "text": "a b", "word": " the", "words": "a", "neuron": 0, "query": 11}
     params = {field: value for field, value in needed.items() if field in fields}
     params |= {"intervention": {"change": "remove"}, "helix": {"prompts": "texts"}}.get(name, {})
     training = isinstance(analyses.find(name), OfCheckpoints)
@@ -258,7 +258,7 @@ def test_canonical_is_canonical(name, training_dir):
 @pytest.mark.parametrize("positions", [(), (3, 3), (11, 3), (-1, 3)])
 def test_positions_are_ascending(positions):
     """Positions that are not ascending would make two keys of one run."""
-    with pytest.raises(UnfitField):
+    with pytest.raises(InvalidField):
         changed(RUN, "positions", positions)
 
 
@@ -267,7 +267,7 @@ def test_descriptions_are_frozen(spec):
     """A description neither changes nor takes a field that it does not know."""
     with pytest.raises(ValueError, match="frozen"):
         setattr(spec, next(iter(type(spec).model_fields)), "other")
-    with pytest.raises(UnfitField):
+    with pytest.raises(InvalidField):
         changed(spec, "colour", "red")
 
 

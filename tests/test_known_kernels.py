@@ -43,9 +43,9 @@ def test_uniform_head(gathered, skip, n):
     """A uniform head's ETC is the number of visible positions."""
     result = at(gathered, "etc", n, skip=skip)
 
-    assert n + 1 - skip == int(result.values["visible"][1])
+    assert n + 1 - skip == int(result.values["visible_keys"][1])
     assert n + 1 - skip == pytest.approx(float(result.values["etc"][1]))
-    np.testing.assert_allclose(result.values["consistency"][1], 0, atol=1e-6)
+    np.testing.assert_allclose(result.values["query_variation"][1], 0, atol=1e-6)
 
 
 @pytest.mark.parametrize("skip", [0, 4])
@@ -55,7 +55,7 @@ def test_decaying_head(gathered, skip):
     weights = np.exp(-(36 - np.arange(T)) / TAU) * (np.arange(T) >= skip)
 
     np.testing.assert_allclose(kernel, weights / weights.sum(), rtol=1e-3)
-    assert at(gathered, "etc", 36, skip=skip).values["equivariance"][2] < 1e-3
+    assert at(gathered, "etc", 36, skip=skip).values["equivariance_error"][2] < 1e-3
 
 
 def test_kinds_at_the_end(gathered):
@@ -67,7 +67,7 @@ def test_kinds_at_the_end(gathered):
 
 def test_kernels_are_the_observed_attention(gathered):
     """No content enters these scores, so that kernel and mean attention agree."""
-    assert at(gathered, "etc", 36, skip=0).values["fidelity"].max() < 1e-5
+    assert at(gathered, "etc", 36, skip=0).values["attention_distance"].max() < 1e-5
 
 
 def test_profile(gathered):

@@ -52,20 +52,20 @@ def follow(monkeypatch):
     [
         (
             METHODS,
-            {"cell": "L99H99"},
-            "asks for cell L99H99; shown is L2H6 instead: offered are 32 values from L0H0 to L3H7.",
+            {"head": "L99H99"},
+            "asks for head L99H99; shown is L2H6 instead: offered are 32 values from L0H0 to L3H7.",
         ),
         (
             METHODS,
             {"query": "99999"},
             "asks for query 99999; shown is 400 instead: offered are 33 values from 15 to 511.",
         ),
-        (METHODS, {"cell": "l99h99"}, "asks for cell L99H99; shown is L2H6 instead"),
+        (METHODS, {"head": "l99h99"}, "asks for head L99H99; shown is L2H6 instead"),
         (METHODS, {"query": "foo"}, "asks for query foo; shown is 400"),
         (METHODS, {"skip": "999"}, "asks for skip 999; shown is 4 instead: offered are 0 to 32."),
         (METHODS, {"corpus": "nope"}, "asks for corpus nope; shown is sample instead: offered"),
         (METHODS, {"context": "100"}, "asks for context 100; shown is 512 instead"),
-        (METHODS, {"texts": "7"}, "asks for texts 7; shown is 500 instead"),
+        (METHODS, {"windows": "7"}, "asks for windows 7; shown is 500 instead"),
         (METHODS, {"dtype": "int8"}, "asks for dtype int8; shown is float32 instead"),
         (METHODS, {"start": "maybe"}, "asks for start maybe; shown is True instead"),
         (METHODS, {"part": "foo"}, "asks for part foo; shown is Definitions instead"),
@@ -87,16 +87,62 @@ def test_what_does_not_fit_is_named(follow, script, link, sentence):
     assert sentence in app.warning[0].value.replace("\\", "")
 
 
+OLD = [
+    (HEATMAP, {"cell": "l0h1", "texts": "100", "measure": "fidelity"},
+     {"head": "L0H1", "windows": "100", "measure": "distance to observed attention"}),
+    ("induction_recency", {"silenced0": ["L0H1", "L0H2"], "silencedhow": "pattern made uniform",
+                           "flatten": "true", "cell": "L1H2"},
+     {"ablated0": ["L0H1", "L0H2"], "ablation": "uniform attention", "equalise": "true",
+      "head": "L1H2"}),
+    (INTERVENTIONS, {"change": "switch heads off", "silenced": ["L1H2", "L1H3"]},
+     {"change": "ablate heads", "ablated": ["L1H2", "L1H3"]}),
+    ("contextual", {"contexts": "16", "copies": "0.4"},
+     {"firstwindows": "16", "duplicates": "0.4"}),
+    (NEURONS, {"fewest": "7", "contexts": "8"}, {"mincount": "7", "firstwindows": "8"}),
+    ("compare", {"second": "demo-attn-2l", "beside": "fidelity",
+                 "pins": "L0H1@demo-gpt2;context=64;texts=50"},
+     {"second": "demo-attn-2l", "compared": "distance to observed attention"}),
+    ("over_training", {"follow": "keys beyond the sum", "model": "demo-training"},
+     {"follow": "position-content interaction", "model": "demo-training"}),
+    (METHODS, {"method": "kernel-folds"}, {"method": "kernel-replicates"}),
+    ("helix", {"prompts": "texts of the corpus"}, {"prompts": "windows of the corpus"}),
+    ("positional_kernels", {"source": "sampled texts", "cell": "L2H3", "texts": "50"},
+     {"source": "sampled windows", "head": "L2H3", "windows": "50"}),
+    ("own_text", {"cell": "L1H7", "texts": "200"}, {"head": "L1H7", "windows": "200"}),
+    ("head", {"cell": "L3H2", "texts": "50"}, {"head": "L3H2", "windows": "50"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "old", "new"), OLD)
+def test_an_old_link_opens_as_it_was_meant(follow, script, old, new):
+    """Nothing is said of it; widgets hold what it asks for, and the address has today's names."""
+    app = follow(script, **old)
+    assert not app.exception
+    assert not app.warning
+    assert not (old.keys() - new.keys()) & app.query_params.keys() - {"pins"}
+    for key, value in new.items():
+        held = bound(app)[key].value
+        shown = held if isinstance(held, list) else str(held).replace("True", "true")
+        assert value == app.query_params.get(key, value) == shown
+
+
+def test_old_pins_are_kept(follow):
+    """Their windows are named as in the address."""
+    app = follow("compare", pins="L0H1@demo-gpt2;context=64;texts=50")
+    assert "L0H1@demo-gpt2;context=64;windows=50" == app.query_params["pins"]
+    assert not app.warning
+
+
 def test_several_parts_make_one_notice(follow):
     """One box with a line for each; what fits is not named."""
-    app = follow(cell="L99H99", query="99999", skip="3", texts="50", context="64")
+    app = follow(head="L99H99", query="99999", skip="3", windows="50", context="64")
     assert 1 == len(app.warning)
     assert 2 == app.warning[0].value.count("The link asks for")
 
 
 def test_a_link_that_fits_says_nothing(follow):
     """Every kind of value is recognised as what was asked for."""
-    link = {"cell": "L1H3", "query": "255", "skip": "0", "start": "false", "texts": "50",
+    link = {"head": "L1H3", "query": "255", "skip": "0", "start": "false", "windows": "50",
             "context": "256", "measure": "half-mass distance", "kinds": ["local", "uniform"],
             "lshare": "0.25", "order": "largest first"}  # fmt: skip
     app = follow(HEATMAP, **link)
@@ -107,24 +153,24 @@ def test_a_link_that_fits_says_nothing(follow):
 @pytest.mark.parametrize(("asked", "shown"), [("l1h3", "L1H3"), ("L0h1", "L0H1")])
 def test_heads_are_read_in_any_case(follow, asked, shown):
     """As people write them."""
-    app = follow(HEATMAP, cell=asked)
+    app = follow(HEATMAP, head=asked)
     assert not app.warning
-    assert shown == app.selectbox(key="cell").value
+    assert shown == app.selectbox(key="head").value
 
 
 def test_the_notice_goes_with_a_choice_and_choices_make_none(follow):
     """It stands until its value is changed; another model moves the head in silence."""
-    app = follow(HEATMAP, cell="L99H99", query="99999")
-    app.selectbox(key="cell").select("L3H7").run()
+    app = follow(HEATMAP, head="L99H99", query="99999")
+    app.selectbox(key="head").select("L3H7").run()
     assert 1 == app.warning[0].value.count("The link asks for")
     app.selectbox(key="model").select("demo-attn-2l").run()
-    assert "L0H0" == app.selectbox(key="cell").value
+    assert "L0H0" == app.selectbox(key="head").value
     assert not app.warning
 
 
 def test_an_unknown_model_stops_the_page(follow):
     """What is asked for, what is offered, how the host adds it; the reader can choose another."""
-    app = follow(HEATMAP, model="nonsense", cell="L2H5")
+    app = follow(HEATMAP, model="nonsense", head="L2H5")
     sentence = app.error[0].value.replace("\\", "")
     for part in ("asks for model 'nonsense'", "demo-gpt2", "POSKERNEL_MODELS",
                  "POSKERNEL_ALLOW_ANY_MODEL"):  # fmt: skip
@@ -133,14 +179,14 @@ def test_an_unknown_model_stops_the_page(follow):
     app.selectbox(key="model").select("demo-gpt2").run()
     assert not app.error
     assert ("demo-gpt2", "L2H5") == (app.selectbox(key="model").value,
-                                     app.selectbox(key="cell").value)  # fmt: skip
+                                     app.selectbox(key="head").value)  # fmt: skip
     assert not app.warning
 
 
 @pytest.mark.parametrize("model", ["demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l"])
 def test_a_model_opens_on_its_telling_head(follow, model):
     """The head that the first intervention changes."""
-    cell = follow(model=model).selectbox(key="cell").value
+    cell = follow(model=model).selectbox(key="head").value
     assert presets_for(model)[0].cell == cell == telling_head(model)
 
 
@@ -149,13 +195,13 @@ def test_a_model_opens_on_its_telling_head(follow, model):
     [
         (HEATMAP, set()),
         ("previous_token", {"skip"}),
-        ("helix", {"cell", "query", "skip"}),
+        ("helix", {"head", "query", "skip"}),
         (INTERVENTIONS, {"query", "skip"}),
         (
             "induction_recency",
-            {"corpus", "context", "texts", "start", "dtype", "query", "skip"},
+            {"corpus", "context", "windows", "start", "dtype", "query", "skip"},
         ),
-        (NEURONS, {"cell", "skip"}),
+        (NEURONS, {"head", "skip"}),
     ],
 )
 def test_settings_that_change_nothing_are_greyed(follow, script, idle):

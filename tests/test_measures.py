@@ -114,22 +114,22 @@ def test_equal_numbers_have_equal_colours_in_order(measure, found) -> None:
 def test_the_numbers_are_those_of_the_analyses(selection, found) -> None:
     """At the query position and skip chosen, and at the largest shift."""
     measures = {(each.question, each.value): each for each in MEASURES.values()}
-    heads = found(measures[ContextualHeads, "spread"])
+    heads = found(measures[ContextualHeads, "denominator_cv"])
     assert (QUERY, SKIP) == (heads.params["query"], heads.params["skip"])
     etc = found(measures[EtcHeatMap, "etc"])
     assert SKIP == etc.params["skip"]
     drift, share = (found(measures[Additivity, each])
-                    for each in ("content_cosine", "position_share"))  # fmt: skip
+                    for each in ("content_similarity", "position_share"))  # fmt: skip
     shifts = share.coordinates["shift"]
-    np.testing.assert_array_equal(share.values["content_cosine"][..., np.argmax(shifts)],
-                                  drift.values["content_cosine"])  # fmt: skip
-    assert (drift.values["content_cosine"] < 1).all()
+    np.testing.assert_array_equal(share.values["content_similarity"][..., np.argmax(shifts)],
+                                  drift.values["content_similarity"])  # fmt: skip
+    assert (drift.values["content_similarity"] < 1).all()
 
 
 def test_a_head_without_a_number_is_grey() -> None:
     """It alone."""
-    result, measure = made_contextual.heads(), MEASURES["spread of the denominator"]
-    result.values["spread"][1, 2] = np.nan
+    result, measure = made_contextual.heads(), MEASURES["CV of the softmax denominator"]
+    result.values["denominator_cv"][1, 2] = np.nan
     colours = grid_colours(measure, result)
     assert [1 * made_contextual.HEADS + 2] == [i for i, each in enumerate(colours)
                                                if each == NO_VALUE]  # fmt: skip
@@ -146,12 +146,12 @@ def test_groups_have_the_colours_of_their_names() -> None:
 
 def test_sight_is_a_measure_where_layers_differ(model_dirs):
     """Only models with windows have it, and it is what their layers see."""
-    sight = MEASURES["keys in sight"]
+    sight = MEASURES["visible keys"]
     assert not sight.fits(GEOMETRY)
     geometry = catalog.locate(str(model_dirs["gpt_neo"])).geometry
     assert sight.fits(geometry)
     found = pk.show("etc", str(model_dirs["gpt_neo"]), windows=3, params={"skip": 0})
     last = int(found.coordinates["query"][-1])
-    seen = found.select(query=last).values["visible"]
+    seen = found.select(query=last).values["visible_keys"]
     for layer, row in zip(geometry.layers, seen, strict=True):
         assert set(row.tolist()) == {min(last + 1, layer.window or last + 1)}

@@ -15,9 +15,10 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 MODEL = "demo-gpt2"
 SMALL = {
-    "text": "And the king said to the people of the land.", "own": "A text of the reader's own.",
+    "text": "And the king said to the people of the land.",
+    "own_texts": "A text of the reader's own.",
     "word": " the", "words": "king", "samples": 11, "first_windows": 5, "passage_length": 16,
-    "shifts": 3, "tokens": 7, "flatten": True, "change": "remove",
+    "shifts": 3, "tokens": 7, "equalise_norms": True, "change": "remove",
 }  # fmt: skip
 FOUND = {method.name: method for method in methods()}
 
@@ -31,7 +32,7 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir):
     """
     fields = ANALYSES[name].params.model_fields
     params = {field: value for field, value in SMALL.items() if field in fields}
-    cell = {"cell": "L0H1"} if "cell" in fields and fields["cell"].is_required() else {}
+    cell = {"head": "L0H1"} if "head" in fields and fields["head"].is_required() else {}
 
     model, context = (rotary, 53) if ANALYSES[name].scheme == "rotary" else (MODEL, 64)
     training = isinstance(ANALYSES[name], OfCheckpoints)

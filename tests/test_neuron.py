@@ -34,7 +34,7 @@ def single(tmp_path_factory):
 
 def asked(subject, main, experiment=Neuron, **params):
     """The result for the whole vocabulary."""
-    fixed = {} if experiment is NeuronTrace else {"fewest": 0}
+    fixed = {} if experiment is NeuronTrace else {"min_count": 0}
     return perform(experiment, subject, main, **({"query": 37} | fixed | params))
 
 
@@ -42,7 +42,7 @@ def test_one_token(single):
     """That token is on top, all others add nothing; relatives are those that read the same."""
     subject, main = study(single, some_windows(4, 41))
     for neuron, token in enumerate(ONLY[:2]):
-        found = asked(subject, main, neuron=neuron, listed=2)
+        found = asked(subject, main, neuron=neuron, top_k=2)
         tokens = found.coordinates["token"].tolist()
         contribution = dict(zip(tokens, found.values["contribution"], strict=True))
         height = contribution.pop(token)
@@ -76,7 +76,7 @@ def test_neuron_of_random_weights(model_dirs):
     """Contributions by plain loops; relatives by NumPy's correlation of contribution vectors."""
     windows = some_windows(5, 15)
     subject, main = study(model_dirs["gpt2"], windows)
-    params = {"query": 12, "heads": "L0H2 L0H1", "first_windows": 5, "neuron": 7, "listed": 3}
+    params = {"query": 12, "heads": "L0H2 L0H1", "first_windows": 5, "neuron": 7, "top_k": 3}
     found = asked(subject, main, **params)
     setting = oracle.Setting(
         model_dirs["gpt2"], windows, 5, (1, 2), 12, subject.single_id(" the"), 1, 7**-0.5

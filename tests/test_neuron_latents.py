@@ -37,14 +37,14 @@ def two_groups(tmp_path_factory):
 
 def asked(subject, main, **params):
     """The result for the whole vocabulary."""
-    return perform(NeuronLatents, subject, main, **({"query": 37, "fewest": 0} | params))
+    return perform(NeuronLatents, subject, main, **({"query": 37, "min_count": 0} | params))
 
 
 def test_two_sub_latents(two_groups):
     """The neuron of both groups has two equal latents, one group each; another has one of them."""
     subject, main = study(two_groups, some_windows(4, 41))
     for neuron, groups in ((5, GROUPS), (0, GROUPS[:1])):
-        found = asked(subject, main, neuron=neuron, components=2, listed=20)
+        found = asked(subject, main, neuron=neuron, components=2, top_k=20)
         values = found.values
         tops = [set(row) for row in values["top"].tolist()]
         for group in groups:
@@ -115,7 +115,7 @@ def test_every_number(model_dirs):
     """Shares, weights and both ends of random weights follow from the components, in loops."""
     subject, main = study(model_dirs["gpt2"], some_windows(5, 15))
     params = {"query": 12, "heads": "L0H2 L0H1", "neuron": 7, "components": 6}
-    found = asked(subject, main, shown=4, listed=3, **params)
+    found = asked(subject, main, shown=4, top_k=3, **params)
     bag = subject.model.notes["bag"][1]
     assert isinstance(bag, Bag)
     table, read = bag.table(np.arange(1, VOCABULARY)).numpy(), bag.readers()[:, 7].double().numpy()
@@ -148,7 +148,7 @@ def test_refused(two_groups):
     for on, params, words in (
         (subject, {"neuron": 6}, r"No neuron 6: expected 0 to 5"),
         (subject, {"neuron": 5}, r"span 2 dimensions: .*, got 24"),
-        (rare, {"fewest": 1, "heads": "L0H0"}, "of 1 tokens span 0 dimensions"),
+        (rare, {"min_count": 1, "heads": "L0H0"}, "of 1 tokens span 0 dimensions"),
         (subject, {"neuron": 2, "components": 2}, "neuron 2 alike: there is nothing"),
     ):
         with pytest.raises(BadRequest, match=words) as caught:
@@ -180,7 +180,7 @@ def test_components_that_are_kept(two_groups, monkeypatch):
 
     seeded = dataclasses.replace(subject, source=dataclasses.replace(subject.source, seed=7))
     for times, (on, changes) in enumerate(
-        [(subject, {"components": 2, "fewest": 1}), (seeded, {"components": 2})], start=2
+        [(subject, {"components": 2, "min_count": 1}), (seeded, {"components": 2})], start=2
     ):
         asked(on, main, neuron=5, **changes)
         assert times == len(found)

@@ -18,7 +18,7 @@ from tests.test_recency import drawn, one_sequence, switched
 from tests.test_switches import perform, subject_of
 
 SAMPLES = 11
-PAIRS = {"samples": SAMPLES, "length": 11, "first": 1, "silence": "L1H0"}
+PAIRS = {"samples": SAMPLES, "length": 11, "first": 1, "ablate": "L1H0"}
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +26,13 @@ def found(model_dirs):
     """The test on a random GPT-2, and the experiments that it repeats, as they are and flat."""
     subject = subject_of(model_dirs["gpt2"])
     cause = perform(NormCause, subject, **PAIRS, random_length=17, trend_from=1)
-    own = {"samples": SAMPLES, "silence": "L1H0", "length": 17, "trend_from": 1}
+    own = {"samples": SAMPLES, "ablate": "L1H0", "length": 17, "trend_from": 1}
     runs = [
         (
-            perform(InductionRecency, subject, **PAIRS, flatten=flatten),
-            perform(RandomAttention, subject, **own, flatten=flatten),
+            perform(InductionRecency, subject, **PAIRS, equalise_norms=equalise),
+            perform(RandomAttention, subject, **own, equalise_norms=equalise),
         )
-        for flatten in (False, True)
+        for equalise in (False, True)
     ]
     return cause, runs
 
@@ -112,7 +112,7 @@ def paired_in_loops(path, samples):
 
 def edits_of(path, length, flatten, samples):
     """Plain GPT-2's edits of one run of sequences of a length."""
-    params = {"flatten": flatten, "length": length}
+    params = {"equalise_norms": flatten, "length": length}
     return switched(path, True, params, {"cells": [(1, 0)]}, samples)[0]
 
 

@@ -15,13 +15,13 @@ TRAINED, TRAINING = "over_training", "demo-training"
 def chosen(app: AppTest) -> tuple[str, str]:
     """Model and head of the sidebar."""
     assert not app.exception
-    return app.selectbox(key="model").value, app.selectbox(key="cell").value
+    return app.selectbox(key="model").value, app.selectbox(key="head").value
 
 
 @pytest.mark.parametrize("cell", ["", "L1H5"])
 def test_the_head_stays_on_every_page(cell):
     """The one that a model opens with, and one that was chosen."""
-    app = opened("etc_heatmap", **({"cell": cell} if cell else {}))
+    app = opened("etc_heatmap", **({"head": cell} if cell else {}))
     kept = "demo-gpt2", cell or "L2H6"
     assert kept == chosen(app)
     for name in page_names():
@@ -31,7 +31,7 @@ def test_the_head_stays_on_every_page(cell):
 
 def test_a_model_is_lent_and_given_back():
     """The sidebar names the model that is shown, a line says why; elsewhere all is as it was."""
-    app = opened("etc_heatmap", cell="L2H3")
+    app = opened("etc_heatmap", head="L2H3")
     open_page(app, TRAINED)
     assert (TRAINING, "L0H0") == chosen(app)
     assert "so this page has chosen demo\\-training" in app.info[0].value

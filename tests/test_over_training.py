@@ -131,7 +131,7 @@ def test_kinds_are_counted(made, asked, engine):
 
 def test_a_kernel_over_training(made, asked, engine):
     """The rows are the kernels of the checkpoints; without skip, key 0 has what is observed."""
-    params = {"cell": "L0H0", "skip": 0, "query": QUERY}
+    params = {"head": "L0H0", "skip": 0, "query": QUERY}
     found = pk.show("kernel-over-training", str(made), engine=engine, params=params, **asked)
 
     kernel = found.values["kernel"]
@@ -209,7 +209,7 @@ def test_what_cannot_be_asked(made, asked, engine, model, params, error, words):
 def test_a_head_outside(made, asked, engine):
     """A kernel over training is of a head of the model."""
     with pytest.raises(BadRequest, match="L0H0 to L1H2"):
-        pk.show("kernel-over-training", str(made), engine=engine, params={"cell": "L5H0"}, **asked)
+        pk.show("kernel-over-training", str(made), engine=engine, params={"head": "L5H0"}, **asked)
 
 
 @pytest.fixture

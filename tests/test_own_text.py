@@ -74,7 +74,7 @@ def test_one_head_in_plain_loops(model_dirs, case):
     ids = some_windows(TEXTS, LENGTH + 6, start)
     truth = truth_of(model_dirs[name], ids)
     layer, head = 1, 3
-    found = on_text(model_dirs[name], ids, start, HeadOnText, cell="L1H3", skip=skip).values
+    found = on_text(model_dirs[name], ids, start, HeadOnText, head="L1H3", skip=skip).values
     queries, keys = truth.queries[layer], truth.keys[layer]
     kv = head * keys.shape[1] // queries.shape[1]
     means = keys[:, kv].mean(axis=0)
@@ -93,14 +93,16 @@ def test_one_head_in_plain_loops(model_dirs, case):
             np.testing.assert_allclose(found[name_][n, list(seen)], list(part.values()), atol=1e-4)
         counted = [i for i in seen if i >= skip]
         if not counted:
-            assert np.isnan([found["distance"][n], *(found[share][n] for share in SHARES)]).all()
+            assert np.isnan(
+                [found["attention_distance"][n], *(found[share][n] for share in SHARES)]
+            ).all()
             assert np.isnan(found["kernel"][n]).all()
             continue
         kernel = softmax([a[i] for i in counted])
         np.testing.assert_allclose(found["kernel"][n, counted], kernel, atol=1e-5)
         attention = softmax([s[i] for i in counted])
         gap = math.fsum(abs(k - p) for k, p in zip(kernel, attention, strict=True)) / 2
-        assert found["distance"][n] == pytest.approx(gap, abs=1e-5)
+        assert found["attention_distance"][n] == pytest.approx(gap, abs=1e-5)
         if len(counted) > 1:
             whole = variance([s[i] for i in counted])
             expected = [
@@ -127,7 +129,7 @@ def test_all_heads_are_the_heads(model_dirs, case):
     assert [*range(LENGTH)] == found.coordinates["query"].tolist()
 
     layer, head = 2, 1
-    one = on_text(model_dirs[name], ids, start, HeadOnText, cell="L2H1", skip=skip).values
+    one = on_text(model_dirs[name], ids, start, HeadOnText, head="L2H1", skip=skip).values
     sums = np.zeros(2)
     for n in range(LENGTH):
         seen = np.isfinite(one["kernel"][n])
@@ -149,7 +151,7 @@ def test_every_rule_of_scores(name, tmp_path):
     for layer, expected in enumerate(truth.attentions):
         np.testing.assert_allclose(patterns[layer], expected[0], atol=1e-5)
     for cell in ("L0H1", "L1H2"):
-        found = on_text(path, ids, True, HeadOnText, cell=cell, skip=0).values
+        found = on_text(path, ids, True, HeadOnText, head=cell, skip=0).values
         np.testing.assert_allclose(found["position"] + found["content"], found["score"], atol=1e-5)
         weights = np.exp(np.nan_to_num(found["score"].astype(float), nan=-np.inf))
         pattern = found["pattern"] / found["pattern"].sum(axis=1, keepdims=True)
@@ -166,7 +168,7 @@ def test_a_positional_head_and_a_symbolic_one(tmp_path):
     path = contextual.additive(tmp_path / "additive", CONTENT, T)
     shifts = (np.arange(VOCABULARY)[:, None] + 3 * np.arange(T)) % VOCABULARY
     found = [
-        on_text(path, shifts, False, HeadOnText, T, cell=f"L0H{head}", skip=1) for head in range(3)
+        on_text(path, shifts, False, HeadOnText, T, head=f"L0H{head}", skip=1) for head in range(3)
     ]
     symbolic, both, positional = (each.values for each in found)
     n = T - 1
@@ -175,7 +177,7 @@ def test_a_positional_head_and_a_symbolic_one(tmp_path):
     np.testing.assert_allclose(positional["content"][n], 0, atol=1e-4)
     np.testing.assert_allclose(np.diff(positional["position"][n]), 1 / TAU, atol=1e-4)
     np.testing.assert_allclose(positional["position_share"][2:], 1, atol=1e-4)
-    np.testing.assert_allclose(positional["distance"][2:], 0, atol=1e-4)
+    np.testing.assert_allclose(positional["attention_distance"][2:], 0, atol=1e-4)
     np.testing.assert_allclose(np.ptp(symbolic["position"][n]), 0, atol=1e-4)
     np.testing.assert_allclose(symbolic["content"][n], content, atol=1e-4)
     np.testing.assert_allclose(symbolic["content_share"][2:], 1, atol=1e-4)
@@ -202,9 +204,9 @@ def test_blocks_of_a_long_text(model_dirs, monkeypatch):
 def test_queries_that_are_kept_of_a_long_text(model_dirs, monkeypatch):
     """They are rows of the whole, around the one asked for."""
     ids = some_windows(TEXTS, LENGTH, True)
-    whole = on_text(model_dirs["llama"], ids, True, HeadOnText, cell="L1H5")
+    whole = on_text(model_dirs["llama"], ids, True, HeadOnText, head="L1H5")
     monkeypatch.setattr(spec, "MOST_CELLS", 4 * LENGTH)
-    part = on_text(model_dirs["llama"], ids, True, HeadOnText, cell="L1H5", around=9)
+    part = on_text(model_dirs["llama"], ids, True, HeadOnText, head="L1H5", around=9)
 
     assert [7, 8, 9, 10] == part.coordinates["query"].tolist()
     for name, array in part.values.items():
@@ -240,7 +242,7 @@ def test_by_way_of_the_store(model_dirs, tmp_path):
     text = {"text": "the lord said unto moses"}
     run = {"corpus": "sample", "context": 23, "windows": 7}
     found = ask(tmp_path, "own-text", model_dirs["gpt2"], text, **run)
-    head = ask(tmp_path, "own-text-head", model_dirs["gpt2"], {**text, "cell": "L1H2"}, **run)
+    head = ask(tmp_path, "own-text-head", model_dirs["gpt2"], {**text, "head": "L1H2"}, **run)
 
     tokens = found.words("tokens")
     assert len(tokens) == found.values["pattern"].shape[-1] == len(head.values["score"])
@@ -259,7 +261,7 @@ def test_layers_without_heads(tmp_path):
     assert np.isnan(found["pattern"][[0, 2]]).all()
     np.testing.assert_allclose(found["pattern"][1].sum(axis=-1), 1, rtol=1e-5)
     with pytest.raises(BadRequest, match="Layer 0 has no heads"):
-        ask(tmp_path, "own-text-head", path, {"text": "the lord said", "cell": "L0H0"}, **run)
+        ask(tmp_path, "own-text-head", path, {"text": "the lord said", "head": "L0H0"}, **run)
 
 
 def test_texts_that_are_refused(model_dirs, tmp_path):

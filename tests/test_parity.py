@@ -124,7 +124,10 @@ def test_identity_of_kernel_and_content(loaded, truths, name):
     length = SHAPES[name][2]
     positions = (0, 17, length - 1)
     gathered = pk.run_pass(
-        loaded[name], builders.random_ids(TEXTS, length).numpy(), positions=positions, samples=TEXTS
+        loaded[name],
+        builders.random_ids(TEXTS, length).numpy(),
+        positions=positions,
+        queries_per_position=TEXTS,
     )
 
     for layer, call in enumerate(recorded(loaded[name], name).calls):

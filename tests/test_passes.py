@@ -43,7 +43,7 @@ def truths(model_dirs):
 
 def gathered(model, **changes):
     """The statistics of the pass that this module is about."""
-    given = {"positions": POSITIONS, "samples": SAMPLES, "batch": 3}
+    given = {"positions": POSITIONS, "queries_per_position": SAMPLES, "batch": 3}
     return pk.run_pass(model, IDS, **{**given, **changes})
 
 
@@ -258,7 +258,10 @@ BAD_WINDOWS = {
 }
 BAD_ARGUMENTS = {
     "nothing like it to gather": ({"gather": ["zzz"]}, "'gather.0' of 'run': .*'zzz'"),
-    "no samples": ({"samples": 0}, "'samples' of 'run': .*or equal to 1, got 0"),
+    "no samples": (
+        {"queries_per_position": 0},
+        "'queries_per_position' of 'run': .*or equal to 1, got 0",
+    ),
     "no batch": ({"batch": 0}, "'batch' of 'execution': .*got 0"),
     "batch below none": ({"batch": -1}, "'batch' of 'execution': .*got -1"),
 }
@@ -291,7 +294,7 @@ def test_bad_arguments(loaded, case):
 BAD_RUNS = {
     "windows below none": ({"windows": -1}, "'windows' of 'run': .*got -1"),
     "no windows": ({"windows": 0}, "'windows' of 'run': .*got 0"),
-    "none kept": ({"samples": 0}, "'samples' of 'run'"),
+    "none kept": ({"queries_per_position": 0}, "'queries_per_position' of 'run'"),
     "context in words": ({"context": "long"}, "Expected a whole number as context, got 'long'"),
 }
 

@@ -94,7 +94,7 @@ def test_only_what_is_bound_is_gathered_again(model_dirs, tmp_path, monkeypatch)
     assert "pattern_windows" not in whole.provenance
     assert few.provenance["pattern_windows"] == SEEN
     np.testing.assert_array_equal(whole.values["etc"], few.values["etc"])
-    assert not np.array_equal(whole.values["fidelity"], few.values["fidelity"])
+    assert not np.array_equal(whole.values["attention_distance"], few.values["attention_distance"])
 
 
 def test_windows_that_are_cut_already(model_dirs, tmp_path):

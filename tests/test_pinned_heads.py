@@ -161,7 +161,7 @@ def test_against_plain_loops(model_dirs, name):
     """Distance of every two heads of a layer, and its jackknife, from plain kernels."""
     texts = some_windows(TEXTS, 17)
     gathered = pk.run_pass(pk.load(str(model_dirs[name]), device="cpu"), texts, positions=(7, N))
-    found = pk.analyse("kernel-folds", gathered, query=N, skip=SKIP)
+    found = pk.analyse("kernel-replicates", gathered, query=N, skip=SKIP)
 
     truth, means = truth_of(model_dirs[name], texts), contextual.mean_keys(model_dirs[name], texts)
     heads, shared = truth.queries[1].shape[1], truth.keys[1].shape[1]
@@ -177,7 +177,7 @@ def test_against_plain_loops(model_dirs, name):
         ]
         for head in range(heads)
     ]  # fmt: skip
-    assert found.values["without"].shape[0] == TEXTS  # as many groups as texts: all but one each
+    assert found.values["replicate"].shape[0] == TEXTS  # as many groups as texts: all but one each
     seen = N - SKIP + 1 if window is None else min(N - SKIP + 1, window)
     for a in range(heads):
         kernel = found.values["kernel"][1, a]
@@ -186,7 +186,7 @@ def test_against_plain_loops(model_dirs, name):
         assert np.isnan(kernel[seen:]).all()
         for b in range(a):
             left, right = (
-                (found.values["kernel"][1, h], found.values["without"][:, 1, h].astype(float))
+                (found.values["kernel"][1, h], found.values["replicate"][:, 1, h].astype(float))
                 for h in (a, b)
             )
             out = [
@@ -208,7 +208,7 @@ def test_known_heads(tmp_path, engine):
     gathered = pk.run_pass(
         pk.load(str(path), device="cpu"), some_windows(TEXTS, 41), positions=(37,)
     )
-    found = pk.analyse("kernel-folds", gathered, query=37)
+    found = pk.analyse("kernel-replicates", gathered, query=37)
     rows = found.values["kernel"][0]
     gaps = [[float(formulas.distance(a, b)) for a in rows] for b in rows]
 
@@ -218,8 +218,8 @@ def test_known_heads(tmp_path, engine):
 
 def test_pins_of_two_models(engine):
     """One answer: distances, kernels by offset, and each model's own position; figures of it."""
-    heads = "L0H0,L0H1,L0H0@demo-gpt2;context=64;texts=7"
-    found = ask(engine, "head-distances", heads=heads, query=40)
+    heads = "L0H0,L0H1,L0H0@demo-gpt2;context=64;windows=7"
+    found = ask(engine, "compare-kernels", heads=heads, query=40)
     gap, error = found.values["distance"], found.errors["distance"]
     np.testing.assert_array_equal(gap, gap.T)
     np.testing.assert_array_equal(np.diag(gap), 0)
@@ -235,20 +235,20 @@ def test_pins_of_two_models(engine):
     assert "offset %{text}" in curves[0].hovertemplate
     assert (3, 3) == np.shape(distances_figure(found).data[0].z)
     with pytest.raises(BadRequest, match="L9H9"):
-        ask(engine, "head-distances", heads="L9H9")
+        ask(engine, "compare-kernels", heads="L9H9")
 
 
-@pytest.mark.parametrize("name", ["head-distances", "heads-beside"])
+@pytest.mark.parametrize("name", ["compare-kernels", "compare-heads"])
 def test_runs_of_unlike_numbers_on_the_command_line(name, monkeypatch, tmp_path, capsys):
     """The first run's windows are held against what is asked for; too few are refused as ever."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
-    heads, out = "L0H1,L0H1@demo-gpt2;context=64;texts=7", ()
-    if name == "heads-beside":
+    heads, out = "L0H1,L0H1@demo-gpt2;context=64;windows=7", ()
+    if name == "compare-heads":
         left = [part for part in find_parts(heads) if not part.endswith(":entropy")]
         out = ("--leave-out", ",".join(left))
     asked = ("show", name, "demo-attn-2l", "--heads", heads, *out, "--context", str(CONTEXT))
 
-    assert 0 == cli.main([*asked, "--texts", "9", "--device", "cpu", "--json"])
+    assert 0 == cli.main([*asked, "--windows", "9", "--device", "cpu", "--json"])
     told = json.loads(capsys.readouterr().out)["run"]
 
     assert ("9, 7", f"{CONTEXT}, 64") == (told["windows"], told["context"])
@@ -256,7 +256,7 @@ def test_runs_of_unlike_numbers_on_the_command_line(name, monkeypatch, tmp_path,
 
 def test_too_few_windows_of_the_first_run(engine):
     """The sentence has the numbers of that run, though another stands beside it."""
-    found = ask(engine, "head-distances", heads="L0H1,L0H1@demo-gpt2;context=64;texts=9")
+    found = ask(engine, "compare-kernels", heads="L0H1,L0H1@demo-gpt2;context=64;windows=9")
     fewer = replace(found, provenance=found.provenance | {"windows": "5, 9"})
     run = Run(
         model="demo-attn-2l",
@@ -264,8 +264,8 @@ def test_too_few_windows_of_the_first_run(engine):
         corpus="sample",
         corpus_item=None,
         corpus_revision=None,
-        texts=WINDOWS,
-        pattern_texts=None,
+        windows=WINDOWS,
+        pattern_windows=None,
         context=CONTEXT,
         no_start_token=False,
         seed=0,
@@ -281,34 +281,36 @@ def test_too_few_windows_of_the_first_run(engine):
 
 def test_equal_heads_of_two_runs(engine):
     """The same head of the same texts, by two names, is at distance 0 with independent errors."""
-    twin = f"L0H1@demo-attn-2l;context={CONTEXT};texts={WINDOWS}"
-    found = ask(engine, "head-distances", heads=f"L0H1,{twin},L0H1@demo-attn-2l;context=64;texts=9")
+    twin = f"L0H1@demo-attn-2l;context={CONTEXT};windows={WINDOWS}"
+    found = ask(
+        engine, "compare-kernels", heads=f"L0H1,{twin},L0H1@demo-attn-2l;context=64;windows=9"
+    )
     assert 0 == found.values["distance"][0, 1]
     assert 0 < found.values["distance"][0, 2] < 0.2
 
 
 def test_measures_beside(engine):
     """Each number is that of the model's own table; how far apart is by the declared errors."""
-    other = "L1H2@demo-gpt2;context=64;texts=7"
+    other = "L1H2@demo-gpt2;context=64;windows=7"
     out = ",".join(
         f"{place}:{name}"
         for place in range(2)
-        for name in ("additivity", "score-shares", "contextual-heads", "induction-scores")
+        for name in ("additivity", "score-variance", "contextual-heads", "induction-scores")
     )
-    found = ask(engine, "heads-beside", heads=f"L0H1,{other}", query=47, leave_out=out)
+    found = ask(engine, "compare-heads", heads=f"L0H1,{other}", query=47, leave_out=out)
     table = ask(engine, "head-measures", query=47)
     for title, row in zip(found.words("measure"), found.values["value"], strict=True):
         assert table.values["value"][table.words("measure").index(title), 0, 1] == row[0]
-    row = found.words("measure").index("fidelity")
+    row = found.words("measure").index("distance to observed attention")
     gap = np.diff(found.values["value"][row])[0]
-    assert found.values["apart"][row, 1] == pytest.approx(
+    assert found.values["z_score"][row, 1] == pytest.approx(
         gap / np.hypot(*found.errors["value"][row])
     )
     kinds = found.texts["word"][found.words("measure").index("kind of kernel")]
     assert set(kinds) <= {"local", "slow decay", "uniform"}
     every = find_parts(f"L0H1,{other}")
     with pytest.raises(BadRequest, match="Nothing is left"):
-        ask(engine, "heads-beside", heads=f"L0H1,{other}", leave_out=",".join(every))
+        ask(engine, "compare-heads", heads=f"L0H1,{other}", leave_out=",".join(every))
 
 
 def find_parts(heads):
@@ -316,14 +318,14 @@ def find_parts(heads):
     from poskernel_core.analyses import find
 
     run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
-    question = find("heads-beside")
+    question = find("compare-heads")
     return question.parts(run, question.params(heads=heads))
 
 
 def test_by_depth(engine):
     """Mean and ends of each layer's heads are those of the table; the last layer lies at 1."""
-    found = ask(engine, "depth", measure="fidelity", query=47)
-    table = ask(engine, "etc").select(query=47).values["fidelity"]
+    found = ask(engine, "depth", measure="distance to observed attention", query=47)
+    table = ask(engine, "etc").select(query=47).values["attention_distance"]
     np.testing.assert_allclose(found.values["mean"], table.mean(axis=1))
     np.testing.assert_array_equal(found.values["largest"], table.max(axis=1))
     np.testing.assert_array_equal(found.values["smallest"], table.min(axis=1))

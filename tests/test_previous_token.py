@@ -38,7 +38,7 @@ def gather(path, windows, start_token, what=("keys", "patterns", "scores"), batc
 def ranked(path, windows, start_token=True, **params):
     """The analysis over windows; doubled tokens as the canonical run has them."""
     params = PreviousTokenParams(**params)
-    twice = doubled(windows, params.doubling, first=int(start_token))
+    twice = doubled(windows, params.repeat_every, first=int(start_token))
     views = {
         "main": gather(path, windows, start_token),
         "doubled": gather(path, twice, start_token, ("repeats",)),
@@ -165,7 +165,7 @@ def test_needs():
 
     assert run == needs["main"]
     assert (100, 8, ("repeats",)) == (
-        needs["doubled"].windows, needs["doubled"].doubling, needs["doubled"].gather,
+        needs["doubled"].windows, needs["doubled"].repeat_every, needs["doubled"].gather,
     )  # fmt: skip
-    other = PreviousToken().needs(run, PreviousTokenParams(doubling=5))
+    other = PreviousToken().needs(run, PreviousTokenParams(repeat_every=5))
     assert needs["doubled"].key() != other["doubled"].key()

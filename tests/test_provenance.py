@@ -26,7 +26,8 @@ def test_provenance():
         "model": "m", "revision": "main", "model_fingerprint": "abc", "architecture": "gpt2",
         "position_scheme": "learned", "corpus": "bible", "corpus_item": "Exodus 12",
         "corpus_revision": "7", "corpus_fingerprint": "def", "context": 29, "windows": 17,
-        "windows_asked": 500, "samples": 5, "start_token": False, "seed": 3, "positions": [3, 11],
+        "windows_asked": 500, "queries_per_position": 5, "start_token": False, "seed": 3,
+        "positions": [3, 11],
         "sliding_windows": [None, 7], "score_scales": [1.0, 0.5], "dtype": "bfloat16",
         "dtype_error": 0.01, "device": "cpu", "pass_seconds": 2.5, "analysis_seconds": 0.123,
     }  # fmt: skip

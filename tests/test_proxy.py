@@ -16,14 +16,14 @@ from tests.visit import cell, complains, no_trouble, redraws, settle, title_of, 
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_caddy]
 
-RUN = "texts=50&context=64"
+RUN = "windows=50&context=64"
 
 
 @pytest.fixture
 def replicas(tmp_path):
     """Two servers, and the address of the proxy before them."""
     cache = tmp_path / "cache"
-    command_line_here(cache, "precompute", "demo-attn-2l", "--texts", "50", "--context", "64")
+    command_line_here(cache, "precompute", "demo-attn-2l", "--windows", "50", "--context", "64")
     with (
         serve(cache, tmp_path / "one.log") as one,
         serve(cache, tmp_path / "two.log") as two,
@@ -54,7 +54,7 @@ def test_a_visit(replicas, new_context):
     servers, address = replicas
     page, packed = new_context().new_page(), []
     page.on("response", lambda got: packed.append(got.headers.get("content-encoding")))
-    visit(page, f"{address}/?model=demo-attn-2l&{RUN}&cell=L0H1")
+    visit(page, f"{address}/?model=demo-attn-2l&{RUN}&head=L0H1")
     (mine,) = (each for each in servers if sessions(each))
     (other,) = (each for each in servers if each is not mine)
     led = cookie(page)

@@ -69,7 +69,7 @@ def test_every_value(model_dirs, case, first):
     agree(result, "slope", slopes, atol=1e-5)
     check_norms(result, [one.squares for one in seen])
     pattern = oracle.mean_and_error([one.patterns for one in seen])[0]
-    uniform = [] if changed.get("silence_what") is None else [(0, 1), (1, 4)]
+    uniform = [] if changed.get("ablation") is None else [(0, 1), (1, 4)]
     check_ranks(result, pattern, uniform, first)
 
 
@@ -237,7 +237,7 @@ def test_flattened_norms(averages, start, monkeypatch):
     monkeypatch.setattr("poskernel_core.analyses.random_tokens.run.sampled.MEASURED", 500)
     subject = subject_of(averages, start=start)
 
-    result = perform(RandomAttention, subject, samples=500, length=13, flatten=True)
+    result = perform(RandomAttention, subject, samples=500, length=13, equalise_norms=True)
 
     norm, error = result.values["norm"][0], result.errors["norm"][0]
     first = int(start)

@@ -20,10 +20,10 @@ from poskernel_core.forward import loading
 from tests.test_switches import perform, subject_of
 
 SMALL = {
-    "recency": (InductionRecency, {"length": 9, "flatten": True}),
-    "patterns": (RecencyPatterns, {"length": 9, "second": 5, "silence": "L1H2"}),
+    "recency": (InductionRecency, {"length": 9, "equalise_norms": True}),
+    "patterns": (RecencyPatterns, {"length": 9, "second": 5, "ablate": "L1H2"}),
     "scores": (InductionScores, {"period": 5}),
-    "attention": (RandomAttention, {"length": 7, "flatten": True}),
+    "attention": (RandomAttention, {"length": 7, "equalise_norms": True}),
     "parts": (PositionVsToken, {"length": 7}),
     "zero": (PositionZero, {"length": 7}),
 }
@@ -74,7 +74,7 @@ class Enough(Exception):
 def test_memory_does_not_grow(model_dirs, monkeypatch, name):
     """In the last of thirty forward passes, as much is alive as 24 passes before."""
     experiment, params = SMALL[name][0], {**SMALL[name][1]}
-    params.pop("flatten", None)
+    params.pop("equalise_norms", None)
     subject, lives, calls = subject_of(model_dirs["gpt2"], batch=2), [], []
     run = loading.LoadedModel.run
 
@@ -98,9 +98,9 @@ def test_memory_does_not_grow(model_dirs, monkeypatch, name):
 @pytest.mark.parametrize(
     ("name", "params", "words"),
     [
-        ("attention", {"silence": "L0H1, L3H0"}, "L0H0 to L2H4"),
-        ("attention", {"silence": "head 3"}, "written L<layer>H<head>"),
-        ("recency", {"silence": "L0H5"}, "L0H0 to L2H4"),
+        ("attention", {"ablate": "L0H1, L3H0"}, "L0H0 to L2H4"),
+        ("attention", {"ablate": "head 3"}, "written L<layer>H<head>"),
+        ("recency", {"ablate": "L0H5"}, "L0H0 to L2H4"),
         ("recency", {"first": 5}, "need 10 tokens or more, got 9"),
         ("patterns", {"second": 8}, "position 4 to 6, got 8"),
         ("patterns", {"second": 3, "candidates": 3, "first": 1}, "position 5 to 6, got 3"),
@@ -179,9 +179,9 @@ def test_position_zero_without_a_start_token(model_dirs):
         np.testing.assert_array_equal(np.isnan(value[1:]), np.isnan(known.values[name][1:]))
 
 
-def test_silence_without_heads(model_dirs):
+def test_ablation_without_heads(model_dirs):
     """The message says what a list of heads looks like."""
     with pytest.raises(BadRequest) as caught:
-        perform(RandomAttention, subject_of(model_dirs["gpt2"]), samples=3, silence=",")
+        perform(RandomAttention, subject_of(model_dirs["gpt2"]), samples=3, ablate=",")
 
     assert "Expected heads such as L0H3, L1H4, got none." == str(caught.value)

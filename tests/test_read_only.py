@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.shared import results
 from poskernel_core.cli.main import main
-from poskernel_core.common.errors import ComputesNothing
+from poskernel_core.common.errors import ComputeDisabled
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.storage.store import Store
@@ -14,7 +14,9 @@ from tools.recorded import open_page, page_names
 
 MODEL = "demo-gpt2"
 MORE = {
-    "compare": {"pins": "L0H0@demo-gpt2;texts=50;context=64,L1H1@demo-gpt2;texts=50;context=64"},
+    "compare": {
+        "pins": "L0H0@demo-gpt2;windows=50;context=64,L1H1@demo-gpt2;windows=50;context=64"
+    },
     "methods": {"part": "Reproduction ledger", "published": "gpt2", "compute": "true"},
     "own_text": {"text": "blue fire water; blue fire"},
     "over_training": {"model": "demo-training"},
@@ -45,7 +47,7 @@ def opened(name, **parameters):
 @pytest.mark.parametrize("name", page_names())
 def test_a_page_of_what_is_not_there(engine, name, model_dirs, monkeypatch):
     """It says so in a sentence that names what is missing; no button, no worker, no entry."""
-    asked = {"model": MODEL, "texts": "50", "context": "64"} | MORE.get(name, {})
+    asked = {"model": MODEL, "windows": "50", "context": "64"} | MORE.get(name, {})
     if name == "rotary_spectrum":
         monkeypatch.setenv("POSKERNEL_MODELS", str(model_dirs["llama"]))
         asked = {"model": str(model_dirs["llama"])}
@@ -91,7 +93,7 @@ def test_shards_are_refused(tmp_path, monkeypatch, capsys, way):
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
     told = []
     for each in ((), way):
-        code = main(["precompute", MODEL, "--texts", "3", "--context", "32", *each])
+        code = main(["precompute", MODEL, "--windows", "3", "--context", "32", *each])
         told.append((code, capsys.readouterr().err))
 
     assert told[0] == told[1]
@@ -108,8 +110,8 @@ def test_the_engine_refuses(engine):
         ("head-measures", {}),
         ("random-attention", {"samples": 10, "length": 8}),
         ("own-text", {"text": "blue fire"}),
-        ("intervention", {"text": "a b a b", "cell": "L0H0", "change": "silence"}),
+        ("intervention", {"text": "a b a b", "head": "L0H0", "change": "ablate"}),
     ):
-        with pytest.raises(ComputesNothing, match=r"^This server shows what was computed before"):
+        with pytest.raises(ComputeDisabled, match=r"^This server shows what was computed before"):
             engine.submit(Request(analysis=analysis, run=run, params=params), "anna")
     assert engine.worker_pid is None

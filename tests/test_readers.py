@@ -21,7 +21,7 @@ def test_a_reader_sees_what_a_browser_sees(server):
 
     async def read():
         async with Reader(server.url) as reader:
-            opened = await reader.open(texts=50, cell="L1H2")
+            opened = await reader.open(windows=50, head="L1H2")
             first = "L1H2 at n = 400" in reader.texts
             clicked = await reader.choose("L2H6")
             second = "L2H6 at n = 400" in reader.texts
@@ -41,7 +41,7 @@ def test_a_reader_presses_what_is_drawn(server):
 
     async def read():
         async with Reader(server.url) as reader:
-            await reader.open(page="head", texts=50, cell="L1H2")
+            await reader.open(page="head", windows=50, head="L1H2")
             await reader.press("Pin L1H2")
             pinned = set(reader.buttons)
             await reader.again()

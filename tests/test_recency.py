@@ -20,18 +20,18 @@ CASES = {
     "plain": (True, {}, {}),
     "no start": (False, {"first": 0, "candidates": 3}, {}),
     "one pair": (True, {"first": 1, "candidates": 1, "length": 5}, {}),
-    "positions": (True, {"without_positions": True}, {"without_positions": True}),
-    "silent": (True, {"silence": "L0H1 L1H4"}, {"cells": CELLS}),
+    "positions": (True, {"no_positions": True}, {"no_positions": True}),
+    "silent": (True, {"ablate": "L0H1 L1H4"}, {"cells": CELLS}),
     "uniform": (
         True,
-        {"silence": "L0H1, L1H4", "silence_what": "pattern"},
+        {"ablate": "L0H1, L1H4", "ablation": "uniform"},
         {"cells": CELLS, "what": "pattern"},
     ),
-    "flat": (True, {"flatten": True}, {}),
+    "flat": (True, {"equalise_norms": True}, {}),
     "flat and more": (
         False,
-        {"flatten": True, "silence": "L0H1,L1H4", "without_positions": True},
-        {"cells": CELLS, "without_positions": True},
+        {"equalise_norms": True, "ablate": "L0H1,L1H4", "no_positions": True},
+        {"cells": CELLS, "no_positions": True},
     ),
 }
 
@@ -50,7 +50,7 @@ def few_measured(monkeypatch):
 
 def switched(path, start, params, switches, samples=SAMPLES):
     """Edits of plain GPT-2 that do what the switches do, and the norms before they are flat."""
-    if not params.get("flatten"):
+    if not params.get("equalise_norms"):
         return oracle.switched(**switches), None
     rows = drawn(random_layout(params.get("length", LENGTH), start), FLATTENING, samples)
     edits = oracle.switched(**switches)

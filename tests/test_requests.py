@@ -156,7 +156,7 @@ def test_a_message_that_does_not_fit_ends_its_task_alone(tmp_path, run):
 
     said = [json.loads(line) for line in events.getvalue().splitlines()]
     assert ["one", "two"] == [each["key"] for each in said]
-    assert ["UnfitField", "UnknownAnalysis"] == [each["error"] for each in said]
+    assert ["InvalidField", "UnknownAnalysis"] == [each["error"] for each in said]
 
 
 def test_what_is_settled_cannot_be_changed(run):
@@ -190,13 +190,13 @@ def test_parameters_that_cannot_be_made_are_one_sentence_on_the_page():
 
 def test_a_sentence_of_ours_stands_as_it_is():
     """Nothing is put before it, no letter is changed, and what was given is said once."""
-    asked = build_request("head-distances", "demo-gpt2", params={"heads": "L2H6;Foo=3"})[0]
+    asked = build_request("compare-kernels", "demo-gpt2", params={"heads": "L2H6;Foo=3"})[0]
     with pytest.raises(BadRequest) as error:
         canonical(asked)
 
     said = str(error.value)
     assert said.startswith(
-        "Parameter 'heads' of 'head-distances': A pinned head is written L<layer>H<head>@model, "
+        "Parameter 'heads' of 'compare-kernels': A pinned head is written L<layer>H<head>@model, "
     )
     assert said.endswith("; got 'L2H6;Foo=3'.")
     assert 1 == said.count("L2H6;Foo=3")
@@ -206,7 +206,7 @@ def test_a_sentence_of_ours_stands_as_it_is():
     ("given", "said"),
     [
         ({"skip": 4}, "'skip' is a parameter of 'etc': give it in 'params', as in params={'skip':"),
-        ({"texts": 8}, "Expected fields of a run (context, corpus, "),
+        ({"text": 8}, "Expected fields of a run (context, corpus, "),
     ],
 )
 def test_words_that_are_no_field_of_a_run(given, said):

@@ -155,12 +155,14 @@ def test_kernels_in_plain_loops(models, name):
                                                           rel=1e-4)  # fmt: skip
         for value, other, measured in (
             ("mean_key_kernel", "kernel", "kernel_distance"),
-            ("observed", "observed", "observed_distance"),
+            ("observed", "observed", "equivariant_attention_distance"),
         ):
             row = kernel[other][layer, head, low : QUERY + 1][::-1]
             np.testing.assert_allclose(one[value][seen], row, atol=1e-6)
             assert one[measured] == pytest.approx(oracle.distance(whole, row), abs=1e-5)
-        assert one["fidelity"] == pytest.approx(kernel["fidelity"][layer, head], abs=1e-6)
+        assert one["attention_distance"] == pytest.approx(
+            kernel["attention_distance"][layer, head], abs=1e-6
+        )
         assert np.isnan(one["positional_logit"][len(whole) :]).all()
         assert (0 == one["equivariant_kernel"][len(whole) :]).all()
 
@@ -172,7 +174,7 @@ def test_one_token_repeated(models, name):
     gathered = gathered_of(models[name], ids)
     found = kernels_of(gathered)
 
-    for value in ("kernel_distance", "observed_distance", "fidelity"):
+    for value in ("kernel_distance", "equivariant_attention_distance", "attention_distance"):
         np.testing.assert_allclose(found.values[value], 0, atol=2e-5)
     assert found.values["etc"].min() < 0.9 * (QUERY - SKIP + 1)
     shares = pk.analyse("rotary-spectrum", gathered, skip=SKIP)

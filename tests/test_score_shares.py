@@ -1,4 +1,4 @@
-"""Position's share of the scores: by hand, by plain loops, and heads that know only one of them."""
+"""Score variance explained: by hand, by plain loops, and heads that know only one of both."""
 
 import math
 
@@ -77,7 +77,8 @@ def test_plain_loops(model_dirs, case):
                     a = [math.fsum(q * means[kv, i]) for i in seen]
                     rows.append((s, a, [one - other for one, other in zip(s, a, strict=True)]))
                 found = [
-                    result.values[part][layer, head, place] for part in ("position", "content")
+                    result.values[f"{part}_share"][layer, head, place]
+                    for part in ("position", "content")
                 ]
                 if len(seen) < 2:
                     assert np.isnan(found).all()
@@ -96,7 +97,7 @@ def test_heads_that_know_one_of_them(tmp_path):
     ids = some_windows(97, T, True)
     subject, main = study(path, ids)
     result = perform(ScoreShares, subject, main, skip=skip, first_windows=97)
-    position, content = result.values["position"][0], result.values["content"][0]
+    position, content = result.values["position_share"][0], result.values["content_share"][0]
     last = len(main.header.positions) - 1
     n = main.header.positions[last]
 

@@ -50,7 +50,7 @@ def policy(headers):
     ("path", "status"),
     [
         ("/", 200),
-        ("/helix?cell=L1H1", 200),
+        ("/helix?head=L1H1", 200),
         ("/_stcore/health", 200),
         ("/_stcore/host-config", 200),
         ("/static/js", 200),
@@ -124,7 +124,7 @@ def test_what_starts_the_app_starts_it_with_the_headers(file):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["/", "/helix?cell=L1H1", "/no_such_page"])
+@pytest.mark.parametrize("path", ["/", "/helix?head=L1H1", "/no_such_page"])
 def test_a_page_knows_its_server(url, path):
     """Whatever it is opened at and in whatever encoding: whole, and allowed by the policy."""
     asked = urllib.request.Request(url + path, headers={"Accept-Encoding": "gzip"})

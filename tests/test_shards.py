@@ -101,7 +101,7 @@ def options(place, model_dirs):
     """The arguments that describe the run; attention is formed on the first windows alone."""
     return (
         str(model_dirs["llama"]), "--corpus", str(place / "ids.npy"),
-        "--context", str(CONTEXT), "--texts", str(TEXTS), "--pattern-texts", str(SEEN),
+        "--context", str(CONTEXT), "--windows", str(TEXTS), "--pattern-windows", str(SEEN),
         "--device", "cpu",
     )  # fmt: skip
 

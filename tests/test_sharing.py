@@ -20,7 +20,7 @@ from poskernel_core.sharing.hub_card import hub_card
 from poskernel_core.storage.store import Store
 
 MODEL, WINDOWS, CONTEXT, QUERY = "demo-attn-2l", 7, 53, 52
-RUN = ["--texts", str(WINDOWS), "--context", str(CONTEXT)]
+RUN = ["--windows", str(WINDOWS), "--context", str(CONTEXT)]
 CELLS = [f"L{layer}H{head}" for layer in range(2) for head in range(8)]
 
 pytestmark = pytest.mark.usefixtures("near_worker")

@@ -209,7 +209,7 @@ def test_statistics_agree_with_results(model, cold):
     ours = question.compute({"main": view}, question.params(query=query), lambda done, total: None)
 
     np.testing.assert_allclose(ours.values["kernel"], exact.values["kernel"], rtol=5e-4, atol=1e-4)
-    for name in ("etc", "fidelity", "kernel"):
+    for name in ("etc", "attention_distance", "kernel"):
         error, value = exact.errors[name], exact.values[name]
         there = np.isfinite(error) & (error > 0)
         apart = np.abs(ours.values[name] - value)[there]
@@ -217,7 +217,7 @@ def test_statistics_agree_with_results(model, cold):
         scale = np.maximum(np.abs(value[there]), 0.5)
         assert (apart <= np.maximum(error[there] / 10, 2e-4 * scale)).mean() > 0.99, name
     kinds = [
-        classify(each.values["local_mass"], each.values["etc"], each.values["visible"])
+        classify(each.values["local_mass"], each.values["etc"], each.values["visible_keys"])
         for each in (ours, exact)
     ]
     assert (kinds[0] == kinds[1]).all()

@@ -150,7 +150,7 @@ def test_with_an_account(accounts):
 @needs_caddy
 def test_without_an_account(accounts):
     """Nothing is passed on: there is a page to sign in, which leads back to the whole address."""
-    link = "/head?model=demo-gpt2&cell=L2H6&query=400"
+    link = "/head?model=demo-gpt2&head=L2H6&query=400"
     request = urllib.request.Request(accounts + link, headers={"X-Auth-Request-Redirect": "/else"})
     with urllib.request.urlopen(request, timeout=30) as answer:
         assert f"/oauth2/sign_in {link}" == answer.read().decode()

@@ -4,7 +4,7 @@ import pytest
 
 from poskernel_core.analyses.sources import SourceParams, source_runs
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.specs import SAMPLES_PER_POSITION, CorpusSpec, ModelSpec, RunSpec
+from poskernel_core.common.specs import QUERIES_PER_POSITION, CorpusSpec, ModelSpec, RunSpec
 
 RUN = RunSpec(
     model=ModelSpec(name="m", fingerprint="f"), corpus=CorpusSpec(fingerprint="c"),
@@ -23,7 +23,7 @@ def test_of_one_token(query, start):
     runs = source_runs(RUN, SourceParams(source="token", token=" of"), query)
     own = {
         "destination": " of", "context": query + 1, "positions": (query,), "gather": ("queries",),
-        "windows": SAMPLES_PER_POSITION, "start_token": start,
+        "windows": QUERIES_PER_POSITION, "start_token": start,
     }  # fmt: skip
 
     assert {"main": RUN, "queries": RUN.model_copy(update=own)} == runs
@@ -39,8 +39,8 @@ def test_of_one_text():
     """The text alone, with its keys, at every position."""
     runs = source_runs(RUN, SourceParams(source="text", text="In the beginning"), 7)
     own = {
-        "corpus": CorpusSpec(name="text", text="In the beginning"), "windows": 1, "samples": 1,
-        "positions": tuple(range(29)), "gather": ("keys", "queries"),
+        "corpus": CorpusSpec(name="text", text="In the beginning"), "windows": 1,
+        "queries_per_position": 1, "positions": tuple(range(29)), "gather": ("keys", "queries"),
     }  # fmt: skip
 
     assert {"main": RUN, "queries": RUN.model_copy(update=own)} == runs

@@ -47,13 +47,13 @@ def test_source_text(engine, place, model_dirs, skip):
         seen = np.where(np.arange(n + 1) < skip, 0, truth.attentions[layer][0, head, n, : n + 1])
         found = result.values["observed"][layer, head, : n + 1]
         np.testing.assert_allclose(found, seen / seen.sum(), atol=1e-5)
-    assert np.isnan(result.values["consistency"]).all()
+    assert np.isnan(result.values["query_variation"]).all()
 
 
 def test_source_text_map(engine, place, model_dirs):
     """A text's map has a row for each of its tokens, and tells the tokens."""
     text = "She sells sea shells."
-    asked = request(place, model_dirs, "kernel-map", source="text", text=text, cell="L1H3", skip=0)
+    asked = request(place, model_dirs, "kernel-map", source="text", text=text, head="L1H3", skip=0)
 
     result = engine.result(asked, WAIT)
 

@@ -23,10 +23,10 @@ def window():
 def stages(path, window, cell):
     """The analysis of one head on one window."""
     view = pk.run_pass(
-        pk.load(str(path), device="cpu"), window, positions=range(LENGTH), samples=1,
+        pk.load(str(path), device="cpu"), window, positions=range(LENGTH), queries_per_position=1,
         gather=("keys", "queries"),
     )  # fmt: skip
-    params = StagesParams(cell=cell, text="x")
+    params = StagesParams(head=cell, text="x")
     return Stages().compute({"main": view}, params, lambda done, total: None)
 
 

@@ -134,7 +134,7 @@ def test_refused_at_once(refused, model_dirs, tmp_path, case):
     shutil.copytree(model_dirs[name], path)
     spoil(path)
 
-    assert words in refused("show", "etc", path, "--texts", 7, "--context", 29)
+    assert words in refused("show", "etc", path, "--windows", 7, "--context", 29)
 
 
 def test_every_architecture_passes(model_dirs):
@@ -193,7 +193,7 @@ def test_weights_of_a_wrong_kind(refused, model_dirs, tmp_path, name, kind):
         model_dirs, tmp_path, name, lambda held: held.update({tensor: held[tensor].to(kind)})
     )
 
-    assert tensor in refused("show", "etc", path, "--texts", 7, "--context", 29)
+    assert tensor in refused("show", "etc", path, "--windows", 7, "--context", 29)
 
 
 @pytest.mark.parametrize(

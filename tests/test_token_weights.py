@@ -80,7 +80,7 @@ def test_later_layers(paths, case, batch):
     rows = oracle.head_rows(truth, means, (layer, head), scale, query, skip, seen)
 
     for fewest in (1, 3):
-        params = {"query": query, "skip": skip, "cell": CELLS[case], "fewest": fewest}
+        params = {"query": query, "skip": skip, "head": CELLS[case], "min_count": fewest}
         found = perform(TokenWeights, subject, main, **params)
         assert check(found, rows, changed, fewest)
     assert np.abs(found.values["log_weight"]).max() > 0.3
@@ -108,7 +108,7 @@ def test_first_layer(paths, start):
     assert 4 == len(places)
 
     for fewest in (0, 1):
-        params = {"query": 19, "skip": 2, "cell": "L0H3", "fewest": fewest}
+        params = {"query": 19, "skip": 2, "head": "L0H3", "min_count": fewest}
         found = perform(TokenWeights, subject, main, **params)
         listed = [token for token in range(1, VOCABULARY) if occurs[token] >= fewest]
         assert listed == found.coordinates["token"].tolist()
@@ -126,20 +126,20 @@ def test_none_so_often(paths):
     subject, main = study(paths["gpt2"], some_windows(5, 23, True))
     for cell in ("L0H0", "L1H0"):
         with pytest.raises(BadRequest, match="No token occurs 1000 times in the texts"):
-            perform(TokenWeights, subject, main, query=19, fewest=1000, cell=cell)
+            perform(TokenWeights, subject, main, query=19, min_count=1000, head=cell)
 
 
 def test_one_token_up(paths):
     """One token scores 1.5 more than all others, which are down by a share of that."""
     subject, main = study(paths["one up"], latin(), start=False)
     for cell, height in (("L0H0", BY), ("L0H1", BY), ("L0H2", 0)):
-        found = perform(TokenWeights, subject, main, query=30, skip=0, cell=cell, fewest=1)
+        found = perform(TokenWeights, subject, main, query=30, skip=0, head=cell, min_count=1)
 
         tokens = found.coordinates["token"]
         assert UP in tokens
         expected = height * (tokens == UP) - height / (VOCABULARY - 1)
         np.testing.assert_allclose(found.values["log_weight"], expected, atol=1e-5)
-    found = perform(TokenWeights, subject, main, query=30, skip=0, fewest=1, listed=3)
+    found = perform(TokenWeights, subject, main, query=30, skip=0, min_count=1, top_k=3)
     word, *others = found.words("top_words")
     weight = found.values["top_value"][0]
     assert (subject.decode([UP])[0], 2) == (word, len(others))
@@ -149,7 +149,7 @@ def test_one_token_up(paths):
 def test_ends_of_the_list(paths, tmp_path):
     """Through the laboratory: known weights of every token; the ends are listed in their order."""
     np.save(tmp_path / "latin.npy", latin())
-    params = {"query": 30, "skip": 0, "fewest": 1, "listed": 5}
+    params = {"query": 30, "skip": 0, "min_count": 1, "top_k": 5}
     run = {"context": LENGTH, "windows": 292, "start_token": False, "seed": 4}
     found = ask(tmp_path, "token-weights", paths["additive"], params, tmp_path / "latin.npy", **run)
 
@@ -169,7 +169,7 @@ def test_ends_of_the_list(paths, tmp_path):
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"cell": "L0H5"}, "from L0H0 to L2H4 in this model"),
+        ({"head": "L0H5"}, "from L0H0 to L2H4 in this model"),
         ({"token": " the word"}, "mind the leading space"),
     ],
 )
@@ -177,10 +177,10 @@ def test_refused(paths, cell, params, words):
     """No such head, no such token: one sentence."""
     subject, main = study(paths["gpt2"], some_windows(3, 11, True))
     with pytest.raises(BadRequest, match=words):
-        perform(TokenWeights, subject, main, **{"query": 9, "cell": cell, **params})
+        perform(TokenWeights, subject, main, **{"query": 9, "head": cell, **params})
     bare = dataclasses.replace(subject, single_id=None)
     with pytest.raises(BadRequest, match="needs a tokenizer, and the model has none"):
-        perform(TokenWeights, bare, main, query=9, cell=cell)
+        perform(TokenWeights, bare, main, query=9, head=cell)
 
 
 @pytest.mark.parametrize("name", ["token-weights", "contextual-heads", "denominators"])
@@ -200,6 +200,6 @@ def test_model_without_a_tokenizer(paths, tmp_path, name):
 @pytest.mark.parametrize("cell", ["L0H1", "L1H1"])
 def test_position_refused(paths, tmp_path, cell):
     """A position outside the context: one sentence."""
-    params = {"query": 13, "cell": cell}
+    params = {"query": 13, "head": cell}
     with pytest.raises(BadRequest, match="13"):
         ask(tmp_path, "token-weights", paths["gpt2"], params, context=13, windows=5)

@@ -52,7 +52,7 @@ def made():
         {"pattern": pattern, "distance": numbers},
         coordinates={"query": np.arange(3)},
     )
-    found.params.update(cell="L0H1", text="</script><b>", skip=4)
+    found.params.update(head="L0H1", text="</script><b>", skip=4)
     found.texts["tokens"] = texts_array(["a", "</script><script>alert(1)</script>", "c"])
     found.axes["tokens"], found.units["tokens"] = ("pos",), "token"
     return found

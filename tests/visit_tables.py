@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Position, expect
 from tests.server import Server
 from tests.visit import settle, table, traces, visit
 
-FEW = {"context": 128, "contexts": 8}
+FEW = {"context": 128, "firstwindows": 8}
 ROW = 35
 TITLES = "tokens => tokens.map(token => token.title)"
 
@@ -41,7 +41,7 @@ def column(page: Page, key: str, name: str) -> list[str]:
 
 def cell_text(text: str) -> str:
     """What a cell shows: the name of the head, where it holds the address of its page."""
-    return parse_qs(urlsplit(text).query)["cell"][0] if text.startswith("head?") else text
+    return parse_qs(urlsplit(text).query)["head"][0] if text.startswith("head?") else text
 
 
 def click_name(page: Page, key: str, row: int) -> Page:

@@ -52,7 +52,7 @@ MODEL = "demo-gpt2"
 SHOWN_FIRST = f"/?model={MODEL}"
 """What comes with the project."""
 
-COMPUTED = f"/?model={MODEL}&texts=50&context=64"
+COMPUTED = f"/?model={MODEL}&windows=50&context=64"
 """What does not, so that it has to be computed."""
 
 ARCHIVE = f"{STORE}/{MODEL}.zip"

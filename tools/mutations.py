@@ -342,7 +342,7 @@ FORWARD = (
         "forward/interventions.py",
         "z[:, heads] = 0.0",
         "z[:, heads] *= 0.5",
-        "a silenced head still speaks",
+        "an ablated head still speaks",
         "edits edits_elsewhere",
     ),
     Break(
@@ -856,8 +856,8 @@ TOPICS = (
     ),
     Break(
         "analyses/contextual_heads/behaviour.py",
-        'values["spread"] <= limits.steady',
-        'values["spread"] >= limits.steady',
+        'values["denominator_cv"] <= limits.steady',
+        'values["denominator_cv"] >= limits.steady',
         "unsteady heads are contextual",
         "duplicates",
     ),

@@ -29,7 +29,7 @@ for model in models:
         params = {field: value for field, value in WANTED.items() if field in fields}
         if name in ("stages", "intervention"):
             params["text"] = TEXT
-        asked = {"cell": "L0H1"} if "cell" in fields and fields["cell"].is_required() else {}
+        asked = {"head": "L0H1"} if "head" in fields and fields["head"].is_required() else {}
         try:
             found = pk.show(name, model, context=context, windows=texts, engine=engine,
                             params=params, **asked).as_json()
@@ -58,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commit", help="the commit to hold this tree against")
     parser.add_argument("--context", type=int, default=64)
-    parser.add_argument("--texts", type=int, default=10)
+    parser.add_argument("--windows", type=int, default=10)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"

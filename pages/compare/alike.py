@@ -41,7 +41,7 @@ def draw_alike(selection: Selection, kept: Sequence[Kept]) -> None:
     geometry = results.located(chosen.run.model.name, chosen.run.model.revision).geometry
     layer, head = parse_cell(chosen.pin.cell, geometry.n_layers, geometry.n_heads)
     one = found.select(layer=layer, head=head)
-    seen = int(one.values["visible"])
+    seen = int(one.values["visible_keys"])
     rows = []
     for row in (one.values["kernel"], one.errors["kernel"]):
         turned = row[: query + 1][::-1].astype(float)

@@ -10,7 +10,7 @@ CLEAR = 3
 """Standard errors from which a difference is drawn bold."""
 
 KERNELS = explained(
-    "head-distances",
+    "compare-kernels",
     "How much of its attention each head gives to the token $n - i$ places back, by position "
     "alone. Bands are one standard error of the mean over queries. Each head stands at the "
     "recorded query position of its own run that lies nearest to the one in the sidebar.",
@@ -18,19 +18,19 @@ KERNELS = explained(
 )
 
 DISTANCES = explained(
-    "head-distances",
+    "compare-kernels",
     "How far the kernels of two heads are apart, aligned by offset: dark, 0: the same; bright, 1: "
     "nothing in common. Below each its standard error.",
     "distance",
 )
 
 MEASURES = explained(
-    "heads-beside",
+    "compare-heads",
     "Every measure of every pinned head with its standard error. In brackets how many standard "
     "errors it lies above (+) or below (−) the first head; where it is 3 or more, the heads differ "
     "beyond chance in that measure.",
     "value",
-    "apart",
+    "z_score",
 )
 
 APART = (

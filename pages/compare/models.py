@@ -52,8 +52,8 @@ def draw_models(selection: Selection) -> None:
         return
     geometries = (selection.located.geometry, other.located.geometry)
     titles = [title for title, each in MEASURES.items() if all(map(each.fits, geometries))]
-    first = fitted_index("beside", titles, titles[0])
-    chosen = right.selectbox("Measure of both", titles, key="beside", bind=URL, **first)
+    first = fitted_index("compared", titles, titles[0])
+    chosen = right.selectbox("Measure of both", titles, key="compared", bind=URL, **first)
     measure = MEASURES[chosen or titles[0]]
     _draw_grids(measure, selection, other)
     if measure.declared.scale != "labels":

@@ -193,7 +193,7 @@ def _cell(found: Result, row: int, place: int) -> str:
     value = found.values["value"][row, place]
     text = plain(rounded(value, found.errors["value"][row, place]))
     text = text.replace(" ", "\N{NO-BREAK SPACE}")  # only the bracket may go to the next line
-    apart = float(found.values["apart"][row, place])
+    apart = float(found.values["z_score"][row, place])
     if place == 0 or not np.isfinite(apart):
         return text
     gap = as_printed(f"{apart:+.1f}" if abs(apart) < 100 else f"{apart:+.0f}")

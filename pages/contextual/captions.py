@@ -7,11 +7,11 @@ from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 
 __all__ = [
     "CONTEXTUAL",
-    "COPIES",
     "DENOMINATORS",
     "DISTANCES",
+    "DUPLICATES",
     "PLANE",
-    "SPREAD",
+    "VARIATION",
     "WEIGHTS",
 ]
 
@@ -20,7 +20,7 @@ CONTEXTUAL = BEHAVIOURS.index("contextual")
 PLANE = explained(
     "contextual-heads",
     "One mark per head. To the right: the kernel covers many tokens. Further down: the softmax "
-    "denominator of the destination token is nearly the same in all texts. Heads in the tinted "
+    "denominator of the destination token is nearly the same in all windows. Heads in the tinted "
     "corner average over the context with weights that hardly depend on it: what they write is a "
     "bag of tokens. The groups are named for layer 0: in later layers *detokenization* says no "
     "more than that the kernel is local.",
@@ -28,25 +28,25 @@ PLANE = explained(
 
 DENOMINATORS = explained(
     "denominators",
-    "The softmax denominator of the destination token, put at each position of each text. Flat "
+    "The softmax denominator of the destination token, put at each position of each window. Flat "
     "lines that lie together: the head divides by the same number everywhere. Texts of another "
     "kind (chapters, your own) lie apart if the head weights their tokens differently.",
 )
 
-SPREAD = explained(
+VARIATION = explained(
     "denominators",
-    "How much the denominators of the texts differ, relative to their mean. Dashed: what is "
-    "expected if the tokens of a text were drawn independently. Above it, texts differ as wholes. "
-    "Only as many texts are read as can be told apart as lines; the title says how many. Where "
-    "those of the table above are more and a few keys carry the denominator, the two spreads may "
-    "lie further apart than their errors.",
+    "The coefficient of variation (CV) of the denominator over windows: its standard deviation, "
+    "relative to its mean. Dashed: what is expected if the tokens of a window were drawn "
+    "independently. Above it, windows differ as wholes. Only as many windows are read as can be "
+    "told apart as lines; the title says how many. Where those of the table above are more and a "
+    "few keys carry the denominator, the two CVs may differ by more than their errors.",
 )
 
-COPIES = explained(
+DUPLICATES = explained(
     "contextual-heads",
-    "Attention to an earlier copy of the current token, by how far back it stands, beside the "
-    "attention to another token in the same place. A duplicate-token head keeps the two apart; "
-    "some see near copies only.",
+    "Attention to an earlier duplicate of the current token, by how far back it stands, and to "
+    "another token in the same place. A duplicate-token head keeps the two apart; some see near "
+    "duplicates only.",
 )
 
 WEIGHTS = explained(

@@ -9,8 +9,8 @@ import streamlit as st
 
 from pages.contextual import captions as words
 from pages.contextual.sections import (
-    draw_copies,
     draw_denominators,
+    draw_duplicates,
     draw_evidence,
     draw_layer,
     draw_weights,
@@ -19,7 +19,7 @@ from pages.contextual.sections import (
 from pages.shared import results
 from pages.shared.cards import card
 from pages.shared.contents import contents_here
-from pages.shared.contextual_controls import choose_contexts, choose_thresholds, choose_token
+from pages.shared.contextual_controls import choose_first_windows, choose_thresholds, choose_token
 from pages.shared.head_choice import offer_head
 from pages.shared.head_link import head_link
 from pages.shared.place import Picture, Place
@@ -32,21 +32,21 @@ from poskernel_core.common.rounding import counted
 from poskernel_core.figures.contextual import plane_figure
 from poskernel_core.figures.layout import quoted
 
-PLACE = Place("One head", "Context", 7, picture=Picture("cell=L0H4", "plane"))
+PLACE = Place("One head", "Context", 7, picture=Picture("head=L0H4", "plane"))
 
 URL: Final = "query-params"
 
 
 def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) -> None:
-    """Draw all heads by kernel breadth and spread of the denominator, and as a table."""
+    """Draw all heads by kernel breadth and CV of the denominator, and as a table."""
     count = int((heads.values["group"] == words.CONTEXTUAL).sum())
     broad = counted(f"{limits['broad']:.0f}", "token")
     st.markdown(
         f"**{count} of {counted(heads.values['group'].size, 'head')} "
         f"{'is' if count == 1 else 'are'} contextual** for "
         f"{quoted(heads.params['token'])} at n = {selection.query}: an effective "
-        f"token count (ETC) of {broad} or more, a relative spread of "
-        f"{limits['steady']:g} or less, and neither local nor drawn to copies."
+        f"token count (ETC) of {broad} or more, a coefficient of variation (CV) of the softmax "
+        f"denominator of {limits['steady']:g} or less, and neither local nor drawn to duplicates."
     )
     figure = partial(
         plane_figure, heads, selection.layer, selection.head, limits["broad"], limits["steady"]
@@ -60,16 +60,16 @@ def draw_head(
     heads: Result,
     token: str,
     limits: dict[str, float],
-    contexts: int,
+    first_windows: int,
 ) -> None:
     """Draw the selected head: what puts it in its group, its denominators and its tokens."""
     head = heads.select(layer=selection.layer, head=selection.head)
     st.subheader(f"{head_link(selection.cell)}: {head.text_of('group')}", anchor="head")
     draw_evidence(head, limits)
-    draw_denominators(selection, token, contexts)
+    draw_denominators(selection, token, first_windows)
     left, right = st.columns(2)
     with left:
-        draw_copies(heads, selection)
+        draw_duplicates(heads, selection)
     with right:
         draw_weights(selection, token)
 
@@ -93,18 +93,18 @@ def page(selection: Selection) -> None:
     else:
         one, two, three = st.columns([3, 4, 2], vertical_alignment="bottom")
         token = choose_token(one)
-        contexts = choose_contexts(two, 64, selection.run.windows)
+        first_windows = choose_first_windows(two, 64, selection.run.windows)
         with three.popover("Thresholds", icon=":material/tune:", width="stretch"):
             limits = choose_thresholds(longest)
         found = results.fetch(
             ContextualHeads,
             selection.run,
             ContextualParams(
-                query=selection.query, first_windows=contexts, token=token, skip=selection.skip
+                query=selection.query, first_windows=first_windows, token=token, skip=selection.skip
             ),
         )
         if found is not None:
             heads = regrouped(found, **limits)
             draw_plane(selection, heads, limits)
-            draw_head(selection, heads, token, limits, contexts)
+            draw_head(selection, heads, token, limits, first_windows)
         draw_layer(selection)

@@ -28,17 +28,17 @@ from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.figures.contextual import (
-    copies_figure,
     denominators_figure,
     distances_figure,
-    spread_figure,
+    duplicates_figure,
+    variation_figure,
     weights_figure,
 )
 from poskernel_core.figures.layout import without_title
 
 __all__ = [
-    "draw_copies",
     "draw_denominators",
+    "draw_duplicates",
     "draw_evidence",
     "draw_layer",
     "draw_weights",
@@ -50,11 +50,17 @@ MOST_LINES = 16
 WIDE = 100  # largest over smallest denominator, from which their axis is logarithmic
 COLUMNS = {
     "etc": ("ETC (tokens)", "effective token count of the destination token's mean kernel"),
-    "spread": ("spread", "standard deviation of the denominator over texts, over its mean"),
-    "predicted_spread": ("independent", "the spread if tokens of a text were independent"),
+    "denominator_cv": (
+        "CV",
+        "of the denominator over windows: its standard deviation, relative to its mean",
+    ),
+    "predicted_cv": ("independent", "the CV if tokens of a window were independent"),
     "local_mass": ("last 10 tokens", "share of the kernel's mass there"),
-    "near": ("near copies", "attention to copies up to 10 tokens back, above that to others"),
-    "far": ("far copies", "the same for copies further back"),
+    "near_duplicates": (
+        "near duplicates",
+        "attention to duplicates up to 10 tokens back, above that to others",
+    ),
+    "far_duplicates": ("far duplicates", "the same for duplicates further back"),
 }
 
 
@@ -69,7 +75,9 @@ def heads_table(heads: Result, selected: str) -> None:
     )
     for name, (label, _) in COLUMNS.items():
         table[label] = heads.values[name].ravel()
-    order = np.lexsort((table["spread"], heads.values["group"].ravel() != words.CONTEXTUAL))
+    order = np.lexsort(
+        (table[COLUMNS["denominator_cv"][0]], heads.values["group"].ravel() != words.CONTEXTUAL)
+    )
     columns = {
         label: st.column_config.NumberColumn(help=meaning) for label, meaning in COLUMNS.values()
     }
@@ -81,36 +89,48 @@ def heads_table(heads: Result, selected: str) -> None:
 
 def draw_evidence(head: Result, limits: dict[str, float]) -> None:
     """Draw what puts a head in its group: each number next to its threshold."""
-    texts, query = counted(head.provenance["first_windows"], "text"), head.params["query"]
+    read, query = counted(head.provenance["first_windows"], "window"), head.params["query"]
     rows = (
-        ("Attention to near copies", "near", f"duplicate token from {limits['copies']:g}"),
-        ("Attention to far copies", "far", f"duplicate token from {limits['copies']:g}"),
+        (
+            "Attention to near duplicates",
+            "near_duplicates",
+            f"duplicate token from {limits['duplicates']:g}",
+        ),
+        (
+            "Attention to far duplicates",
+            "far_duplicates",
+            f"duplicate token from {limits['duplicates']:g}",
+        ),
         ("Mass in the last 10 tokens", "local_mass", f"detokenization from {limits['local']:g}"),
         (
             f"ETC at n = {query} (tokens)",
             "etc",
             f"contextual from {limits['broad']:.0f}",
         ),
-        (f"Relative spread over {texts}", "spread", f"contextual up to {limits['steady']:g}"),
-        ("Spread expected of independent tokens", "predicted_spread", "no threshold"),
+        (
+            f"CV over {read}",
+            "denominator_cv",
+            f"contextual up to {limits['steady']:g}",
+        ),
+        ("CV expected of independent tokens", "predicted_cv", "no threshold"),
     )
     lines = ["| Evidence | Value | Threshold |", "|:--|:--|:--|"]
     lines += [f"| {label} | {value_text(head, name)} | {limit} |" for label, name, limit in rows]
     st.markdown("\n".join(lines))
 
 
-def draw_denominators(selection: Selection, token: str, contexts: int) -> None:
-    """Draw the selected head's denominators along positions, and their spread.
+def draw_denominators(selection: Selection, token: str, first_windows: int) -> None:
+    """Draw the selected head's denominators along positions, and their variation.
 
-    Of the ``contexts`` chosen only as many are read as can be distinguished as lines.
+    Of the ``first_windows`` chosen only as many are read as can be distinguished as lines.
     """
     texts = choose_texts()
     found = results.fetch(
         Denominators,
         selection.run,
         DenominatorsParams(
-            cell=selection.cell, token=token, skip=selection.skip, **texts,
-            first_windows=min(MOST_LINES, contexts),
+            head=selection.cell, token=token, skip=selection.skip, **texts,
+            first_windows=min(MOST_LINES, first_windows),
         ),
     )  # fmt: skip
     if found is None:
@@ -124,27 +144,27 @@ def draw_denominators(selection: Selection, token: str, contexts: int) -> None:
         figure = partial(denominators_figure, found, log_y=high > WIDE * max(low, 1e-300))
         card("denominators", figure, lines, words.DENOMINATORS, f"Denominators of {selection.cell}")
     with right:
-        spread = found.only("spread", "predicted_spread", "etc")
-        read = counted(len(found.values["denominator"]), "text")
+        varies = found.only("denominator_cv", "predicted_cv", "etc")
+        read = counted(len(found.values["denominator"]), "window")
         card(
-            "spread",
-            partial(spread_figure, found),
-            spread,
-            words.SPREAD,
-            f"Observed and expected spread over {read}",
+            "variation",
+            partial(variation_figure, found),
+            varies,
+            words.VARIATION,
+            f"Observed and expected CV over {read}",
         )
 
 
-def draw_copies(heads: Result, selection: Selection) -> None:
-    """Draw the selected head's attention to copies."""
+def draw_duplicates(heads: Result, selection: Selection) -> None:
+    """Draw the selected head's attention to duplicates."""
     place = selection.layer, selection.head
-    shown = heads.only("copy_attention", "baseline").select(layer=place[0], head=place[1])
+    shown = heads.only("duplicate_attention", "baseline").select(layer=place[0], head=place[1])
     card(
-        "copies",
-        partial(copies_figure, heads, *place),
+        "duplicates",
+        partial(duplicates_figure, heads, *place),
         shown,
-        words.COPIES,
-        "Attention to earlier copies",
+        words.DUPLICATES,
+        "Attention to earlier duplicates",
     )
 
 
@@ -154,7 +174,7 @@ def draw_weights(selection: Selection, token: str) -> None:
         TokenWeights,
         selection.run,
         TokenWeightsParams(
-            cell=selection.cell, query=selection.query, token=token, skip=selection.skip
+            head=selection.cell, query=selection.query, token=token, skip=selection.skip
         ),
     )
     if found is None:

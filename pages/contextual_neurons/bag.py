@@ -53,11 +53,11 @@ def draw_bag(found: Result) -> None:
     medians = ", ".join(as_printed(f"{value:.2f}") for value in found.values["denominator"])
     st.markdown(
         f"**The bag is filled by {', '.join(heads)}** (median denominators {medians}).",
-        help="denominators of the destination token, median over the texts",
+        help="denominators of the destination token, median over the windows",
     )
     low, _, middle, _, high = (found.values["norm_scale"][:, i] for i in range(5))
     st.markdown(
-        "Standard deviation that the norms divide by, over texts and positions: "
+        "Standard deviation that the norms divide by, over windows and positions: "
         + "; ".join(
             f"{name} {middle[i]:.3g} (from {low[i]:.3g} to {high[i]:.3g})"
             for i, name in enumerate(NORMS)
@@ -89,7 +89,7 @@ def draw_quality(found: Result) -> None:
             bind=URL,
             default="R², centred",
             required=True,
-            help="centred: the mean over texts is subtracted from predictions and truth, so that a "
+            help="centred: the mean over windows is subtracted from predictions and truth, so that "
             "constant offset does not count",
         )
         chart("quality", without_title(quality_figure(found, JUDGED[judged])))

@@ -19,7 +19,7 @@ __all__ = [
 QUALITY = explained(
     "contextual-neurons",
     "How well the bag predicts what the contextual heads actually write, by position. 1 is "
-    "perfect; at 0 the mean over texts predicts as well. The lines differ in what is taken as "
+    "perfect; at 0 the mean over windows predicts as well. The lines differ in what is taken as "
     "equal: one kernel for all heads or one for each, one scale of the norm or one for each "
     "token. What all heads have in common makes the cosine large; the centred R² is the stricter "
     "measure. A click on a name in the legend shows or hides its line.",

@@ -16,7 +16,7 @@ from pages.shared.contextual_controls import (
     KernelChoice,
     ListedChoice,
     ScaleChoice,
-    choose_contexts,
+    choose_first_windows,
     choose_token,
 )
 from pages.shared.place import Picture, Place, page_link
@@ -33,7 +33,7 @@ PLACE = Place(
     "Experiments",
     "Neurons",
     14,
-    idle=frozenset({"cell", "skip"}),
+    idle=frozenset({"head", "skip"}),
     picture=Picture("neuron=648", "neurons"),
 )
 
@@ -56,10 +56,10 @@ def choose_bag(selection: Selection) -> tuple[BagChoice, int, KernelChoice]:
         key="bagheads",
         bind=URL,
         placeholder="all contextual ones",
-        help="found with the usual thresholds, on the texts chosen here",
+        help="found with the usual thresholds, on the windows chosen here",
     )
     token = choose_token(two)
-    contexts = choose_contexts(three, 32, selection.run.windows)
+    first_windows = choose_first_windows(three, 32, selection.run.windows)
     left, right, last = st.columns([5, 4, 3], vertical_alignment="bottom")
     scale = left.segmented_control(
         "Scale of the norms",
@@ -84,11 +84,11 @@ def choose_bag(selection: Selection) -> tuple[BagChoice, int, KernelChoice]:
         0,
         1_000_000,
         5,
-        key="fewest",
+        key="mincount",
         bind=URL,
-        help="times that a token must occur in the texts; 0 lists the whole vocabulary",
+        help="times that a token must occur in the windows; 0 lists the whole vocabulary",
     )  # fmt: skip
-    bag: BagChoice = {"heads": ", ".join(chosen), "token": token, "first_windows": contexts,
+    bag: BagChoice = {"heads": ", ".join(chosen), "token": token, "first_windows": first_windows,
                       "scale": SCALES[scale], "query": selection.query}  # fmt: skip
     return bag, int(fewest), KERNELS[kernel]
 
@@ -132,7 +132,7 @@ def page(selection: Selection) -> None:
         )
     else:
         bag, fewest, kernel = choose_bag(selection)
-        shared: ListedChoice = {**bag, "fewest": fewest}
+        shared: ListedChoice = {**bag, "min_count": fewest}
         found = results.fetch(
             ContextualNeurons, selection.run, ContextualNeuronsParams(kernel=kernel, **shared)
         )

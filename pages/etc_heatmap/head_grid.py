@@ -102,7 +102,9 @@ def draw_grid(
     )
     own = head_texts(found, measure.value, measure.title) if found.analysis != "etc" else None
     query = selection.query
-    told = {name: texts_of(etc, name) for name in ("etc", "half_mass_distance", "fidelity")}
+    told = {
+        name: texts_of(etc, name) for name in ("etc", "half_mass_distance", "attention_distance")
+    }
     labels = [
         [
             _label({n: texts[i, j] for n, texts in told.items()}, query, i, j, kind, known, own)
@@ -135,7 +137,7 @@ def _label(
     text = (
         f"{first}ETC {counted(told['etc'], 'token')} at n = {query}, {kind}, half of the mass "
         f"within offset {told['half_mass_distance']}, total variation distance to the "
-        f"attention observed {told['fidelity']}"
+        f"attention observed {told['attention_distance']}"
     )
     return text + (f"; {KNOWN} known function: {known[cell]}" if cell in known else "")
 

@@ -14,9 +14,9 @@ __all__ = ["introduce"]
 SENTENCES = (
     "An attention head chooses where to look by two things at once: what the tokens say, and where "
     "they stand.",
-    "Average a head's keys over many texts, so that only position is left, and what remains of its "
-    "attention is its <b>positional kernel</b>: how much it would look at each earlier token if "
-    "all content were alike.",
+    "Average a head's keys over many windows, so that only position is left, and what remains of "
+    "its attention is its <b>positional kernel</b>: how much it would look at each earlier token "
+    "if all content were alike.",
     "Each cell below is one head of a model, dark where its kernel holds few tokens and yellow "
     "where it holds many: click one to see its kernel, then try another model or measure.",
 )

@@ -25,7 +25,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.figures.exports import identity
 from poskernel_core.figures.of_kernels import head_curve
 
-PLACE = Place("Heads", "Map", 0, picture=Picture("cell=L2H6"))
+PLACE = Place("Heads", "Map", 0, picture=Picture("head=L2H6"))
 
 URL: Final = "query-params"
 ETC = next(iter(MEASURES))

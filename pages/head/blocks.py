@@ -24,8 +24,8 @@ from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousT
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
 from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
 from poskernel_core.common.rounding import counted, value_text
-from poskernel_core.figures.additivity import drift_figure
-from poskernel_core.figures.contextual import copies_figure, spread_figure
+from poskernel_core.figures.additivity import similarity_figure
+from poskernel_core.figures.contextual import duplicates_figure, variation_figure
 from poskernel_core.figures.examples import examples_table, sharpest
 from poskernel_core.figures.heads import score_shares_figure, sinks_figure
 from poskernel_core.figures.of_experiments import head_scores_figure
@@ -61,7 +61,7 @@ def draw_kernel(selection: Selection, *, local: bool) -> None:
 def draw_experiments(selection: Selection) -> None:
     """Draw what the model is run again for, two blocks in a row; what is not there is offered."""
     blocks = (
-        _shares, _induction, _copies, _denominators, _additivity, _examples,
+        _shares, _induction, _duplicates, _denominators, _additivity, _examples,
     )  # fmt: skip
     for first in range(0, len(blocks), 2):
         for column, draw in zip(st.columns(2), blocks[first : first + 2], strict=False):
@@ -101,16 +101,16 @@ def draw_sinks(selection: Selection) -> None:
 def _shares(selection: Selection) -> None:
     _heading(
         selection,
-        "Position's share of the scores",
+        "Score variance explained by position",
         "etc_heatmap",
-        measure="position's share of the scores",
+        measure="score variance explained by position",
     )
     asked = ShareParams(skip=selection.skip)
     found = fetch_when_asked(ScoreShares, selection.run, asked, "compute-shares")
     if found is not None:
         head = found.select(layer=selection.layer, head=selection.head)
         figure = partial(score_shares_figure, head)
-        card("shares", figure, head, words.SHARES, "Score shares by query position")
+        card("shares", figure, head, words.SHARES, "Score variance explained, by query position")
 
 
 def _induction(selection: Selection) -> None:
@@ -126,30 +126,30 @@ def _induction(selection: Selection) -> None:
              "Attention in repeated random tokens")  # fmt: skip
 
 
-def _copies(selection: Selection) -> None:
-    _heading(selection, "Copies of the current token", "contextual")
+def _duplicates(selection: Selection) -> None:
+    _heading(selection, "Duplicates of the current token", "contextual")
     asked = _contextual(selection)
     if asked is None:
         return
-    found = fetch_when_asked(ContextualHeads, selection.run, asked, "compute-copies")
+    found = fetch_when_asked(ContextualHeads, selection.run, asked, "compute-duplicates")
     if found is not None:
         place = selection.layer, selection.head
-        head = found.only("copy_attention", "baseline").select(layer=place[0], head=place[1])
-        card("copies", partial(copies_figure, found, *place), head, words.COPIES,
-             "Attention to earlier copies")  # fmt: skip
+        head = found.only("duplicate_attention", "baseline").select(layer=place[0], head=place[1])
+        card("duplicates", partial(duplicates_figure, found, *place), head, words.DUPLICATES,
+             "Attention to earlier duplicates")  # fmt: skip
 
 
 def _denominators(selection: Selection) -> None:
     _heading(selection, "Softmax denominator", "contextual")
     if _contextual(selection) is None:
         return
-    asked = DenominatorsParams(cell=selection.cell, skip=selection.skip)
+    asked = DenominatorsParams(head=selection.cell, skip=selection.skip)
     found = fetch_when_asked(Denominators, selection.run, asked, "compute-denominators")
     if found is not None:
-        spread = found.only("spread", "predicted_spread", "etc")
-        texts = counted(len(found.values["denominator"]), "text")
-        card("spread", partial(spread_figure, found), spread, words.DENOMINATORS,
-             f"Spread of the denominator over {texts}")  # fmt: skip
+        varies = found.only("denominator_cv", "predicted_cv", "etc")
+        read = counted(len(found.values["denominator"]), "window")
+        card("variation", partial(variation_figure, found), varies, words.DENOMINATORS,
+             f"CV of the softmax denominator over {read}")  # fmt: skip
 
 
 def _additivity(selection: Selection) -> None:
@@ -161,12 +161,12 @@ def _additivity(selection: Selection) -> None:
         head = found.select(layer=selection.layer, head=selection.head)
         st.markdown(
             f"Of the variance of its keys position explains {value_text(head, 'position_share')}, "
-            f"content {value_text(head, 'content_share')}, neither alone "
-            f"{value_text(head, 'rest_share')}."
+            f"content {value_text(head, 'content_share')}, their "
+            f"interaction {value_text(head, 'interaction_share')}."
         )
-        figure = partial(drift_figure, found, selection.layer, selection.head)
-        drift = head.only("content_cosine")
-        card("drift", figure, drift, words.DRIFT, "Drift of content with position")
+        figure = partial(similarity_figure, found, selection.layer, selection.head)
+        similar = head.only("content_similarity")
+        card("similarity", figure, similar, words.SIMILARITY, "Content similarity across positions")
 
 
 def _examples(selection: Selection) -> None:

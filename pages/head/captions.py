@@ -5,13 +5,13 @@ from __future__ import annotations
 from pages.shared.explained import explained
 
 __all__ = [
-    "COPIES",
     "DENOMINATORS",
-    "DRIFT",
+    "DUPLICATES",
     "EXAMPLES",
     "INDUCTION",
     "MEASURES",
     "SHARES",
+    "SIMILARITY",
     "SINKS",
 ]
 
@@ -32,39 +32,39 @@ SINKS = explained(
 )
 
 SHARES = explained(
-    "score-shares",
+    "score-variance",
     "What makes one key score higher than another, seen from each query position: where it stands "
     "(position), what it is (content), or both together (covariance, below 0 where they work "
     "against each other). The three add up to 1.",
-    "position",
-    "content",
-    "covariance",
+    "position_share",
+    "content_share",
+    "covariance_share",
 )
 
-COPIES = explained(
+DUPLICATES = explained(
     "contextual-heads",
-    "Attention to an earlier copy of the current token, by how far back it stands, against the "
-    "attention to another token in the same place. A duplicate-token head lies far above the "
+    "Attention to an earlier duplicate of the current token, by how far back it stands, and to "
+    "another token in the same place. A duplicate-token head lies far above the "
     "other line.",
-    "copy_attention",
+    "duplicate_attention",
     "baseline",
 )
 
 DENOMINATORS = explained(
     "denominators",
-    "How much the head's softmax denominator differs from text to text, relative to its mean: "
-    "small where the head averages alike in every text. The other line is what independent tokens "
-    "would give. These are fewer texts than those of the measure of this name: where a few keys "
-    "carry the denominator, the two may lie further apart than their errors.",
-    "spread",
-    "predicted_spread",
+    "The coefficient of variation (CV) of the head's softmax denominator over windows: small where "
+    "the head averages alike in every window. The other line is what independent tokens would "
+    "give. These are fewer windows than those of the measure of this name: where a few keys carry "
+    "the denominator, the two may differ by more than their errors.",
+    "denominator_cv",
+    "predicted_cv",
 )
 
-DRIFT = explained(
+SIMILARITY = explained(
     "additivity",
     "How well a passage's content keeps its direction in the keys when it is moved: 1 where "
     "content is the same everywhere, so that keys are a sum of position and content.",
-    "content_cosine",
+    "content_similarity",
 )
 
 EXAMPLES = explained(
@@ -77,8 +77,8 @@ EXAMPLES = explained(
 
 INDUCTION = explained(
     "induction-scores",
-    "In random tokens repeated once, where each token of the second copy looks: to what followed "
-    "its earlier copy (induction), to the token before, or to the earlier copy itself.",
+    "In random tokens repeated once, where each token of the second half looks: to what followed "
+    "its earlier duplicate (induction), to the token before, or to the duplicate itself.",
     "induction",
     "previous_mass",
     "duplicate",

@@ -20,7 +20,7 @@ __all__ = ["View", "choose_prompts", "choose_view"]
 Prompts = Literal["repeated", "texts"]
 PROMPTS: Final[dict[str, Prompts]] = {
     "one token repeated": "repeated",
-    "texts of the corpus": "texts",
+    "windows of the corpus": "texts",
 }
 URL: Final = "query-params"
 
@@ -42,7 +42,7 @@ def choose_prompts(selection: Selection) -> HelixParams:
         left.info(
             f"This model has {selection.located.geometry.scheme} positions: nothing is added to "
             "the residual stream, and one token repeated looks alike at every position, so there "
-            "is no helix of the post's kind. Shown is the mean stream over real texts, in which "
+            "is no helix of the post's kind. Shown is the mean stream over real windows, in which "
             "the causal mask leaves its own trace of position."
             + _way_to_clocks(selection.located.geometry.scheme)
         )

@@ -31,7 +31,7 @@ PLACE = Place(
     "Positions",
     "Helix",
     9,
-    idle=frozenset({"cell", "query", "skip"}),
+    idle=frozenset({"head", "query", "skip"}),
     picture=Picture("model=demo-gpt2-smooth&hl=1", "variance"),
 )
 

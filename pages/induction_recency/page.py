@@ -42,7 +42,7 @@ PLACE = Place(
     "Recency",
     12,
     idle=RANDOM_TOKENS_IDLE,
-    picture=Picture("model=demo-attn-2l&cell=L1H0", "candidates"),
+    picture=Picture("model=demo-attn-2l&head=L1H0", "candidates"),
 )
 
 MOST_LENGTH = 1000
@@ -62,7 +62,7 @@ def draw_heads(selection: Selection, scores: Result) -> None:
 
     def draw() -> None:
         st.markdown(
-            f"Strongest: {ranked}. Loss of the first copy {first} nats, of the second {second}. "
+            f"Strongest: {ranked}. Loss of the first half {first} nats, of the second {second}. "
             f"(Over {counted(scores.params['samples'], 'sequence')} of "
             f"{counted(scores.params['period'], 'token')} twice, nothing switched off.)"
         )
@@ -96,7 +96,12 @@ def draw_experiment(
                       list(geometry.with_heads))  # fmt: skip
     st.subheader("Random tokens", anchor="random-tokens")
     draw_random(draws, switches, head, min(MOST_LENGTH, geometry.n_ctx))
-    if st.toggle("Make layer 0's norms flat and compare", False, key="cause", bind="query-params"):
+    if st.toggle(
+        "Equalise layer 0's head-output norms and compare",
+        False,
+        key="comparenorms",
+        bind="query-params",
+    ):
         draw_cause(draws, sequences, switches, min(RANDOM_TOKENS, geometry.n_ctx), head)
 
 

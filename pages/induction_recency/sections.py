@@ -138,14 +138,14 @@ def _set_length(length: int) -> None:
 
 def draw_cause(draws: Draws, sequences: Sequences, switches: SwitchesChoice, length: int,
                head: HeadChoice) -> None:  # fmt: skip
-    """Draw what is left of the recency where layer 0's norms are made flat."""
+    """Draw what is left of the recency where layer 0's norms are equalised."""
     asked = NormCauseParams(
         samples=draws.samples,
         random_length=length,
         **sequences,
-        silence=switches["silence"],
-        silence_what=switches["silence_what"],
-        without_positions=switches["without_positions"],
+        ablate=switches["ablate"],
+        ablation=switches["ablation"],
+        no_positions=switches["no_positions"],
     )
     found = results.fetch(NormCause, draws.run, asked)
     if found is None:
@@ -179,8 +179,8 @@ MEANINGS = {
 def _cause_table(one: Result) -> pd.DataFrame:
     rows = []
     for name, meaning in MEANINGS.items():
-        clean, flat = (value_text(one.only(name).select(norms=i), name) for i in (0, 1))
+        clean, equal = (value_text(one.only(name).select(norms=i), name) for i in (0, 1))
         change = value_text(one, f"{name}_change")
-        row = {"": meaning, "norms as they are": clean, "norms flat": flat, "change": change}
+        row = {"": meaning, "norms as they are": clean, "norms equalised": equal, "change": change}
         rows.append(row)
     return pd.DataFrame(rows)

@@ -32,7 +32,7 @@ CHANGES: Final[dict[str, Change]] = {
     "average positions": "average",
     "blind to predecessor": "blind",
     "move attention": "move",
-    "switch heads off": "silence",
+    "ablate heads": "ablate",
     "remove embeddings": "remove",
 }
 REMOVED: Final[dict[str, Literal["positions", "tokens"]]] = {
@@ -126,7 +126,7 @@ def _values(preset: Preset, cell: str) -> dict[str, Any]:
         "strength": params.strength,
         "scale": params.scale,
         "scope": _word(SCOPES, params.scope),
-        "silenced": _parts(params.heads) or [head],
+        "ablated": _parts(params.heads) or [head],
         "removed": _word(REMOVED, params.embeddings),
     }
 
@@ -164,7 +164,7 @@ def _choose_prompt(first: Preset) -> str | None:
 def _choose_change(selection: Selection, first: Preset, prompt: str) -> ChangeChoice:
     """Draw the kind of change and its settings; return them as parameters.
 
-    The parameters of a move, or of heads switched off, may name none yet: see :func:`missing`.
+    The parameters of a move, or of ablated heads, may name none yet: see :func:`missing`.
     """
     defaults = _values(first, selection.cell)
     defaults["moves"] = fitting(defaults["moves"], prompt)
@@ -176,7 +176,7 @@ def _choose_change(selection: Selection, first: Preset, prompt: str) -> ChangeCh
         "average": _average,
         "blind": _blind,
         "move": choose_move,
-        "silence": _silence,
+        "ablate": _ablate,
         "remove": _remove,
     }
     code = CHANGES[chosen]
@@ -193,8 +193,8 @@ def missing(params: ChangeChoice) -> str:
             "Choose whose attention is moved: a word of the prompt, and the word that it looks at "
             "instead. Then press Add."
         )
-    if params["change"] == "silence" and not params["heads"]:
-        return "Choose one or more heads to switch off."
+    if params["change"] == "ablate" and not params["heads"]:
+        return "Choose one or more heads to ablate."
     return ""
 
 
@@ -254,17 +254,17 @@ def _blind(_selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
     }
 
 
-def _silence(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
+def _ablate(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
     cells = all_cells(selection)
     heads = st.multiselect(
-        "Heads switched off",
+        "Ablated heads",
         cells,
-        key="silenced",
+        key="ablated",
         bind=URL,
         placeholder="choose one or more",
-        **fitted_list("silenced", cells, defaults["silenced"]),
+        **fitted_list("ablated", cells, defaults["ablated"]),
     )  # fmt: skip
-    return {"change": "silence", "heads": ", ".join(heads)}
+    return {"change": "ablate", "heads": ", ".join(heads)}
 
 
 def _remove(_selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:

@@ -35,7 +35,7 @@ PLACE = Place(
     "Interventions",
     11,
     idle=frozenset({"query", "skip"}),
-    picture=Picture("cell=L2H6", "loss"),
+    picture=Picture("head=L2H6", "loss"),
 )
 
 SHOWN_WHOLE = 64
@@ -120,7 +120,7 @@ def page(selection: Selection) -> None:
     if wanted:
         st.info(wanted, icon=":material/touch_app:")
     elif prompt is not None:
-        asked = InterventionParams(cell=selection.cell, text=prompt, **params)
+        asked = InterventionParams(head=selection.cell, text=prompt, **params)
         found = results.fetch(Intervention, selection.run, asked)
         if found is not None:
             draw_numbers(found)

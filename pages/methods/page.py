@@ -13,7 +13,7 @@ PLACE = Place(
     "Methods",
     "Methods",
     15,
-    idle=frozenset({"cell", "query", "skip"}),
+    idle=frozenset({"head", "query", "skip"}),
     picture=Picture("part=Reproduction+ledger&published=gpt2&compute=true"),
 )
 

@@ -34,7 +34,7 @@ PLACE = Place(
     "Heads",
     "Over training",
     3,
-    picture=Picture("model=demo-training&cell=L1H0", "curves"),
+    picture=Picture("model=demo-training&head=L1H0", "curves"),
     idle=frozenset({"checkpoint"}),
     needs_training=True,
 )
@@ -76,7 +76,7 @@ def draw_run(chosen: Chosen, measure: Measure) -> None:
         OverTrainingParams(measure=title, query=query, skip=skip)
         for title in (measure.title, KINDS, FIRST, SINK)
     )
-    kernel = KernelOverTrainingParams(cell=cell, query=query, skip=skip)
+    kernel = KernelOverTrainingParams(head=cell, query=query, skip=skip)
     offer_to_compute(
         chosen,
         *((OverTraining, each) for each in (asked, kinds, scores, sinks)),

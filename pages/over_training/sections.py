@@ -198,7 +198,7 @@ def draw_kernel(chosen: Chosen, asked: KernelOverTrainingParams) -> None:
             partial(kernel_over_training_figure, found),
             found,
             words.KERNEL,
-            f"Kernel of {asked.cell} over training, at n = {asked.query}",
+            f"Kernel of {asked.head} over training, at n = {asked.query}",
         )
 
 

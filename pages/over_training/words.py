@@ -53,8 +53,8 @@ KERNEL = explained(
 
 TWO_SHARES = explained(
     "over-training",
-    "The induction score on random tokens repeated once, and the mean attention in the texts from "
-    "all positions to the first token, where heads park attention that they do not need: the "
+    "The induction score on random tokens repeated once, and the mean attention in the windows "
+    "from all positions to the first token, where heads park attention that they do not need: the "
     "measure «attention sink», nothing skipped. Both with their standard errors.",
     "measure",
 )

@@ -34,7 +34,7 @@ PLACE = Place(
     8,
     idle=frozenset({"query"}),
     picture=Picture(
-        "cell=L2H6&text=blue+fire+water+house+king+garden%3B+blue+fire+water+house+king+garden"
+        "head=L2H6&text=blue+fire+water+house+king+garden%3B+blue+fire+water+house+king+garden"
         "%3B+blue+fire"
     ),
 )
@@ -82,7 +82,7 @@ def draw_head(selection: Selection, text: str, length: int) -> None:
         HeadOnText,
         selection.run,
         HeadOnTextParams(
-            text=text, cell=selection.cell, skip=selection.skip, around=kept_around(length, at)
+            text=text, head=selection.cell, skip=selection.skip, around=kept_around(length, at)
         ),
     )
     if found is None:

@@ -37,7 +37,7 @@ function build(root, data) {
   const tip = make("div", { class: "tip", popover: "manual", "aria-hidden": "true" });
   for (const [look, meaning] of [
     ["ramp", ""],
-    ["share", "position's share of the scores' variance on this text"],
+    ["share", "score variance explained by position on this text"],
   ]) {
     const entry = make("div");
     entry.append(make("span", { class: look, "aria-hidden": "true" }), make("span", {}, meaning));

@@ -18,15 +18,15 @@ from poskernel_core.figures.own_text import row_figure
 __all__ = ["draw_row"]
 
 NUMBERS: Final = {
-    "Position's share": ("position_share", "of the variance of this row's scores"),
-    "Content's share": ("content_share", "of the variance of this row's scores"),
+    "Explained by position": ("position_share", "of the variance of this row's scores"),
+    "Explained by content": ("content_share", "of the variance of this row's scores"),
     "Covariance": (
         "covariance_share",
         "twice the covariance of the two as a share: negative where they work against each other; "
         "the three add up to 1",
     ),
     "Kernel to attention": (
-        "distance",
+        "attention_distance",
         "total variation distance between the kernel and the attention to the same keys: 0 where "
         "position decides",
     ),

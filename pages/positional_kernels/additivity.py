@@ -13,13 +13,13 @@ from pages.shared.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.common.rounding import counted, value_text
-from poskernel_core.figures.additivity import drift_figure, shares_figure
+from poskernel_core.figures.additivity import shares_figure, similarity_figure
 
 __all__ = ["draw_additivity"]
 
 
 def draw_additivity(selection: Selection) -> None:
-    """Draw where the keys' variance comes from, and the drift of content with position."""
+    """Draw where the keys' variance comes from, and how similar content stays across positions."""
     st.subheader("Is the split additive?", anchor="additivity")
     params = find("additivity").fitting(selection.run, selection.located.geometry)
     found = results.fetch(Additivity, selection.run, AdditivityParams(**params))
@@ -30,16 +30,16 @@ def draw_additivity(selection: Selection) -> None:
     st.markdown(
         f"Of the variance of the keys of **{selection.cell}** position explains "
         f"{value_text(head, 'position_share')}, content {value_text(head, 'content_share')}, and "
-        f"neither alone {value_text(head, 'rest_share')}. Moved by "
+        f"their interaction {value_text(head, 'interaction_share')}. Moved by "
         f"{counted(int(found.coordinates['shift'][-1]), 'token')}, the same content keeps its "
         "direction with "
-        f"a cosine of {value_text(last, 'content_cosine')}. "
+        f"a cosine of {value_text(last, 'content_similarity')}. "
         f"({counted(found.provenance['passages'], 'passage')} at "
         f"{counted(len(found.coordinates['shift']), 'place')}.)"
     )
     left, right = st.columns(2)
     with left:
-        shares = found.only("position_share", "content_share", "rest_share")
+        shares = found.only("position_share", "content_share", "interaction_share")
         card(
             "shares",
             partial(shares_figure, found, selection.layer),
@@ -49,9 +49,9 @@ def draw_additivity(selection: Selection) -> None:
         )
     with right:
         card(
-            "drift",
-            partial(drift_figure, found, selection.layer, selection.head),
-            head.only("content_cosine"),
-            words.DRIFT,
-            f"Drift of content of {selection.cell}",
+            "similarity",
+            partial(similarity_figure, found, selection.layer, selection.head),
+            head.only("content_similarity"),
+            words.SIMILARITY,
+            f"Content similarity across positions, {selection.cell}",
         )

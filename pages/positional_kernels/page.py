@@ -26,7 +26,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.figures import folded_square, kernel_map, small_multiples
 from poskernel_core.figures.of_kernels import head_curve
 
-PLACE = Place("One head", "Kernel", 5, picture=Picture("cell=L2H6&log=offset", "map"))
+PLACE = Place("One head", "Kernel", 5, picture=Picture("head=L2H6&log=offset", "map"))
 
 LOCAL = "offset of local heads"
 
@@ -34,7 +34,7 @@ LOCAL = "offset of local heads"
 def draw_curve(selection: Selection, kernel: Result, etc: Result | None, sampled: bool) -> None:
     """Draw the selected head's numbers, and its kernel over the offset.
 
-    ``etc`` holds the head's kind; its numbers are the kernel's where many texts are ``sampled``.
+    ``etc`` holds the head's kind; its numbers are the kernel's where many windows are ``sampled``.
     """
     head = kernel.select(layer=selection.layer, head=selection.head)
     st.subheader(f"{head_link(selection.cell)} at query position {selection.query}", anchor="head")
@@ -76,7 +76,7 @@ def draw_squares(selection: Selection, kernel: Result) -> None:
 
 def draw_maps(selection: Selection, source: SourceChoice) -> None:
     """Draw key position against query position: the kernel, and the attention observed."""
-    asked = KernelMapParams(skip=selection.skip, cell=selection.cell, **source)
+    asked = KernelMapParams(skip=selection.skip, head=selection.cell, **source)
     found = results.fetch(KernelMap, selection.run, asked)
     if found is not None:
         queries = found.coordinates["query"].astype(np.int64)

@@ -25,7 +25,7 @@ PLACE = Place(
     "Previous token",
     6,
     idle=frozenset({"skip"}),
-    picture=Picture("model=demo-gpt2-smooth&cell=L2H6", "scores"),
+    picture=Picture("model=demo-gpt2-smooth&head=L2H6", "scores"),
 )
 
 MOST_OFFSETS = 32
@@ -63,10 +63,10 @@ def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
         f"Largest diagonal: offset {int(head.values['largest_offset'])} "
         f"({value_text(head, 'largest_mass')} of the attention); second: offset "
         f"{int(head.values['second_offset'])} ({value_text(head, 'second_mass')}). "
-        "**Repeated tokens:** in other texts, where one token in "
-        f"{head.params['doubling']} is made to repeat the one before it, the previous token gets "
-        f"{value_text(head, 'repeated_mass')} where it is the same token (made so, or by nature), "
-        f"elsewhere {value_text(head, 'unrepeated_mass')}."
+        "**Repeated tokens:** in other windows, where one token in "
+        f"{head.params['repeat_every']} is made to repeat the one before it, the previous token "
+        f"gets {value_text(head, 'repeated_mass')} where it is the same token (made so, or by "
+        f"nature), elsewhere {value_text(head, 'unrepeated_mass')}."
     )
     left, right = st.columns(2)
     with left:

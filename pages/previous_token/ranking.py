@@ -109,7 +109,7 @@ def published_table(model: str) -> None:
         previous, heads = PREVIOUS_TOKEN_HEADS_GPT2
         st.markdown(
             f"The post counts {previous} of {heads} heads whose largest diagonal is the previous "
-            "token, on texts of its own choice. Its ranking by second / largest:"
+            "token, on texts that it chose. Its ranking by second / largest:"
         )
         ranking = {"head": list(PREVIOUS_TOKEN_GPT2), "published": PREVIOUS_TOKEN_GPT2.values()}
         linked_table(

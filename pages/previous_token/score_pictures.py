@@ -21,7 +21,7 @@ from poskernel_core.figures.of_positions import STAGE_TITLES, stage_figure, tang
 __all__ = ["draw_stages", "draw_tangent"]
 
 HELICES: Final[dict[str, Literal["texts", "repeated"]]] = {
-    "texts of the corpus": "texts",
+    "windows of the corpus": "texts",
     "one token repeated": "repeated",
 }
 
@@ -37,7 +37,7 @@ def draw_tangent(selection: Selection, reach: int) -> None:
     chosen = st.segmented_control(
         "Helix of",
         list(HELICES),
-        default="texts of the corpus",
+        default="windows of the corpus",
         required=True,
         key="helixof",
         bind="query-params",
@@ -70,7 +70,7 @@ def draw_stages(selection: Selection) -> None:
     text = choose_text()
     if text is None:
         return
-    found = results.fetch(Stages, selection.run, StagesParams(cell=selection.cell, **text))
+    found = results.fetch(Stages, selection.run, StagesParams(head=selection.cell, **text))
     if found is None:
         return
     zoom = choose_zoom(len(found.values["score"]))

@@ -82,8 +82,8 @@ EQUIVARIANT = explained(
     "equivariant_kernel",
     "mean_key_kernel",
     "kernel_distance",
-    "observed_distance",
-    "fidelity",
+    "equivariant_attention_distance",
+    "attention_distance",
 )
 
 WITHOUT = explained(

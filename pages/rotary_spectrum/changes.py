@@ -42,7 +42,7 @@ def draw_changes(selection: Selection, bands: Bands) -> None:
         "Changed in", WHERE, default=EVERYWHERE, required=True, key="changedin", bind=URL
     )
     asked = ChangedBandsParams(
-        cell=selection.cell,
+        head=selection.cell,
         heads=selection.cell if where == HEAD else "",
         layers=f"{selection.layer}" if where == LAYER else "",
         **bands,
@@ -66,7 +66,7 @@ def _draw_pattern(head: Result) -> None:
                 chart(f"changed-{treatment}", profiles_figure(shown, treatment, log_x=True))
         st.markdown(_table(shown))
 
-    title = f"Attention of {head.params['cell']}"
+    title = f"Attention of {head.params['head']}"
     card("changed-pattern", frozen, shown, words.CHANGED_PATTERN, title, draw)
 
 

@@ -63,8 +63,8 @@ def draw_kernels(kernel: Result, view: View) -> None:
             "mean_key_kernel",
             "observed",
             "kernel_distance",
-            "observed_distance",
-            "fidelity",
+            "equivariant_attention_distance",
+            "attention_distance",
         )
         figure = partial(equivariant_curve, shown, log_x=view.log_x)
         card("equivariant", figure, shown, words.EQUIVARIANT)

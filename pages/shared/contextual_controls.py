@@ -17,7 +17,7 @@ __all__ = [
     "ListedChoice",
     "ScaleChoice",
     "Texts",
-    "choose_contexts",
+    "choose_first_windows",
     "choose_texts",
     "choose_thresholds",
     "choose_token",
@@ -36,7 +36,7 @@ class Texts(TypedDict):
     """Chapters and texts of one's own, as parameters."""
 
     items: str
-    own: str
+    own_texts: str
 
 
 class BagChoice(TypedDict):
@@ -52,7 +52,7 @@ class BagChoice(TypedDict):
 class ListedChoice(BagChoice):
     """The same, and which tokens of the vocabulary are listed."""
 
-    fewest: int
+    min_count: int
 
 
 def choose_token(place: Any) -> str:
@@ -65,21 +65,21 @@ def choose_token(place: Any) -> str:
         max_chars=64,
         placeholder=f"empty: {quoted(TOKEN)}",
         help="exactly one token of the model, leading space included; it replaces what stands at "
-        "position n of every text",
+        "position n of every window",
     )
     return token or TOKEN
 
 
-def choose_contexts(place: Any, default: int, most: int) -> int:
-    """Draw the number of texts."""
+def choose_first_windows(place: Any, default: int, most: int) -> int:
+    """Draw the number of windows."""
     offered = [count for count in CONTEXT_COUNTS if count <= most] or [most]
     return place.select_slider(
-        "Texts",
+        "First windows",
         offered,
-        key="contexts",
+        key="firstwindows",
         bind=URL,
-        help="texts of the corpus into which the token is put",
-        **fitted("contexts", offered, min(default, offered[-1])),
+        help="windows of the corpus into which the token is put",
+        **fitted("firstwindows", offered, min(default, offered[-1])),
     )
 
 
@@ -94,7 +94,7 @@ def choose_thresholds(longest: int) -> dict[str, float]:
         **fitted("broad", range(1, longest + 1), min(int(DEFAULT_THRESHOLDS["broad"]), longest)),
     )
     steady = st.slider(
-        "Largest spread of a steady denominator",
+        "Largest coefficient of variation of a steady denominator",
         0.0,
         2.0,
         DEFAULT_THRESHOLDS["steady"],
@@ -111,16 +111,16 @@ def choose_thresholds(longest: int) -> dict[str, float]:
         key="dlocal",
         bind=URL,
     )
-    copies = st.slider(
-        "Attention to copies that makes a duplicate-token head",
+    duplicates = st.slider(
+        "Attention to duplicates that makes a duplicate-token head",
         0.0,
         1.0,
-        DEFAULT_THRESHOLDS["copies"],
+        DEFAULT_THRESHOLDS["duplicates"],
         0.05,
-        key="copies",
+        key="duplicates",
         bind=URL,
     )
-    return {"broad": float(broad), "steady": steady, "local": local, "copies": copies}
+    return {"broad": float(broad), "steady": steady, "local": local, "duplicates": duplicates}
 
 
 def choose_texts() -> Texts:
@@ -142,4 +142,4 @@ def choose_texts() -> Texts:
         height=80,
         placeholder="Several: put a line of three dashes between them.",
     )
-    return {"items": "; ".join(items), "own": own or ""}
+    return {"items": "; ".join(items), "own_texts": own or ""}

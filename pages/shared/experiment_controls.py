@@ -27,10 +27,10 @@ __all__ = [
 
 URL: Final = "query-params"
 SHORTEST_CONTEXT = 11
-SilencedHow = Literal["output", "pattern"]
-SILENCED: Final[dict[str, SilencedHow]] = {
-    "output set to zero": "output",
-    "pattern made uniform": "pattern",
+Ablation = Literal["zero", "uniform"]
+ABLATIONS: Final[dict[str, Ablation]] = {
+    "zero ablation": "zero",
+    "uniform attention": "uniform",
 }
 
 
@@ -45,10 +45,10 @@ class Sequences(TypedDict):
 class SwitchesChoice(TypedDict):
     """What is switched off in the model, as parameters."""
 
-    silence: str
-    silence_what: SilencedHow
-    without_positions: bool
-    flatten: bool
+    ablate: str
+    ablation: Ablation
+    no_positions: bool
+    equalise_norms: bool
 
 
 @dataclass(frozen=True)
@@ -132,14 +132,20 @@ def choose_switches(selection: Selection) -> SwitchesChoice:
     heads = [cell_name(0, head) for head in range(selection.located.geometry.n_heads)]
     with st.expander("Switches: parts of the model turned off", icon=":material/toggle_off:"):
         left, right = st.columns([3, 2], vertical_alignment="bottom")
-        silent = left.multiselect(
-            "Heads of layer 0 that are silenced",
+        ablated = left.multiselect(
+            "Ablated heads of layer 0",
             heads,
-            key="silenced0",
+            key="ablated0",
             bind=URL,
             help="the post leaves one head of layer 0 alone and finds the same trend",
         )
-        how = right.selectbox("Silenced how", list(SILENCED), key="silencedhow", bind=URL)
+        how = right.selectbox(
+            "Ablation",
+            list(ABLATIONS),
+            key="ablation",
+            bind=URL,
+            help="the heads' output is set to zero, or they attend to all visible keys alike",
+        )
         one, two = st.columns(2)
         without = one.toggle(
             "Remove positions",
@@ -148,16 +154,16 @@ def choose_switches(selection: Selection) -> SwitchesChoice:
             bind=URL,
             help="positional embeddings set to zero; rotary models: no rotation",
         )
-        flatten = two.toggle(
-            "Flatten layer 0's norms",
+        equalise = two.toggle(
+            "Equalise layer 0's head-output norms",
             False,
-            key="flatten",
+            key="equalise",
             bind=URL,
             help="every head output of layer 0 is rescaled to the same norm at every position",
         )
     return {
-        "silence": ", ".join(silent),
-        "silence_what": SILENCED[how],
-        "without_positions": without,
-        "flatten": flatten,
+        "ablate": ", ".join(ablated),
+        "ablation": ABLATIONS[how],
+        "no_positions": without,
+        "equalise_norms": equalise,
     }

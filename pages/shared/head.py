@@ -22,23 +22,23 @@ SUMMARY_ROWS = {
     ),
     "half_mass_distance": ("Half of the mass within offset", "", "in tokens; the smallest such"),
     "local_mass": ("Mass in the last {last} tokens", "", "the share that decides «local»"),
-    "consistency": (
-        "Consistency over queries\N{NO-BREAK SPACE}↓",
+    "query_variation": (
+        "Query variation",
         "",
         "mean total variation distance between kernels of different queries; 0: they agree",
     ),
-    "equivariance": (
-        "Translation equivariance\N{NO-BREAK SPACE}↓",
+    "equivariance_error": (
+        "Equivariance error",
         "",
         "mean total variation distance to kernels of other positions, aligned; 0: all are alike",
     ),
-    "fidelity": (
-        "Fidelity\N{NO-BREAK SPACE}↓",
+    "attention_distance": (
+        "Distance to observed attention",
         "",
         "total variation distance to the mean attention observed; 0: position explains it",
     ),
 }
-"""Label, unit and meaning of every number; total variation lies from 0 to 1, ↓: lower is better."""
+"""Label, unit and meaning of every number; total variation lies from 0 to 1."""
 
 LAST = 10
 """Last tokens that count as local, where nobody has said otherwise."""

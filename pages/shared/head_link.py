@@ -16,7 +16,7 @@ OVERVIEW: Final = "Overview"
 """The title of the page with everything about one head."""
 
 SHARED: Final = (
-    "model", "revision", "checkpoint", "corpus", "context", "texts", "start", "dtype", "query",
+    "model", "revision", "checkpoint", "corpus", "context", "windows", "start", "dtype", "query",
     "skip", "pins",
 )  # fmt: skip
 """What all pages mean alike; a page's own choices stay behind."""
@@ -28,7 +28,7 @@ def page_address(page: str, cell: str = "", **more: str) -> str:
     ``more`` are choices of that page's; what is shared is left out where it is given empty.
     """
     kept = {key: value for key, value in st.query_params.to_dict().items() if key in SHARED}
-    named = {"cell": cell or str(st.session_state.get("cell", ""))}
+    named = {"head": cell or str(st.session_state.get("head", ""))}
     query = {key: value for key, value in (kept | named | more).items() if value}
     return f"{page}?{urlencode(query)}"
 
@@ -52,10 +52,10 @@ def pin_address(pin: Pin) -> str:
         revision: pin.revision or "",
         "corpus": pin.corpus,
         "context": "" if pin.context is None else str(pin.context),
-        "texts": str(pin.texts),
+        "windows": str(pin.windows),
         "start": str(pin.start).lower(),
         "dtype": pin.dtype,
-        "cell": pin.cell,
+        "head": pin.cell,
     }
     query = urlencode(pins | {key: value for key, value in named.items() if value})
     return f"head?{query}"

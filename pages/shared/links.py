@@ -19,6 +19,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.shared.plain import plain
 from poskernel_core.common.heads import layer_of
+from poskernel_core.common.renamed import KEYS, SHOWN
 
 __all__ = ["read_link", "taken", "tell", "waits", "write"]
 
@@ -59,13 +60,13 @@ class Told:
 def read_link(page: str) -> None:
     """Keep what the address asks for; call it before any widget is drawn.
 
-    Only the address with which a visit begins is a link that is judged.
+    Only the address with which a visit begins is a link that is judged, or forwarded.
     """
     state = st.session_state
     if PAGE not in state:
-        asked = st.query_params.get("cell", "")
-        if layer_of(asked) >= 0 and asked != asked.upper():  # widgets know heads in capitals alone
-            st.query_params["cell"] = asked.upper()
+        given = {key: st.query_params.get_all(key) for key in st.query_params}
+        if (link := _forwarded(given)) != given:
+            st.query_params.from_dict(link)
             st.rerun()
     if state.get(PAGE) != page:
         state[ASKED] = {key: st.query_params.get_all(key) for key in st.query_params}
@@ -76,6 +77,19 @@ def read_link(page: str) -> None:
             if key.isalnum() and key in state:  # of a run that did not draw the whole page
                 del state[key]
     state[WAITS] = False
+
+
+def _forwarded(link: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return a link by the names of today, with its head in capitals, as widgets know heads."""
+    found: dict[str, list[str]] = {}
+    for old, values in link.items():
+        key = KEYS.get(old, old)
+        found[key] = [SHOWN.get(key, {}).get(value, value) for value in values]
+        if key == "head":
+            found[key] = [value.upper() if layer_of(value) >= 0 else value for value in values]
+        elif key == "pins":
+            found[key] = [value.replace(";texts=", ";windows=") for value in values]
+    return found
 
 
 def write(key: str, value: Any) -> None:

@@ -193,9 +193,9 @@ def _run_of(pin: Pin) -> RunSpec:
         raise BadRequest(
             f"Its corpus is not offered here: expected one of {', '.join(offered_corpora())}."
         )
-    if pin.texts > LONGEST_RUN:
+    if pin.windows > LONGEST_RUN:
         raise BadRequest(
-            f"It asks for {pin.texts} windows of text: up to {LONGEST_RUN} are offered."
+            f"It asks for {pin.windows} windows of text: up to {LONGEST_RUN} are offered."
         )
     commit = re.fullmatch("[0-9a-f]{7,40}", pin.revision or "")
     if commit and not catalog.is_local(pin.model) and not catalog.may_type_any_model():

@@ -11,7 +11,7 @@ from pages.shared.plain import plain, say_once
 from pages.shared.visitor import person, present, visitor
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
-from poskernel_core.common.errors import BadRequest, ComputesNothing, NotInModel, PosKernelError
+from poskernel_core.common.errors import BadRequest, ComputeDisabled, NotInModel, PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.engine import Engine
@@ -97,7 +97,7 @@ def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None
     """Return a result; where it takes a while, draw its progress and return None."""
     try:
         found = ask(canonical_of(find(question.name), run, params))
-    except ComputesNothing as error:  # each figure of a page says which it is
+    except ComputeDisabled as error:  # each figure of a page says which it is
         st.info(plain(f"Not computed: {question.spoken}. {error}"), icon=":material/info:")
         return None
     except NotInModel as error:

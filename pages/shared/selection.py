@@ -122,7 +122,7 @@ def choose(place: Place) -> Selection:
 
 def select_cell(cell: str) -> None:
     """Select a head from elsewhere than its widget (a grid, a table); call it in a callback."""
-    write("cell", cell)
+    write("head", cell)
 
 
 def select_model(name: str) -> None:
@@ -141,21 +141,21 @@ def _choose_cell(located: Located, idle: frozenset[str]) -> tuple[int, int]:
     cells = [cell_name(layer, head) for layer in layers for head in heads]
     telling = telling_head(located.spec.name)
     default = telling if telling in cells else cells[0]
-    index = fitted_index("cell", cells, default)
+    index = fitted_index("head", cells, default)
     cell = st.selectbox(
         "Head",
         cells,
-        key="cell",
+        key="head",
         bind=URL,
         **index,
-        **_helped("cell", idle, "layer and head; type to search"),
+        **_helped("head", idle, "layer and head; type to search"),
     )
     return parse_cell(cell, geometry.n_layers, geometry.n_heads)
 
 
 def _link_to_head(place: Place, cell: str) -> None:
     """Lead from any page to the one with everything about the selected head."""
-    if place.title != OVERVIEW and "cell" not in place.idle:
+    if place.title != OVERVIEW and "head" not in place.idle:
         st.markdown(f":small[{head_link(cell, f'Everything about {cell}')}]")
 
 
@@ -172,7 +172,7 @@ def _lend_model(place: Place, asked: str) -> str:
     state = st.session_state
     own = state.pop(OWN, None)
     if place.needs_training and not results.has_checkpoints(asked):
-        state[OWN] = asked, state.get("cell")
+        state[OWN] = asked, state.get("head")
         if DRAWN not in state:  # Streamlit writes what is chosen for a widget it has drawn
             st.query_params["model"] = BUNDLED_TRAINING
         select_model(BUNDLED_TRAINING)
@@ -294,11 +294,11 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
         windows = st.select_slider(
             "Windows of text, at most",
             WINDOW_COUNTS,
-            key="texts",
+            key="windows",
             bind=URL,
             disabled=unused,
             help=why,
-            **fitted("texts", WINDOW_COUNTS, DEFAULT_TEXTS),
+            **fitted("windows", WINDOW_COUNTS, DEFAULT_TEXTS),
         )
         start = st.toggle(
             "Start token first", True, key="start", bind=URL, disabled=unused, help=why

@@ -13,7 +13,7 @@ __all__ = ["SourceChoice", "TextChoice", "choose_source", "choose_text"]
 
 QueriesFrom = Literal["mean", "text", "token"]
 SOURCES: Final[dict[str, QueriesFrom]] = {
-    "sampled texts": "mean",
+    "sampled windows": "mean",
     "one text": "text",
     "one token": "token",
 }
@@ -41,7 +41,7 @@ def choose_source(run: RunSpec) -> SourceChoice | None:
     chosen = st.segmented_control(
         "Queries from",
         list(SOURCES),
-        default="sampled texts",
+        default="sampled windows",
         key="source",
         bind="query-params",
         required=True,

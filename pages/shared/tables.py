@@ -18,7 +18,7 @@ __all__ = ["HEAD", "choice_table", "linked_table", "rounded_table"]
 HEAD: Final = "head"
 """The column of every table that names heads: each name is a link to that head's page."""
 
-NAME_IN_ADDRESS: Final = r"[?&]cell=(L\d+H\d+)"
+NAME_IN_ADDRESS: Final = r"[?&]head=(L\d+H\d+)"
 ROWS_SHOWN = 10
 
 

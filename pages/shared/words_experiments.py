@@ -24,8 +24,8 @@ __all__ = [
 INDUCTION = explained(
     "induction-scores",
     "One cell per head: its mean attention, in a random sequence that is repeated once, from each "
-    "token to the token after its earlier copy. Bright heads do induction; a lower loss of the "
-    "second copy shows that the circuit works as a whole. Click a cell to select that head "
+    "token to the token after its earlier duplicate. Bright heads do induction; a lower loss of "
+    "the second half shows that the circuit works as a whole. Click a cell to select that head "
     "everywhere.",
     "induction",
     "loss",
@@ -94,10 +94,10 @@ NORMS = explained(
 )
 
 CAUSE = explained(
-    "norm-cause",
-    "The post names the falling norms as the cause of recency. Here layer 0's are made flat and "
+    "equalised-norms",
+    "The post names the falling norms as the cause of recency. Here layer 0's are equalised and "
     "everything is measured again. If the norms made the head prefer recent tokens, its preference "
-    "for the last candidate falls when they are flat; if it grows, something else makes the "
+    "for the last candidate falls when they are equal; if it grows, something else makes the "
     "preference, and the norms worked against it. Attention to all candidates shows whether the "
     "head still does induction; where it does not, the rest says nothing.",
     "probability_advantage",

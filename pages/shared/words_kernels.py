@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pages.shared.explained import explained
 
-__all__ = ["CURVE", "DRIFT", "GRID", "MAP", "MULTIPLES", "SHARES", "SQUARE"]
+__all__ = ["CURVE", "GRID", "MAP", "MULTIPLES", "SHARES", "SIMILARITY", "SQUARE"]
 
 GRID = explained(
     "etc",
@@ -21,12 +21,12 @@ CURVE = explained(
     "kernel",
     "How much of its attention the head gives to the token $n - i$ places back, by position alone. "
     "The solid line is the mean over queries, the band holds 10 to 90 % of them. The dashed line "
-    "is the attention actually observed, content included: where the two agree (low *fidelity* "
-    "distance), position explains what the head does on average.",
+    "is the attention actually observed, content included: where the two agree (a small *distance "
+    "to observed attention*), position explains what the head does on average.",
     "kernel",
     "observed",
-    "consistency",
-    "fidelity",
+    "query_variation",
+    "attention_distance",
 )
 
 MAP = explained(
@@ -63,11 +63,11 @@ MULTIPLES = explained(
 SHARES = explained(
     "additivity",
     "Where the variance of each head's keys comes from. If keys are the sum of a part of position "
-    "and a part of content, nothing is left over as rest.",
+    "and a part of content, there is no interaction.",
 )
 
-DRIFT = explained(
+SIMILARITY = explained(
     "additivity",
-    "The same passage, moved by that many tokens: does its content leave the same keys? 1: they do "
-    "not drift with position.",
+    "The same passage, moved by that many tokens: does its content leave the same keys? 1: it "
+    "does, wherever the passage stands.",
 )

@@ -62,7 +62,7 @@ SHAPE = explained(
     "*Far from 0*: the share of entries of $X^l$ beyond the chosen multiple of their root mean "
     "square; the post finds about a third as many in later layers as in $W_\\text{pos}$. *Spread*: "
     "how much one prompt's embeddings differ from the mean, relative to the mean; over repeated "
-    "tokens it is small where the choice of token hardly matters, over texts it is mostly their "
+    "tokens it is small where the choice of token hardly matters, over windows it is mostly their "
     "content.",
     "far_share",
     "token_spread",
@@ -83,8 +83,8 @@ TABLE = explained(
 
 PROFILE = explained(
     "previous-token",
-    "The mean attention to the token k places back, over all texts and positions; the band is one "
-    "standard error. A clean previous-token head has nearly all of it at k = 1.",
+    "The mean attention to the token k places back, over all windows and positions; the band is "
+    "one standard error. A clean previous-token head has nearly all of it at k = 1.",
     "profile",
 )
 

@@ -45,6 +45,7 @@ from poskernel_core.analyses.score_shares.spec import ScoreShares
 from poskernel_core.analyses.sinks.spec import AttentionSinks
 from poskernel_core.analyses.training.spec import KernelOverTraining, OverTraining
 from poskernel_core.common.errors import UnknownAnalysis
+from poskernel_core.common.renamed import QUESTIONS, told
 from poskernel_core.common.result import Result
 
 ANALYSES: dict[str, Question[Any]] = {
@@ -96,7 +97,7 @@ ANALYSES: dict[str, Question[Any]] = {
 ANALYSES["over-training"] = OverTraining(ANALYSES)
 ANALYSES["head-measures"] = HeadMeasures(ANALYSES)
 ANALYSES["verdicts"] = HeadVerdicts(ANALYSES)
-ANALYSES["heads-beside"] = HeadsBeside(ANALYSES)
+ANALYSES["compare-heads"] = HeadsBeside(ANALYSES)
 ANALYSES["depth"] = MeasureByDepth(ANALYSES)
 
 __all__ = [
@@ -118,5 +119,7 @@ def find(name: str) -> Question[Any]:
         UnknownAnalysis: none is.
     """
     if not isinstance(name, str) or name not in ANALYSES:
-        raise UnknownAnalysis(f"No analysis {name!r}: expected one of {', '.join(ANALYSES)}.")
+        raise UnknownAnalysis(
+            told(name, QUESTIONS) or f"No analysis {name!r}: expected one of {', '.join(ANALYSES)}."
+        )
     return ANALYSES[name]

@@ -40,13 +40,13 @@ Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all); raises Cancelled when somebody cancelled."""
 
 
-KEPT_QUERIES = frozenset({"positions", "samples"})
+KEPT_QUERIES = frozenset({"positions", "queries_per_position"})
 """The fields of a run that say which queries a pass keeps."""
 
 OWN_PASS = frozenset({"gather", "pattern_windows"})
 """The fields that do not matter where a question gathers what it needs, and no attention."""
 
-OWN_WINDOWS = frozenset({"windows", "positions", "destination", "doubling"})
+OWN_WINDOWS = frozenset({"windows", "positions", "destination", "repeat_every"})
 """The fields that do not matter where an experiment says itself which windows it reads."""
 
 Statistics = Mapping[str, StatisticsView]
@@ -281,7 +281,7 @@ class Experiment(Question[P]):
     nobody imports it before it is called.
     """
 
-    ignores = OWN_PASS | {"dtype", "samples"}
+    ignores = OWN_PASS | {"dtype", "queries_per_position"}
     long: ClassVar[bool] = False
     draws: ClassVar[bool] = False
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from poskernel_core.analyses.base import HeadMeasure, Params, Question
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.renamed import MEASURES, told
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.geometry import Geometry
@@ -62,4 +63,6 @@ def measure_called(
             if declared.title == title:
                 return question, declared
             titles.append(declared.title)
-    raise BadRequest(f"No measure {title[:60]!r}: expected one of {', '.join(titles)}.")
+    raise BadRequest(
+        told(title, MEASURES) or f"No measure {title[:60]!r}: expected one of {', '.join(titles)}."
+    )

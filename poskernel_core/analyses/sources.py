@@ -1,4 +1,4 @@
-"""Where a kernel's queries come from: sampled texts, one text of the reader's, one fixed token."""
+"""Where a kernel's queries come from: sampled windows, one text of a reader's, one fixed token."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from poskernel_core.analyses.base import Params, SkipParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import (
     MAX_TEXT_CHARACTERS,
-    SAMPLES_PER_POSITION,
+    QUERIES_PER_POSITION,
     CorpusSpec,
     RunSpec,
 )
@@ -44,7 +44,7 @@ class SourceParams(SkipParams, TextParams):
     """Parameters that name the source of the queries ``q_n``."""
 
     source: Literal["mean", "text", "token"] = Field(
-        "mean", description="queries: mean over sampled texts, one text's own, or one fixed token"
+        "mean", description="queries: mean over sampled windows, one text's own, or one fixed token"
     )
     token: str = Field(" the", min_length=1, max_length=64, description="one token of the model")
 
@@ -83,7 +83,7 @@ def source_runs(run: RunSpec, params: SourceParams, query: int | None) -> Mappin
             update={
                 "context": query + 1,
                 "start_token": run.start_token and query > 0,
-                "windows": min(run.windows, SAMPLES_PER_POSITION),
+                "windows": min(run.windows, QUERIES_PER_POSITION),
                 "positions": (query,),
                 "gather": ("queries",),
                 "destination": params.token,
@@ -114,7 +114,7 @@ def text_run(run: RunSpec, params: TextParams, *, whole: bool = False) -> RunSpe
             "corpus": corpus,
             "windows": 1,
             "positions": tuple(range(run.context)),
-            "samples": 1,
+            "queries_per_position": 1,
             "gather": ("keys", "queries"),
         }
     )

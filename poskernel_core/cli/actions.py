@@ -273,10 +273,10 @@ def check_windows(result: Result, run: Run) -> None:
     """
     got, context = (_first(result.provenance[name]) for name in ("windows", "context"))
     asked = result.provenance["windows_asked"]  # fewer where the analysis takes a number of its own
-    if run.texts is not None and got < run.texts == asked:
+    if run.windows is not None and got < run.windows == asked:
         raise TooLittleText(
             f"Corpus {run.corpus!r} gives {counted(got, 'window')} of {counted(context, 'token')}, "
-            f"{run.texts} were asked for: ask for fewer (--texts {got})."
+            f"{run.windows} were asked for: ask for fewer (--windows {got})."
         )
 
 

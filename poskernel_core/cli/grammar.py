@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import click
 
+from poskernel_core.common.renamed import OPTIONS, QUESTIONS, told
 from poskernel_core.common.settings import check_settings
 
 __all__ = ["Command", "Commands", "Model", "Option", "Value", "either", "sentence"]
@@ -167,10 +168,13 @@ def _complaint(error: click.UsageError, path: str) -> str:
         case click.NoSuchOption(ctx=click.Context() as ctx):
             shown = [p.opts[0] for p in ctx.command.get_params(ctx) if isinstance(p, click.Option)]
             name = error.option_name[:LONGEST]
-            return f"No option {name!r} of '{path}': expected one of {', '.join(shown)}"
+            return (
+                told(name, OPTIONS, shown)
+                or f"No option {name!r} of '{path}': expected one of {', '.join(shown)}"
+            )
         case click.exceptions.NoSuchCommand(ctx=click.Context(command=Commands() as group) as ctx):
             name, names = error.command_name[:LONGEST], ", ".join(group.list_commands(ctx))
-            return f"No {group.noun} {name!r}: expected one of {names}"
+            return told(name, QUESTIONS) or f"No {group.noun} {name!r}: expected one of {names}"
         case click.BadOptionUsage(ctx=click.Context() as ctx):
             return _misused(error.option_name, ctx.command.params)
         case click.MissingParameter(param=Option() as option):

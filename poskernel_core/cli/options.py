@@ -70,8 +70,8 @@ class Run:
     corpus: str
     corpus_item: str | None
     corpus_revision: str | None
-    texts: int | None
-    pattern_texts: int | None
+    windows: int | None
+    pattern_windows: int | None
     context: int | None
     no_start_token: bool
     seed: int
@@ -86,8 +86,8 @@ class Run:
             "revision": self.revision,
             "corpus": corpus,
             "context": self.context,
-            "windows": self.texts,
-            "pattern_windows": self.pattern_texts,
+            "windows": self.windows,
+            "pattern_windows": self.pattern_windows,
             "start_token": not self.no_start_token,
             "seed": self.seed,
             "dtype": self.dtype,
@@ -98,7 +98,7 @@ class Run:
         return Execution(
             device=self.device or settings.device(),
             batch=self.batch,
-            all_windows=self.texts is not None,
+            all_windows=self.windows is not None,
         )
 
 
@@ -112,9 +112,9 @@ def run_options() -> list[click.Parameter]:
         text("--corpus", "name, or .txt, .jsonl, .parquet or .npy file", default="sample"),
         text("--corpus-item", "one named text of the corpus"),
         text("--corpus-revision", "revision of a hub corpus"),
-        _number("--texts", "windows of text", f"default: up to {DEFAULT_TEXTS:,}"),
+        _number("--windows", "windows of text", f"default: up to {DEFAULT_TEXTS:,}"),
         _number(
-            "--pattern-texts",
+            "--pattern-windows",
             "first windows whose attention is formed",
             "default: all; fewer are faster",
             least=FEWEST_PATTERNS,
@@ -263,7 +263,7 @@ def show_options(question: Question[Any]) -> list[click.Parameter]:
     The query position and the head are options of every analysis: its own parameters, or what is
     selected from its result.
     """
-    chosen: dict[str, click.Parameter] = {"query": _query(question), "cell": _head(question)}
+    chosen: dict[str, click.Parameter] = {"query": _query(question), "head": _head(question)}
     own = [
         chosen.pop(name) if name in chosen else own_option(question, name)
         for name in question.params.model_fields
@@ -342,8 +342,8 @@ def _query(question: Question[Any]) -> Option:
 
 
 def _head(question: Question[Any]) -> Option:
-    """Return the option of the head, which was once called the cell and is still read as that."""
-    field = question.params.model_fields.get("cell")
+    """Return the option of the head: a parameter of the analysis, or what is selected."""
+    field = question.params.model_fields.get("head")
     section, what, default, required = (
         (RESULT, "one head, such as L0H3", "default: all", False)
         if field is None
@@ -351,8 +351,6 @@ def _head(question: Question[Any]) -> Option:
     )
     return Option(
         "--head",
-        "--cell",
-        "head",
         section=section,
         what=what,
         facts=(default,),

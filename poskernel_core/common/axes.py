@@ -20,7 +20,7 @@ component principal components, the largest variance first
 step     checkpoints of a training run, by their steps
 label    what a value that is a kind can be
 measure  measures of heads, as the grid of all heads offers them
-fold     groups of queries, each left out once
+left_out groups of queries, each left out once
 pin      pinned heads, of any models and runs
 missing  questions that nothing is known of yet
 ======== =====================================================================

@@ -7,13 +7,13 @@
     │   ├── UnknownModel          no such name, directory or file
     │   ├── UnsupportedModel      a position scheme or file format that is not read
     │   ├── NoNetwork             the hub cannot be reached
-    │   ├── ComputesNothing       no torch here: stored results are shown, nothing is computed
+    │   ├── ComputeDisabled       no torch here: stored results are shown, nothing is computed
     │   ├── NotInModel            a part of a model lacks what a question needs
     │   ├── UnknownCorpus         no such corpus, file or text
     │   ├── TooLittleText         fewer windows than were asked for
     │   ├── UnknownAnalysis       no such analysis
     │   ├── UnknownField          a run has no field of that name
-    │   ├── UnfitField            a field of a run has a value that it cannot have
+    │   ├── InvalidField            a field of a run has a value that it cannot have
     │   ├── BadArchive            an import file that is not ours, or is damaged
     │   ├── TooLarge              more than this server computes for a visitor
     │   └── Busy                  too many computations are waiting already
@@ -33,8 +33,9 @@ __all__ = [
     "BadRequest",
     "Busy",
     "Cancelled",
+    "ComputeDisabled",
     "ComputeFailed",
-    "ComputesNothing",
+    "InvalidField",
     "NoNetwork",
     "NoSpace",
     "NotInModel",
@@ -43,7 +44,6 @@ __all__ = [
     "StoreFailed",
     "TooLarge",
     "TooLittleText",
-    "UnfitField",
     "UnknownAnalysis",
     "UnknownCorpus",
     "UnknownField",
@@ -61,7 +61,7 @@ class BadRequest(PosKernelError):
     """The request cannot be met as it stands; the message says what to change."""
 
 
-class ComputesNothing(BadRequest):
+class ComputeDisabled(BadRequest):
     """There is no torch here: stored results are shown, nothing new is computed."""
 
 
@@ -93,7 +93,7 @@ class UnknownAnalysis(BadRequest):
     """An analysis that is not registered."""
 
 
-class UnfitField(BadRequest):
+class InvalidField(BadRequest):
     """A field of a run has a value that it cannot have."""
 
 

@@ -1,23 +1,69 @@
-"""Names that were changed before the first release, and what answers to them."""
+"""Public names that were renamed: who uses an old one is told the new one; old links still open."""
 
-from __future__ import annotations
+from collections.abc import Collection, Mapping
 
-from typing import Final
+QUESTIONS = {
+    "kernel-folds": "kernel-replicates", "head-distances": "compare-kernels",
+    "heads-beside": "compare-heads", "score-shares": "score-variance",
+    "norm-cause": "equalised-norms",
+}  # fmt: skip
+PARAMETERS = {
+    "cell": "head", "silence": "ablate", "silence_what": "ablation", "flatten": "equalise_norms",
+    "doubling": "repeat_every", "loss_texts": "loss_windows", "fewest": "min_count",
+    "listed": "top_k", "places": "n_positions", "own": "own_texts", "copies": "duplicates",
+    "without_positions": "no_positions", "samples": "queries_per_position", "texts": "windows",
+    "pattern_texts": "pattern_windows",
+}  # fmt: skip
+"""Parameters of questions, and fields of a run."""
+OPTIONS = {f"--{x}".replace("_", "-"): f"--{y}".replace("_", "-") for x, y in PARAMETERS.items()}
+CHOICES = {"ablation": {"output": "zero", "pattern": "uniform"}, "change": {"silence": "ablate"}}
+VALUES = {
+    "consistency": "query_variation", "equivariance": "equivariance_error",
+    "fidelity": "attention_distance", "distance": "attention_distance", "visible": "visible_keys",
+    "observed_distance": "equivariant_attention_distance", "position": "position_share",
+    "content": "content_share", "covariance": "covariance_share", "spread": "denominator_cv",
+    "predicted_spread": "predicted_cv", "copy_attention": "duplicate_attention",
+    "near": "near_duplicates", "far": "far_duplicates", "rest_share": "interaction_share",
+    "content_cosine": "content_similarity", "without": "replicate", "apart": "z_score",
+    "runs": "conditions",
+}  # fmt: skip
+MEASURES = {
+    "consistency over queries": "query variation", "keys in sight": "visible keys",
+    "translation equivariance": "equivariance error", "fidelity": "distance to observed attention",
+    "position's share of the scores": "score variance explained by position",
+    "content's share of the scores": "score variance explained by content",
+    "position in the keys": "key variance explained by position",
+    "content in the keys": "key variance explained by content",
+    "keys beyond the sum": "position-content interaction",
+    "drift of content": "content similarity across positions",
+    "spread of the denominator": "CV of the softmax denominator",
+    "attention to far copies": "attention to far duplicates",
+}  # fmt: skip
+KEYS = {  # of addresses
+    "cell": "head", "texts": "windows", "contexts": "firstwindows", "silenced": "ablated",
+    "silenced0": "ablated0", "silencedhow": "ablation", "flatten": "equalise",
+    "cause": "comparenorms", "copies": "duplicates", "fewest": "mincount", "beside": "compared",
+}  # fmt: skip
+SHOWN: Mapping[str, Mapping[str, str]] = {  # in addresses, by their keys of today
+    "ablation": {"output set to zero": "zero ablation",
+                 "pattern made uniform": "uniform attention"},
+    "change": {"switch heads off": "ablate heads"}, "method": QUESTIONS,
+    "source": {"sampled texts": "sampled windows"},
+    **{key: {"texts of the corpus": "windows of the corpus"} for key in ("prompts", "helixof")},
+    **dict.fromkeys(("measure", "x", "y", "colour", "follow", "compared"), MEASURES),
+}  # fmt: skip
+VARIABLES = {
+    f"POSKERNEL_{old}": f"POSKERNEL_MAX_{new}" for old, new in {
+        "MOST_OPEN": "JOBS", "MOST_OPEN_IN_ALL": "JOBS_TOTAL", "MOST_WINDOWS": "WINDOWS",
+        "MOST_TOKENS": "TOKENS", "MOST_SAMPLES": "SAMPLES", "MOST_CHARACTERS": "CHARACTERS",
+        "MOST_TEXTS": "TEXTS", "TEXTS_MB": "TEXTS_MB", "TABLES_MB": "TABLES_MB",
+        "SESSIONS": "SESSIONS", "SESSIONS_EACH": "SESSIONS_EACH",
+        "REQUESTS_EACH": "REQUESTS_PER_MINUTE",
+    }.items()
+}  # fmt: skip
 
-__all__ = ["VARIABLES"]
 
-VARIABLES: Final = {
-    "POSKERNEL_MOST_OPEN": "POSKERNEL_MAX_JOBS",
-    "POSKERNEL_MOST_OPEN_IN_ALL": "POSKERNEL_MAX_JOBS_TOTAL",
-    "POSKERNEL_MOST_WINDOWS": "POSKERNEL_MAX_WINDOWS",
-    "POSKERNEL_MOST_TOKENS": "POSKERNEL_MAX_TOKENS",
-    "POSKERNEL_MOST_SAMPLES": "POSKERNEL_MAX_SAMPLES",
-    "POSKERNEL_MOST_CHARACTERS": "POSKERNEL_MAX_CHARACTERS",
-    "POSKERNEL_MOST_TEXTS": "POSKERNEL_MAX_TEXTS",
-    "POSKERNEL_TEXTS_MB": "POSKERNEL_MAX_TEXTS_MB",
-    "POSKERNEL_TABLES_MB": "POSKERNEL_MAX_TABLES_MB",
-    "POSKERNEL_SESSIONS": "POSKERNEL_MAX_SESSIONS",
-    "POSKERNEL_SESSIONS_EACH": "POSKERNEL_MAX_SESSIONS_EACH",
-    "POSKERNEL_REQUESTS_EACH": "POSKERNEL_MAX_REQUESTS_PER_MINUTE",
-}
-"""Environment variables, old to new: one that is set is refused when a program starts."""
+def told(name: object, names: Mapping[str, str], known: Collection[str] | None = None) -> str:
+    """Return what an old name is called now, in a sentence; nothing where ``known`` lacks it."""
+    new = names.get(name) if isinstance(name, str) else None
+    return f"{name!r} is called {new!r} now." if new and (known is None or new in known) else ""

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.renamed import VALUES, told
 from poskernel_core.common.specs import whole
 
 __all__ = ["TOKENS", "Result", "Texts", "Value", "each", "plain", "texts_array"]
@@ -46,6 +47,13 @@ def each(
     )
 
 
+class _Named(dict[str, np.ndarray]):
+    """Arrays by name; who asks by an old name is told the new one."""
+
+    def __missing__(self, name: str) -> np.ndarray:
+        raise KeyError(told(name, VALUES, self) or name)
+
+
 @dataclass(frozen=True)
 class Result:
     """Named arrays with units and errors, and where they come from.
@@ -77,6 +85,8 @@ class Result:
     chosen: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for part in ("values", "errors", "texts"):
+            object.__setattr__(self, part, _Named(getattr(self, part)))
         for name, value in (self.values | self.texts).items():
             if value.ndim != len(self.axes[name]) or name not in self.units:
                 raise ValueError(f"{name}: axes {self.axes[name]} for shape {value.shape}")
@@ -207,7 +217,9 @@ class Result:
     def _check_name(self, name: str) -> None:
         if name not in self.values:
             raise BadRequest(
-                f"No value {name!r} in {self.analysis!r}: expected one of {', '.join(self.values)}."
+                told(name, VALUES, self.values)
+                or f"No value {name!r} in {self.analysis!r}: expected one of "
+                f"{', '.join(self.values)}."
             )
 
     @classmethod

@@ -6,7 +6,7 @@ import re
 
 from pydantic import Field, model_validator
 
-from poskernel_core.common.errors import UnfitField
+from poskernel_core.common.errors import InvalidField
 from poskernel_core.common.specs import Execution, RunSpec, Spec
 
 __all__ = ["MOST_SHARDS", "Shard", "ShardTask"]
@@ -25,7 +25,7 @@ class Shard(Spec):
     @model_validator(mode="after")
     def _is_one_of_them(self) -> Shard:
         if self.number >= self.of:
-            raise UnfitField(f"Shards are numbered 0 to {self.of - 1}, not {self.number}.")
+            raise InvalidField(f"Shards are numbered 0 to {self.of - 1}, not {self.number}.")
         return self
 
     @classmethod
@@ -40,7 +40,7 @@ class Shard(Spec):
             raise ValueError(text)
         try:
             return cls(number=int(found[1]), of=int(found[2]))
-        except UnfitField as error:
+        except InvalidField as error:
             raise ValueError(text) from error
 
     def __str__(self) -> str:

@@ -23,7 +23,8 @@ from pydantic import (
     model_validator,
 )
 
-from poskernel_core.common.errors import BadRequest, UnfitField
+from poskernel_core.common.errors import BadRequest, InvalidField
+from poskernel_core.common.renamed import CHOICES, PARAMETERS, told
 
 SCHEMA = 4
 """Version of the stored layout; raising it turns every older entry into a miss."""
@@ -35,7 +36,7 @@ DEFAULT_CONTEXT = 1024
 DEFAULT_QUERY = 400
 DEFAULT_SKIP = 4
 MAX_SKIP = 32
-SAMPLES_PER_POSITION = 64
+QUERIES_PER_POSITION = 64
 MAX_TEXT_CHARACTERS = 100_000
 DEVICE = r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$"
 BAND = 32
@@ -73,7 +74,7 @@ class Spec(BaseModel):
     else is converted: neither ``True`` nor ``"4"`` is a number.
 
     Raises:
-        UnfitField: a field that is missing, unknown, or of a value that it cannot have.
+        InvalidField: a field that is missing, unknown, or of a value that it cannot have.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -90,7 +91,8 @@ class Spec(BaseModel):
         try:
             return make(given)
         except ValidationError as error:
-            raise UnfitField(_refusal(error, (info.context or {}).get("of", cls.called))) from error
+            of = (info.context or {}).get("of", cls.called)
+            raise InvalidField(_refusal(error, of, cls.model_fields)) from error
 
     def digest(self, **more: Any) -> str:
         """Return the hex SHA-256 of this description (and ``more``) in canonical JSON."""
@@ -133,8 +135,14 @@ def whole(value: Any, what: str) -> int:
         raise BadRequest(f"Expected a whole number as {what}, got {brief(value)}.") from error
 
 
-def _refusal(error: ValidationError, of: str) -> str:
+def _refusal(error: ValidationError, of: str, fields: Collection[str]) -> str:
     """Return in a sentence why a description, or the parameters of a question, cannot be made."""
+    for each in error.errors():
+        name = each["loc"][-1] if each["loc"] else ""
+        unknown = each["type"] == "extra_forbidden"
+        choices = CHOICES.get(str(name), {})
+        if new := told(name, PARAMETERS, fields) if unknown else told(each["input"], choices):
+            return new
     first = error.errors()[0]
     place, kind, got = ".".join(map(str, first["loc"])), first["type"], brief(first["input"])
     if kind == "missing":
@@ -202,10 +210,12 @@ class RunSpec(Spec):
     dtype: Dtype = "float32"
     seed: int = Field(0, ge=0)
     positions: tuple[int, ...]
-    samples: int = Field(SAMPLES_PER_POSITION, ge=1, description="queries kept per position")
+    queries_per_position: int = Field(
+        QUERIES_PER_POSITION, ge=1, description="queries kept per position"
+    )
     gather: tuple[Gather, ...] = ALL_GATHERED
     destination: str | None = None
-    doubling: int | None = Field(
+    repeat_every: int | None = Field(
         None, ge=2, description="spacing of the tokens that are replaced by their predecessor"
     )
 

@@ -215,7 +215,7 @@ def _rows(store: Store, key: str, found: _Kernels) -> _Rows | None:
     hidden = n + 1 - found.skip
     for rows in (kernel, error):
         rows[..., hidden:] = np.nan
-    for layer, visible in enumerate(np.nanmax(result.values["visible"], axis=1, initial=0)):
+    for layer, visible in enumerate(np.nanmax(result.values["visible_keys"], axis=1, initial=0)):
         for rows in (kernel, error):
             rows[layer, :, int(visible) :] = np.nan
     made = _Rows(kernel, error)

@@ -170,7 +170,7 @@ class Engine:
 
         Raises:
             BadRequest: the parameters do not fit the analysis, the run or the model.
-            ComputesNothing: there is no torch here.
+            ComputeDisabled: there is no torch here.
             TooLarge: more than this server computes for a visitor.
             Busy: this visitor, or all together, have too many jobs.
             ComputeFailed: the worker could not be started.
@@ -425,7 +425,7 @@ def describe_run(
     ``positions`` (default: 32 evenly spaced, and 400 and 1000).
 
     Raises:
-        UnfitField: a field of the run, or a description, that does not fit.
+        InvalidField: a field of the run, or a description, that does not fit.
         BadRequest: an unknown model or corpus, or a context or position outside the model.
     """
     located = catalog.locate(model, revision)

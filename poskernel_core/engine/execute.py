@@ -263,7 +263,7 @@ def _check_cell(params: Any, reasons: Mapping[int, str]) -> None:
     Raises:
         BadRequest: the head asked about is in such a layer.
     """
-    layer = layer_of(getattr(params, "cell", ""))
+    layer = layer_of(getattr(params, "head", ""))
     if layer in reasons:
         raise BadRequest(
             f"Layer {layer} has no heads: it is {reasons[layer]}; choose a head of another layer."

@@ -23,7 +23,7 @@ def first_questions(
         (
             name,
             question.fitting(run, geometry)
-            | ({"cell": cell} if "cell" in question.params.model_fields else {}),
+            | ({"head": cell} if "head" in question.params.model_fields else {}),
         )
         for name, question in ANALYSES.items()
         if question.precomputed in wanted and question.scheme in ("", geometry.scheme)

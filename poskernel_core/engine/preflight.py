@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from importlib.util import find_spec
 
-from poskernel_core.common.errors import BadRequest, ComputesNothing
+from poskernel_core.common.errors import BadRequest, ComputeDisabled
 from poskernel_core.common.settings import read_only
 from poskernel_core.common.specs import ModelSpec, RunSpec
 from poskernel_core.data.made import RANDOM, REPEATED
@@ -35,10 +35,10 @@ def check_worker() -> None:
     """Check that a worker could compute here.
 
     Raises:
-        ComputesNothing: the host allows nothing new, or torch is not installed.
+        ComputeDisabled: the host allows nothing new, or torch is not installed.
     """
     if not computes():
-        raise ComputesNothing(
+        raise ComputeDisabled(
             "This server shows what was computed before and computes nothing itself, and this "
             "result is not among it: choose other settings, or ask whoever runs the server to "
             "import it."
@@ -106,7 +106,7 @@ def least_bytes(geometry: Geometry, run: RunSpec, windows: int) -> int:
     stream, all_queries = tokens * geometry.d_model, heads * tokens * geometry.d_head
     numbers = {
         "keys": geometry.n_kv_heads * tokens * geometry.d_head,
-        "queries": queries * heads * min(run.samples, windows) * geometry.d_head,
+        "queries": queries * heads * min(run.queries_per_position, windows) * geometry.d_head,
         "patterns": heads * queries * tokens,
         "residuals": stream,
         "normed": stream,

@@ -80,7 +80,7 @@ def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, An
         "context": header.context,
         "windows": header.windows,
         "windows_asked": run.windows,
-        "samples": header.samples,
+        "queries_per_position": header.samples,
         "start_token": run.start_token,
         "seed": run.seed,
         "positions": list(header.positions),

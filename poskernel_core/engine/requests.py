@@ -94,7 +94,7 @@ def canonical(request: Asked) -> CanonicalRequest:
 
     Raises:
         UnknownAnalysis: no such analysis.
-        UnfitField: a parameter that the analysis does not take, or of a wrong value; no request.
+        InvalidField: a parameter that the analysis does not take, or of a wrong value; no request.
     """
     if isinstance(request, CanonicalRequest):
         return request
@@ -129,7 +129,7 @@ def check_params(question: Question[P], params: Mapping[str, Any]) -> P:
     """Return the parameters of a question, checked.
 
     Raises:
-        UnfitField: a parameter that it does not take, or of a wrong value.
+        InvalidField: a parameter that it does not take, or of a wrong value.
     """
     return question.params.model_validate(params, context={"of": question.name})
 

@@ -132,7 +132,7 @@ def check_computes(store: Store, tasks: Iterable[ShardTask]) -> None:
     """Check that shards may be computed here, unless the store holds all of them.
 
     Raises:
-        ComputesNothing: the host allows nothing new, or torch is not installed.
+        ComputeDisabled: the host allows nothing new, or torch is not installed.
     """
     if not all(_is_there(store, task) for task in tasks):
         check_worker()

@@ -1,4 +1,4 @@
-"""Additivity of position and content: shares of the keys' variance, and how content drifts."""
+"""Additivity of position and content: shares of the keys' variance, and content similarity."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -14,13 +14,13 @@ from poskernel_core.figures.palette import BLUE, VERMILLION
 SHARES = {
     "position_share": ("position", BLUE, ""),
     "content_share": ("content", VERMILLION, "/"),
-    "rest_share": ("neither alone", MUTED, "x"),
+    "interaction_share": ("interaction", MUTED, "x"),
 }
 """The shares from the bottom up: what each is called, its colour and its pattern."""
 
 
 def shares_figure(found: Result, layer: int) -> go.Figure:
-    """How much of the keys' variance position, content, and neither alone explain, per head."""
+    """How much of the keys' variance position, content and their interaction explain, per head."""
     figure = go.Figure()
     for name, (label, colour, pattern) in SHARES.items():
         share, error = part(found, name, layer=layer)
@@ -51,9 +51,9 @@ def shares_figure(found: Result, layer: int) -> go.Figure:
     return set_title(legend_under_title(figure), f"Layer {layer}: what explains the keys")
 
 
-def drift_figure(found: Result, layer: int, head: int) -> go.Figure:
+def similarity_figure(found: Result, layer: int, head: int) -> go.Figure:
     """How alike one head's content stays when the same passage is moved along the context."""
-    cosine, error = part(found, "content_cosine", layer=layer, head=head)
+    cosine, error = part(found, "content_similarity", layer=layer, head=head)
     figure = curves(
         found.coordinates["shift"],
         {"content": (cosine, error)},
@@ -63,4 +63,4 @@ def drift_figure(found: Result, layer: int, head: int) -> go.Figure:
     )
     low = np.nanmin(np.append(cosine - np.nan_to_num(np.abs(error)), 0.0))
     figure.update_yaxes(range=[1.05 * float(low), 1.05])
-    return set_title(figure, f"{cell_name(layer, head)}: drift of content")
+    return set_title(figure, f"{cell_name(layer, head)}: content similarity across positions")

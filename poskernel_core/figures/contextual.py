@@ -35,12 +35,12 @@ Span = tuple[float, float]
 
 
 def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: float) -> go.Figure:
-    """Every head's ETC against the relative spread of its denominator, one mark a group.
+    """Every head's ETC against the CV of its denominator, one mark a group.
 
-    The region of contextual heads is shaded; a spread of 0 stands at the lower edge.
+    The region of contextual heads is shaded; a CV of 0 stands at the lower edge.
     """
-    spread = part(heads, "spread")[0]
-    part(heads, "spread", layer=layer, head=head)
+    spread = part(heads, "denominator_cv")[0]
+    part(heads, "denominator_cv", layer=layer, head=head)
     x_span = log_span(heads.values["etc"], broad)
     y_span = log_span(spread, steady)
     floor = y_span[0] * 1.15
@@ -60,11 +60,11 @@ def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: flo
         hoverinfo="skip",
         name="chosen",
     )
-    y_title = "spread of the denominator ± 1 s.e.<br>(relative to its mean, log scale)"
+    y_title = "CV of the softmax denominator ± 1 s.e.<br>(log scale)"
     style(figure, x_title="ETC (tokens, log scale)", y_title=y_title, height=480)
     figure.update_xaxes(**log_axis(x_span))
     figure.update_yaxes(**log_axis(y_span))
-    note = f" ({hidden} without a spread)" if (hidden := int(np.isnan(spread).sum())) else ""
+    note = f" ({hidden} without a CV)" if (hidden := int(np.isnan(spread).sum())) else ""
     return set_title(legend_under_title(figure), f"Broad and steady heads{note}")
 
 
@@ -110,7 +110,7 @@ def _add_region(figure: go.Figure, limits: Span, x_span: Span, y_span: Span) -> 
 def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: float) -> None:
     """The heads of one group, with error bars."""
     (etc, _), (spread, error), (predicted, _) = (
-        part(heads, name) for name in ("etc", "spread", "predicted_spread")
+        part(heads, name) for name in ("etc", "denominator_cv", "predicted_cv")
     )
     places = np.argwhere((heads.values["group"] == code) & np.isfinite(spread))
     if not len(places):
@@ -120,8 +120,8 @@ def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: f
     shown = np.maximum(spread[at], floor)
     bars = np.nan_to_num(np.abs(error[at]))
     text = [
-        f"<b>{cell_name(*place)}</b>, {label}<br>ETC {etc[place]:.4g}<br>spread "
-        f"{measured(spread[place], error[place])}<br>predicted spread "
+        f"<b>{cell_name(*place)}</b>, {label}<br>ETC {etc[place]:.4g}<br>CV "
+        f"{measured(spread[place], error[place])}<br>predicted CV "
         f"{measured(predicted[place], math.nan)}"
         for place in map(tuple, places.tolist())
     ]
@@ -150,9 +150,9 @@ def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: f
     )
 
 
-def spread_figure(found: Result) -> go.Figure:
-    """One head's relative spread of the denominator over texts, observed and predicted."""
-    (spread, error), query = part(found, "spread"), found.coordinates["query"]
+def variation_figure(found: Result) -> go.Figure:
+    """One head's CV of the softmax denominator over windows, observed and predicted."""
+    (spread, error), query = part(found, "denominator_cv"), found.coordinates["query"]
     figure = go.Figure()
     add_curve(
         figure,
@@ -165,7 +165,7 @@ def spread_figure(found: Result) -> go.Figure:
     )
     figure.add_scatter(
         x=query,
-        y=part(found, "predicted_spread")[0],
+        y=part(found, "predicted_cv")[0],
         mode="lines+markers",
         name="predicted for independent content",
         customdata=part(found, "etc")[0],
@@ -174,16 +174,16 @@ def spread_figure(found: Result) -> go.Figure:
         hovertemplate="<b>predicted</b>, position %{x}<br>%{y:.3g}"
         "<br>ETC %{customdata:.4g}<extra></extra>",
     )
-    y_title = "spread of the denominator<br>(relative to its mean)"
+    y_title = "CV of the softmax denominator"
     style(figure, x_title="query position n (tokens)", y_title=y_title)
     figure.update_yaxes(rangemode="tozero")
-    texts = counted(len(part(found, "denominator")[0]), "text")
-    title = f"{found.params['cell']}: spread of the denominator over {texts}"
+    windows = counted(len(part(found, "denominator")[0]), "window")
+    title = f"{found.params['head']}: CV of the softmax denominator over {windows}"
     return set_title(legend_under_title(figure), title)
 
 
 def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
-    """One head's denominator in every text, their mean, and own texts in a colour each."""
+    """One head's denominator in every window, their mean, and own texts in a colour each."""
     (mean, error), query = part(found, "mean"), found.coordinates["query"]
     values = part(found, "denominator")[0]
     ends = np.full((len(values), 1), np.nan)  # a gap between one text and the next
@@ -192,10 +192,10 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
             x=np.tile(np.append(query, query[-1]), len(values)),
             y=np.hstack([values, ends]).ravel(),
             mode="lines",
-            name=counted(len(values), "text"),
+            name=counted(len(values), "window"),
             line={"color": fade(MUTED, 0.75), "width": 1},
             customdata=np.repeat(np.arange(len(values)), len(query) + 1),
-            hovertemplate="text %{customdata}, position %{x}<br>%{y:.3g}<extra></extra>",
+            hovertemplate="window %{customdata}, position %{x}<br>%{y:.3g}<extra></extra>",
         )
     )
     own = found.values.get("own_denominator", np.empty((0, len(query))))
@@ -226,17 +226,17 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
     y_title = f"denominator Z (weight{', log scale' if log_y else ''})"
     style(figure, x_title="query position n (tokens)", y_title=y_title)
     figure.update_yaxes(**log_axis(span) if log_y else {"rangemode": "tozero"})
-    return set_title(legend_under_title(figure), f"{found.params['cell']}: denominators")
+    return set_title(legend_under_title(figure), f"{found.params['head']}: denominators")
 
 
-def copies_figure(heads: Result, layer: int, head: int) -> go.Figure:
-    """One head's attention to an earlier copy of the token, and to another in its place."""
+def duplicates_figure(heads: Result, layer: int, head: int) -> go.Figure:
+    """One head's attention to an earlier duplicate of the token, and to another in its place."""
     distance = heads.coordinates["distance"]
-    names = {"the same token": "copy_attention", "another token there": "baseline"}
+    names = {"the same token": "duplicate_attention", "another token there": "baseline"}
     figure = curves(
         distance,
         {label: part(heads, name, layer=layer, head=head) for label, name in names.items()},
-        x_title="distance of the earlier copy (tokens, log scale)",
+        x_title="distance of the earlier duplicate (tokens, log scale)",
         y_title="share of attention ± 1 s.e.",
         where="%{x} back",
         looks=(Look(BLUE), Look(MUTED, "dot", "circle-open")),
@@ -244,14 +244,14 @@ def copies_figure(heads: Result, layer: int, head: int) -> go.Figure:
     )
     figure.update_xaxes(type="log", tickvals=distance, ticktext=[f"{each}" for each in distance])
     figure.update_yaxes(rangemode="tozero")
-    return set_title(figure, f"{cell_name(layer, head)}: attention to an earlier copy")
+    return set_title(figure, f"{cell_name(layer, head)}: attention to an earlier duplicate")
 
 
 def weights_figure(weights: Result) -> go.Figure:
     """How many tokens have which content weight, in nats."""
     figure = histogram(part(weights, "log_weight")[0], "nats")
     figure.update_xaxes(title_text="log content weight of a token (nats; 0 = position alone)")
-    return set_title(figure, f"{weights.params['cell']}: content weights of tokens")
+    return set_title(figure, f"{weights.params['head']}: content weights of tokens")
 
 
 def histogram(values: Values, unit: str) -> go.Figure:

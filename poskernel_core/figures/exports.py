@@ -82,7 +82,7 @@ def identity(result: Result) -> dict[str, Any]:
     """Return what a result is of, as far as it is known: model, head, position, run and date."""
     run, params = result.provenance, result.params
     at = dict(result.chosen)
-    cell = re.fullmatch(r"[Ll](\d+)[Hh](\d+)", str(params.get("cell", "")))
+    cell = re.fullmatch(r"[Ll](\d+)[Hh](\d+)", str(params.get("head", "")))
     if cell:
         at = {"layer": int(cell[1]), "head": int(cell[2])} | at
     if "query" in params and "query" not in {

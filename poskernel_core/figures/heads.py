@@ -87,14 +87,18 @@ def sinks_figure(head: Result) -> go.Figure:
 
 
 def score_shares_figure(head: Result) -> go.Figure:
-    """Position's and content's share of one head's scores along the query positions."""
-    if head.axes["position"] != ("query",):
+    """What position and content explain of one head's score variance, along the query positions."""
+    if head.axes["position_share"] != ("query",):
         return by_axes(head)
-    names = {"position": "position", "content": "content", "covariance": "twice the covariance"}
+    names = {
+        "position_share": "position",
+        "content_share": "content",
+        "covariance_share": "twice the covariance",
+    }
     return curves(
         head.coordinates["query"],
         {shown: (head.values[name], head.errors[name]) for name, shown in names.items()},
         x_title="query position n (tokens)",
-        y_title="share of the scores' variance",
+        y_title="share of the score variance",
         where="n = %{x}",
     )

@@ -25,9 +25,9 @@ __all__ = [
 
 def contextual_heads_figure(heads: Result) -> go.Figure:
     """All heads; the steadiest of the broad ones is named; of one head, its own."""
-    if "layer" not in heads.axes["copy_attention"]:
-        return by_axes(heads.only("copy_attention"))
-    spread = heads.values["spread"]
+    if "layer" not in heads.axes["duplicate_attention"]:
+        return by_axes(heads.only("duplicate_attention"))
+    spread = heads.values["denominator_cv"]
     narrow = heads.values["etc"] < heads.params["broad"]
     order = spread + narrow * (1 + np.nanmax(spread))  # narrow ones only where none is broad
     layer, head = np.unravel_index(int(np.nanargmin(order)), order.shape)
@@ -37,8 +37,8 @@ def contextual_heads_figure(heads: Result) -> go.Figure:
 
 def additivity_figure(found: Result) -> go.Figure:
     """The layer whose keys depend on position most; of one head, its own."""
-    if "layer" not in found.axes["content_cosine"]:
-        return by_axes(found.only("content_cosine"))
+    if "layer" not in found.axes["content_similarity"]:
+        return by_axes(found.only("content_similarity"))
     shares = np.nan_to_num(found.values["position_share"], nan=-1.0)
     return shares_figure(found, int(shares.mean(axis=1).argmax()))
 

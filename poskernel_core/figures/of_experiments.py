@@ -105,7 +105,7 @@ def norm_figure(rows: Result, heads: Sequence[int] | None = None) -> go.Figure:
     exponent, spread = part(rows, "norm_exponent")
     if norm.ndim != 2:
         raise ValueError("expected the norms of all heads, received those of one")
-    visible = part(rows, "visible")[0].astype(float)
+    visible = part(rows, "visible_keys")[0].astype(float)
     chosen = list(range(len(norm)) if heads is None else heads)
     if any(not 0 <= head < len(norm) for head in chosen):
         raise ValueError(f"expected heads 0 to {len(norm) - 1}, received {chosen}")
@@ -120,14 +120,14 @@ def induction_figure(scores: Result) -> go.Figure:
     score, error = part(scores, "induction")
     others = [part(scores, name)[0] for name in ("duplicate", "previous_mass")]
     hover = (
-        "induction <b>%{z:.3f}</b> ± %{customdata[0]:.2g}<br>to the earlier copy "
+        "induction <b>%{z:.3f}</b> ± %{customdata[0]:.2g}<br>to the earlier duplicate "
         "%{customdata[1]:.3f}<br>to the previous token %{customdata[2]:.3f}"
     )
     return head_map(score, [error, *others], hover, "Induction score of every head")
 
 
 def cause_figure(cause: Result) -> go.Figure:
-    """How one head's preference for recent candidates changes when layer 0's norms are flat."""
+    """How one head's preference for recent candidates changes with layer 0's norms equalised."""
     names = {
         "attention_change": "to all candidates",
         "attention_advantage_change": "last minus first",
@@ -139,16 +139,16 @@ def cause_figure(cause: Result) -> go.Figure:
     return mean_bars(
         list(names.values()),
         *np.transpose(pairs),
-        title="Attention, norms flat minus as they are",
+        title="Attention, norms equalised minus as they are",
         x_title="change of the share of attention ± 1 s.e.",
     )
 
 
 def head_scores_figure(scores: Result) -> go.Figure:
-    """One head's attention to the induction target, the earlier copy and the previous token."""
+    """One head's attention to the induction target, the duplicate and the previous token."""
     names = {
-        "induction": "the token after the copy",
-        "duplicate": "the earlier copy",
+        "induction": "the token after the duplicate",
+        "duplicate": "the earlier duplicate",
         "previous_mass": "the previous token",
     }
     pairs = [part(scores, name) for name in names]
@@ -336,7 +336,7 @@ def zero_figure(result: Result) -> go.Figure:
 
 
 def norm_cause_figure(result: Result) -> go.Figure:
-    """What flat norms change in one head's attention, or in the preference of all heads."""
+    """What equalised norms change in one head's attention, or in the preference of all heads."""
     if result.axes["attention_change"] == ():
         return cause_figure(result)
     return by_axes(result.only("attention_advantage_change"))

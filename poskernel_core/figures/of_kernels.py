@@ -41,7 +41,7 @@ def etc_figure(etc: Result) -> go.Figure:
 
 
 def _top(etc: Result) -> float:
-    return float(np.log(max(np.nanmax(etc.values["visible"]), 2.0)))
+    return float(np.log(max(np.nanmax(etc.values["visible_keys"]), 2.0)))
 
 
 def head_curve(
@@ -77,14 +77,14 @@ def kernel_figure(kernel: Result) -> go.Figure:
     """
     if kernel.axes["kernel"] == ("key",):
         values = kernel.values
-        kind = int(classify(values["local_mass"], values["etc"], values["visible"]))
+        kind = int(classify(values["local_mass"], values["etc"], values["visible_keys"]))
         return head_curve(kernel, int(kernel.params["query"]), log_x=kind == KINDS.index("local"))
     return by_axes(kernel)
 
 
 def kernel_map_figure(found: Result) -> go.Figure:
     """The kernel of one head from every query position."""
-    title = f"Kernel of {found.params['cell']}"
+    title = f"Kernel of {found.params['head']}"
     return kernel_map(found.values["kernel"], found.coordinates["query"], title=title)
 
 

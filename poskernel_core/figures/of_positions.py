@@ -62,7 +62,7 @@ def helix_figure(
 
 
 def first_name(helix: Result) -> str:
-    """What layer 0 holds: W_pos, or over texts (and without learned positions) its mean stream."""
+    """What layer 0 holds: W_pos, or, over windows and without learned ones, its mean stream."""
     return "W_pos" if helix.params["prompts"] == "repeated" else "the stream before layer 0"
 
 

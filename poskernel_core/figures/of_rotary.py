@@ -186,7 +186,7 @@ def profiles_figure(changed: Result, treatment: str, *, log_x: bool = False) -> 
         curves[f"{band} ones {treatment}"] = (row, look)
     return offset_curves(
         curves,
-        title=f"Attention of {changed.params['cell']}, wavelengths {treatment}",
+        title=f"Attention of {changed.params['head']}, wavelengths {treatment}",
         y_title="mean attention",
         error=errors[0, shown],
         log_x=log_x,

@@ -135,7 +135,7 @@ def head_figure(result: Result) -> go.Figure:
     keys = np.arange(pattern.shape[1])
     return stage_map(
         np.where(keys > queries[:, None], np.nan, pattern),
-        title=f"{result.params['cell']} on the text",
+        title=f"{result.params['head']} on the text",
         first_query=int(queries[0]),
         tokens=[token_text(token) for token in result.words("tokens")] or None,
         unit="share of attention",
@@ -191,7 +191,7 @@ def row_figure(result: Result) -> go.Figure:
     figure.update_yaxes(title_text="score less its mean (nats)", row=1, col=1)
     figure.update_yaxes(title_text="share of attention", rangemode="tozero", row=2, col=1)
     figure.update_layout(barmode="relative", bargap=0.2)
-    return legend_under_title(set_title(figure, f"{result.params['cell']} at {names[n]}"))
+    return legend_under_title(set_title(figure, f"{result.params['head']} at {names[n]}"))
 
 
 def _centred(numbers: np.ndarray) -> np.ndarray:
@@ -211,8 +211,8 @@ def head_labels(result: Result) -> list[list[str]]:
         [
             f"{cell_name(i, j)}: no heads in this layer"
             if np.isnan(result.values["pattern"][i, j]).all()
-            else f"{cell_name(i, j)}: position's share of the scores {_share(position[i, j])}, "
-            f"content's {_share(content[i, j])}"
+            else f"{cell_name(i, j)}: score variance explained by position "
+            f"{_share(position[i, j])}, by content {_share(content[i, j])}"
             for j in range(position.shape[1])
         ]
         for i in range(position.shape[0])

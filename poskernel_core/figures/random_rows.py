@@ -193,7 +193,7 @@ def norm_curves(
             spread,
             look=look(head),
             where="%{x} visible tokens",
-            name=f"H{head}: {power if np.any(mean > 0) else 'silenced'}",
+            name=f"H{head}: {power if np.any(mean > 0) else 'ablated'}",
             floor=FLOOR,
         )
     marks = {"size": 6, "maxdisplayed": 16}

@@ -324,7 +324,7 @@ def kernel_over_training_figure(result: Result) -> go.Figure:
     bar_above(
         figure, "K (share, log scale)", np.log10(ticks).tolist(), [number(tick) for tick in ticks]
     )
-    return set_title(figure, f"Kernel of {result.params['cell']} over training")
+    return set_title(figure, f"Kernel of {result.params['head']} over training")
 
 
 def induction_and_sink_figure(scores: Result, sinks: Result, over: str = STEPS) -> go.Figure:

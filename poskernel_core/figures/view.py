@@ -26,13 +26,13 @@ PAGES: Final = {
     "etc": "",
     "entropy": "",
     "sinks": "",
-    "score-shares": "",
+    "score-variance": "",
     "head-measures": "",
     "depth": "compare",
     "verdicts": "head",
-    "head-distances": "compare",
-    "heads-beside": "compare",
-    "kernel-folds": "compare",
+    "compare-kernels": "compare",
+    "compare-heads": "compare",
+    "kernel-replicates": "compare",
     "headvis": "explore",
     "head-examples": "explore",
     "kernel": "positional_kernels",
@@ -60,7 +60,7 @@ PAGES: Final = {
     "induction-recency": "induction_recency",
     "recency-patterns": "induction_recency",
     "random-attention": "induction_recency",
-    "norm-cause": "induction_recency",
+    "equalised-norms": "induction_recency",
     "position-vs-token": "position_vs_token",
     "position-zero": "position_vs_token",
     "contextual-neurons": "contextual_neurons",
@@ -76,7 +76,7 @@ PARAMETERS: Final = ("skip", "query", "text", "neuron", "measure")
 """Parameters that are called alike in the address of a page."""
 
 SOURCES: Final = {"text": "one text", "token": "one token"}
-"""What a page calls the source of a kernel's queries, where it is not the mean over texts."""
+"""What a page calls the source of a kernel's queries, where it is not the mean over windows."""
 
 MOST_IN_ADDRESS = 8000
 
@@ -186,14 +186,14 @@ def page_address(result: Result, base: str) -> str:
         "revision": run.get("revision"),
         "corpus": run.get("corpus"),
         "context": run.get("context"),
-        "texts": run.get("windows_asked"),
+        "windows": run.get("windows_asked"),
         "dtype": run.get("dtype"),
         "start": None if run.get("start_token", True) else "false",
-        "cell": params.get("cell"),
+        "head": result.params.get("head"),
         **{name: params.get(name) for name in PARAMETERS},
     }
     if {"layer", "head"} <= result.chosen.keys():
-        asked["cell"] = cell_name(result.chosen["layer"], result.chosen["head"])
+        asked["head"] = cell_name(result.chosen["layer"], result.chosen["head"])
     if result.analysis.startswith("own-text"):
         asked["at"] = result.chosen.get("query")
         asked.pop("query")

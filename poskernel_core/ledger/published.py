@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from poskernel_core.common.errors import BadRequest, UnfitField
+from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.files import read_json
 from poskernel_core.common.specs import Spec
 from poskernel_core.models.fragments import Part
@@ -82,18 +82,18 @@ class Published(Spec):
         found = flat(self.published)
         words = [each for each in found if isinstance(each, str)]
         if words and len(words) < len(found):
-            raise UnfitField("Expected words or numbers, not both.")
+            raise InvalidField("Expected words or numbers, not both.")
         if not words and not any(each is not None and math.isfinite(each) for each in found):
-            raise UnfitField("No number is published.")
+            raise InvalidField("No number is published.")
         if not words and any(each is not None and not math.isfinite(each) for each in found):
-            raise UnfitField("Published numbers are finite; null where there is none.")
+            raise InvalidField("Published numbers are finite; null where there is none.")
         if self.cells and (not isinstance(self.published, tuple) or len(found) != len(self.cells)):
-            raise UnfitField("Expected one published number for each of the cells.")
+            raise InvalidField("Expected one published number for each of the cells.")
         if self.reading == "largest cell" and not isinstance(self.published, str):
-            raise UnfitField("The largest cell is a name, such as 'L0H3'.")
+            raise InvalidField("The largest cell is a name, such as 'L0H3'.")
         lengths = {len(each) for each in _rows(self.published)}
         if len(lengths) > 1:
-            raise UnfitField("Expected rows of one length.")
+            raise InvalidField("Expected rows of one length.")
         return self
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from poskernel_core.api import build_request
-from poskernel_core.common.errors import BadRequest, PosKernelError, UnfitField, UnknownField
+from poskernel_core.common.errors import BadRequest, InvalidField, PosKernelError, UnknownField
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import AnyModel, Request
 from poskernel_core.engine.engine import Engine, engine_or_shared
@@ -36,7 +36,7 @@ def request_for(figure: Published, model: str, **run: Any) -> Request:
     fields = run | figure.run
     try:
         return build_request(figure.question, model, params=figure.params, **fields)[0]
-    except (TypeError, UnfitField, UnknownField) as error:
+    except (TypeError, InvalidField, UnknownField) as error:
         said = str(error).splitlines()[0][:200]
         raise BadRequest(f"The figure's run {figure.run} is not one: {said}") from error
 

@@ -204,7 +204,7 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
     A directory of checkpoints is a model whose revisions they are; the last one is its own.
 
     Raises:
-        UnfitField: neither a name nor a description.
+        InvalidField: neither a name nor a description.
         UnknownModel: nothing of that name.
         UnsupportedModel: a configuration or file format that is not read.
         NoNetwork: a hub model, and the hub cannot be reached.

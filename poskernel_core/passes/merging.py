@@ -207,7 +207,7 @@ def _plan(run: RunSpec, header: PassHeader) -> Plan:
         header.context,
         header.windows,
         header.positions,
-        run.samples,
+        run.queries_per_position,
         run.start_token,
         run.pattern_windows,
     )

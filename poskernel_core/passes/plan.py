@@ -66,8 +66,8 @@ def prepare(
         if tokenizer is None:
             raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
         windows[:, -1] = tokenizer.single_id(run.destination)
-    if run.doubling is not None:
-        windows = doubled(windows, run.doubling, first=int(run.start_token))
+    if run.repeat_every is not None:
+        windows = doubled(windows, run.repeat_every, first=int(run.start_token))
     name, corpus = run.model.name, run.corpus.name
     remedy = (
         f"make the windows of {corpus!r} with the tokenizer of {name!r}, or choose their own model"
@@ -75,7 +75,7 @@ def prepare(
         else f"the tokenizer of {name!r} is another model's, put its own in its place"
     )
     check_ids(geometry, windows, remedy)
-    plan = plan_for(geometry, windows, run.positions, run.samples, run.start_token)
+    plan = plan_for(geometry, windows, run.positions, run.queries_per_position, run.start_token)
     return windows, replace(plan, pattern_windows=run.pattern_windows)
 
 

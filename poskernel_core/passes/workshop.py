@@ -28,7 +28,7 @@ CUT_BY = {
     "start_token",
     "seed",
     "destination",
-    "doubling",
+    "repeat_every",
 }
 """The fields of a run on which its token windows depend, beside the model's tokenizer."""
 
@@ -77,7 +77,9 @@ class Workshop:
             kept = self._windows.get(key)
         if kept is not None:
             windows = kept.copy()
-            plan = plan_for(located.geometry, windows, run.positions, run.samples, run.start_token)
+            plan = plan_for(
+                located.geometry, windows, run.positions, run.queries_per_position, run.start_token
+            )
             return windows, replace(plan, pattern_windows=run.pattern_windows)
         windows, plan = prepare(run, execution, located, tokenizer)
         if windows.nbytes <= BYTES_OF_WINDOWS:

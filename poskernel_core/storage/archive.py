@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from poskernel_core.common.errors import BadArchive, BadRequest, UnfitField
+from poskernel_core.common.errors import BadArchive, BadRequest, InvalidField
 from poskernel_core.common.files import parse_json
 from poskernel_core.common.specs import SCHEMA, ModelSpec, model_prefix
 from poskernel_core.common.whole import check_target, write_whole
@@ -35,7 +35,7 @@ DAMAGE = (
     zlib.error,
     EOFError,
     KeyError,
-    UnfitField,
+    InvalidField,
     NotImplementedError,
     OSError,
     RuntimeError,

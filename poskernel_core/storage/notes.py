@@ -31,14 +31,14 @@ class Note:
     Attributes:
         model: the model's name.
         fingerprint: that of its weights.
-        cell: the head, such as ``L0H3``.
+        head: the head, such as ``L0H3``.
         text: the note.
         date: the day on which it was written, ``YYYY-MM-DD``.
     """
 
     model: str
     fingerprint: str
-    cell: str
+    head: str
     text: str
     date: str
 
@@ -56,18 +56,18 @@ class Notes:
         Raises:
             StoreFailed: the file holds something else.
         """
-        return sorted(self._read(), key=lambda note: (note.model, note.fingerprint, note.cell))
+        return sorted(self._read(), key=lambda note: (note.model, note.fingerprint, note.head))
 
-    def of(self, fingerprint: str, cell: str) -> str:
+    def of(self, fingerprint: str, head: str) -> str:
         """Return the note on a head of the weights with this fingerprint; empty without one.
 
         Raises:
             StoreFailed: the file holds something else.
         """
-        found = (n.text for n in self._read() if (n.fingerprint, n.cell) == (fingerprint, cell))
+        found = (n.text for n in self._read() if (n.fingerprint, n.head) == (fingerprint, head))
         return next(found, "")
 
-    def write(self, model: str, fingerprint: str, cell: str, text: str) -> None:
+    def write(self, model: str, fingerprint: str, head: str, text: str) -> None:
         """Note something on a head in place of what was there; an empty text removes it.
 
         Raises:
@@ -87,12 +87,12 @@ class Notes:
                 kept = [
                     each
                     for each in self._read()
-                    if (each.fingerprint, each.cell) != (fingerprint, cell)
+                    if (each.fingerprint, each.head) != (fingerprint, head)
                 ]
                 if len(kept) >= MOST_NOTES:
                     raise BadRequest(f"There are {MOST_NOTES:,} notes already: remove some.")
                 if text:
-                    kept.append(Note(model, fingerprint, cell, text, today))
+                    kept.append(Note(model, fingerprint, head, text, today))
                 written = json.dumps([asdict(note) for note in kept], indent=1, ensure_ascii=False)
                 write_whole(self.file, lambda path: path.write_text(written + "\n", "utf-8"))
         except (OSError, UnicodeEncodeError) as error:
@@ -103,7 +103,10 @@ class Notes:
             return []
         names = tuple(field.name for field in fields(Note))
         try:
-            found = [Note(**{name: each[name] for name in names}) for each in read_json(self.file)]
+            found = [
+                Note(**{n: each["cell" if n == "head" and "cell" in each else n] for n in names})
+                for each in read_json(self.file)  # ``cell`` is what earlier notes call the head
+            ]
             if any(not isinstance(value, str) for note in found for value in astuple(note)):
                 raise TypeError
         except (OSError, KeyError, TypeError, ValueError) as error:

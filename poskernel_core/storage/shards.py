@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from poskernel_core.common.errors import BadRequest, UnfitField
+from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.shards import Shard
 from poskernel_core.common.specs import Gather, RunSpec
@@ -99,7 +99,7 @@ class Partial:
                 {str(name): str(version) for name, version in stored["versions"].items()},
                 tuple(map(str, stored["layers"])),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, UnfitField):
+        except (KeyError, TypeError, ValueError, AttributeError, InvalidField):
             return None
 
 

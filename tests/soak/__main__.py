@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--trials", default=",".join(TRIALS), help="which, with commas between")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--texts", type=int, default=200, help="windows of a pass that is killed")
+    parser.add_argument("--windows", type=int, default=200, help="windows of a pass that is killed")
     parser.add_argument("--damages", type=int, default=14)
     parser.add_argument("--rounds", type=int, default=3, help="how often ten requests come at once")
     parser.add_argument("--visits", type=int, default=300)

@@ -95,7 +95,7 @@ def command_killed(options: Options, folder: Path) -> str:
 
 def _show(store: Path, options: Options, seconds: float, also_worker: bool = False) -> int | None:
     """Run ``show etc``; kill it after a while and return None, unless it has ended by then."""
-    arguments = ["show", "etc", MODEL, "--texts", str(options.texts), "--context", "512"]
+    arguments = ["show", "etc", MODEL, "--windows", str(options.texts), "--context", "512"]
     process = subprocess.Popen(
         [sys.executable, "-m", "poskernel_core", *arguments], cwd=ROOT, env=environment(store),
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,

@@ -107,7 +107,7 @@ def _ends(engine: Engine, asked: Request) -> Exception | None:
 
 
 def _one_sentence(place: Path) -> None:
-    arguments = ["show", "etc", MODEL, "--texts", str(TEXTS), "--context", str(CONTEXT)]
+    arguments = ["show", "etc", MODEL, "--windows", str(TEXTS), "--context", str(CONTEXT)]
     process = subprocess.Popen(
         [sys.executable, "-m", "poskernel_core", *arguments], cwd=ROOT, env=environment(place),
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,

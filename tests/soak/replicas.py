@@ -89,7 +89,7 @@ def replicas(options: Options, folder: Path) -> str:
     """Readers of two replicas for minutes: none lost, no traceback, equal answers, memory."""
     cache = folder / "cache"
     truth = _truth(folder / "truth")
-    command_line(cache, "precompute", MODELS[0], "--texts", str(TEXTS), "--context", "64")
+    command_line(cache, "precompute", MODELS[0], "--windows", str(TEXTS), "--context", "64")
     both = [
         Replica(f"replica {number}", cache, folder / f"server{number}.log", CACHE_GB)
         for number in (1, 2)
@@ -209,7 +209,7 @@ def _where(draw: random.Random) -> dict[str, str]:
     if draw.random() < 0.4:
         return address(draw) | {"context": str(draw.choice(CONTEXTS))}
     base = {
-        "model": draw.choice(MODELS), "texts": str(TEXTS), "context": str(draw.choice(CONTEXTS)),
+        "model": draw.choice(MODELS), "windows": str(TEXTS), "context": str(draw.choice(CONTEXTS)),
     }  # fmt: skip
     own = " ".join(draw.choices(WORDS, k=draw.randrange(3, 20)))
     more = draw.choice(
@@ -248,7 +248,7 @@ async def _meet_all(replica: Replica, quarter: float, found: _Found) -> None:
     """
     await asyncio.sleep(max(0.0, quarter - time.monotonic()))
     where = {
-        "model": MODELS[0], "texts": str(TEXTS), "context": str(CONTEXT_OF_ALL), "samples": "100",
+        "model": MODELS[0], "windows": str(TEXTS), "context": str(CONTEXT_OF_ALL), "samples": "100",
     }  # fmt: skip
     for page in PAGES:
         assert replica.server is not None

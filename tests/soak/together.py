@@ -28,7 +28,7 @@ PAGES = ("", *page_names(), "no_such_page")
 PARAMETERS = {
     "model": (*BUNDLED_MODELS, "no-such-model", "../../etc/passwd", "<script>"),
     "corpus": ("sample", "bible", "nothing", "%00"),
-    "cell": ("L0H0", "L1H3", "L2H6", "L99H99", "x", "L²H1", "L-1H0"),
+    "head": ("L0H0", "L1H3", "L2H6", "L99H99", "x", "L²H1", "L-1H0"),
     "query": ("0", "1", "100", "400", "-5", "1e9", "nan", "٤"),
     "skip": ("0", "4", "8", "-1", "999", "x"),
     "context": ("64", "128", "512", "7", "1e9"),
@@ -82,7 +82,7 @@ def _busy() -> Iterator[None]:
 def visited(options: Options, folder: Path) -> str:
     """Visitors with random addresses: none is lost, and the server's log has no traceback."""
     cache, log = folder / "cache", folder / "server.log"
-    command_line(cache, "precompute", MODELS[0], "--texts", "50")
+    command_line(cache, "precompute", MODELS[0], "--windows", "50")
     with serve(cache, log) as server:
         lost, seconds, memory = asyncio.run(_visits(server, options))
     tracebacks(log, cache / "worker.log")
@@ -140,4 +140,4 @@ def address(draw: random.Random) -> dict[str, str]:
     """Return a random page and random parameters, some of them nonsense."""
     names = draw.sample(list(PARAMETERS), draw.randrange(5))
     chosen = {name: draw.choice(PARAMETERS[name]) for name in names}
-    return {"page": draw.choice(PAGES), "texts": "50", **chosen}
+    return {"page": draw.choice(PAGES), "windows": "50", **chosen}

@@ -1,4 +1,4 @@
-"""The same passages at several positions: sums of squares of keys, and the drift of content."""
+"""The same passages at several positions: sums of squares of keys, content similarity."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["additivity", "cosines", "shares", "shift_places"]
 NOTHING = 1e-9
 """Share of the sum of squares below which a difference is rounding."""
 
-NAMES = ("position_share", "content_share", "rest_share")
+NAMES = ("position_share", "content_share", "interaction_share")
 
 
 class _Keys(Observer):
@@ -123,7 +123,7 @@ def _result(
 def _numbers(mean: np.ndarray, gram: np.ndarray, count: float) -> dict[str, np.ndarray]:
     """Return all values of a layer from sums over ``count`` passages, ``[kv, ...]``."""
     found = dict(zip(NAMES, shares(mean, gram, count), strict=True))
-    return found | {"content_cosine": cosines(mean, gram, count)}
+    return found | {"content_similarity": cosines(mean, gram, count)}
 
 
 def shares(

@@ -1,4 +1,4 @@
-"""Additivity: how much of the keys' variance position, content, and neither alone explain."""
+"""Additivity: how much of the keys' variance position, content and their interaction explain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Additivity(Experiment[AdditivityParams]):
 
     Formula: let $k_{t,j,s}$ be the key of token $j$ of passage $t$ at shift $s$. For each $j$ the
     sum of squares around the mean splits exactly into that of the means over passages (position),
-    that of the means over shifts (content), and the rest (what neither explains alone), as in a
+    that of the means over shifts (content), and the rest (their interaction), as in a
     two-way analysis of variance. Content at one place is
     $c_{t,j,s} = k_{t,j,s} - \mathbb{E}_t[k_{t,j,s}]$; the cosine is of all $c$ at two places.
 
@@ -53,46 +53,46 @@ class Additivity(Experiment[AdditivityParams]):
     params = AdditivityParams
     values = (
         *each(
-            "position_share content_share rest_share",
+            "position_share content_share interaction_share",
             "layer head",
             "share of variance",
             "shares of the keys' variance; they add up to 1",
             has_error=True,
         ),
         *each(
-            "content_cosine",
+            "content_similarity",
             "layer head shift",
             "cosine",
             "cosine between a passage's content at one place and at another that "
-            "lies ``shift`` tokens away; 1 where content does not drift",
+            "lies ``shift`` tokens away; 1 where content stays the same",
             has_error=True,
         ),
     )
     measures = (
         HeadMeasure(
-            "position in the keys",
+            "key variance explained by position",
             "position_share",
             "share of the keys' variance",
             "Bright: keys differ mostly by position.",
             "unit",
         ),
         HeadMeasure(
-            "content in the keys",
+            "key variance explained by content",
             "content_share",
             "share of the keys' variance",
             "Bright: keys differ mostly by content.",
             "unit",
         ),
         HeadMeasure(
-            "keys beyond the sum",
-            "rest_share",
+            "position-content interaction",
+            "interaction_share",
             "share of the keys' variance",
             "Dark: keys are the sum of a part of position and a part of content.",
         ),
         HeadMeasure(
-            "drift of content",
-            "content_cosine",
-            "cosine at the largest shift ↑",
+            "content similarity across positions",
+            "content_similarity",
+            "cosine at the largest shift",
             "Bright: the same passage leaves the same keys wherever it stands.",
             "cosine",
             last="shift",

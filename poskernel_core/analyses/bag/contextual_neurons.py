@@ -19,8 +19,8 @@ class ContextualNeuronsParams(ListedParams):
     kernel: Literal["own", "common"] = Field(
         "own", description="heads average with their own kernels, or all with their mean kernel"
     )
-    listed: int = Field(10, ge=1, le=100, description="tokens listed at either end")
-    places: int = Field(32, ge=2, le=256, description="positions at which the bag is judged")
+    top_k: int = Field(10, ge=1, le=100, description="tokens listed at either end")
+    n_positions: int = Field(32, ge=2, le=256, description="positions at which the bag is judged")
 
 
 class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
@@ -28,12 +28,12 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
 
     Formula: $e(t) = \sum_{h \in C} \frac{w_h(t)}{\bar Z_h}\, \mathrm{norm}(E[t])\, W_V^h W_O^h$
     with content weights $w_h(t)$ for the destination token and the median denominator $\bar Z_h$
-    over texts. The heads' joint output at $n$ is close to $\sum_i K(n,i)\, e(t_i)$; token $t$ adds
-    $e(t)$ through the second norm to the input weights of a neuron. $R^2$ is one minus the squared
-    error over the variance about the mean; for the joint output that mean is over texts at each
-    position, and in the centred one predictions are centred as well. The neuron's prediction
-    replaces contextual heads by the bag, lets other heads attend to the current token alone, and
-    takes direct and positional paths exactly.
+    over windows. The heads' joint output at $n$ is close to $\sum_i K(n,i)\, e(t_i)$; token $t$
+    adds $e(t)$ through the second norm to the input weights of a neuron. $R^2$ is one minus the
+    squared error over the variance about the mean; for the joint output that mean is over windows
+    at each position, and in the centred one predictions are centred as well. The neuron's
+    prediction replaces contextual heads by the bag, lets other heads attend to the current token
+    alone, and takes direct and positional paths exactly.
 
     Choices: norms are linear. The first norm's scale is each token's own (mean over four
     positions), because it is a function of the token and may vary much among tokens, and the second
@@ -45,13 +45,13 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     passed 1/8, 3/8, 5/8 and 7/8 of its mass. Denominators are those at the query position. Gated
     MLPs
     (Llama, Qwen, Mistral): the pre-activation is the gate's. Contextual heads, where none are
-    named, are found in layer 0 as ``contextual-heads`` finds them, on the texts used here.
+    named, are found in layer 0 as ``contextual-heads`` finds them, on the windows used here.
 
     Limits: the heads' outputs share a large constant, so that a cosine near 1 says little; the
     centred $R^2$ shows what the bag knows of the text. Layer 0 only; the current token is not the
     destination token whose kernel is used, which is the main error. Special tokens are left out of
-    the vocabulary, and those rarer in the run's texts than ``fewest``, as embeddings that were
-    hardly trained have wild contributions. Errors are jackknives over ten groups of texts.
+    the vocabulary, and those rarer in the run's windows than ``min_count``, as embeddings that were
+    hardly trained have wild contributions. Errors are jackknives over ten groups of windows.
 
     Source: "Contextual attention heads in the first layer of GPT-2"; scales by token, shares and
     rankings are ours.
@@ -66,7 +66,7 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
             "drive",
             "neuron",
             "pre-activation",
-            "standard deviation, over texts and positions, of what the bag adds "
+            "standard deviation, over windows and positions, of what the bag adds "
             "to the neuron's pre-activation",
             has_error=True,
         ),
@@ -145,7 +145,7 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
             "norm_scale",
             "norm percentile",
             "standard deviation",
-            "true scales of the two norms on the texts, the standard deviations "
+            "true scales of the two norms on the windows, the standard deviations "
             "that they divide by",
         ),
     )

@@ -19,7 +19,7 @@ class NeuronParams(ListedParams):
     """Parameters of one neuron's contributions."""
 
     neuron: int = Field(0, ge=0, description=NEURON)
-    listed: int = Field(40, ge=1, le=1000, description="tokens listed at either end")
+    top_k: int = Field(40, ge=1, le=1000, description="tokens listed at either end")
 
 
 class Neuron(BagExperiment[NeuronParams]):
@@ -166,7 +166,7 @@ class NeuronLatentsParams(ListedParams):
     neuron: int = Field(0, ge=0, description=NEURON)
     components: int = Field(24, ge=2, le=64, description="independent components to look for")
     shown: int = Field(6, ge=1, le=64, description="sub-latents listed, largest share first")
-    listed: int = Field(12, ge=1, le=200, description="tokens listed at either end")
+    top_k: int = Field(12, ge=1, le=200, description="tokens listed at either end")
 
 
 class NeuronLatents(BagExperiment[NeuronLatentsParams]):

@@ -36,8 +36,8 @@ class BagParams(Params):
 class ListedParams(BagParams):
     """Parameters of everything that goes over the vocabulary."""
 
-    fewest: int = Field(
-        5, ge=0, le=1_000_000, description="times that a token must occur in the run's texts"
+    min_count: int = Field(
+        5, ge=0, le=1_000_000, description="times that a token must occur in the run's windows"
     )
 
 

@@ -14,7 +14,7 @@ class ExtendedEmbeddingParams(ListedParams):
     """Parameters of the search for tokens."""
 
     word: str = Field(min_length=1, max_length=64, description="exactly one token of the model")
-    listed: int = Field(20, ge=1, le=1000, description="nearest tokens listed")
+    top_k: int = Field(20, ge=1, le=1000, description="nearest tokens listed")
 
 
 class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
@@ -59,7 +59,7 @@ class WordNeuronsParams(ListedParams):
     words: str = Field(
         min_length=1, max_length=2000, description="words, such as 'SELECT rows table'"
     )
-    listed: int = Field(20, ge=1, le=500, description="neurons listed at either end")
+    top_k: int = Field(20, ge=1, le=500, description="neurons listed at either end")
 
 
 class WordNeurons(BagExperiment[WordNeuronsParams]):

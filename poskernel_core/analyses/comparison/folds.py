@@ -27,20 +27,20 @@ class KernelFoldsParams(SkipParams):
 class KernelFolds(Analysis[KernelFoldsParams]):
     r"""Every head's positional kernel by offset, with groups of its queries left out.
 
-    Formula: $K(n, n-k)$ of the positional kernel, the mean over sampled queries; a **fold** is the
-    mean over all of them but one group's.
+    Formula: $K(n, n-k)$ of the positional kernel, the mean over sampled queries; a **replicate** is
+    the mean over all of them but one group's.
 
-    Choices: eight groups of queries in the order of their texts. Offsets that a head does not see
+    Choices: eight groups of queries in the order of their windows. Offsets that a head does not see
     (skipped keys, keys beyond its window) hold NaN.
 
-    Limits: errors are over queries only; that the mean keys come from finitely many texts is not
+    Limits: errors are over queries only; that the mean keys come from finitely many windows is not
     included.
 
     Source: ours; the kernel is that of "Positional kernels of attention heads".
     """
 
-    name = "kernel-folds"
-    title = "Kernels by offset"
+    name = "kernel-replicates"
+    title = "Kernels by offset, with leave-one-group-out replicates"
     spoken = "kernels by offset"
     params = KernelFoldsParams
     values = (
@@ -52,8 +52,8 @@ class KernelFolds(Analysis[KernelFoldsParams]):
             has_error=True,
         ),
         *each(
-            "without",
-            "fold layer head offset",
+            "replicate",
+            "left_out layer head offset",
             "share of attention",
             "the same without the queries of one group",
         ),
@@ -88,7 +88,7 @@ class KernelFolds(Analysis[KernelFoldsParams]):
             params,
             {
                 "kernel": np.stack(kernel),
-                "without": np.stack(without, axis=1).astype(np.float32),
+                "replicate": np.stack(without, axis=1).astype(np.float32),
                 "observed": np.stack(observed),
             },
             {"kernel": np.stack(error)},
@@ -98,7 +98,7 @@ class KernelFolds(Analysis[KernelFoldsParams]):
 def _layer(
     statistics: Statistics, layer: int, params: KernelFoldsParams
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return kernel, error, folds and observed attention of a layer, by offset ``0 .. n``."""
+    """Return kernel, error, replicates and observed attention of a layer, by offset ``0 .. n``."""
     view, n = statistics["main"], params.query
     rule = view.header.rule(layer)
     low = rule.first_visible(n, params.skip)

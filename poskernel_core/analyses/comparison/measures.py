@@ -1,4 +1,4 @@
-"""Measures of pinned heads beside each other, and a measure by depth."""
+"""Measures of chosen heads, side by side, and a measure by depth."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ class HeadsBesideParams(HeadDistancesParams):
 
 
 class HeadsBeside(Composition[HeadsBesideParams]):
-    r"""All measures of pinned heads, of one model or of several, and how far they are apart.
+    r"""All measures of chosen heads, of one model or of several, and how far they are apart.
 
-    Formula: that of each measure; a head is **apart** from the first one by
-    $(x - x_0) / \sqrt{\sigma^2 + \sigma_0^2}$ standard errors.
+    Formula: that of each measure; a head's **z score** against the first one is
+    $(x - x_0) / \sqrt{\sigma^2 + \sigma_0^2}$.
 
     Choices: each head at the recorded query position of its run that lies nearest to ``n``. The
     first head is the one that others are held against.
 
-    Limits: heads of one run share texts, so that their errors are not independent, and mostly
+    Limits: heads of one run share windows, so that their errors are not independent, and mostly
     smaller than taken here. A measure that a model cannot have, or that is left out, is NaN.
 
     Source: ours; the measures are those of their questions, such as the effective token count of
     "Positional kernels of attention heads".
     """
 
-    name = "heads-beside"
-    title = "Measures of pinned heads"
-    spoken = "the measures of pinned heads"
+    name = "compare-heads"
+    title = "Measures of chosen heads, side by side"
+    spoken = "the measures of chosen heads"
     params = HeadsBesideParams
     values = (
         *each(
@@ -70,7 +70,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         ),
         *each("rank", "measure pin", "rank", "its rank among the heads of its model"),
         *each(
-            "apart",
+            "z_score",
             "measure pin",
             "standard errors",
             "how far it lies above the first head's; NaN where an error is not known",
@@ -145,7 +145,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         numbers = np.where(words == "", value, np.nan)
         return self.result(
             params,
-            {"value": value, "rank": rank, "apart": apart(numbers, error)},
+            {"value": value, "rank": rank, "z_score": apart(numbers, error)},
             {"value": error},
             texts={
                 "heads": [str(one.pin) for one in pins],

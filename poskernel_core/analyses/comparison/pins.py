@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import quote, unquote
 
-from poskernel_core.common.errors import BadRequest, UnfitField
+from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import (
@@ -37,7 +37,7 @@ LONGEST: Final = 1200
 SETTINGS: Final[dict[str, tuple[Any, Callable[[str], Any]]]] = {
     "corpus": ("sample", str),
     "context": (None, int),
-    "texts": (DEFAULT_TEXTS, int),
+    "windows": (DEFAULT_TEXTS, int),
     "start": (True, lambda text: {"true": True, "false": False}[text]),
     "dtype": ("float32", str),
     "seed": (0, int),
@@ -56,7 +56,7 @@ class Pin:
         model: its model's name; empty: the run that is asked about, and then all else is its own.
         revision: its revision or checkpoint.
         context: ``T`` in tokens; None: the model's, up to 1024.
-        corpus, texts, start, dtype, seed: the run's, as a link names them.
+        corpus, windows, start, dtype, seed: the run's, as a link names them.
     """
 
     cell: str
@@ -64,7 +64,7 @@ class Pin:
     revision: str | None = None
     corpus: str = "sample"
     context: int | None = None
-    texts: int = DEFAULT_TEXTS
+    windows: int = DEFAULT_TEXTS
     start: bool = True
     dtype: str = "float32"
     seed: int = 0
@@ -108,7 +108,7 @@ class Pin:
     def settings(self) -> str:
         """What of the run is not as everywhere, in words; empty where nothing is."""
         named = [
-            {"texts": counted(value, "text"), "start": "no start token"}.get(
+            {"windows": counted(value, "window"), "start": "no start token"}.get(
                 name, f"{name} {value}"
             )
             for name, (usual, _) in SETTINGS.items()
@@ -195,13 +195,13 @@ def pinned_run(
             model=located.spec,
             corpus=corpora.offered(CorpusSpec(name=pin.corpus)),
             context=context,
-            windows=pin.texts,
+            windows=pin.windows,
             positions=default_positions(context),
             start_token=pin.start,
             dtype=cast(Dtype, pin.dtype),
             seed=pin.seed,
         )
-    except UnfitField as error:
+    except InvalidField as error:
         raise BadRequest(f"The pin {str(pin)[:60]!r} names no run: {error}") from error
 
 

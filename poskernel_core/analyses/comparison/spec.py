@@ -112,19 +112,19 @@ class HeadDistances(Composition[HeadDistancesParams]):
     common).
 
     Choices: each head at the recorded query position of its run that lies nearest to ``n``. The
-    error is a jackknife over eight groups of queries; in two heads of one run the same texts are
+    error is a jackknife over eight groups of queries; in two heads of one run the same windows are
     left out of both.
 
     Limits: noise of the queries does not cancel in a distance, so that one near 0 is a little too
     large. Between heads that see different offsets the triangle inequality need not hold. Runs of
-    the same texts are taken as independent, which makes their error rather too large.
+    the same windows are taken as independent, which makes their error rather too large.
 
     Source: ours; the distance is that of "Positional kernels of attention heads".
     """
 
-    name = "head-distances"
-    title = "Distances between heads"
-    spoken = "distances between heads"
+    name = "compare-kernels"
+    title = "Distances between kernels of heads"
+    spoken = "distances between kernels of heads"
     params = HeadDistancesParams
     values = (
         *each(
@@ -216,8 +216,8 @@ def _pairs(pinned: Sequence[Pinned], kernels: Sequence[Result]) -> tuple[np.ndar
             gap[i, j] = gap[j, i] = float(math.distance(*rows))
             error[i, j] = error[j, i] = math.distance_error(
                 *rows,
-                left.values["without"].astype(float),
-                right.values["without"].astype(float),
+                left.values["replicate"].astype(float),
+                right.values["replicate"].astype(float),
                 together=pinned[i].run == pinned[j].run,
             )
     return gap, error

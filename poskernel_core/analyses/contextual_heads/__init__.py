@@ -1,1 +1,1 @@
-"""Contextual heads: spread of denominators, behaviour groups, content weights."""
+"""Contextual heads: variation of denominators, behaviour groups, content weights."""

@@ -20,8 +20,8 @@ BEHAVIOURS = ("duplicate token", "detokenization", "contextual", "other")
 class Thresholds(Params):
     """What makes a head belong to a group."""
 
-    copies: float = Field(
-        0.3, ge=0, le=1, description="attention to a copy that makes a duplicate-token head"
+    duplicates: float = Field(
+        0.3, ge=0, le=1, description="attention to a duplicate that makes a duplicate-token head"
     )
     local: float = Field(
         0.5, ge=0, le=1, description="mass in the last 10 tokens that makes detokenization"
@@ -30,20 +30,20 @@ class Thresholds(Params):
         30, ge=1, le=1_000_000, description="ETC from which a kernel is broad, tokens"
     )
     steady: float = Field(
-        0.25, ge=0, le=100, description="relative spread of the denominator that is still low"
+        0.25, ge=0, le=100, description="CV of the softmax denominator that is still low"
     )
 
 
 def behaviour(values: dict[str, np.ndarray], limits: Thresholds) -> np.ndarray:
     """Return the group of every head as an index into :data:`BEHAVIOURS`.
 
-    ``values`` are those of contextual heads. Larger attention to near or to far copies counts.
+    ``values`` are those of contextual heads. Larger attention to near or to far duplicates counts.
     """
-    copies = np.fmax(values["near"], values["far"])
+    duplicates = np.fmax(values["near_duplicates"], values["far_duplicates"])
     tests = [
-        copies >= limits.copies,
+        duplicates >= limits.duplicates,
         values["local_mass"] >= limits.local,
-        (values["etc"] >= limits.broad) & (values["spread"] <= limits.steady),
+        (values["etc"] >= limits.broad) & (values["denominator_cv"] <= limits.steady),
     ]
     return np.select(tests, range(len(tests)), default=len(tests))
 

@@ -18,18 +18,18 @@ __all__ = ["Denominators", "DenominatorsParams", "TokenWeights", "TokenWeightsPa
 class CellParams(SkipParams):
     """Parameters that name a head and the destination token."""
 
-    cell: str = Field("L0H0", description="the head, such as L0H3")
+    head: str = Field("L0H0", description="the head, such as L0H3")
     token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
 
 
 class DenominatorsParams(CellParams):
     """Parameters of the denominator along positions."""
 
-    places: int = Field(16, ge=2, le=256, description="positions, evenly spaced")
+    n_positions: int = Field(16, ge=2, le=256, description="positions, evenly spaced")
     first_windows: int = Field(
         16, ge=2, le=1000, description="first windows of text, which the token is put into"
     )
-    own: str = Field(
+    own_texts: str = Field(
         "",
         max_length=MAX_TEXT_CHARACTERS,
         description="texts of your own, divided by lines of three dashes",
@@ -40,15 +40,16 @@ class DenominatorsParams(CellParams):
 
 
 class Denominators(Experiment[DenominatorsParams]):
-    r"""One head's denominator of a fixed token against position, for several texts.
+    r"""One head's denominator of a fixed token against position, for several windows.
 
     Formula: $Z_n = \sum_j K(n,j)\, e^{c(n,j)}$;
     $\mathrm{Var}[Z_n] = \mathrm{Var}[w] / \mathrm{ETC}(n)$ for independent content.
 
     Choices: as for contextual heads; positions are evenly spaced, the last of the context among
-    them. Texts of your own are drawn alongside and do not enter mean and spread.
+    them. Texts of your own are drawn alongside and do not enter mean and variation.
 
-    Limits: one token at a time; 16 texts determine a spread to within about a fifth.
+    Limits: one token at a time; 16 windows determine a coefficient of variation to within about a
+    fifth.
 
     Source: "Contextual attention heads in the first layer of GPT-2".
     """
@@ -62,7 +63,7 @@ class Denominators(Experiment[DenominatorsParams]):
             "denominator",
             "text query",
             "weight",
-            "$Z_n$ with the token put at position $n$ of each text",
+            "$Z_n$ with the token put at position $n$ of each window",
         ),
         *each(
             "own_denominator",
@@ -70,16 +71,16 @@ class Denominators(Experiment[DenominatorsParams]):
             "weight",
             "the same in texts of your own and in named chapters",
         ),
-        *each("mean", "query", "weight", "mean of the denominator over texts", has_error=True),
+        *each("mean", "query", "weight", "mean of the denominator over windows", has_error=True),
         *each(
-            "spread",
+            "denominator_cv",
             "query",
             "relative to the mean",
-            "its standard deviation over texts, relative to the mean",
+            "coefficient of variation over windows: standard deviation over mean",
             has_error=True,
         ),
         *each(
-            "predicted_spread",
+            "predicted_cv",
             "query",
             "relative to the mean",
             "what the independent model expects of it",
@@ -115,10 +116,10 @@ class TokenWeightsParams(CellParams):
     """Parameters of the weights of tokens."""
 
     query: int = Field(ge=1, description="position of the destination token")
-    fewest: int = Field(
-        3, ge=0, le=1_000_000, description="times that a token must occur in the texts"
+    min_count: int = Field(
+        3, ge=0, le=1_000_000, description="times that a token must occur in the windows"
     )
-    listed: int = Field(40, ge=1, le=1000, description="tokens listed at either end")
+    top_k: int = Field(40, ge=1, le=1000, description="tokens listed at either end")
     first_windows: int = Field(
         128, ge=2, le=10_000, description="first windows of text, which are read (later layers)"
     )
@@ -133,7 +134,7 @@ class TokenWeights(Experiment[TokenWeightsParams]):
     Choices: in layer 0, whose keys depend on token and position alone, every token is placed at
     four positions that share the mass of the head's kernel equally; the error is over them. In
     later layers, where context matters, scores are means over the places where the token stands in
-    the texts. Tokens rarer in the texts than ``fewest`` are left out, special ones always.
+    the windows. Tokens rarer in the windows than ``min_count`` are left out, special ones always.
 
     Limits: a mean over contexts hides that a later head may weight a token by its context.
 
@@ -158,7 +159,7 @@ class TokenWeights(Experiment[TokenWeightsParams]):
             "count",
             "token",
             "places",
-            "how often the token was seen: in layer 0 in all texts of the run, in "
+            "how often the token was seen: in layer 0 in all windows of the run, in "
             "later layers in those that were read",
         ),
         *each(

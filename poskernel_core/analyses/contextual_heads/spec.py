@@ -29,30 +29,31 @@ class ContextualParams(DestinationParams, Thresholds):
         64, ge=2, le=10_000, description="first windows of text, which the token is put into"
     )
     samples: int = Field(
-        32, ge=2, le=10_000, description="random sequences with copies of their last tokens"
+        32, ge=2, le=10_000, description="random sequences with duplicates of their last tokens"
     )
 
 
 class ContextualHeads(Experiment[ContextualParams]):
-    r"""The softmax denominator of a fixed token in many contexts, for every head.
+    r"""The softmax denominator of a fixed token in many windows, for every head.
 
-    The token replaces what stands at position $n$ of each text.
+    The token replaces what stands at position $n$ of each window.
 
     Formula: $Z_n = \sum_j K(n,j)\, w(n,j)$ with content weights $w(n,i) = e^{c(n,i)}$,
-    $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$. If content is independent within a context,
+    $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$. If content is independent within a window,
     $\mathrm{Var}[Z_n] = \mathrm{Var}[w] \sum_i K(n,i)^2 = \mathrm{Var}[w] / \mathrm{ETC}(n)$.
 
     Choices: the first ``skip`` keys are left out of kernel and denominator. Moments of weights give
-    every key the same weight. The ETC in the prediction is that of each text's own kernel, which in
-    layer 0 is the same for all. Copies stand 2, 4, 8, ... tokens back, all of them in one sequence
-    of $n + 1$ random tokens: the first is seen from $n$, the second from $n - 3$, the next from
-    $n - 6$ and so on. A head is a duplicate-token head if ``near`` or ``far`` reaches 0.3; else
-    detokenization if half of its mass is in the last 10 tokens; else contextual if its ETC is 30
-    tokens or more and its spread 0.25 or less; all four can be changed.
+    every key the same weight. The ETC in the prediction is that of each window's own kernel, which
+    in layer 0 is the same for all. Duplicates stand 2, 4, 8, ... tokens back, all of them in one
+    sequence of $n + 1$ random tokens: the first is seen from $n$, the second from $n - 3$, the next
+    from $n - 6$ and so on. A head is a duplicate-token head if ``near_duplicates`` or
+    ``far_duplicates`` reaches 0.3; else detokenization if half of its mass is in the last 10
+    tokens; else contextual if its ETC is 30 tokens or more and its ``denominator_cv`` 0.25 or less;
+    all four can be changed.
 
-    Limits: exponentials have heavy tails: where a few keys carry the denominator, its spread over
-    64 texts is itself uncertain. The error of the spread is a jackknife over texts. The groups are
-    those of layer 0; in later layers a head with a local kernel need not join words together.
+    Limits: exponentials have heavy tails: where a few keys carry the denominator, its variation
+    over 64 windows is itself uncertain; its error is a jackknife over windows. The groups
+    are those of layer 0; in later layers a head with a local kernel need not join words together.
 
     Source: "Contextual attention heads in the first layer of GPT-2" and "Positional kernels of
     attention heads"; thresholds and the measure of duplicate attention are ours.
@@ -67,16 +68,16 @@ class ContextualHeads(Experiment[ContextualParams]):
             "etc", "layer head", "tokens", "effective token count (ETC) of the token's mean kernel"
         ),
         *each("local_mass", "layer head", "share of mass", "its mass in the last 10 tokens"),
-        *each("denominator", "layer head", "weight", "mean of $Z_n$ over texts", has_error=True),
+        *each("denominator", "layer head", "weight", "mean of $Z_n$ over windows", has_error=True),
         *each(
-            "spread",
+            "denominator_cv",
             "layer head",
             "relative to the mean",
-            "standard deviation of $Z_n$ over texts, relative to its mean",
+            "coefficient of variation of $Z_n$ over windows: standard deviation over mean",
             has_error=True,
         ),
         *each(
-            "predicted_spread",
+            "predicted_cv",
             "layer head",
             "relative to the mean",
             "what the independent model expects of it",
@@ -85,24 +86,24 @@ class ContextualHeads(Experiment[ContextualParams]):
             "weight_mean",
             "layer head",
             "weight",
-            "mean and variance of the content weights over texts and keys",
+            "mean and variance of the content weights over windows and keys",
         ),
         *each(
             "weight_variance",
             "layer head",
             "weight squared",
-            "mean and variance of the content weights over texts and keys",
+            "mean and variance of the content weights over windows and keys",
         ),
         *each(
-            "copy_attention baseline",
+            "duplicate_attention baseline",
             "layer head distance",
             "share of attention",
-            "attention to an earlier copy of the current token at that distance "
+            "attention to an earlier duplicate of the current token at that distance "
             "back, and to another token in the same place",
             has_error=True,
         ),
         *each(
-            "near far",
+            "near_duplicates far_duplicates",
             "layer head",
             "share of attention",
             "mean difference of the two up to 10 tokens back, and beyond",
@@ -114,28 +115,28 @@ class ContextualHeads(Experiment[ContextualParams]):
             "group",
             "behaviour group: duplicate token, detokenization, contextual, other",
         ),
-        *each("visible", "layer head", "tokens", "number of keys that count"),
+        *each("visible_keys", "layer head", "tokens", "number of keys that count"),
     )
     measures = (
         HeadMeasure(
-            "spread of the denominator",
-            "spread",
-            "relative to the mean ↓ (log scale)",
-            "Dark: the softmax denominator hardly depends on the context.",
+            "CV of the softmax denominator",
+            "denominator_cv",
+            "relative to the mean (log scale)",
+            "Dark: the denominator hardly depends on the context (CV: coefficient of variation).",
             "log",
         ),
         HeadMeasure(
             "behaviour group",
             "group",
             "group",
-            "By kernel, spread of the denominator and attention to copies.",
+            "By kernel, CV of the softmax denominator and attention to duplicates.",
             "labels",
         ),
         HeadMeasure(
-            "attention to far copies",
-            "far",
+            "attention to far duplicates",
+            "far_duplicates",
             "share of attention",
-            "Bright: the head attends to earlier copies of the current token.",
+            "Bright: the head attends to earlier duplicates of the current token.",
             "diverging",
         ),
     )

@@ -1,4 +1,4 @@
-"""Attention entropy: over how many keys a head's attention is spread in the texts themselves."""
+"""Attention entropy: over how many keys a head's attention is spread in the windows themselves."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ class AttentionEntropy(Analysis[EntropyParams]):
     Formula: $H(n) = \mathbb{E}_\text{text}\!\left[-\sum_{i \ge \text{skip}} \hat A(n,i) \ln
     \hat A(n,i)\right]$ with $\hat A(n,i) = A(n,i) / \sum_{j \ge \text{skip}} A(n,j)$.
 
-    Choices: each text's row is renormalised and its entropy taken before the mean over texts; the
-    entropy of the mean row would be larger. The first ``skip`` keys are left out, as for kernels.
+    Choices: each window's row is renormalised and its entropy taken before the mean over windows;
+    the entropy of the mean row would be larger. The first ``skip`` keys are left out, as for
+    kernels.
 
-    Limits: a head that looks at one key, another in every text, has entropy 0 and a broad kernel:
-    entropy says how sharp attention is, not whether position makes it so. Errors are over texts.
+    Limits: a head that looks at one key, another in every window, has entropy 0 and a broad kernel:
+    entropy says how sharp attention is, not whether position makes it so. Errors are over windows.
 
     Source: "Positional kernels of attention heads" speaks of broad and of sharp heads by their
     kernels; the entropy of the observed attention beside them is ours.
@@ -43,7 +44,7 @@ class AttentionEntropy(Analysis[EntropyParams]):
             "entropy",
             "layer head query",
             "nats",
-            "mean over texts; NaN where no key is left",
+            "mean over windows; NaN where no key is left",
             has_error=True,
         ),
     )
@@ -52,11 +53,11 @@ class AttentionEntropy(Analysis[EntropyParams]):
             "attention entropy",
             "entropy",
             "nats",
-            "Dark: in each text the head looks at few keys; bright: at many.",
+            "Dark: in each window the head looks at few keys; bright: at many.",
         ),
     )
     precomputed = "always"
-    ignores = frozenset({"samples", "gather"})
+    ignores = frozenset({"queries_per_position", "gather"})
 
     def needs(self, run: RunSpec, params: EntropyParams) -> Mapping[str, RunSpec]:
         """Return a small pass of its own over the same windows."""

@@ -123,7 +123,7 @@ def _kind(head: Head) -> tuple[str, str] | None:
     if not head.knows("etc"):
         return None
     mass, spread = head.number("etc", "local_mass"), head.number("etc", "etc")
-    visible = head.number("etc", "visible").value
+    visible = head.number("etc", "visible_keys").value
     if math.isnan(spread.value):
         return None
     last = head.param("etc", "local_tokens")
@@ -162,10 +162,12 @@ def _look_back(head: Head) -> Iterator[Said]:
 
 
 def _share(head: Head) -> Iterator[Said]:
-    """Position's and content's share of the scores."""
-    if not head.knows("score-shares"):
+    """Score variance explained by position and by content."""
+    if not head.knows("score-variance"):
         return
-    position, content = (head.number("score-shares", name) for name in ("position", "content"))
+    position, content = (
+        head.number("score-variance", f"{name}_share") for name in ("position", "content")
+    )
     decides = [
         f"{what} decides its scores (share {number})"
         for what, number in (("position", position), ("content", content))
@@ -180,7 +182,7 @@ def _share(head: Head) -> Iterator[Said]:
 def _explained(head: Head) -> Iterator[Said]:
     """Whether the kernel tells what the head does."""
     if head.knows("etc"):
-        fidelity = head.number("etc", "fidelity")
+        fidelity = head.number("etc", "attention_distance")
         if fidelity.passes(HALF) == "yes":
             yield Said(f"what it attends to is not what its kernel says (distance {fidelity})")
 
@@ -191,12 +193,14 @@ def _induction(head: Head) -> Iterator[Said]:
         yield from _at_limit(score, ATTENTION, "an induction head ({})", "no induction")
 
 
-def _copies(head: Head) -> Iterator[Said]:
-    """Attention to earlier copies of the current token."""
+def _duplicates(head: Head) -> Iterator[Said]:
+    """Attention to earlier duplicates of the current token."""
     if not head.knows("contextual-heads"):
         return
-    limit = head.param("contextual-heads", "copies")
-    near, far = (head.number("contextual-heads", name) for name in ("near", "far"))
+    limit = head.param("contextual-heads", "duplicates")
+    near, far = (
+        head.number("contextual-heads", name) for name in ("near_duplicates", "far_duplicates")
+    )
     known = {name: each.passes(limit) for name, each in (("near", near), ("far", far))}
     there = [
         f"{'about ' if known[name] == 'about' else ''}{name} ones {number}"
@@ -204,16 +208,16 @@ def _copies(head: Head) -> Iterator[Said]:
         if known[name] in ("yes", "about")
     ]
     if there:
-        yield Said(f"attends to earlier copies of the current token ({', '.join(there)})")
+        yield Said(f"attends to earlier duplicates of the current token ({', '.join(there)})")
     elif "no" in known.values():
-        yield Said("not drawn to copies", negative=True)
+        yield Said("not drawn to duplicates", negative=True)
 
 
 def _contextual(head: Head) -> Iterator[Said]:
-    """A broad kernel whose denominator is nearly the same in all texts."""
+    """A broad kernel whose denominator is nearly the same in all windows."""
     if not head.knows("contextual-heads"):
         return
-    spread, width = (head.number("contextual-heads", name) for name in ("spread", "etc"))
+    spread, width = (head.number("contextual-heads", name) for name in ("denominator_cv", "etc"))
     broad, steady = (head.param("contextual-heads", name) for name in ("broad", "steady"))
     varies = spread.passes(steady)
     if varies is None or math.isnan(width.value):
@@ -224,8 +228,8 @@ def _contextual(head: Head) -> Iterator[Said]:
     else:
         about = "" if varies == "no" else "about "
         yield Said(
-            f"{about}contextual (its softmax denominator varies by {spread} of its mean from text "
-            "to text)"
+            f"{about}contextual (its softmax denominator varies by {spread} of its mean from "
+            "window to window)"
         )
 
 
@@ -275,7 +279,7 @@ def _listed(parts: list[str]) -> str:
 CLAIMS: tuple[Claim, ...] = (
     _look_back,
     _induction,
-    _copies,
+    _duplicates,
     _contextual,
     _sink,
     _share,

@@ -39,14 +39,14 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
 
     Formula: a measure $x \pm \sigma$ passes a limit $t$ where $x - 2\sigma \ge t$ and fails it
     where $x + 2\sigma < t$; in between the sentence says "about". It begins with the kind of the
-    kernel: local where the mass in the last tokens passes 0.5, uniform where ETC passes half of
-    the visible keys, slow decay where it fails both. A head *looks back* $k$ tokens where its
-    largest diagonal $P(k)$ passes 0.3; it is an induction head, is drawn to copies of the current
+    kernel: local where the mass in the last tokens passes 0.5, uniform where ETC passes half of the
+    visible keys, slow decay where it fails both. A head *looks back* $k$ tokens where its largest
+    diagonal $P(k)$ passes 0.3; it is an induction head, is drawn to duplicates of the current
     token, or has a sink on the first key, where that share of attention passes 0.3. It is
-    contextual where its denominator's spread fails 0.25, its ETC is 30 tokens or more, and it is
-    neither local nor drawn to copies. Position, or content, decides its scores where its share
-    passes 0.5. A kernel does not say what a head does where its distance to the observed attention
-    passes 0.5. A wavelength dominates where its swing passes the next one's.
+    contextual where its denominator's coefficient of variation fails 0.25, its ETC is 30 tokens or
+    more, and it is neither local nor drawn to duplicates. Position, or content, decides its scores
+    where its share passes 0.5. A kernel does not say what a head does where its distance to the
+    observed attention passes 0.5. A wavelength dominates where its swing passes the next one's.
 
     Choices: limits are those of the questions themselves where they have any. A share of attention
     without a standard error passes nothing for certain. What a head does not do is said only where
@@ -55,7 +55,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
 
     Limits: limits are conventions; a head just below one differs little from one just above. Two
     standard errors hold for one claim, not for all claims about all heads together. Errors are over
-    texts or queries of one corpus.
+    windows or queries of one corpus.
 
     Source: ours; the kinds are those of "Positional kernels of attention heads".
     """

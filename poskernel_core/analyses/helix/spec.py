@@ -27,7 +27,7 @@ class HelixParams(math.StreamParams):
     """Parameters of the helix."""
 
     prompts: Literal["repeated", "texts"] = Field(
-        "repeated", description="prompts of one repeated token each, or the texts of the corpus"
+        "repeated", description="prompts of one repeated token each, or the windows of the corpus"
     )
     subspace: int = Field(3, ge=1, le=10, description="k of the top-k subspaces compared")
     far: float = Field(
@@ -48,7 +48,7 @@ class Helix(Analysis[HelixParams]):
     $x^l$ the stream before layer $l$; canonical angles are $\arccos$ of the singular values of
     $U^\top V$.
 
-    Choices: 100 repeated tokens, without a start token. Taken over the texts of a corpus instead
+    Choices: 100 repeated tokens, without a start token. Taken over the windows of a corpus instead
     (``prompts``), it is the mean stream that heads meet in real text, at layer 0 the mean token
     embeddings included; the start token's position is left out. The post's prose compares
     subspaces of the residual stream, its code left singular vectors: both are computed, labelled.
@@ -56,7 +56,7 @@ class Helix(Analysis[HelixParams]):
     agree with the layer before.
 
     Limits: rotary models add nothing to the stream, so one repeated token looks alike everywhere;
-    only the version over texts remains.
+    only the version over windows remains.
 
     Source: "The positional embedding matrix and previous-token heads".
     """
@@ -133,7 +133,7 @@ class Helix(Analysis[HelixParams]):
             "root mean square distance between one prompt's $X^l$ and the mean "
             "over prompts, relative to the size of the mean (Frobenius norms, all "
             "positions but a start token's); over repeated tokens it says how "
-            "little the choice of token matters, over texts it is mostly their "
+            "little the choice of token matters, over windows it is mostly their "
             "content",
         ),
     )
@@ -146,7 +146,7 @@ class Helix(Analysis[HelixParams]):
         return {} if geometry.scheme == "learned" else {"prompts": "texts"}
 
     def with_params(self, run: RunSpec, params: HelixParams) -> RunSpec:
-        """Return the pass over repeated tokens, where the corpus does not matter; or over texts."""
+        """Return the pass over repeated tokens, which needs no corpus, or over windows."""
         if params.prompts == "texts":
             return run.model_copy(update={"gather": math.STREAM_SUMS})
         return math.repeated_run(run, params.tokens)

@@ -35,7 +35,7 @@ class TangentParams(math.StreamParams):
 
     query: int = Field(ge=1, description="query position n")
     helix_from: Literal["texts", "repeated"] = Field(
-        "texts", description="the helix: mean stream of the texts, or of one token repeated"
+        "texts", description="the helix: mean stream of the windows, or of one token repeated"
     )
 
 
@@ -47,7 +47,7 @@ class Tangent(Analysis[TangentParams]):
     It is split along the radius $y_n / |y_n|$, the tangent $y_{n+1} - y_{n-1}$ made orthogonal to
     it, and the third direction.
 
-    Choices: $X^l$ is the mean stream of the texts, which the heads meet; the post's helix is that
+    Choices: $X^l$ is the mean stream of the windows, which the heads meet; the post's helix is that
     of repeated tokens (``prompts``).
 
     Limits: where ``helix_fit`` is low, the head reads more of the positions than three components

@@ -22,10 +22,10 @@ class NormCauseParams(PairsParams):
 
 
 class NormCause(Sampled[NormCauseParams]):
-    r"""Recency with layer 0's norms as they are, and with those norms made flat.
+    r"""Recency with layer 0's head-output norms as they are, and equalised.
 
-    The two runs have the same sequences, along the axis ``norms`` (as they are, flat); ``change``
-    values are flat minus as they are.
+    The two runs have the same sequences, along the axis ``norms`` (as they are, equalised);
+    ``change`` values are equalised minus as they are.
 
     Formula: the output $z_n$ of each head of layer 0 becomes $z_n\, \bar r / r_n$ with
     $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ over random sequences and $\bar r$ its mean over positions.
@@ -34,7 +34,7 @@ class NormCause(Sampled[NormCauseParams]):
     with equal weight. Errors are over sequences; that of a change is the error of the mean
     difference between the two runs of each sequence.
 
-    Limits: the scaling does more than make norms flat. It also magnifies at late positions what all
+    Limits: the scaling does more than equalise norms. It also magnifies at late positions what all
     sequences have in common, it rescales the query's own position, and it touches layer 0 alone,
     while deeper induction heads read later layers too. A rise that vanishes because induction
     itself broke says nothing: look at ``attention``.
@@ -42,10 +42,10 @@ class NormCause(Sampled[NormCauseParams]):
     Source: the test that "Recency bias in an induction head" leaves open; it is ours.
     """
 
-    name = "norm-cause"
+    name = "equalised-norms"
     uses = ("later layers",)
-    title = "Norms as they are, and flat"
-    spoken = "what flat norms leave of the recency"
+    title = "Equalised head-output norms"
+    spoken = "what equalised norms leave of the recency"
     params = NormCauseParams
     values = (
         *each(
@@ -95,25 +95,25 @@ class NormCause(Sampled[NormCauseParams]):
             "probability_change probability_advantage_change probability_rise_change",
             "",
             "probability",
-            "with flat norms minus with true ones",
+            "with equalised norms minus with true ones",
             has_error=True,
         ),
         *each(
             "attention_change attention_advantage_change attention_rise_change",
             "layer head",
             "share of attention",
-            "with flat norms minus with true ones",
+            "with equalised norms minus with true ones",
             has_error=True,
         ),
         *each(
             "slope_change",
             "layer head",
             "share of attention per token",
-            "with flat norms minus with true ones",
+            "with equalised norms minus with true ones",
             has_error=True,
         ),
     )
-    texts = each("runs", "norms", "name", "the two runs")
+    texts = each("conditions", "norms", "name", "the two conditions")
     figure = "poskernel_core.figures.of_experiments:norm_cause_figure"
     runs = "poskernel_core.analyses.induction.run.norm_cause:norm_cause"
 
@@ -132,6 +132,6 @@ class NormCause(Sampled[NormCauseParams]):
         return random_run(run, longest, params.samples)
 
     def tokens(self, run: RunSpec, params: NormCauseParams) -> int:
-        """Return the tokens of all rows and of the slope, with true norms and with flat ones."""
+        """Return the tokens of all rows and of the slope, with norms as they are and equalised."""
         rows = second_positions(params.length, params.first, params.candidates, run.start_token)
         return 2 * run.windows * (len(rows) * params.length + params.random_length)

@@ -45,7 +45,7 @@ class InductionScores(Sampled[InductionScoresParams]):
     Formula: with $T$ random tokens twice, from position $s$ on (1 after a start token, else 0),
     $\text{induction} = \mathbb{E}\, A(s+T+j,\; s+j+1)$ over $0 \le j < T$.
 
-    Choices: tokens of one sequence all differ, so that each has one earlier copy.
+    Choices: tokens of one sequence all differ, so that each has one earlier duplicate.
 
     Limits: random tokens show the circuit, not how much text uses it. Errors are over sequences.
 
@@ -63,8 +63,8 @@ class InductionScores(Sampled[InductionScoresParams]):
             "induction",
             "layer head",
             "share of attention",
-            "mean attention from each token of the second copy to the token after "
-            "its earlier copy: the induction score",
+            "mean attention from each token of the second half to the token after "
+            "its earlier duplicate: the induction score",
             has_error=True,
         ),
         *each(
@@ -78,14 +78,14 @@ class InductionScores(Sampled[InductionScoresParams]):
             "duplicate",
             "layer head",
             "share of attention",
-            "mean attention to the earlier copy itself",
+            "mean attention to the earlier duplicate itself",
             has_error=True,
         ),
         *each(
             "loss",
             "copy",
             "nats",
-            "mean loss of the tokens of the first and of the second copy",
+            "mean loss of the tokens of the first and of the second half",
             has_error=True,
         ),
     )
@@ -94,7 +94,7 @@ class InductionScores(Sampled[InductionScoresParams]):
             "induction score",
             "induction",
             "share of attention",
-            "Bright: the head attends to what followed the current token's earlier copy.",
+            "Bright: the head attends to what followed the current token's earlier duplicate.",
         ),
     )
     figure = "poskernel_core.figures.of_experiments:induction_scores_figure"
@@ -137,15 +137,15 @@ class InductionRecency(Sampled[RecencyParams]):
 
     Choices: tokens of one sequence all differ; special tokens are never drawn. Rows have sequences
     of their own, so that their errors are independent. One row has no rise (NaN), one candidate no
-    advantage (0). Flattening multiplies the output $z_n$ of each head of layer 0 by $\bar r / r_n$
-    with $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ measured on 500 random sequences of the same length
+    advantage (0). Equalising norms multiplies the output $z_n$ of each head of layer 0 by $\bar r /
+    r_n$ with $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ measured on 500 random sequences of the same length
     under the same other ablations, and $\bar r$ the mean of $r_n$; a start token's own output is
     left as it is. The error of the measured norms is not in ours.
 
     Limits: induction on random tokens is weaker than on text, so probabilities are small.
 
     Source: "Recency bias in an induction head", figures 1 to 3; more than two candidates and the
-    causal test by flattening are ours.
+    causal test by equalised norms are ours.
     """
 
     name = "induction-recency"
@@ -217,7 +217,7 @@ class InductionRecency(Sampled[RecencyParams]):
             "norm",
             "head_of_layer_0 pos",
             "length of z",
-            "only where norms are flattened: layer 0's norms before that",
+            "only where norms are equalised: layer 0's norms before that",
         ),
     )
     texts = each("examples", "second pos", "token", "the first sequence of every row")

@@ -17,7 +17,9 @@ __all__ = ["Averaging", "AveragingParams"]
 class AveragingParams(AveragingPlace):
     """Parameters of the table of losses."""
 
-    loss_texts: int = Field(16, ge=2, le=1000, description="windows of text the loss is taken over")
+    loss_windows: int = Field(
+        16, ge=2, le=1000, description="windows of text the loss is taken over"
+    )
 
 
 class Averaging(Experiment[AveragingParams]):
@@ -64,7 +66,7 @@ class Averaging(Experiment[AveragingParams]):
 
     def with_params(self, run: RunSpec, params: AveragingParams) -> RunSpec:
         """Return the run over a few windows of the corpus."""
-        return run.model_copy(update={"windows": params.loss_texts, "positions": (0,)})
+        return run.model_copy(update={"windows": params.loss_windows, "positions": (0,)})
 
     def needs(self, run: RunSpec, params: AveragingParams) -> Mapping[str, RunSpec]:
         """Return the pass over repeated tokens where the stream is averaged."""

@@ -33,7 +33,7 @@ _ABOUT = {
     "average": "Neighbouring positions share one embedding: the previous-token head, which goes by "
     "position in this model, can no longer distinguish them.",
     "blind": "The predecessor is cut out of every head's attention in these layers.",
-    "silence": "Without it the induction heads find nothing to copy.",
+    "ablate": "Without it the induction heads find nothing to copy.",
     "remove": "Only the causal mask is left to distinguish positions.",
 }
 
@@ -129,7 +129,7 @@ def _demo(
             "layers": layers,
             "stage": "pattern",
         },
-        "The previous-token head switched off": {"change": "silence", "heads": cell},
+        "The previous-token head switched off": {"change": "ablate", "heads": cell},
         "Positional embeddings removed": {"change": "remove", "embeddings": "positions"},
     }
     texts = _ABOUT | about

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 REPEATED_TOKENS = 100
-Change = Literal["average", "blind", "move", "silence", "remove"]
+Change = Literal["average", "blind", "move", "ablate", "remove"]
 
 
 class AveragingPlace(Params):
@@ -39,11 +39,11 @@ class AveragingPlace(Params):
 class InterventionParams(TextParams, AveragingPlace):
     """Parameters of an intervention; those of other changes than the chosen one do nothing."""
 
-    cell: str = Field("L0H0", description="the head whose pattern is shown, such as L0H3")
+    head: str = Field("L0H0", description="the head whose pattern is shown, such as L0H3")
     change: Change = Field(
         "average",
         description="average positions, blind to predecessors (attention knockout), move "
-        "attention, silence (ablate) heads, or remove embeddings",
+        "attention, ablate heads, or remove embeddings",
     )
     group: int = Field(10, ge=1, le=1_000_000, description="average: positions per group")
     every: int = Field(5, ge=1, le=1_000_000, description="blind: spacing of the blinded positions")
@@ -64,7 +64,7 @@ class InterventionParams(TextParams, AveragingPlace):
     )
     scale: float = Field(1.0, ge=-100, le=100, description="move: factor of the output")
     scope: Literal["head", "layer"] = Field("head", description="move: whose output is scaled")
-    heads: str = Field("", max_length=4000, description="silence: heads, such as 'L0H3, L1H4'")
+    heads: str = Field("", max_length=4000, description="ablate: heads, such as 'L0H3, L1H4'")
     embeddings: Literal["tokens", "positions"] = Field(
         "positions", description="remove: token or positional embeddings"
     )
@@ -96,7 +96,7 @@ class Intervention(Experiment[InterventionParams]):
     the row takes its share). Moving gives a row's attention to chosen keys: in equal parts after
     the softmax, or by raising their scores above the row's largest before it. The post moves
     attention before the softmax and doubles the whole layer's output, its prose says the head's:
-    both are offered. Silencing ablates heads: their output is zero. Removed embeddings are zeros;
+    both are offered. An ablated head's output is zero. Removed embeddings are zeros;
     rotary models are rotated as at position 0.
 
     Limits: one prompt. The error of ``loss_change`` takes positions as independent; KL and masses

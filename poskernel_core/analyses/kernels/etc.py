@@ -1,4 +1,4 @@
-"""ETC heat map: effective token count, kind and trust of every head's positional kernel."""
+"""Effective token count, kind and trust of every head's positional kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["EtcHeatMap", "EtcParams", "summarise_row"]
 
 
 class EtcParams(SkipParams):
-    """Parameters of the ETC heat map."""
+    """Parameters of the effective token count."""
 
     local_tokens: int = Field(
         math.LOCAL_TOKENS, ge=1, le=256, description="last tokens that count as local"
@@ -44,17 +44,18 @@ class EtcHeatMap(Analysis[EtcParams]):
     that one definition serves learned and rotary positions; the first version of the post speaks
     of the mean stream through the key matrix, which is the same for learned positions.
 
-    Limits: a kernel says what position does on average; where ``fidelity`` is poor, content
-    decides. Errors are jackknives over queries (``etc``, ``log_etc``, ``local_mass``,
-    ``fidelity``), over groups of queries (``consistency``), and the spread over the other positions
-    (``equivariance``); that the mean keys come from finitely many texts is not included.
+    Limits: a kernel says what position does on average; where ``attention_distance`` is large,
+    content decides. Errors are jackknives over queries (``etc``, ``log_etc``, ``local_mass``,
+    ``attention_distance``), over groups of queries (``query_variation``), and the spread over the
+    other positions (``equivariance_error``); that the mean keys come from finitely many windows is
+    not included.
 
-    Source: "Positional kernels of attention heads"; consistency, equivariance and fidelity are
-    ours.
+    Source: "Positional kernels of attention heads"; query variation, equivariance error
+    and distance to observed attention are ours.
     """
 
     name = "etc"
-    title = "ETC heat map"
+    title = "Effective token count"
     spoken = "the effective token count"
     params = EtcParams
     values = (
@@ -62,7 +63,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             "etc",
             "layer head query",
             "tokens",
-            "effective token count (ETC) of the kernel, from 1 to the number of ``visible`` keys",
+            "effective token count (ETC) of the kernel, from 1 to ``visible_keys``",
             has_error=True,
         ),
         *each("log_etc", "layer head query", "ln tokens", "its natural logarithm", has_error=True),
@@ -81,30 +82,32 @@ class EtcHeatMap(Analysis[EtcParams]):
         ),
         *each("kind", "layer head query", "kind", "local, slow decay or uniform"),
         *each(
-            "consistency",
+            "query_variation",
             "layer head query",
             "TV distance, 0 to 1",
-            "mean total variation (TV) between kernels of different queries at "
-            "the same position; lower is better",
+            "mean total variation (TV) between kernels of different queries at the same position",
             has_error=True,
         ),
         *each(
-            "equivariance",
+            "equivariance_error",
             "layer head query",
             "TV distance, 0 to 1",
             "mean TV to the kernels of the other positions, aligned by offset and "
-            "renormalised on their common support; lower is better",
+            "renormalised on their common support",
             has_error=True,
         ),
         *each(
-            "fidelity",
+            "attention_distance",
             "layer head query",
             "TV distance, 0 to 1",
-            "TV to the mean observed attention, ``skip`` applied to both; lower is better",
+            "TV to the mean observed attention, ``skip`` applied to both",
             has_error=True,
         ),
         *each(
-            "visible", "layer head query", "tokens", "number of keys that the kernel is spread over"
+            "visible_keys",
+            "layer head query",
+            "tokens",
+            "number of keys that the kernel is spread over",
         ),
     )
     measures = (
@@ -114,7 +117,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             "effective tokens (log scale)",
             scale="log",
             floor=1.0,
-            most="visible",
+            most="visible_keys",
         ),
         HeadMeasure(
             "kind of kernel",
@@ -133,29 +136,29 @@ class EtcHeatMap(Analysis[EtcParams]):
             0.5,
         ),
         HeadMeasure(
-            "consistency over queries",
-            "consistency",
-            "total variation ↓ (0: alike)",
+            "query variation",
+            "query_variation",
+            "total variation (0: alike)",
             "Dark: kernels of different queries at one position agree.",
             "unit",
         ),
         HeadMeasure(
-            "translation equivariance",
-            "equivariance",
-            "total variation ↓ (0: alike)",
+            "equivariance error",
+            "equivariance_error",
+            "total variation (0: alike)",
             "Dark: the kernel is the same, seen from every position.",
             "unit",
         ),
         HeadMeasure(
-            "fidelity",
-            "fidelity",
-            "total variation ↓ (0: alike)",
+            "distance to observed attention",
+            "attention_distance",
+            "total variation (0: alike)",
             "Dark: the kernel is what the head does on average; bright: content decides.",
             "unit",
         ),
         HeadMeasure(
-            "keys in sight",
-            "visible",
+            "visible keys",
+            "visible_keys",
             "tokens",
             "Dark: a sliding window or chunks hide all but the nearest keys from the layer.",
             of_windows=True,
@@ -189,18 +192,15 @@ class EtcHeatMap(Analysis[EtcParams]):
 
 
 def _result(stacked: dict[str, np.ndarray], positions: np.ndarray, params: EtcParams) -> Result:
-    errors = {
-        name.removesuffix("_error"): array
-        for name, array in stacked.items()
-        if name.endswith("_error")
-    }
-    values = {name: array for name, array in stacked.items() if not name.endswith("_error")}
+    declared = {value.name for value in EtcHeatMap.values}
+    values = {name: array for name, array in stacked.items() if name in declared}
+    errors = {name.removesuffix("_error"): stacked[name] for name in stacked.keys() - declared}
     values["log_etc"] = np.log(values["etc"])
     errors["log_etc"] = errors["etc"] / values["etc"]
     values["kind"] = math.classify(
         values["local_mass"],
         values["etc"],
-        values["visible"],
+        values["visible_keys"],
         params.local_share,
         params.uniform_share,
     )
@@ -247,26 +247,26 @@ def summarise_row(
         "etc": math.effective_tokens(mean),
         "half_mass_distance": math.half_mass_distance(mean).astype(np.float64),
         "local_mass": mean[:, -local_tokens:].sum(axis=-1),
-        "visible": np.full(heads, float(mean.shape[-1])),
-        "consistency": math.consistency(kernels),
-        "consistency_error": math.consistency_error(kernels),
+        "visible_keys": np.full(heads, float(mean.shape[-1])),
+        "query_variation": math.consistency(kernels),
+        "query_variation_error": math.consistency_error(kernels),
     }
     out = math.leave_one_out(kernels) if samples > 1 else np.full_like(kernels, np.nan)
     row["etc_error"] = jackknife(math.effective_tokens(out), axis=-1)
     row["local_mass_error"] = jackknife(out[..., -local_tokens:].sum(axis=-1), axis=-1)
     if observed is not None:
         share = observed / np.maximum(observed.sum(axis=-1, keepdims=True), 1e-300)
-        row["fidelity"] = math.total_variation(mean, share)
+        row["attention_distance"] = math.total_variation(mean, share)
         gaps = math.total_variation(out, np.broadcast_to(share[:, None], out.shape))
-        row["fidelity_error"] = jackknife(gaps, axis=-1)
+        row["attention_distance_error"] = jackknife(gaps, axis=-1)
     return row
 
 
 def _nothing(heads: int) -> dict[str, np.ndarray]:
-    names = ("etc", "half_mass_distance", "local_mass", "consistency", "fidelity")
-    errors = ("etc_error", "local_mass_error", "consistency_error", "fidelity_error")
+    names = ("etc", "half_mass_distance", "local_mass", "query_variation", "attention_distance")
+    errors = ("etc_error", "local_mass_error", "query_variation_error", "attention_distance_error")
     empty = {name: np.full(heads, np.nan) for name in names + errors}
-    return empty | {"visible": np.zeros(heads)}
+    return empty | {"visible_keys": np.zeros(heads)}
 
 
 def _equivariance(means: np.ndarray, positions: np.ndarray, skip: int) -> dict[str, np.ndarray]:
@@ -278,4 +278,7 @@ def _equivariance(means: np.ndarray, positions: np.ndarray, skip: int) -> dict[s
     mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     spread = np.nansum(np.square(gaps - mean[..., None]), axis=-1)
     error = np.sqrt(spread / np.maximum(count - 1, 1) / np.maximum(count, 1))
-    return {"equivariance": mean, "equivariance_error": np.where(count > 1, error, np.nan)}
+    return {
+        "equivariance_error": mean,
+        "equivariance_error_error": np.where(count > 1, error, np.nan),
+    }

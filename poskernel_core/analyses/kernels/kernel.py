@@ -41,7 +41,7 @@ class PositionalKernel(Analysis[KernelParams]):
     \text{skip}$. With skip 0, attention is exactly $A(n,i) = K(n,i)\, e^{c(n,i)} / \sum_j K(n,j)\,
     e^{c(n,j)}$. $\mathrm{TV}(K,K') = \tfrac12 \sum_i |K_i - K'_i|$.
 
-    Choices: queries are those of many texts (their mean kernel), of one text, or of one fixed
+    Choices: queries are those of many windows (their mean kernel), of one text, or of one fixed
     token at position $n$; the posts take a chapter of the Bible, or " the".
 
     Limits: errors are over queries only. Queries of one text share its content.
@@ -72,7 +72,7 @@ class PositionalKernel(Analysis[KernelParams]):
             "observed",
             "layer head key",
             "share of attention",
-            "attention seen at ``n`` (mean over all texts; of the one text where "
+            "attention seen at ``n`` (mean over all windows; of the one text where "
             "that is the source), ``skip`` applied and renormalised",
         ),
         *each(
@@ -96,20 +96,22 @@ class PositionalKernel(Analysis[KernelParams]):
             has_error=True,
         ),
         *each(
-            "consistency",
+            "query_variation",
             "layer head",
             "TV distance, 0 to 1",
-            "mean TV between kernels of different queries; lower is better",
+            "mean TV between kernels of different queries",
             has_error=True,
         ),
         *each(
-            "fidelity",
+            "attention_distance",
             "layer head",
             "TV distance, 0 to 1",
-            "TV to the observed attention; lower is better",
+            "TV to the observed attention",
             has_error=True,
         ),
-        *each("visible", "layer head", "tokens", "number of keys that the kernel is spread over"),
+        *each(
+            "visible_keys", "layer head", "tokens", "number of keys that the kernel is spread over"
+        ),
     )
     figure = "poskernel_core.figures.of_kernels:kernel_figure"
     precomputed = "always"

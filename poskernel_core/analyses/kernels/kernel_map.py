@@ -28,7 +28,7 @@ __all__ = ["KernelMap", "KernelMapParams"]
 class KernelMapParams(SourceParams):
     """Parameters of one head's map."""
 
-    cell: str = Field("L0H0", description="the head, such as L0H3")
+    head: str = Field("L0H0", description="the head, such as L0H3")
 
 
 class KernelMap(Analysis[KernelMapParams]):
@@ -36,8 +36,8 @@ class KernelMap(Analysis[KernelMapParams]):
 
     Formula: that of the positional kernel, at every recorded $n$.
 
-    Choices: the queries are those of the recorded positions (mean over sampled texts), or, for one
-    text, of every position of the text. What is not visible holds NaN.
+    Choices: the queries are those of the recorded positions (mean over sampled windows), or, for
+    one text, of every position of the text. What is not visible holds NaN.
 
     Limits: between recorded positions nothing is interpolated; rows are drawn equally high.
 
@@ -79,7 +79,7 @@ class KernelMap(Analysis[KernelMapParams]):
     ) -> Result:
         """Compute one row per query position."""
         header = statistics["main"].header
-        layer, head = parse_cell(params.cell, header.n_layers, header.n_heads)
+        layer, head = parse_cell(params.head, header.n_layers, header.n_heads)
         positions = query_positions(statistics)
         shape = (len(positions), header.context)
         maps = {"kernel": np.full(shape, np.nan), "observed": np.full(shape, np.nan)}

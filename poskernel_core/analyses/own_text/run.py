@@ -61,7 +61,7 @@ def one_head(
         BadRequest: no such head.
     """
     main, geometry = statistics["main"], subject.model.geometry
-    layer, head = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
+    layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     length = subject.windows.shape[1]
     seen = _OneHead(main, layer, head, kept_queries(length, params.around), params.skip)
     progress(0, 1)
@@ -252,5 +252,5 @@ class _OneHead(Observer):
         with np.errstate(invalid="ignore", divide="ignore"):
             alike = seen / seen.sum(axis=-1, keepdims=True)
         gap = np.abs(np.nan_to_num(kernel) - alike).sum(axis=-1) / 2
-        found["distance"] = np.where(np.isfinite(kernel).any(axis=-1), gap, np.nan)
+        found["attention_distance"] = np.where(np.isfinite(kernel).any(axis=-1), gap, np.nan)
         return {value.name: found[value.name] for value in HeadOnText.values}

@@ -36,7 +36,7 @@ class OwnTextParams(SkipParams, TextParams):
 class HeadOnTextParams(OwnTextParams):
     """Parameters of one head on one text."""
 
-    cell: str = Field(description="the head, such as L0H3")
+    head: str = Field(description="the head, such as L0H3")
     around: int | None = Field(
         None,
         ge=0,
@@ -48,7 +48,7 @@ class HeadOnTextParams(OwnTextParams):
 class _OnText(Experiment[OwnTextParams]):
     """An experiment on one text that stands on the mean keys of the run."""
 
-    ignores = Experiment.ignores | {"positions", "destination", "doubling"}
+    ignores = Experiment.ignores | {"positions", "destination", "repeat_every"}
     uses = ("token embeddings",)
 
     def with_params(self, run: RunSpec, params: OwnTextParams) -> RunSpec:
@@ -74,7 +74,7 @@ class OwnText(_OnText):
 
     Formula: $A(n,\cdot) = \mathrm{softmax}_i\, s(n,i)$; each score splits exactly into
     $s(n,i) = a(n,i) + c(n,i)$ with $a(n,i) = \text{scale}\; q_n \cdot m_i$, the score of the mean
-    key of that position. Position's share is
+    key of that position. The share that position explains is
     $\mathbb{E}_n \mathrm{Var}_i[a] \,/\, \mathbb{E}_n \mathrm{Var}_i[s]$ over the visible keys
     $i \ge \text{skip}$, content's the same of $c$, and twice their covariance is the rest.
 
@@ -150,7 +150,7 @@ class HeadOnText(_OnText):
             "add up to 1",
         ),
         *each(
-            "distance",
+            "attention_distance",
             "query",
             "total variation distance",
             "between the kernel and the attention to the same keys; 0: position decides, 1: they "

@@ -19,7 +19,7 @@ def position_profile(
 
     Args:
         queries: mean queries ``[head, pos, d]``.
-        keys: mean keys ``[kv, pos, d]``, of the same texts.
+        keys: mean keys ``[kv, pos, d]``, of the same windows.
         rule: how the layer makes scores; a number is the scale alone.
         start: the first position that counts (1 leaves out a start token).
 

@@ -27,7 +27,7 @@ DOUBLED_TEXTS = 100
 class PreviousTokenParams(Params):
     """Parameters of the ranking."""
 
-    doubling: int = Field(
+    repeat_every: int = Field(
         8, ge=2, le=256, description="repeated tokens: spacing of tokens that copy the one before"
     )
     errors: float = Field(
@@ -54,8 +54,8 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     different texts: with $p$ the score of mean query and mean key over $N$ texts, it is
     $(N p - \bar s) / (N - 1)$.
 
-    Limits: errors are over texts. That of ``ratio`` takes its two masses as independent, though
-    they are of the same texts: mostly it is one to three times too large, for some heads twenty
+    Limits: errors are over windows. That of ``ratio`` takes its two masses as independent, though
+    they are of the same windows: mostly it is one to three times too large, for some heads twenty
     times. Advantages have none. With a soft cap, the part by position leaves out pairs of one text
     only roughly.
 
@@ -181,7 +181,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         doubled = run.model_copy(
             update={
                 "windows": min(run.windows, DOUBLED_TEXTS),
-                "doubling": params.doubling,
+                "repeat_every": params.repeat_every,
                 "positions": (run.context - 1,),
                 "gather": ("repeats",),
             }

@@ -22,7 +22,7 @@ __all__ = ["Stages", "StagesParams"]
 class StagesParams(TextParams):
     """Parameters of the three stages."""
 
-    cell: str = Field(description="the head, such as L0H3")
+    head: str = Field(description="the head, such as L0H3")
 
 
 class Stages(Analysis[StagesParams]):
@@ -75,7 +75,7 @@ class Stages(Analysis[StagesParams]):
         """Multiply queries and keys, hide, and take the softmax."""
         view = statistics["main"]
         header = view.header
-        layer, head = parse_cell(params.cell, header.n_layers, header.n_heads)
+        layer, head = parse_cell(params.head, header.n_layers, header.n_heads)
         arrays = view.layer(layer)
         queries = arrays["queries"][:, head, 0].astype(np.float64)
         keys = arrays["mean_keys"][kv_head(view, head)][0].astype(np.float64)

@@ -56,21 +56,19 @@ class SampleParams(Params):
 class Ablations(SampleParams):
     """Parameters that ablate parts of the model while sequences are run."""
 
-    without_positions: bool = Field(
+    no_positions: bool = Field(
         False, description="remove positional embeddings (rotary: the rotation)"
     )
-    silence: str = Field(
-        "", max_length=4000, description="silence these heads, such as 'L0H0, L0H3'"
-    )
-    silence_what: Literal["output", "pattern"] = Field(
-        "output", description="silence: output set to zero, or pattern made uniform"
+    ablate: str = Field("", max_length=4000, description="ablate these heads, such as 'L0H0, L0H3'")
+    ablation: Literal["zero", "uniform"] = Field(
+        "zero", description="ablate: output set to zero, or attention made uniform"
     )
 
 
 class NormAblations(Ablations):
-    """Parameters of runs in which norms can be made flat as well."""
+    """Parameters of runs in which norms can be equalised as well."""
 
-    flatten: bool = Field(
+    equalise_norms: bool = Field(
         False, description="rescale layer 0's head outputs to the same rms norm at every position"
     )
 

@@ -40,7 +40,7 @@ class RandomAttention(Sampled[RandomAttentionParams]):
 
     Choices: trends leave out the first keys (``trend_from``), which take what a head does not use,
     and the query itself, which is not a token seen before; they need three keys or more, a p-value
-    ten (else NaN). The exponent is fitted from position 1 on. Silenced heads have no exponent
+    ten (else NaN). The exponent is fitted from position 1 on. Ablated heads have no exponent
     (NaN).
 
     Limits: neighbouring keys are not independent, so the p-value, which is the rank correlation's,
@@ -88,8 +88,8 @@ class RandomAttention(Sampled[RandomAttentionParams]):
             "head_of_layer_0 pos",
             "length of z",
             "root mean square norm of the output ``z`` of each head of layer 0, "
-            "before the output projection and after the switches (flattened norms "
-            "are flat)",
+            "before the output projection and after the switches (equalised norms "
+            "are equal)",
             has_error=True,
         ),
         *each(
@@ -100,7 +100,7 @@ class RandomAttention(Sampled[RandomAttentionParams]):
             "against the logarithm of the number of visible tokens",
             has_error=True,
         ),
-        *each("visible", "pos", "tokens", "number of tokens that a position sees"),
+        *each("visible_keys", "pos", "tokens", "number of tokens that a position sees"),
     )
     figure = "poskernel_core.figures.of_experiments:random_figure"
     precomputed = "experiments"

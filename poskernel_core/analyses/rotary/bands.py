@@ -22,10 +22,10 @@ CHANGES = ("clean", *(f"{band} {treatment}" for treatment in TREATMENTS for band
 class ChangedBandsParams(Wavelengths):
     """Parameters of the changes; without heads and layers, all heads are changed."""
 
-    cell: str = Field("L0H0", description="the head whose pattern is compared, such as L0H3")
+    head: str = Field("L0H0", description="the head whose pattern is compared, such as L0H3")
     heads: str = Field("", max_length=4000, description="changed heads, such as 'L0H3, L1H4'")
     layers: str = Field("", max_length=200, description="layers whose heads are changed: 0-3")
-    loss_texts: int = Field(8, ge=2, le=1000, description="windows of text that are read")
+    loss_windows: int = Field(8, ge=2, le=1000, description="windows of text that are read")
 
 
 class ChangedBands(Experiment[ChangedBandsParams]):
@@ -104,7 +104,7 @@ class ChangedBands(Experiment[ChangedBandsParams]):
             BadRequest: bands that do not grow.
         """
         params.longest(run.context)
-        return run.model_copy(update={"windows": params.loss_texts, "positions": (0,)})
+        return run.model_copy(update={"windows": params.loss_windows, "positions": (0,)})
 
     def needs(self, run: RunSpec, params: ChangedBandsParams) -> Mapping[str, RunSpec]:
         """Return nothing: the model is run."""

@@ -3,8 +3,8 @@
 Write pair ``r`` of the query and of the key before the rotation as complex numbers ``u_r(n)`` and
 ``v_r(i)``; the model turns both by ``theta_r`` radians per token and scales them by ``f_r`` (1, but
 for YaRN and its like). Then exactly ``s(n,i) = scale * (sum_r f_r^2 Re(u_r(n) conj(v_r(i))
-e^{j theta_r (n-i)}) + unturned part)``. With the means over texts and positions ``U_r`` and ``V_r``
-in their place the score depends on the offset ``D = n - i`` alone: the positional logit
+e^{j theta_r (n-i)}) + unturned part)``. With the means over windows and positions ``U_r`` and
+``V_r`` in their place the score depends on the offset ``D = n - i`` alone: the positional logit
 ``S(D) = scale * sum_r A_r cos(theta_r D + phi_r)``, whose softmax is the equivariant kernel.
 
 Source: ours, on the frequencies of "Round and round we go! What makes rotary positional encodings

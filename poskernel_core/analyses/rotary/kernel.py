@@ -31,7 +31,14 @@ from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 __all__ = ["EquivariantKernel", "EquivariantParams"]
 
 LOGITS = ("positional_logit", "band_logit")
-PER_HEAD = ("etc", "band_etc", "band_distance", "kernel_distance", "observed_distance", "fidelity")
+PER_HEAD = (
+    "etc",
+    "band_etc",
+    "band_distance",
+    "kernel_distance",
+    "equivariant_attention_distance",
+    "attention_distance",
+)
 
 
 class EquivariantParams(BandParams):
@@ -55,10 +62,10 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     logits are given minus their means over the visible offsets; what is not turned adds only to it.
 
     Limits: one query and one key stand for all. Where ``kernel_distance`` is large, mean keys
-    change with position, or queries differ; where ``observed_distance`` is, content decides.
-    Errors are jackknives over ten groups of texts, taken at the nearest of a few skips; those of
-    the positional kernel and of the observed attention are not included. A soft cap on scores is
-    left out of $S$; the positional kernel has it.
+    change with position, or queries differ; where ``equivariant_attention_distance`` is, content
+    decides. Errors are jackknives over ten groups of windows, taken at the nearest of a few skips;
+    those of the positional kernel and of the observed attention are not included. A soft cap on
+    scores is left out of $S$; the positional kernel has it.
 
     Source: ours; that removing wavelengths shows what they do follows "Round and round we go! What
     makes rotary positional encodings useful?" (2410.06205).
@@ -123,21 +130,21 @@ class EquivariantKernel(Analysis[EquivariantParams]):
             "kernel_distance",
             "layer head",
             "TV distance, 0 to 1",
-            "TV of the equivariant kernel to the positional kernel; lower is better",
+            "TV of the equivariant kernel to the positional kernel",
             has_error=True,
         ),
         *each(
-            "observed_distance",
+            "equivariant_attention_distance",
             "layer head",
             "TV distance, 0 to 1",
-            "TV of the equivariant kernel to the observed attention; lower is better",
+            "TV of the equivariant kernel to the observed attention",
             has_error=True,
         ),
         *each(
-            "fidelity",
+            "attention_distance",
             "layer head",
             "TV distance, 0 to 1",
-            "TV of the positional kernel to the observed attention; lower is better",
+            "TV of the positional kernel to the observed attention",
         ),
     )
     figure = "poskernel_core.figures.of_rotary:equivariant_figure"
@@ -189,7 +196,7 @@ def _layer(statistics: Statistics, layer: int, params: EquivariantParams) -> dic
     errors.pop("without_band_error")
     row = found | errors
     row |= {"mean_key_kernel": mean_key, "observed": seen}
-    row["fidelity"] = total_variation(mean_key, seen)
+    row["attention_distance"] = total_variation(mean_key, seen)
     hidden = header.context - len(offset)
     return {
         name: array if name.removesuffix("_error") in PER_HEAD else _padded(name, array, hidden)
@@ -222,7 +229,8 @@ def _kernels(
         "band_distance": total_variation(without, np.broadcast_to(whole[..., None, :],
                                                                   without.shape)),
         "kernel_distance": total_variation(whole, np.broadcast_to(mean_key, whole.shape)),
-        "observed_distance": total_variation(whole, np.broadcast_to(seen, whole.shape)),
+        "equivariant_attention_distance":
+            total_variation(whole, np.broadcast_to(seen, whole.shape)),
     }  # fmt: skip
 
 

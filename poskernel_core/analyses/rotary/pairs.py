@@ -79,7 +79,7 @@ def rotary_run(run: RunSpec, params: BandParams) -> RunSpec:
 
 @dataclass(frozen=True)
 class LayerPairs:
-    """One layer's mean pairs, and the same without each group of texts.
+    """One layer's mean pairs, and the same without each group of windows.
 
     Attributes:
         speed, factor: radians per token and factor of every pair; NaN for those not turned.
@@ -103,7 +103,7 @@ class LayerPairs:
 
     @property
     def products_without(self) -> Complex[np.ndarray, "group head pair"]:
-        """The same without each group of texts."""
+        """The same without each group of windows."""
         return self._products(self.queries_without, self.keys_without)
 
     def _products(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ def change_bands(
         BadRequest: a head or a layer that is not there, or bands that do not grow.
     """
     geometry = subject.model.geometry
-    cell = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
+    cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     edits = edits_of(subject, params)
     rows: list[list[dict[str, np.ndarray]]] = []
     for text in range(len(subject.windows)):

@@ -40,8 +40,8 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     whose hand goes round once in $2\pi/\theta_r$ tokens.
 
     Formula: with pair $r$ of query and key before the rotation as complex numbers $u_r, v_r$ and
-    their means $U_r, V_r$ over texts and positions: amplitude $A_r = |U_r| |V_r|$, phase $\varphi_r
-    = \arg(U_r \bar V_r)$; mean share $\sum_r |U_r|^2 / \mathbb{E} \sum_r |u_r|^2$; usage
+    their means $U_r, V_r$ over windows and positions: amplitude $A_r = |U_r| |V_r|$, phase
+    $\varphi_r = \arg(U_r \bar V_r)$; mean share $\sum_r |U_r|^2 / \mathbb{E} \sum_r |u_r|^2$; usage
     $\mathbb{E}|u_r|\, \mathbb{E}|v_r|$ over its sum.
 
     Choices: angles are the model's own, read while it runs; a factor $f_r$ that it scales queries
@@ -52,7 +52,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     \cos(\theta_r D + \varphi_r)$ varies over the offsets $D$ of the context.
 
     Limits: means hide what differs from token to token: where the mean share is small, content
-    decides. Errors are jackknives over ten groups of texts, taken at the nearest of a few skips.
+    decides. Errors are jackknives over ten groups of windows, taken at the nearest of a few skips.
 
     Source: usage as in "Round and round we go! What makes rotary positional encodings useful?"
     (2410.06205); amplitudes, phases and mean shares are ours.

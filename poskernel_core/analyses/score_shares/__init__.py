@@ -1,1 +1,1 @@
-"""Position's and content's share of the scores."""
+"""Score variance explained by position and by content."""

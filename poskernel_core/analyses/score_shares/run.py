@@ -16,7 +16,7 @@ from poskernel_core.forward.observers import Batch, Observer
 
 __all__ = ["score_shares", "shares"]
 
-PARTS = ("position", "content", "covariance")
+PARTS = ("position_share", "content_share", "covariance_share")
 CELLS = 2**21
 """Scores of one layer that are split at a time."""
 

@@ -14,7 +14,7 @@ __all__ = ["ScoreShares", "ShareParams"]
 
 
 class ShareParams(SkipParams):
-    """Parameters of the shares of the scores."""
+    """Parameters of the score variance explained."""
 
     first_windows: int = Field(
         64, ge=2, le=10_000, description="first windows of text, whose scores are compared"
@@ -22,32 +22,32 @@ class ShareParams(SkipParams):
 
 
 class ScoreShares(Experiment[ShareParams]):
-    r"""Position's and content's share of the variance of the scores, for every head.
+    r"""Score variance explained by position, and by content, for every head.
 
     Formula: each score splits exactly into $s(n,i) = a(n,i) + c(n,i)$, with the score of the mean
     key $a(n,i) = \text{scale}\; q_n \cdot m_i$. Over the visible keys $i \ge \text{skip}$ of a row,
-    position's share is $\mathbb{E}\,\mathrm{Var}_i[a] \,/\, \mathbb{E}\,\mathrm{Var}_i[s]$,
-    content's the same of $c$, and twice their covariance is the rest: the three add up to 1.
+    position explains the share $\mathbb{E}\,\mathrm{Var}_i[a] \,/\, \mathbb{E}\,\mathrm{Var}_i[s]$,
+    content the same of $c$, and twice their covariance is the rest: the three add up to 1.
 
     Choices: the softmax ignores what a row has in common, so variances are taken within a row.
-    Means are over one query of each text at every recorded position, before dividing. The mean keys
-    are those of the whole run.
+    Means are over one query of each window at every recorded position, before dividing. The mean
+    keys are those of the whole run.
 
     Limits: variance weighs every key alike, also those that no head attends to. Where position and
     content work against each other the covariance is negative, and a share may be above 1. Errors
-    are jackknives over texts.
+    are jackknives over windows.
 
     Source: the split is that of "Positional kernels of attention heads"; a head near 1 and 0 is
     positional, one near 0 and 1 symbolic (2511.11579).
     """
 
-    name = "score-shares"
-    title = "Position's share of the scores"
-    spoken = "position's share of the scores"
+    name = "score-variance"
+    title = "Score variance explained by position"
+    spoken = "score variance explained by position"
     params = ShareParams
     values = (
         *each(
-            "position content covariance",
+            "position_share content_share covariance_share",
             "layer head query",
             "share of variance",
             "shares of position, of content, and twice their covariance; they add up to 1",
@@ -56,14 +56,14 @@ class ScoreShares(Experiment[ShareParams]):
     )
     measures = (
         HeadMeasure(
-            "position's share of the scores",
-            "position",
+            "score variance explained by position",
+            "position_share",
             "share of variance",
             "Bright: which key scores high depends on where it stands; dark: on what it is.",
         ),
         HeadMeasure(
-            "content's share of the scores",
-            "content",
+            "score variance explained by content",
+            "content_share",
             "share of variance",
             "Bright: which key scores high depends on what it is; dark: on where it stands.",
         ),

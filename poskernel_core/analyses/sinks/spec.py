@@ -41,7 +41,7 @@ class AttentionSinks(Analysis[SinkParams]):
     queries; in models without one it is zero up to rounding.
 
     Limits: attention to the first key says nothing of what is written there: a sink may be a way of
-    attending to nothing. Errors are over texts.
+    attending to nothing. Errors are over windows.
 
     Source: sink rate and threshold as in "When attention sink emerges in language models"
     (2410.10781); learned sinks as in gpt-oss.

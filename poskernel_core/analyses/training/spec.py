@@ -193,7 +193,7 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
 class KernelOverTrainingParams(CheckpointParams):
     """Parameters of one head's kernel over training."""
 
-    cell: str = Field("L0H0", description="the head, such as L0H3")
+    head: str = Field("L0H0", description="the head, such as L0H3")
 
 
 class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
@@ -202,10 +202,10 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     Formula: $K_s(n,i)$ is the kernel $\mathrm{softmax}_i\, \text{scale}\; q_n \cdot m_i$ of
     the checkpoint of step $s$, with its own queries $q_n$ and mean keys $m_i$.
 
-    Choices: those of the positional kernel: the mean over many texts' queries. With skip 0 the
+    Choices: those of the positional kernel: the mean over many windows' queries. With skip 0 the
     observed attention to key 0 is what the head parks on the first token.
 
-    Limits: the same texts at every checkpoint, so that their errors are not independent.
+    Limits: the same windows at every checkpoint, so that their errors are not independent.
 
     Source: ours; the kernel is that of "Positional kernels of attention heads".
     """
@@ -246,7 +246,7 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
             BadRequest: a head outside the model, or a position outside the context.
         """
         geometry = _geometry(run.model)
-        parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
+        parse_cell(params.head, geometry.n_layers, geometry.n_heads)
         question = PositionalKernel()
         asked = KernelParams(query=params.query, skip=params.skip)
         question.needs(run, asked)
@@ -260,7 +260,7 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     ) -> Result:
         """Stack the head's kernels."""
         geometry = _geometry(run.model)
-        layer, head = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
+        layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
         one = [each.select(layer=layer, head=head) for each in found.values()]
         training = chosen_run(run, params)
         names = ("kernel", "observed", "etc")

@@ -1,7 +1,7 @@
 """The bag of tokens: what layer 0's contextual heads write, without running the model on a text.
 
 Layer 0 only. ``A(n,i)`` of a contextual head is close to ``K(n,i) w(t_i) / Zmed`` with the kernel
-of one destination token, content weights of tokens, and one denominator for all texts.
+of one destination token, content weights of tokens, and one denominator for all windows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TEXTS = 4
 
 @dataclass(frozen=True)
 class Scales:
-    """The true scales of layer 0's two norms on the texts, start tokens left out.
+    """The true scales of layer 0's two norms on the windows, start tokens left out.
 
     Attributes:
         first, second: of the norm before attention and before the MLP, ``[text, pos]``.
@@ -64,7 +64,7 @@ class Bag:
         token_scales: the first norm's scale where each token stands, ``[vocab]``.
         denominators: ``Zmed_h [head]``.
         start_values: the start token's own values ``[head, d]``, exactly.
-        scales: the norms' scales on the texts.
+        scales: the norms' scales on the windows.
         by: which scale the first norm has in an extended embedding: ``mean`` or ``token``.
     """
 
@@ -184,7 +184,7 @@ def fingerprint(subject: Subject, main: StatisticsView) -> tuple[bool, bytes]:
 
 
 def listed_tokens(subject: Subject, fewest: int) -> np.ndarray:
-    """Return the ids of ordinary tokens that occur so often in the texts, ascending.
+    """Return the ids of ordinary tokens that occur so often in the windows, ascending.
 
     Raises:
         BadRequest: none does.
@@ -193,7 +193,7 @@ def listed_tokens(subject: Subject, fewest: int) -> np.ndarray:
     found = subject.source.pool[token_counts(subject)[subject.source.pool] >= fewest]
     if not len(found):
         raise BadRequest(
-            f"No token occurs {fewest} times in the texts: ask for fewer (0 lists all)."
+            f"No token occurs {fewest} times in the windows: ask for fewer (0 lists all)."
         )
     return found
 
@@ -208,7 +208,7 @@ def _token_scales(layer: FirstLayer, places: list[int]) -> Float[Tensor, " vocab
 def _scales(
     subject: Subject, layer: FirstLayer, texts: np.ndarray
 ) -> tuple[Scales, Float[Tensor, " model"]]:
-    """Return the norms' scales on the texts, and the stream at their first position."""
+    """Return the norms' scales on the windows, and the stream at their first position."""
     start = int(subject.start_token)
     found: tuple[list[Tensor], list[Tensor]] = [], []
     for some in torch.from_numpy(texts).split(TEXTS):

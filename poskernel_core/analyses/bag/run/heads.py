@@ -43,7 +43,7 @@ def chosen_heads(subject: Subject, main: StatisticsView, params: BagParams) -> t
     if not found:
         raise BadRequest(
             "No head of layer 0 is contextual by the usual thresholds (ETC 30 tokens or more, "
-            "spread 0.25 or less): name some, such as L0H0, L0H2."
+            "CV of the denominator 0.25 or less): name some, such as L0H0, L0H2."
         )
     return found
 

@@ -36,7 +36,7 @@ def neuron_latents(
     main = statistics["main"]
     progress(0, 2)
     bag = bag_of(subject, main, params, params.neuron)
-    ids = listed_tokens(subject, params.fewest)
+    ids = listed_tokens(subject, params.min_count)
     table = bag.table(ids).numpy()
     progress(1, 2)
     sources, directions = _kept(subject, table, params.components)
@@ -112,7 +112,7 @@ def _result(
     order: np.ndarray,
 ) -> Result:
     places = np.argsort(sources, axis=0, kind="stable").T
-    ends = {"top": places[:, ::-1][:, : params.listed], "bottom": places[:, : params.listed]}
+    ends = {"top": places[:, ::-1][:, : params.top_k], "bottom": places[:, : params.top_k]}
     values = {"share": share[order], "weight": weight, "rest": np.asarray(1 - share.sum())}
     for name, chosen in ends.items():
         values[name] = ids[chosen]

@@ -48,11 +48,11 @@ def neuron(
     main = statistics["main"]
     progress(0, 1)
     bag = bag_of(subject, main, params, params.neuron)
-    ids = listed_tokens(subject, params.fewest)
+    ids = listed_tokens(subject, params.min_count)
     table, readers = bag.table(ids), bag.readers()
     found = (table @ readers[:, params.neuron]).numpy()
     w_out = torch.nn.functional.normalize(bag.layer.w_out, dim=1)
-    extremes, words = named_ends(subject.decode, ids, found, params.listed)
+    extremes, words = named_ends(subject.decode, ids, found, params.top_k)
     values = extremes | {
         "contribution": found,
         "related": correlations(table, readers, params.neuron).numpy(),

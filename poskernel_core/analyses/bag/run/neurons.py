@@ -33,7 +33,7 @@ ENDS = ("top", "bottom")
 
 
 class NeuronSums:
-    """Sums over texts and positions of true and predicted pre-activations, by group of texts."""
+    """Sums over windows and positions of true and predicted pre-activations, by group."""
 
     NAMES = ("true", "true2", "error2", "bag", "bag2", "left", "left2", "agree", "fires")
 
@@ -87,7 +87,7 @@ def contextual_neurons(
     texts = torch.from_numpy(subject.windows[: params.first_windows])
     count = steps(progress, len(texts))
     bag = bag_of(subject, main, params)
-    quality, neurons = Quality(bag, texts.shape[1], params.places), NeuronSums()
+    quality, neurons = Quality(bag, texts.shape[1], params.n_positions), NeuronSums()
     for first in range(0, len(texts), TEXTS):
         some = texts[first : first + TEXTS]
         seen = see(subject.model, some)
@@ -144,8 +144,8 @@ def _vocabulary(
     subject: Subject, params: ContextualNeuronsParams, bag: Bag
 ) -> dict[str, np.ndarray]:
     """Return both ends of every neuron's contributions, their mean and spread."""
-    ids = listed_tokens(subject, params.fewest)
-    found = ends(bag.table(ids), bag.readers(), params.listed)
+    ids = listed_tokens(subject, params.min_count)
+    found = ends(bag.table(ids), bag.readers(), params.top_k)
     return {
         "top": ids[found.top.numpy()],
         "top_contribution": found.highest.numpy(),

@@ -18,7 +18,7 @@ VARIANTS = tuple(f"{kernel} kernel, scale by {by}".replace("by mean", "of all")
 
 
 class Quality:
-    """Sums over texts of the heads' true and predicted joint output, at a few positions.
+    """Sums over windows of the heads' true and predicted joint output, at a few positions.
 
     Attributes:
         places: those positions, evenly spaced.
@@ -59,7 +59,7 @@ class Quality:
 
 
 def _numbers(scalars: np.ndarray, true: np.ndarray, predicted: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the numbers from means over texts.
+    """Return the numbers from means over windows.
 
     ``scalars [3, variant, query]`` are cosine, squared error and squared length; ``true [query,
     model]``, ``predicted [variant, query, model]``. Taking both about their means lowers the

@@ -34,10 +34,10 @@ def extended_embedding(
     progress(0, 1)
     word = token_id(subject, params.word)
     bag = bag_of(subject, main, params)
-    listed = np.setdiff1d(listed_tokens(subject, params.fewest), [word])
+    listed = np.setdiff1d(listed_tokens(subject, params.min_count), [word])
     if not len(listed):
         raise BadRequest(
-            f"No other token occurs {params.fewest} times in the texts: ask for fewer."
+            f"No other token occurs {params.min_count} times in the windows: ask for fewer."
         )
     ids = np.concatenate([[word], listed])
     table, plain = bag.table(ids), bag.layer.embedding[ids]
@@ -45,7 +45,7 @@ def extended_embedding(
         torch.cosine_similarity(each[:1] - each.mean(dim=0), each - each.mean(dim=0)).numpy()
         for each in (table, plain)
     )
-    nearest = np.argsort(-cosine[1:], kind="stable")[: params.listed] + 1
+    nearest = np.argsort(-cosine[1:], kind="stable")[: params.top_k] + 1
     length = torch.linalg.norm(table, dim=1).numpy()
     return ExtendedEmbedding.result(
         params,
@@ -75,7 +75,7 @@ def word_neurons(
     tokens = [token for word in params.words.split() for token in subject.encode(f" {word}")]
     bag = bag_of(subject, main, params)
     readers = bag.readers()
-    found = ends(bag.table(listed_tokens(subject, params.fewest)), readers, 1)
+    found = ends(bag.table(listed_tokens(subject, params.min_count)), readers, 1)
     std = torch.where(found.std > 0, found.std, torch.nan)
     each = (bag.embed(torch.tensor(tokens, device="cpu")) @ readers - found.mean) / std
     score = each.mean(dim=0).numpy()
@@ -85,8 +85,8 @@ def word_neurons(
         {
             "score": score,
             "word_score": each.numpy(),
-            "for": order[::-1][: params.listed].copy(),
-            "against": order[: params.listed].copy(),
+            "for": order[::-1][: params.top_k].copy(),
+            "against": order[: params.top_k].copy(),
         },
         texts={"words": subject.decode(tokens)},
     )

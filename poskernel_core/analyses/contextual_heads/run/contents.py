@@ -60,7 +60,7 @@ class LastQuery:
 
 
 def token_counts(subject: Subject) -> np.ndarray:
-    """Return how often each token occurs in the run's texts, ``[vocab]``."""
+    """Return how often each token occurs in the run's windows, ``[vocab]``."""
     return np.bincount(subject.windows.ravel(), minlength=subject.model.geometry.n_vocab)
 
 

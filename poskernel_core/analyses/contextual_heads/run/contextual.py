@@ -25,7 +25,7 @@ LOCAL_TOKENS = 10
 
 
 class LayerRows:
-    """What is kept of one layer: denominators of all texts, sums of all else, ``[head]`` each."""
+    """What is kept of one layer: denominators of all windows, sums of all else, ``[head]`` each."""
 
     def __init__(self, heads: int, texts: int) -> None:
         self.denominators = np.zeros((heads, texts))
@@ -53,12 +53,12 @@ class LayerRows:
         return {
             "etc": 1 / (mean**2).sum(axis=-1),
             "local_mass": mean[:, -LOCAL_TOKENS:].sum(axis=-1),
-            "visible": np.full(heads, self.keys),
+            "visible_keys": np.full(heads, self.keys),
             "denominator": self.denominators.mean(axis=1),
             "denominator_error": self.denominators.std(axis=1, ddof=1) / np.sqrt(texts),
-            "spread": spread,
-            "spread_error": error,
-            "predicted_spread": np.sqrt(variance * self.squares / texts) / weight_mean,
+            "denominator_cv": spread,
+            "denominator_cv_error": error,
+            "predicted_cv": np.sqrt(variance * self.squares / texts) / weight_mean,
             "weight_mean": weight_mean,
             "weight_variance": variance,
         }
@@ -83,7 +83,7 @@ def relative_spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def contextual_heads(
     subject: Subject, statistics: Statistics, params: ContextualParams, progress: Progress
 ) -> Result:
-    """Run every text; see :class:`~poskernel_core.analyses.ContextualHeads`.
+    """Run every window; see :class:`~poskernel_core.analyses.ContextualHeads`.
 
     Raises:
         BadRequest: the text is not one token of the model, or there is too little text.
@@ -115,7 +115,7 @@ def _all_heads(
         value.name: stacked[value.name] for value in ContextualHeads.values if value.name in stacked
     } | {n: v for n, (v, _) in copies.items()}
     values["group"] = behaviour(values, params)
-    errors = {name: stacked[f"{name}_error"] for name in ("denominator", "spread")}
+    errors = {name: stacked[f"{name}_error"] for name in ("denominator", "denominator_cv")}
     return ContextualHeads.result(
         params,
         values,

@@ -1,4 +1,4 @@
-"""One head's denominator along positions, in texts of the corpus and of the reader."""
+"""One head's denominator along positions, in windows of the corpus and the reader's texts."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ TITLE = 40
 def denominators(
     subject: Subject, statistics: Statistics, params: DenominatorsParams, progress: Progress
 ) -> Result:
-    """Run every text at every position; see :class:`~poskernel_core.analyses.Denominators`.
+    """Run every window at every position; see :class:`~poskernel_core.analyses.Denominators`.
 
     Raises:
         BadRequest: no such head or text, or the token is not one of the model.
     """
     main = statistics["main"]
     geometry = subject.model.geometry
-    layer, head = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
+    layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     texts, token = subject.windows[: params.first_windows], token_id(subject, params.token)
-    own = own_texts(subject, params.own, params.items)
+    own = own_texts(subject, params.own_texts, params.items)
     last = texts.shape[1] - 1
-    queries = np.unique(np.linspace(min(params.skip + 1, last), last, params.places).round())
+    queries = np.unique(np.linspace(min(params.skip + 1, last), last, params.n_positions).round())
     if own and max(len(ids) for ids in own.values()) <= queries[0]:
         raise BadRequest(f"Expected texts longer than {int(queries[0])} tokens: give more text.")
     kept: list[dict[str, np.ndarray]] = []
@@ -71,7 +71,7 @@ def _result(
     return Denominators.result(
         params,
         {name: found[name] for name in names},
-        {"spread": found["spread_error"], "mean": found["denominator_error"]},
+        {"denominator_cv": found["denominator_cv_error"], "mean": found["denominator_error"]},
         coordinates={"query": queries},
         texts={"own_texts": [re.sub(r"\s+", " ", title)[:TITLE] for title in own]},
     )

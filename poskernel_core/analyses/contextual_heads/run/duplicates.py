@@ -1,4 +1,4 @@
-"""Attention to an earlier copy of the current token, by how far back it stands."""
+"""Attention to an earlier duplicate of the current token, by how far back it stands."""
 
 from __future__ import annotations
 
@@ -69,13 +69,16 @@ def duplicates(
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return means and standard errors over samples.
 
-    ``copy_attention``, ``baseline [layer, head, distance]``, and the mean difference of the two at
-    distances up to 10 (``near``) and beyond (``far``), ``[layer, head]``. Layers after ``last``
-    are not run.
+    ``duplicate_attention``, ``baseline [layer, head, distance]``, and the mean difference of the
+    two at distances up to 10 (``near_duplicates``) and beyond (``far_duplicates``),
+    ``[layer, head]``. Layers after ``last`` are not run.
     """
     distances = copy_distances(query, int(subject.start_token))
     near = torch.from_numpy(distances <= NEAR)
-    means = {name: Moments() for name in ("copy_attention", "baseline", "near", "far")}
+    means = {
+        name: Moments()
+        for name in ("duplicate_attention", "baseline", "near_duplicates", "far_duplicates")
+    }
     for first in range(0, samples, BATCH):
         some = range(first, min(first + BATCH, samples))
         rows = [

@@ -40,7 +40,7 @@ def token_weights(
     """
     main = statistics["main"]
     geometry = subject.model.geometry
-    layer, head = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
+    layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     token = token_id(subject, params.token)
     progress(0, len(subject.windows))
     if layer == 0:
@@ -50,10 +50,10 @@ def token_weights(
     assert subject.source is not None
     ordinary = np.zeros(geometry.n_vocab, dtype=bool)
     ordinary[subject.source.pool] = True
-    seen = np.flatnonzero((count >= params.fewest) & np.isfinite(mean) & ordinary)
+    seen = np.flatnonzero((count >= params.min_count) & np.isfinite(mean) & ordinary)
     if not len(seen):
-        raise BadRequest(f"No token occurs {params.fewest} times in the texts: ask for fewer.")
-    extremes, words = named_ends(subject.decode, seen, mean[seen], params.listed)
+        raise BadRequest(f"No token occurs {params.min_count} times in the windows: ask for fewer.")
+    extremes, words = named_ends(subject.decode, seen, mean[seen], params.top_k)
     return TokenWeights.result(
         params,
         {"log_weight": mean[seen], "count": count[seen], **extremes},
@@ -66,7 +66,7 @@ def token_weights(
 def _first_layer(
     subject: Subject, main: StatisticsView, params: TokenWeightsParams, token: int, head: int
 ) -> Weights:
-    """Score all tokens at a few places; count how often they occur in the texts."""
+    """Score all tokens at a few places; count how often they occur in the windows."""
     queries = destination_queries(subject, token)
     kernel = destination_kernels(queries, main)[head : head + 1, params.query]
     first = max(params.skip, int(subject.start_token))
@@ -84,7 +84,7 @@ def _in_texts(
     cell: tuple[int, int],
     progress: Progress,
 ) -> Weights:
-    """Score tokens where they stand in the texts."""
+    """Score tokens where they stand in the windows."""
     windows = destination_windows(subject.windows[: params.first_windows], params.query, token)
     sums = np.zeros((3, subject.model.geometry.n_vocab))
     for some, rows in last_rows(subject, main, windows, params.skip, (cell[0],)):

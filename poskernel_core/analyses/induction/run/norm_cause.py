@@ -1,4 +1,4 @@
-"""The recency of induction with layer 0's norms as they are, and with those norms made flat."""
+"""The recency of induction with layer 0's norms as they are, and with those norms equalised."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from poskernel_core.statistics.moments import Moments
 
 __all__ = ["norm_cause", "paired"]
 
-RUNS = ("norms as they are", "norms flat")
+RUNS = ("norms as they are", "norms equalised")
 OVER_ROWS = ("probability", "probability_advantage", "attention", "attention_advantage")
 RISES = {"probability": "probability_rise", "attention_last": "attention_rise"}
 
@@ -45,7 +45,7 @@ def norm_cause(
     start, samples = subject.start_token, params.samples
     seconds = second_positions(params.length, params.first, params.candidates, start)
     switches = {name: getattr(params, name) for name in Ablations.model_fields}
-    asked = [NormAblations(**switches, flatten=flatten) for flatten in (False, True)]
+    asked = [NormAblations(**switches, equalise_norms=equalise) for equalise in (False, True)]
     sequences = len(RUNS) * (len(seconds) + 1) * samples
     count = steps(progress, 2 * sum(measured(each) for each in asked) + sequences)
 
@@ -76,7 +76,7 @@ def norm_cause(
     for name, (mean, error) in {**_over_rows(rows), "slope": (slope.mean, slope.error)}.items():
         for place, kind in ((slice(2), name), (2, f"{name}_change")):
             values[kind], errors[kind] = np.asarray(mean[place]), np.asarray(error[place])
-    return NormCause.result(params, values, errors, texts={"runs": RUNS})
+    return NormCause.result(params, values, errors, texts={"conditions": RUNS})
 
 
 def paired(clean: Tensor, flat: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ def intervene(
         BadRequest: a head, layer, row or key that is not there.
     """
     geometry = subject.model.geometry
-    cell = parse_cell(params.cell, geometry.n_layers, geometry.n_heads)
+    cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     edit = build_edit(subject, statistics, params)
     if subject.windows.shape[1] < 2 + subject.start_token:
         raise BadRequest("Expected a prompt of two tokens or more, got fewer: type a few words.")
@@ -79,12 +79,12 @@ def build_edit(
             layers = parse_layers(params.layers.strip() or first_four, geometry.n_layers)
             return interventions.PredecessorKnockout(params.every, layers, params.stage)
         case "move":
-            layer, head = parse_cell(params.edited or params.cell, *sizes)
+            layer, head = parse_cell(params.edited or params.head, *sizes)
             moves = parse_moves(params.moves, subject.words)
             return interventions.MovedAttention(
                 layer, head, moves, params.stage, params.strength, params.scale, params.scope
             )
-        case "silence":
+        case "ablate":
             return interventions.AblatedHeads(parse_cells(params.heads, *sizes))
         case "remove":
             return interventions.RemovedEmbeddings(params.embeddings)

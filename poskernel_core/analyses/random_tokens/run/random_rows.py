@@ -104,7 +104,7 @@ def _result(
         "p_value": np.stack([p_value for _, p_value in ranks]),
         "norm": norm,
         "norm_exponent": exponents(norm, seen),
-        "visible": seen,
+        "visible_keys": seen,
     }
     errors = {
         "pattern": np.stack([each.error for each in patterns]).astype(np.float32),

@@ -1,4 +1,4 @@
-"""Running random sequences: batches, the ablations, and norms made flat."""
+"""Running random sequences: batches, the ablations, and equalised norms."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PATTERN_CELLS = 2**22
 LOGITS = 2**25
 MEASURED = 500
 FLATTENING = 1_000_000
-"""Stream of the sequences on which norms are measured before they are made flat."""
+"""Stream of the sequences on which norms are measured before they are equalised."""
 
 
 def steps(progress: Progress, total: int) -> Callable[[int], None]:
@@ -94,14 +94,14 @@ def check_size(subject: Subject, length: int, most: int, rows: int | None = None
 
 
 def measured(params: NormAblations) -> int:
-    """Return the number of sequences that norms are measured on before they are made flat."""
-    return MEASURED if params.flatten else 0
+    """Return the number of sequences that norms are measured on before they are equalised."""
+    return MEASURED if params.equalise_norms else 0
 
 
 def ablations(
     subject: Subject, params: NormAblations, length: int, count: Callable[[int], None]
 ) -> tuple[Edit, np.ndarray | None]:
-    """Return the edit that the parameters describe, and the norms that it makes flat.
+    """Return the edit that the parameters describe, and the norms that it equalises.
 
     Norms are root mean squares, ``[head, pos]``; None where they are left as they are.
 
@@ -110,14 +110,14 @@ def ablations(
     """
     geometry = subject.model.geometry
     edits: list[Edit] = []
-    if params.without_positions:
+    if params.no_positions:
         edits.append(RemovedEmbeddings("positions"))
-    if params.silence.strip():
+    if params.ablate.strip():
         sizes = geometry.n_layers, geometry.n_heads
-        cells = parse_cells(params.silence, *sizes)
-        output = params.silence_what == "output"
-        edits.append(AblatedHeads(cells) if output else UniformHeads(cells))
-    if not params.flatten:
+        cells = parse_cells(params.ablate, *sizes)
+        zero = params.ablation == "zero"
+        edits.append(AblatedHeads(cells) if zero else UniformHeads(cells))
+    if not params.equalise_norms:
         return Chain(edits), None
     layout = random_layout(length, subject.start_token)
     norms = Norms()
