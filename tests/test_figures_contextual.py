@@ -19,7 +19,7 @@ def groups(figure: go.Figure) -> list[go.Scatter]:
 
 
 def test_the_plane_shows_every_head_once() -> None:
-    """ETC to the right, spread upwards, with its error; colours and symbols differ by group."""
+    """ETC to the right, CV upwards, with its error; colours and symbols differ by group."""
     found = made.heads()
     figure = draw.plane_figure(found, 2, 1, 0.5, 0.4)
     shown = []
@@ -35,11 +35,11 @@ def test_the_plane_shows_every_head_once() -> None:
     assert 4 == len({trace.marker.color for trace in groups(figure)})
     assert {"log"} == {figure.layout.xaxis.type, figure.layout.yaxis.type}
     assert "ETC (tokens, log scale)" == titles(figure)[1]
-    assert "relative to its mean, log scale" in titles(figure)[2]
+    assert "(log scale)" in titles(figure)[2]
 
 
 def test_the_plane_rings_the_chosen_and_fills_the_region() -> None:
-    """From the threshold of ETC on, up to that of the spread."""
+    """From the threshold of ETC on, up to that of the CV."""
     found = made.heads()
     figure = draw.plane_figure(found, 2, 1, 0.5, 0.4)
     ring = named(figure, "chosen")
@@ -54,19 +54,19 @@ def test_the_plane_rings_the_chosen_and_fills_the_region() -> None:
 
 
 def test_the_plane_tells_numbers_with_errors() -> None:
-    """Name, ETC, spread, prediction and group."""
+    """Name, ETC, CV, prediction and group."""
     found = made.heads()
     for name, value in (("etc", 123.4), ("denominator_cv", 0.25), ("predicted_cv", 0.125)):
         found.values[name][1, 3] = value
     found.errors["denominator_cv"][1, 3] = 0.02
     trace = draw.plane_figure(found, 0, 0, 30, 0.25).data[0]
     (text,) = (text for text in trace.text if "L1H3" in text)
-    assert "<b>L1H3</b>, duplicate token<br>ETC 123.4<br>spread 0.250 ± 0.020" in text
-    assert text.endswith("predicted spread 0.125")
+    assert "<b>L1H3</b>, duplicate token<br>ETC 123.4<br>CV 0.250 ± 0.020" in text
+    assert text.endswith("predicted CV 0.125")
 
 
 @pytest.mark.parametrize("steady", [0.0, 0.4])
-def test_spreads_of_zero_stand_at_the_edge_and_undefined_ones_are_told(steady: float) -> None:
+def test_variations_of_zero_stand_at_the_edge_and_undefined_ones_are_told(steady: float) -> None:
     """A log axis has no zero; no bar reaches it either."""
     found = made.heads()
     found.values["denominator_cv"][0, 0] = found.errors["denominator_cv"][0, 0] = 0.0
@@ -79,14 +79,14 @@ def test_spreads_of_zero_stand_at_the_edge_and_undefined_ones_are_told(steady: f
     assert 14 == len(every)
     assert low < every.min() == named(figure, "chosen").y[0]
     assert (every > minus).all()
-    assert "1 without a spread" in figure.layout.title.text
-    assert "spread 0<br>" in groups(figure)[0].text[0]
+    assert "1 without a CV" in figure.layout.title.text
+    assert "CV 0<br>" in groups(figure)[0].text[0]
     assert draw.plane_figure(found, 0, 1, 0.5, steady).data
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan, 2.3])
 def test_a_plane_of_one_head(value: float) -> None:
-    """Without any spread above 0 as well."""
+    """Without any CV above 0 as well."""
     found = made.heads(1, 1)
     found.values["denominator_cv"][:] = value
     figure = draw.plane_figure(found, 0, 0, 30, 0.25)
@@ -94,11 +94,11 @@ def test_a_plane_of_one_head(value: float) -> None:
     assert figure.layout.xaxis.tickvals
 
 
-def test_spread_along_positions_beside_the_prediction() -> None:
+def test_variation_along_positions_beside_the_prediction() -> None:
     """Against the query, with a band; the prediction is dashed."""
     found = made.denominators()
     figure = draw.variation_figure(found)
-    assert f"CV of the softmax denominator over {made.TEXTS} texts" in figure.layout.title.text
+    assert f"CV of the softmax denominator over {made.TEXTS} windows" in figure.layout.title.text
     observed, predicted = named(figure, "observed"), named(figure, "predicted")
     for curve, name in ((observed, "denominator_cv"), (predicted, "predicted_cv")):
         np.testing.assert_array_equal(found.coordinates["query"], curve.x)
@@ -108,15 +108,15 @@ def test_spread_along_positions_beside_the_prediction() -> None:
     assert "dash" == predicted.line.dash
     assert "L0H4" in titles(figure)[0]
     assert "query position n (tokens)" == titles(figure)[1]
-    assert "relative to its mean" in titles(figure)[2]
+    assert "CV of the softmax denominator" in titles(figure)[2]
 
 
 @pytest.mark.parametrize("log_y", [False, True])
-def test_denominators_of_all_texts_in_one_trace(log_y: bool) -> None:
-    """A gap after each text; mean and own texts are apart, and titles are not markup."""
+def test_denominators_of_all_windows_in_one_trace(log_y: bool) -> None:
+    """A gap after each window; mean and own texts are apart, and titles are not markup."""
     found = made.denominators()
     figure = draw.denominators_figure(found, log_y)
-    texts = named(figure, "11 texts")
+    texts = named(figure, "11 windows")
     drawn = np.reshape(texts.y, (made.TEXTS, made.QUERIES + 1))
     np.testing.assert_array_equal(found.values["denominator"], drawn[:, :-1])
     assert np.isnan(drawn[:, -1]).all()
@@ -239,7 +239,10 @@ def test_drift_of_content(least: float, low: float) -> None:
     [
         (lambda: draw.plane_figure(made.heads(), 3, 0, 30, 0.2), "layer from 0 to 2, received 3"),
         (lambda: draw.duplicates_figure(made.heads(), 0, 5), "head from 0 to 4, received 5"),
-        (lambda: draw.variation_figure(made.weights()), "'spread', received 'token-weights'"),
+        (
+            lambda: draw.variation_figure(made.weights()),
+            "'denominator_cv', received 'token-weights'",
+        ),
         (lambda: draw.weights_figure(made.heads()), "'log_weight', received 'contextual-heads'"),
         (lambda: draw.distances_figure(made.distances(), -1), "layer from 0 to 2"),
         (lambda: added.similarity_figure(made.additivity(), 0, 5), "head from 0 to 4"),

@@ -86,7 +86,7 @@ def test_patterns_of_all_heads_in_bytes():
     assert labels[1][2] == "L1H2: no heads in this layer"
     share = found.values["position_share"][0, 2]
     assert labels[0][2].startswith(
-        f"L0H2: score variance explained by position {share:.2f}, content's"
+        f"L0H2: score variance explained by position {share:.2f}, by content"
     )
 
 

@@ -179,7 +179,7 @@ def test_half_mass_and_local_mass(seed, tokens):
         assert n + 1 - skip == row["visible_keys"][head]
 
 
-@pytest.mark.parametrize(("mass", "etc", "visible_keys", "local", "uniform", "expected"), KINDS)
+@pytest.mark.parametrize(("mass", "etc", "visible", "local", "uniform", "expected"), KINDS)
 def test_kinds(mass, etc, visible, local, uniform, expected):
     """Local goes before uniform, both thresholds are inclusive, the rest is slow decay."""
     code = kernels.classify(np.array(mass), np.array(etc), np.array(visible), local, uniform)

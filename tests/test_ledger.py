@@ -76,7 +76,7 @@ def test_one_wrong_number_of_many():
 
 def test_cells_shorter_rows_and_gaps():
     """One number a head; a published row that ends early; a number that was not published."""
-    cells = check(figure(cells=("L1H2", "L0H1"), published=[0.6, 0.2]), TABLE)
+    cells = check(figure(heads=("L1H2", "L0H1"), published=[0.6, 0.2]), TABLE)
     short = check(figure(published=[0.4, 0.5], select={"layer": 1}), TABLE)
     gap = check(figure(published=[None, 0.5, 0.6], select={"layer": 1}), TABLE)
 
@@ -107,11 +107,11 @@ def test_ratio():
 def test_words_and_the_largest_cell():
     """Kinds are compared as words; the head with the most is named."""
     kinds = result([[0, 1, 1], [1, 0, 1]], labels={"mass": ("local", "uniform")})
-    asked = {"cells": ("L0H0", "L1H1", "L1H2")}
+    asked = {"heads": ("L0H0", "L1H1", "L1H2")}
 
     right = check(figure(published=["local", "local", "uniform"], **asked), kinds)
     wrong = check(figure(published=["local", "local", "local"], **asked), kinds)
-    largest = figure(published="L1H2", reading="largest cell")
+    largest = figure(published="L1H2", reading="largest head")
 
     assert ("agrees", "differs", 2) == (right.verdict, wrong.verdict, wrong.within)
     assert "agrees" == check(largest, TABLE).verdict
@@ -122,7 +122,7 @@ def test_words_and_the_largest_cell():
     ("fields", "words"),
     [
         ({"select": {"layer": 2}}, "No layer 2: expected 0 to 1"),
-        ({"cells": ("L0H3",), "published": [0.5]}, "A head is written"),
+        ({"heads": ("L0H3",), "published": [0.5]}, "A head is written"),
         ({"value": "other"}, "No value 'other' in 'etc': expected one of mass"),
         ({"published": [[0.5]], "select": {"layer": 0}}, r"Expected \[1, 1\] numbers"),
         ({"published": [0.1] * 4, "select": {"layer": 0}}, r"Expected \[4\] numbers, computed"),
@@ -131,7 +131,7 @@ def test_words_and_the_largest_cell():
         ({"select": {"layr": 1}}, "has the axes layer, head, not 'layr'"),
         ({"over": {"text": 1}}, "has the axes layer, head, not 'text'"),
         ({"candidate": " a"}, "has the axes layer, head, not 'candidate'"),
-        ({"published": "L0H0", "reading": "largest cell", "select": {"layer": 0}}, "every head"),
+        ({"published": "L0H0", "reading": "largest head", "select": {"layer": 0}}, "every head"),
     ],
 )
 def test_what_a_result_does_not_hold(fields, words):

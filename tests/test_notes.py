@@ -21,11 +21,27 @@ def test_one_note_a_head(tmp_path):
     notes.write("two", "b", "L0H3", "uniform")
     notes.write("one", "a", "L0H3", "looks one back")
     assert (notes.of("a", "L0H3"), notes.of("b", "L0H3")) == ("looks one back", "uniform")
-    assert [(n.model, n.cell) for n in notes.all()] == [("one", "L0H3"), ("two", "L0H3")]
+    assert [(n.model, n.head) for n in notes.all()] == [("one", "L0H3"), ("two", "L0H3")]
     notes.write("one", "a", "L0H3", "  ")
     assert [n.model for n in Notes(tmp_path / "store").all()] == ["two"]
     told = json.loads((tmp_path / "store" / "notes.json").read_text("utf-8"))
-    assert told[0]["text"] == "uniform"
+    assert (told[0]["head"], told[0]["text"]) == ("L0H3", "uniform")
+
+
+def test_notes_from_before(tmp_path):
+    """They call the head a cell; what is written next to them calls all of them heads."""
+    earlier = {
+        "model": "m",
+        "fingerprint": "f",
+        "cell": "L0H3",
+        "text": "old",
+        "date": "2026-01-01",
+    }
+    (tmp_path / "notes.json").write_text(json.dumps([earlier]))
+    notes = Notes(tmp_path)
+    assert notes.of("f", "L0H3") == "old"
+    notes.write("m", "f", "L0H4", "new")
+    assert [each["head"] for each in json.loads(notes.file.read_text())] == ["L0H3", "L0H4"]
 
 
 @given(TEXTS)

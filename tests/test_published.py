@@ -36,7 +36,7 @@ def test_every_figure_can_be_asked_for(figure):
     assert figure.source
     assert figure.models
     assert figure.value in {value.name for value in question.values}
-    assert not figure.cells or isinstance(figure.published, tuple)
+    assert not figure.heads or isinstance(figure.published, tuple)
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ GOOD = {
         (json.dumps([{**GOOD, "published": [None, None]}]), "No number is published"),
         (json.dumps([{**GOOD, "published": [1.0, math.nan]}]), "Published numbers are finite"),
         (json.dumps([{**GOOD, "published": [[1.0, 2.0], [3.0]]}]), "Expected rows of one length"),
-        (json.dumps([{**GOOD, "cells": ["L0H0", "L0H1"]}]), "one published number for each"),
-        (json.dumps([{**GOOD, "cells": ["L0H0"], "published": [1.0, 2.0]}]), "for each of the"),
-        (json.dumps([{**GOOD, "reading": "largest cell"}]), "The largest cell is a name"),
+        (json.dumps([{**GOOD, "heads": ["L0H0", "L0H1"]}]), "one published number for each"),
+        (json.dumps([{**GOOD, "heads": ["L0H0"], "published": [1.0, 2.0]}]), "for each of the"),
+        (json.dumps([{**GOOD, "reading": "largest head"}]), "The largest head is a name"),
     ],
 )
 def test_files_of_another_form(tmp_path, text, words):

@@ -80,7 +80,7 @@ def test_choices_exist():
 def test_questions(old, capsys):
     """In Python, and on the command line with code 2."""
     sentence = f"'{old}' is called '{renamed.QUESTIONS[old]}' now"
-    with pytest.raises(UnknownAnalysis, match=f"^{sentence}.$"):
+    with pytest.raises(UnknownAnalysis, match=rf"^{sentence}\.$"):
         find(old)
     assert 2 == main(["show", old, MODEL])
     assert capsys.readouterr().err.startswith(sentence)
@@ -162,7 +162,7 @@ def test_values():
             part["fidelity"]
     with pytest.raises(BadRequest, match=said):
         found.only("fidelity")
-    with pytest.raises(KeyError, match="^'spread'$"):
+    with pytest.raises(KeyError, match=r"^'spread'$"):
         found.values["spread"]
     assert found.values.get("fidelity") is None
 

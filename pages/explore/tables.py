@@ -62,7 +62,7 @@ def their_columns(selection: Selection, place: Any) -> dict[str, Column]:
     with place.popover("Tables of others", icon=":material/table:", width="content"):
         st.markdown(FORMATS)
         held = st.file_uploader(
-            "Lay tables beside ours",
+            "Compare tables with ours",
             type=["json", "csv", "tsv", "txt"],
             accept_multiple_files=True,
             key=UPLOADED,

@@ -189,4 +189,4 @@ def _numbers(figure: Published, line: Checked | None) -> pd.DataFrame:
         rounded = [brief(each, error) for each, error in zip(ours, errors, strict=True)]
         columns |= {"ours": line.ours if line.errors is None else rounded}
     table = pd.DataFrame({name: pd.Series(flat(each)) for name, each in columns.items()})
-    return table.set_axis(list(figure.cells), axis="index") if figure.cells else table
+    return table.set_axis(list(figure.heads), axis="index") if figure.heads else table

@@ -32,7 +32,7 @@ ROW = explained(
     "Above, the score of every key for the chosen query, split exactly in two: what a mean key at "
     "that position would score (blue), and what this text adds to it (orange); diamonds are their "
     "sum. Scores are drawn less their mean, which the softmax ignores. Below, the positional "
-    "kernel, which is the softmax of the blue part, beside the attention that the head really "
+    "kernel, which is the softmax of the blue part, and the attention that the head really "
     "pays. Where the two agree, position decides; where they differ, content does. The skipped "
     "first keys are left out of both, and the attention is divided by what is left.",
     "position",

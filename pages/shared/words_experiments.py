@@ -85,7 +85,7 @@ NORMS = explained(
     "random-attention",
     "How long the output of each head of layer 0 is, against the number of tokens it sees. A head "
     "that averages many different value vectors writes ever shorter ones: the dotted line falls as "
-    "one over the square root. A head that sees few tokens stays flat. Beside each exponent the "
+    "one over the square root. A head that sees few tokens stays flat. After each exponent the "
     "legend says how far the curve lies off that power law where it is farthest: an exponent "
     "describes only a curve that stays close to it. A click on a name in the legend shows or hides "
     "its head.",

@@ -73,7 +73,7 @@ def check(figure: Published, result: Result) -> Checked:
 def _check_axes(figure: Published, result: Result) -> None:
     """Refuse a value or an axis that the result does not have."""
     axes = result.only(figure.value).axes[figure.value]
-    asked = {*figure.select, *figure.over, *(("layer", "head") if figure.cells else ())}
+    asked = {*figure.select, *figure.over, *(("layer", "head") if figure.heads else ())}
     if figure.candidate:
         asked |= {"candidate"}
     unknown = sorted(asked - set(axes))
@@ -93,15 +93,15 @@ def brief(numbers: Any, errors: Any = None) -> str:
 
 
 def _selected(figure: Published, result: Result) -> Result:
-    """Return the result at the figure's selection, its cells along an axis of their own."""
+    """Return the result at the figure's selection, its heads along an axis of their own."""
     result = result.only(figure.value).select(**figure.select, **_candidate(figure, result))
-    if not figure.cells:
+    if not figure.heads:
         return result
     axes, shape = result.axes[figure.value], result.values[figure.value].shape
     sizes = dict(zip(axes, shape, strict=True))
-    cells = [parse_cell(cell, sizes["layer"], sizes["head"]) for cell in figure.cells]
+    cells = [parse_cell(cell, sizes["layer"], sizes["head"]) for cell in figure.heads]
     chosen = [result.select(layer=layer, head=head) for layer, head in cells]
-    return Result.join(chosen, "cell", figure.cells)
+    return Result.join(chosen, "cell", figure.heads)
 
 
 def _candidate(figure: Published, result: Result) -> dict[str, int]:
@@ -121,7 +121,7 @@ def _candidate(figure: Published, result: Result) -> dict[str, int]:
 
 
 def _words(figure: Published, result: Result) -> list[str]:
-    if figure.reading == "largest cell":
+    if figure.reading == "largest head":
         found = result.only(figure.value).select(**figure.select).values[figure.value]
         if found.ndim != 2 or np.isnan(found).all():
             raise BadRequest(f"Expected one number for every head, computed {list(found.shape)}.")
@@ -130,7 +130,7 @@ def _words(figure: Published, result: Result) -> list[str]:
     if figure.value not in result.labels:
         raise BadRequest(f"{figure.value!r} is a number, not a word.")
     words = _selected(figure, result).text_of(figure.value)
-    return [str(word) for word in (words if figure.cells else [words])]
+    return [str(word) for word in (words if figure.heads else [words])]
 
 
 def _check_words(figure: Published, ours: list[str]) -> Checked:

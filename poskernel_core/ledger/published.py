@@ -45,7 +45,7 @@ class Published(Spec):
         figure: what it is; ``source``: where it was published.
         question, run, params: what is asked for: an analysis or experiment, fields of its run
             (context, start_token, ...), and its parameters.
-        value: the value of the result; ``select``: a coordinate for some of its axes; ``cells``:
+        value: the value of the result; ``select``: a coordinate for some of its axes; ``heads``:
             heads, one for each published number; ``candidate``: the next token whose probability
             it is; ``over``: a selection to divide by.
         reading: the numbers themselves, or the name of the head with the largest.
@@ -66,10 +66,10 @@ class Published(Spec):
     params: dict[str, Any] = Field(default_factory=dict)
     value: str
     select: dict[str, int] = Field(default_factory=dict)
-    cells: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
     candidate: str = ""
     over: dict[str, int] = Field(default_factory=dict)
-    reading: Literal["value", "largest cell"] = "value"
+    reading: Literal["value", "largest head"] = "value"
     published: Values
     absolute: float = Field(0.0, ge=0, allow_inf_nan=False)
     relative: float = Field(0.0, ge=0, allow_inf_nan=False)
@@ -87,10 +87,10 @@ class Published(Spec):
             raise InvalidField("No number is published.")
         if not words and any(each is not None and not math.isfinite(each) for each in found):
             raise InvalidField("Published numbers are finite; null where there is none.")
-        if self.cells and (not isinstance(self.published, tuple) or len(found) != len(self.cells)):
-            raise InvalidField("Expected one published number for each of the cells.")
-        if self.reading == "largest cell" and not isinstance(self.published, str):
-            raise InvalidField("The largest cell is a name, such as 'L0H3'.")
+        if self.heads and (not isinstance(self.published, tuple) or len(found) != len(self.heads)):
+            raise InvalidField("Expected one published number for each of the heads.")
+        if self.reading == "largest head" and not isinstance(self.published, str):
+            raise InvalidField("The largest head is a name, such as 'L0H3'.")
         lengths = {len(each) for each in _rows(self.published)}
         if len(lengths) > 1:
             raise InvalidField("Expected rows of one length.")
@@ -159,7 +159,7 @@ def _bundled(name: str) -> Published:
 
 
 _RATIOS = _bundled("previous-token-ratios")
-PREVIOUS_TOKEN_GPT2: dict[str, float] = dict(zip(_RATIOS.cells, _RATIOS.published, strict=True))  # type: ignore[arg-type]
+PREVIOUS_TOKEN_GPT2: dict[str, float] = dict(zip(_RATIOS.heads, _RATIOS.published, strict=True))  # type: ignore[arg-type]
 """Second-largest diagonal over largest, GPT-2 small ("previous-token heads")."""
 
 PREVIOUS_TOKEN_HEADS_GPT2 = (69, 144)

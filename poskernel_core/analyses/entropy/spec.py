@@ -32,7 +32,7 @@ class AttentionEntropy(Analysis[EntropyParams]):
     entropy says how sharp attention is, not whether position makes it so. Errors are over windows.
 
     Source: "Positional kernels of attention heads" speaks of broad and of sharp heads by their
-    kernels; the entropy of the observed attention beside them is ours.
+    kernels; the entropy of the observed attention, as a second number, is ours.
     """
 
     name = "entropy"
