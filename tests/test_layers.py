@@ -153,10 +153,16 @@ def test_no_page_imports_another():
 
 
 def test_the_core_neither_draws_pages_nor_pickles():
-    """No module of the core imports streamlit or the pages, or pickles."""
+    """No module of the core imports streamlit or the pages, or pickles.
+
+    The one command that serves hands over to Streamlit's own.
+    """
     banned = ("streamlit", "pages", "pickle", "cloudpickle", "marshal", "dill", "shelve")
-    for file in FILES.values():
-        assert [] == [name for name in imports(file) if any(within(name, b) for b in banned)], file
+    for module, file in FILES.items():
+        found = [name for name in imports(file) if any(within(name, b) for b in banned)]
+        if module == "poskernel_core.cli.serving":
+            found = [name for name in found if not within(name, "streamlit.web.cli")]
+        assert [] == found, file
 
 
 def test_public_names_exist():
