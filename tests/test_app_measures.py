@@ -139,22 +139,22 @@ def test_order_and_choice_by_a_measure(landing):
 def test_additivity(page, server):
     """Three shares add up to 1, in words and in the file; another head has others."""
     visit(page, server.link("/positional_kernels", context=CONTEXT))
-    for figure in ("shares", "drift"):
+    for figure in ("shares", "similarity"):
         drawn(page, figure)
     before = shares(page)
     assert 1 == pytest.approx(sum(before), abs=2e-3)
     with np.load(io.BytesIO(download(page, "shares", "NPZ")), allow_pickle=False) as file:
-        held = np.stack([file[f"{name}_share"] for name in ("position", "content", "rest")])
+        held = np.stack([file[f"{name}_share"] for name in ("position", "content", "interaction")])
     np.testing.assert_allclose(held.sum(axis=0), 1, atol=1e-6)
     np.testing.assert_allclose(held[:, 6], before, atol=1e-3)  # L2H6 is shown first
     page.keyboard.press("Escape")
-    with redraws(page, "shares"), redraws(page, "drift"):
+    with redraws(page, "shares"), redraws(page, "similarity"):
         seek(page, "Head", "L1H3")
     assert before != shares(page)
     assert 1 == pytest.approx(sum(shares(page)), abs=2e-3)
     expect(title_of(page, "similarity")).to_have_text("Content similarity across positions, L1H3")
     expect(title_of(page, "shares")).to_contain_text("layer 1")
-    assert traces(page, "drift")
+    assert traces(page, "similarity")
     no_trouble(page)
 
 
@@ -170,7 +170,7 @@ def test_a_model_with_rotary_positions(page, server, rotary):
     settle(page)
     no_trouble(page)
     visit(page, server.link("/positional_kernels", model=rotary))
-    for figure in ("shares", "drift"):
+    for figure in ("shares", "similarity"):
         drawn(page, figure)
     position, _, rest = shares(page)
     assert 1 == pytest.approx(sum(shares(page)), abs=2e-3)
