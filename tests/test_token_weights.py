@@ -125,7 +125,7 @@ def test_none_so_often(paths):
     """No token stands in the texts a thousand times: one sentence."""
     subject, main = study(paths["gpt2"], some_windows(5, 23, True))
     for cell in ("L0H0", "L1H0"):
-        with pytest.raises(BadRequest, match="No token occurs 1000 times in the texts"):
+        with pytest.raises(BadRequest, match="No token occurs 1000 times in the windows"):
             perform(TokenWeights, subject, main, query=19, min_count=1000, head=cell)
 
 

@@ -49,7 +49,7 @@ def made():
     found = result(
         "own-text-head",
         {},
-        {"pattern": pattern, "distance": numbers},
+        {"pattern": pattern, "attention_distance": numbers},
         coordinates={"query": np.arange(3)},
     )
     found.params.update(head="L0H1", text="</script><b>", skip=4)
@@ -73,7 +73,7 @@ def test_values_are_the_table(made):
 
     pd.testing.assert_frame_equal(frame, read, check_dtype=False)
     assert "demo" == frame.attrs["model"]
-    assert 0.25 == frame["distance (total variation distance)"].iloc[-1]
+    assert 0.25 == frame["attention_distance (total variation distance)"].iloc[-1]
 
 
 def test_text_where_there_are_no_figures(made):
