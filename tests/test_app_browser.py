@@ -121,7 +121,7 @@ def test_a_link_with_nonsense_says_what_is_shown_instead(visit):
     notice = page.get_by_test_id("stAlertContentWarning")
     expect(notice).to_have_count(1)
     expect(notice).to_contain_text(
-        "The link asks for cell L99H9; shown is L2H6 instead: offered are 32 values from L0H0 to "
+        "The link asks for head L99H9; shown is L2H6 instead: offered are 32 values from L0H0 to "
         "L3H7."
     )
     expect(notice.get_by_text("The link asks for")).to_have_count(3)

@@ -34,7 +34,8 @@ PAGE, HEADS, NOTHING_LEFT = "/contextual", 32, "nothing is left to average over"
 FIGURES = ("plane", "denominators", "variation", "duplicates", "weights", "distances")
 TOKEN, OWN, CHAPTERS = "Destination token", "Texts of your own", "Chapters drawn alongside"
 ALIKE, APART = "Largest distance within a group", "Distance that rules a pair out"
-BROAD, STEADY = "Effective token count from which a kernel is broad", "Largest spread of a steady"
+BROAD = "Effective token count from which a kernel is broad"
+STEADY = "Largest coefficient of variation of a steady denominator"
 LOCAL, COPIES = "Mass in the last 10 tokens that makes", "Attention to duplicates that makes"
 
 
@@ -251,7 +252,9 @@ def test_a_link_restores_the_page(show):
         expect(page.get_by_role("textbox", name=label, exact=True)).to_have_value(text)
     assert {"Exodus 12", "one", "two"} <= set(traces(page, "denominators"))
     expect(page.get_by_role("heading", name=re.compile("^L1H2: "))).to_be_visible()
-    expect(page.get_by_text("64 tokens or more, a relative spread of 0.1 or less")).to_be_visible()
+    expect(
+        page.get_by_text(re.compile("64 tokens or more, a coefficient .* of 0.1 or less"))
+    ).to_be_visible()
     limits = page.get_by_test_id("stMain").get_by_role("table").first
     for text in ("from 0.9", "from 0.4", "from 64", "up to 0.1"):
         expect(limits).to_contain_text(text)
@@ -262,5 +265,5 @@ def test_a_link_restores_the_page(show):
     expect(page.get_by_text(f"contextual for {quoted(' the')} at n =")).to_be_visible()
     fields = {"First windows": "32", ALIKE: "0.10", APART: "0.50"}
     assert fields == shown(page, *fields)
-    expect(page.get_by_text(re.compile("a relative spread of 0.25 or less"))).to_be_visible()
+    expect(page.get_by_text(re.compile("denominator of 0.25 or less"))).to_be_visible()
     no_trouble(page)

@@ -32,7 +32,7 @@ DRAWS, START = "Random sequences averaged over", "Start token first"
 LENGTH, FIRST, CANDIDATES = "Length (tokens)", "Position of the first [A] (tokens)", "Candidates"
 ROW, LAYER, TOKENS = "Row: second [A] at (tokens)", "Layer", "Show the tokens of the first sample"
 RANDOM, TREND, QUERY = "Random tokens", "Trend from key", "Row n (tokens)"
-SWITCHES, CAUSE = "Switches: parts of the model turned off", "head-output norms and compare"
+SWITCHES, CAUSE = "Switches: parts of the model turned off", "Compare with equalised norms"
 SILENT, HOW = "Ablated heads of layer 0", "Ablation"
 FIGURES = ("probability", "candidates", "rows", "patterns", "pattern", "intrinsic", "norms")
 
@@ -111,7 +111,7 @@ def sequences_drawn(page: Page) -> None:
 
 
 def switches(page: Page) -> None:
-    """Heads ablated in either way, positions removed, norms made flat."""
+    """Heads ablated in either way, positions removed, norms equalised."""
     page.get_by_text(SWITCHES).click()
     with redraws(page, "probability"), redraws(page, "norms"):
         seek(page, SILENT, "L0H0")
@@ -123,7 +123,7 @@ def switches(page: Page) -> None:
     with redraws(page, "patterns"), redraws(page, "intrinsic"):
         flip(page, "Remove positions", True)
     with redraws(page, "patterns"), redraws(page, "intrinsic"):
-        flip(page, "Flatten layer 0's norms", True)
+        flip(page, "Equalise layer 0's head-output norms", True)
     assert ("true", "true") == (parameter(page, "nopos"), parameter(page, "equalise"))
     with redraws(page, "probability"):
         page.get_by_test_id("stMain").get_by_role("button", name="Remove L0H0").click()

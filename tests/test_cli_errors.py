@@ -93,7 +93,6 @@ def test_spoilt_models(run, place, small, model_dirs, case):
 
 
 WRONG = {
-    "no command": ((), "required"),
     "unknown command": (("dance",), "dance"),
     "unknown analysis": (("show", "nonsense", "MODEL"), "No analysis 'nonsense'"),
     "unknown model": (("show", "etc", "./nowhere"), "config.json"),

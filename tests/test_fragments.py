@@ -87,7 +87,7 @@ def test_its_ledger_is_the_whole_models():
 @pytest.mark.parametrize("figure", figures_of(WHOLE), ids=lambda figure: figure.id)
 def test_figures_that_need_more(figure):
     """A figure that names a later layer, or is over all heads, needs later layers."""
-    deep = any(not cell.startswith("L0") for cell in figure.cells)
+    deep = any(not cell.startswith("L0") for cell in figure.heads)
     deep |= figure.params.get("head", "L0").split("H")[0] != "L0"
     deep |= bool(figure.select.get("layer_2") or figure.select.get("layer"))
     deep |= figure.value == "share_previous"

@@ -14,7 +14,7 @@ FILES = sorted(
     for file in (ROOT / folder).rglob("*.py")
     if COMMAND_LINE not in file.parents
 )
-OPTION = re.compile(r"(?<![\w-])--[a-z]")
+OPTION = re.compile(r"(?<![\w-])--(?!server\.)[a-z]")  # but for those of Streamlit's server
 
 
 def sentences(file: Path) -> list[str]:

@@ -97,7 +97,7 @@ def draw_experiment(
     st.subheader("Random tokens", anchor="random-tokens")
     draw_random(draws, switches, head, min(MOST_LENGTH, geometry.n_ctx))
     if st.toggle(
-        "Equalise layer 0's head-output norms and compare",
+        "Compare with equalised norms of layer 0's head outputs",
         False,
         key="comparenorms",
         bind="query-params",
