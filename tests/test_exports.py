@@ -68,7 +68,7 @@ def head(whole):
 
 def read(text: str) -> pd.DataFrame:
     """A table as pandas reads it."""
-    return pd.read_csv(io.StringIO(text), comment="#", float_precision="round_trip")
+    return pd.read_csv(io.StringIO(text), comment="#")
 
 
 def scalars(text: str) -> dict[str, str]:
