@@ -48,8 +48,11 @@ def taken():
     ("words", "said"),
     [
         (("--port", "99999"), "Option --port: expected a port from 1 to 65,535, got '99999'"),
-        (("--port", "TAKEN", "--host", "127.0.0.1"), "Cannot listen at 127.0.0.1, port TAKEN"),
-        (("--host", "192.0.2.1"), "Cannot listen at 192.0.2.1"),
+        (
+            ("--port", "TAKEN", "--host", "127.0.0.1"),
+            "Cannot listen at port TAKEN (",
+        ),
+        (("--host", "192.0.2.1", "--port", "8501"), "Cannot listen at 192.0.2.1 ("),
         (("--host", ""), "Option --host: expected a host name or an address"),
         (("--model", "/no/such/model"), "'/no/such/model' has no config.json"),
         (("--model", "demo-gpt2,demo-attn-2l"), "expected a model's name or directory"),
@@ -185,6 +188,17 @@ def _with_address(monkeypatch, address):
     with monkeypatch.context() as patch:
         patch.setenv("POSKERNEL_ADDRESS", address)
         return pk.serve()
+
+
+@pytest.mark.slow
+def test_one_at_the_usual_port(notebook_server, server, monkeypatch):
+    """It is taken where a notebook may frame it, and left alone where none may."""
+    monkeypatch.setattr(served, "_started", [])
+    for url, taken in ((notebook_server.address, True), (server.url, False)):
+        monkeypatch.setattr(served, "DEFAULT_PORT", int(url.rpartition(":")[2]))
+
+        assert served.answers(f"http://localhost:{served.DEFAULT_PORT}")
+        assert taken is (served._found(None) is not None)
 
 
 def test_nobody_there(taken):

@@ -12,7 +12,6 @@ import click
 from poskernel_core.cli.grammar import Option, Value
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import is_folder
-from poskernel_core.common.settings import check_paths, check_settings
 from poskernel_core.models.catalog import locate
 from poskernel_core.server import DEFAULT_PORT, arguments
 from poskernel_core.storage.store import Store, default_directory
@@ -111,10 +110,8 @@ def serve(
         "POSKERNEL_OPEN": "1" if opened else "",
     }
     os.environ.update({name: value for name, value in told.items() if value})
-    check_settings()
     for name in models:
         locate(name)
-    check_paths()
     Store(default_directory()).close()
     _check_door(host, port)
 
@@ -130,16 +127,19 @@ def _check_door(host: str, port: int | None) -> None:
     Raises:
         BadRequest: either.
     """
-    try:
-        family, *_, place = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0]
-        with closing(socket.socket(family)) as door:
-            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            door.bind(place)
-    except OSError as error:
-        raise BadRequest(
-            f"Cannot listen at {host}{f', port {port}' if port else ''} ({error.strerror}): choose "
-            "another --port, or leave it out; choose 'localhost' or '0.0.0.0' as --host."
-        ) from error
+    for at, name, instead in (
+        (0, host, "'localhost' or '0.0.0.0' as --host, or an address of this machine"),
+        (port or 0, f"port {port}", "another --port, or leave it out, and a free one is taken"),
+    ):
+        try:
+            family, *_, place = socket.getaddrinfo(host, at, type=socket.SOCK_STREAM)[0]
+            with closing(socket.socket(family)) as door:
+                door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                door.bind(place)
+        except OSError as error:
+            raise BadRequest(
+                f"Cannot listen at {name} ({error.strerror}): choose {instead}."
+            ) from error
 
 
 def _model(text: str) -> str:

@@ -13,7 +13,7 @@
     │   ├── TooLittleText         fewer windows than were asked for
     │   ├── UnknownAnalysis       no such analysis
     │   ├── UnknownField          a run has no field of that name
-    │   ├── InvalidField            a field of a run has a value that it cannot have
+    │   ├── InvalidField          a field of a run has a value that it cannot have
     │   ├── BadArchive            an import file that is not ours, or is damaged
     │   ├── TooLarge              more than this server computes for a visitor
     │   └── Busy                  too many computations are waiting already

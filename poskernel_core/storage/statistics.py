@@ -161,8 +161,7 @@ def windows_of(run: RunSpec) -> RunSpec:
 def in_passes(runs: Iterable[RunSpec]) -> list[tuple[RunSpec, RunSpec]]:
     """Return runs with the windows of the pass that gathers what they need.
 
-    A run that needs no attention joins a pass over the same windows, however many of them the pass
-    forms attention on.
+    A run that needs no attention joins any pass over the same windows.
     """
     shared: dict[RunSpec, RunSpec] = {}
     found = []
