@@ -53,6 +53,16 @@ def test_the_plane_rings_the_chosen_and_fills_the_region() -> None:
     assert region.x1 == pytest.approx(10 ** figure.layout.xaxis.range[1])
 
 
+def test_the_name_of_the_chosen_stands_inside() -> None:
+    """Right of a mark in the left half, left of one in the right half."""
+    found = made.heads()
+    order = np.argsort(found.values["etc"], axis=None)
+    for at, side in ((order[0], "right"), (order[-1], "left")):
+        layer, head = (int(place) for place in np.unravel_index(at, found.values["etc"].shape))
+        trace = named(draw.plane_figure(found, layer, head, 0.5, 0.4), "chosen")
+        assert f"middle {side}" == trace.textposition
+
+
 def test_the_plane_tells_numbers_with_errors() -> None:
     """Name, ETC, CV, prediction and group."""
     found = made.heads()

@@ -133,6 +133,13 @@ def test_old_pins_are_kept(follow):
     assert not app.warning
 
 
+def test_the_name_of_today_wins(follow):
+    """Where a link has both."""
+    app = follow(HEATMAP, cell="L0H1", head="L2H3", texts="100", windows="50")
+    assert ("L2H3", 50) == (app.selectbox(key="head").value, bound(app)["windows"].value)
+    assert not app.warning
+
+
 def test_several_parts_make_one_notice(follow):
     """One box with a line for each; what fits is not named."""
     app = follow(head="L99H99", query="99999", skip="3", windows="50", context="64")

@@ -84,6 +84,8 @@ def _forwarded(link: dict[str, list[str]]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for old, values in link.items():
         key = KEYS.get(old, old)
+        if key != old and key in link:  # which says it by the name of today
+            continue
         found[key] = [SHOWN.get(key, {}).get(value, value) for value in values]
         if key == "head":
             found[key] = [value.upper() if layer_of(value) >= 0 else value for value in values]

@@ -49,12 +49,13 @@ def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: flo
     for code, label in enumerate(heads.labels["group"]):
         _add_group(figure, heads, code, label, floor)
     at = heads.values["etc"][layer, head], np.maximum(spread[layer, head], floor)
+    inwards = "right" if at[0] < math.sqrt(x_span[0] * x_span[1]) else "left"
     figure.add_scatter(
         x=at[:1],
         y=at[1:],
         mode="markers+text",
         text=[f"<b>{cell_name(layer, head)}</b>"],
-        textposition="middle left",
+        textposition=f"middle {inwards}",  # away from the nearer edge, which would cut it off
         marker=RING,
         showlegend=False,
         hoverinfo="skip",
