@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["GROUPS", "Groups", "Moments"]
+from poskernel_core.common.groups import GROUPS
 
-GROUPS = 10
+__all__ = ["GROUPS", "Groups", "Moments"]
 
 
 class Moments:

@@ -1,0 +1,24 @@
+"""Windows in groups of alike size, so that errors count texts and not windows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = ["GROUPS", "Dealt", "groups_of", "in_equal_groups"]
+
+GROUPS = 10
+"""Groups that texts are dealt to: window ``w`` of a run belongs to group ``w % groups``."""
+
+Dealt = Literal["documents", "stretches", "windows"]
+"""What groups are made of: whole documents, stretches of fewer than ten documents, or windows that
+have nothing to do with each other."""
+
+
+def groups_of(windows: int) -> int:
+    """Return how many groups a number of windows makes: ten, or one of each where there are fewer."""
+    return min(GROUPS, windows)
+
+
+def in_equal_groups(windows: int) -> int:
+    """Return how many of so many windows are read: all groups have equally many."""
+    return windows - windows % groups_of(windows) if windows else 0
