@@ -15,7 +15,7 @@ have nothing to do with each other."""
 
 
 def groups_of(windows: int) -> int:
-    """Return how many groups a number of windows makes: ten, or one of each where there are fewer."""
+    """Return how many groups so many windows make: ten, or one of each where they are fewer."""
     return min(GROUPS, windows)
 
 
