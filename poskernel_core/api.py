@@ -123,9 +123,7 @@ def run_pass(
         loaded.geometry, windows, spec.positions, spec.queries_per_position, spec.start_token
     )
     spec = spec.model_copy(update={"positions": plan.positions})
-    gathered = run(
-        loaded, windows, plan, spec, lambda done, total, note: None, batch=execution.batch
-    )
+    gathered = run(loaded, windows, plan, spec, batch=execution.batch)
     return replace(gathered, run=spec)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from poskernel_core.common.attention import ScoreRule, Slopes
+from poskernel_core.common.groups import Dealt
 
 __all__ = ["PassHeader", "PlanHeader"]
 
@@ -20,6 +21,8 @@ class PlanHeader(BaseModel):
         architecture, scheme: which it is, and how positions come into it.
         context: ``T``, tokens per window, the start token included.
         windows: how many windows are read.
+        groups: how many groups of texts the sums are kept by; 0 where they are not.
+        dealt: what the groups are made of.
         positions: recorded query positions, ascending.
         samples: queries kept per position.
         start_token: whether position 0 holds the start token.
@@ -46,6 +49,8 @@ class PlanHeader(BaseModel):
     device: str
     dtype: str
     headless: tuple[str | None, ...] = ()
+    groups: int = 0
+    dealt: Dealt = "windows"
 
     def reason(self, layer: int) -> str | None:
         """Return why a layer has no heads, or None where it has."""
@@ -84,6 +89,14 @@ class PassHeader(PlanHeader):
     dtype_error: float = 0.0
     tokens: tuple[str, ...] | None = None
     shards: int = 0
+
+    def without_a_group(self) -> PassHeader:
+        """Return what would be known of the pass had it left out one group."""
+        left = self.groups - 1
+        counts = {"windows": self.windows, "samples": self.samples}
+        return self.model_copy(
+            update={name: count * left // self.groups for name, count in counts.items()}
+        )
 
     def rule(self, layer: int) -> ScoreRule:
         """Return how a layer makes scores of products, and which keys its queries see."""

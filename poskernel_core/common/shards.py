@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from pydantic import Field, model_validator
 
 from poskernel_core.common.errors import InvalidField
+from poskernel_core.common.groups import groups_of
 from poskernel_core.common.specs import Execution, RunSpec, Spec
 
-__all__ = ["MOST_SHARDS", "Shard", "ShardTask"]
+__all__ = ["MOST_SHARDS", "TOKENS_PER_STEP", "WHOLE", "Block", "Shard", "ShardTask"]
 
 MOST_SHARDS = 10_000
+TOKENS_PER_STEP = 2048
+"""What a CPU reads at a time; shards are cut between such steps, so that all read the same."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Windows of one group that a shard reads.
+
+    Attributes:
+        group: the group's number.
+        windows: their numbers, ascending.
+        whole: whether they are all of the group.
+    """
+
+    group: int
+    windows: range
+    whole: bool
 
 
 class Shard(Spec):
@@ -46,14 +65,30 @@ class Shard(Spec):
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
 
-    def rows(self, windows: int) -> range:
-        """Return its windows: consecutive, and as many as the others have, or one more.
+    def blocks(self, windows: int, context: int) -> list[Block]:
+        """Return what it reads of a run: group after group, consecutive windows of each.
 
-        Where there are fewer windows than shards, the last shards have none.
+        A run is cut between steps of :data:`TOKENS_PER_STEP` tokens; shards have equally many, or
+        one more. Where there are fewer steps than shards, the last shards have none.
         """
-        each, more = divmod(windows, self.of)
-        first = self.number * each + min(self.number, more)
-        return range(first, first + each + (self.number < more))
+        groups, size = groups_of(windows), max(1, TOKENS_PER_STEP // context)
+        every = [range(group, windows, groups) for group in range(groups)]
+        steps = [
+            (group, first) for group in range(groups) for first in range(0, len(every[group]), size)
+        ]
+        each, more = divmod(len(steps), self.of)
+        start = self.number * each + min(self.number, more)
+        mine = steps[start : start + each + (self.number < more)]
+        found = []
+        for group in dict.fromkeys(group for group, _ in mine):
+            firsts = [first for at, first in mine if at == group]
+            read = every[group][firsts[0] : firsts[-1] + size]
+            found.append(Block(group, read, len(read) == len(every[group])))
+        return found
+
+
+WHOLE = Shard(number=0, of=1)
+"""A run that is not cut."""
 
 
 class ShardTask(Spec):

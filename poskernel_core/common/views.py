@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from poskernel_core.common.differences import left_out
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.specs import Gather, RunSpec
 
-__all__ = ["Gathered", "StatisticsView", "stacked"]
+__all__ = ["Gathered", "StatisticsView", "Without", "stacked"]
 
 
 @runtime_checkable
@@ -48,6 +49,40 @@ class Gathered:
     def layer(self, layer: int) -> dict[str, np.ndarray]:
         """Return the arrays of one layer, without the layer axis."""
         return {name: array[layer] for name, array in self.arrays.items() if layer < len(array)}
+
+
+@dataclass(frozen=True)
+class Without:
+    """The statistics of a pass as they would be without one group of texts, its queries included."""
+
+    view: StatisticsView
+    group: int
+
+    @property
+    def header(self) -> PassHeader:
+        """What the pass knew of itself, with fewer windows."""
+        return self.view.header.without_a_group()
+
+    def layer(self, layer: int) -> Mapping[str, np.ndarray]:
+        """Return the arrays of one layer; each is made when it is asked for."""
+        return _LeftOut(self.view.layer(layer), self.group, self.view.header.groups)
+
+
+class _LeftOut(Mapping[str, np.ndarray]):
+    def __init__(self, arrays: Mapping[str, np.ndarray], group: int, groups: int) -> None:
+        self._arrays, self._group, self._groups = arrays, group, groups
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name == "queries":  # [query, head, sample, d]: sample s belongs to group s % groups
+            queries = self._arrays[name]
+            return np.delete(queries, slice(self._group, None, self._groups), axis=2)
+        return left_out(self._arrays, name, self._group)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
 
 
 def stacked(view: StatisticsView, name: str, layers: Sequence[int] | None = None) -> np.ndarray:

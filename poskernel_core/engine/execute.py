@@ -17,7 +17,7 @@ from poskernel_core.common.heads import layer_of
 from poskernel_core.common.progress import Report
 from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.common.views import StatisticsView
-from poskernel_core.engine.provenance import NOT_KEPT, keep, stored
+from poskernel_core.engine.provenance import NOT_KEPT, keep, software, stored
 from poskernel_core.engine.requests import CanonicalRequest, canonical_of
 from poskernel_core.models import catalog
 from poskernel_core.storage.statistics import (
@@ -97,7 +97,9 @@ def gather_missing(
             while missing:
                 begun = read_checkpoint(store, windows)
                 part = missing & set(begun[0]["gather"]) if begun else missing
-                gather_run(workshop, _gathering(windows, part or missing), execution, report)
+                gather_run(
+                    workshop, _gathering(windows, part or missing), execution, software(), report
+                )
                 missing -= part or missing
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import poskernel_core
 from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.header import PassHeader, PlanHeader
 from poskernel_core.common.result import TOKENS, Result, texts_array
@@ -21,7 +22,16 @@ from poskernel_core.engine.requests import CanonicalRequest
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
 
-__all__ = ["NOT_KEPT", "from_entry", "keep", "provenance", "stored", "to_entry", "versions"]
+__all__ = [
+    "NOT_KEPT",
+    "from_entry",
+    "keep",
+    "provenance",
+    "software",
+    "stored",
+    "to_entry",
+    "versions",
+]
 
 NOT_KEPT = (
     "The result was dropped as soon as it was written: the store is too small (POSKERNEL_CACHE_GB)."
@@ -111,6 +121,13 @@ def versions() -> dict[str, str]:
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
+    return found
+
+
+def software() -> dict[str, str]:
+    """Return the versions in which all parts of a run must agree."""
+    found = {"poskernel": poskernel_core.__version__, **versions()}
+    found.pop("python")
     return found
 
 

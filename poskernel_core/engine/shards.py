@@ -11,16 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-import poskernel_core
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import Shard, ShardTask
 from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.engine.preflight import check_worker
-from poskernel_core.engine.provenance import versions
+from poskernel_core.engine.provenance import software
 from poskernel_core.engine.requests import CanonicalRequest
 from poskernel_core.storage.archive import export_entries
-from poskernel_core.storage.shards import Source, find_partial, partial_keys
+from poskernel_core.storage.shards import Source, partial_keys, partials_of
 from poskernel_core.storage.statistics import in_passes, windows_of
 from poskernel_core.storage.store import Store
 
@@ -68,13 +67,6 @@ def tasks_of(
     ]
 
 
-def software() -> dict[str, str]:
-    """Return the versions in which all shards of a run must agree."""
-    found = {"poskernel": poskernel_core.__version__, **versions()}
-    found.pop("python")
-    return found
-
-
 def carry_out(workshop: Workshop, task: ShardTask, report: Report) -> dict[str, Any]:
     """Compute a shard unless the store holds it; return the ``keys`` of its entries.
 
@@ -96,7 +88,7 @@ def carry_out(workshop: Workshop, task: ShardTask, report: Report) -> dict[str, 
             workshop, run, shard, task.execution, software(), report
         ):
             return {"keys": [], "file": None}
-    keys = _keys(store, task)
+    keys = partial_keys(store, run, shard)
     if not keys or any(store.get(key) is None for key in keys):
         raise ComputeFailed(
             f"Shard {shard} cannot be read from the store: run the same command again, with a "
@@ -110,15 +102,15 @@ def carry_out(workshop: Workshop, task: ShardTask, report: Report) -> dict[str, 
 
 
 def _is_there(store: Store, task: ShardTask) -> bool:
-    found = (find_partial(store, task.run, name, task.shard) for name in task.run.gather)
-    known = all(each is not None and each.versions == software() for each in found)
-    return known and all(map(store.has, _keys(store, task)))
-
-
-def _keys(store: Store, task: ShardTask) -> list[str]:
-    """Return the keys of all that is written of a shard; none where the store knows none."""
-    first = find_partial(store, task.run, task.run.gather[0], task.shard)
-    return [] if first is None else partial_keys(task.run, task.shard, first.header.n_layers)
+    """Tell whether the store holds every block of a shard, computed by the software of today."""
+    for name in task.run.gather:
+        found = partials_of(store, task.run, name, task.shard)
+        header = found[0].header if found else None
+        blocks = [] if header is None else task.shard.blocks(header.windows, header.context)
+        known = all(each.made.versions == software() for each in found)
+        if not found or len(found) < len(blocks) or not known:
+            return False
+    return all(map(store.has, partial_keys(store, task.run, task.shard)))
 
 
 def file_name(task: ShardTask) -> str:

@@ -1,8 +1,7 @@
-"""From the shards of a run to its statistics: checked against each other, added in their order.
+"""From the shards of a run to its statistics: checked against each other, and added.
 
-Addition of floating-point numbers depends on its order; this order is that of the shards, whoever
-computed them and whenever they came. So the statistics equal, bit for bit, those of one process
-that computes the same shards one after another.
+Sums are exact, so their addition does not depend on its order, and shards are cut between what is
+read at a time. So the statistics equal, bit for bit, those of one process that reads all windows.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from poskernel_core.common.shards import Shard
 from poskernel_core.common.specs import Gather, RunSpec
 from poskernel_core.passes import streaming
 from poskernel_core.passes.plan import locate_again
-from poskernel_core.statistics import Plan
+from poskernel_core.statistics import Plan, Sums
 from poskernel_core.storage.shards import (
     Partial,
     Source,
     drop_partial,
-    find_partial,
     other_partials,
+    partials_of,
     read_layer,
 )
 from poskernel_core.storage.statistics import missing_statistics, write_statistic
@@ -42,7 +41,7 @@ OWN_TO_EACH = {"device", "seconds", "resumed_at_window"}
 
 @dataclass(frozen=True)
 class _Found:
-    """A shard's manifest, and where its sums are read from."""
+    """A block's manifest, and where its sums are read from."""
 
     partial: Partial
     source: Source
@@ -65,47 +64,52 @@ def merge_shards(
     """
     everywhere = {"the store": store, **sources}
     wanted = missing_statistics(store, run)
-    plan = None
     for number, statistic in enumerate(wanted):
-        shards = _collect(everywhere, run, statistic, of)
-        header = _together(shards)
-        plan = plan or _plan(run, header)
-        layers = _added(shards, statistic, header.n_layers, plan)
-        report(number, len(wanted), "Adding the shards")
+        blocks = _collect(everywhere, run, statistic, of)
+        header = _together(blocks, of)
+        layers = _added(blocks, statistic, header.n_layers, _plan(run, header))
+        report(number, len(wanted), "Adding the shards" if of > 1 else "Writing the statistics")
         write_statistic(store, run, statistic, header, layers)
-    if plan is not None:
+    if wanted:
         for number in range(of):
-            drop_partial(store, run, Shard(number=number, of=of), plan.geometry.n_layers)
-    return plan is not None
+            drop_partial(store, run, Shard(number=number, of=of))
+    return bool(wanted)
 
 
 def _collect(
     sources: Mapping[str, Source], run: RunSpec, statistic: Gather, of: int
 ) -> list[_Found]:
-    """Return the shards that have windows, in their order.
+    """Return the blocks of all shards that have windows, in their order.
 
     Raises:
         BadRequest: some are lost, or there twice and unequal.
     """
-    found: dict[int, _Found] = {}
+    found: dict[tuple[int, int], _Found] = {}
     for number in range(of):
         shard = Shard(number=number, of=of)
         for name, source in sources.items():
-            partial = find_partial(source, run, statistic, shard)
-            if partial is None:
-                continue
-            known = found.setdefault(number, _Found(partial, source))
-            if known.partial.layers != partial.layers and _alike(known.partial, partial):
-                raise BadRequest(
-                    f"Shard {shard} is there twice with different sums (the second in {name}): "
-                    "keep one of them, as computed on the kind of machine that computed the others."
-                )
-            _check_pair(known.partial, partial)
-    windows = next((each.partial.header.windows for each in found.values()), of)
-    lost = [n for n in range(of) if n not in found and Shard(number=n, of=of).rows(windows)]
+            for partial in partials_of(source, run, statistic, shard):
+                known = found.setdefault((number, partial.group), _Found(partial, source))
+                if known.partial.layers != partial.layers and known.partial.made == partial.made:
+                    raise BadRequest(
+                        f"Shard {shard} is there twice with different sums (the second in {name}): "
+                        "keep one of them, as computed on the kind of machine that computed the "
+                        "others."
+                    )
+                _check_pair(known.partial, partial)
+    lost = list(range(of))
+    if found:
+        header = next(iter(found.values())).partial.header
+        shards = [Shard(number=number, of=of) for number in range(of)]
+        lost = [
+            shard.number
+            for shard in shards
+            for block in shard.blocks(header.windows, header.context)
+            if (shard.number, block.group) not in found
+        ]
     if lost:
-        raise BadRequest(_lost(sources, run, statistic, lost, of))
-    return [found[number] for number in sorted(found)]
+        raise BadRequest(_lost(sources, run, statistic, list(dict.fromkeys(lost)), of))
+    return [found[place] for place in sorted(found)]
 
 
 def _lost(
@@ -150,10 +154,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:50]}... ({len(text)} characters)"
 
 
-def _alike(left: Partial, right: Partial) -> bool:
-    return left.versions == right.versions and left.tokens == right.tokens
-
-
 def _check_pair(left: Partial, right: Partial) -> None:
     """Check that two shards were computed by the same software from the same text.
 
@@ -161,14 +161,15 @@ def _check_pair(left: Partial, right: Partial) -> None:
         BadRequest: they were not.
     """
     between = f"Shards {left.shard} and {right.shard} cannot be added"
-    for name in sorted(left.versions.keys() | right.versions.keys()):
-        one, other = left.versions.get(name, "none"), right.versions.get(name, "none")
+    ours, theirs = left.made.versions, right.made.versions
+    for name in sorted(ours.keys() | theirs.keys()):
+        one, other = ours.get(name, "none"), theirs.get(name, "none")
         if one != other:
             raise BadRequest(
                 f"{between}: the first was computed with {name} {one}, the second with {other}; "
                 "compute all shards with the same versions."
             )
-    if left.tokens != right.tokens:
+    if left.made.tokens != right.made.tokens:
         raise BadRequest(
             f"{between}: their machines cut the text into different tokens; give both the same "
             "tokenizer and corpus files."
@@ -182,21 +183,22 @@ def _check_pair(left: Partial, right: Partial) -> None:
             )
 
 
-def _together(shards: Sequence[_Found]) -> PassHeader:
+def _together(blocks: Sequence[_Found], of: int) -> PassHeader:
     """Return what the whole pass knows of itself.
 
     Raises:
         BadRequest: the shards do not belong together.
     """
-    for left, right in pairwise(shards):
+    for left, right in pairwise(blocks):
         _check_pair(left.partial, right.partial)
-    headers = [each.partial.header for each in shards]
+    headers = [each.partial.header for each in blocks]
+    resumed = (header.resumed_at_window for header in headers)
     return headers[0].model_copy(
         update={
             "device": ", ".join(dict.fromkeys(header.device for header in headers)),
             "seconds": round(sum(header.seconds for header in headers), 3),
-            "resumed_at_window": 0,
-            "shards": len(shards),
+            "resumed_at_window": next(filter(None, resumed), 0) if of == 1 else 0,
+            "shards": of if of > 1 else 0,
         }
     )
 
@@ -210,20 +212,25 @@ def _plan(run: RunSpec, header: PassHeader) -> Plan:
         run.queries_per_position,
         run.start_token,
         run.pattern_windows,
+        header.dealt,
     )
 
 
 def _added(
-    shards: Sequence[_Found], statistic: Gather, n_layers: int, plan: Plan
+    blocks: Sequence[_Found], statistic: Gather, n_layers: int, plan: Plan
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the means of one layer after another: the sums of its shards added, and finished."""
+    """Yield the means of one layer after another: the sums of its blocks added, and finished."""
     for layer in range(n_layers):
-        sums = read_layer(shards[0].source, shards[0].partial, layer)
-        for each in shards[1:]:
-            sums = streaming.add(sums, read_layer(each.source, each.partial, layer))
-        if not sums:  # a statistic of the first layers alone
+        groups: dict[int, Sums] = {}
+        for each in blocks:
+            sums = read_layer(each.source, each.partial, layer)
+            known = groups.get(each.partial.group)
+            groups[each.partial.group] = sums if known is None else streaming.add(known, sums)
+        if not groups[0]:  # a statistic of the first layers alone
             yield {}
             continue
-        one = {name: np.asarray(array)[None] for name, array in sums.items()}
-        means = streaming.finish(one, (statistic,), plan)[statistic]
-        yield {name: array[0] for name, array in means.items()}
+        one = [
+            {name: np.asarray(array)[None] for name, array in groups[group].items()}
+            for group in sorted(groups)
+        ]
+        yield {name: array[0] for name, array in streaming.finish(statistic, one, plan).items()}

@@ -8,6 +8,7 @@ import numpy as np
 
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.groups import Dealt, in_equal_groups
 from poskernel_core.common.header import PlanHeader
 from poskernel_core.common.specs import Execution, RunSpec
 from poskernel_core.data import corpora
@@ -23,7 +24,15 @@ SIZES = (
     "d_model",
 )  # fmt: skip
 
-__all__ = ["check_ids", "locate_again", "plan_for", "plan_header", "prepare", "random_source"]
+__all__ = [
+    "check_ids",
+    "locate_again",
+    "plan_for",
+    "plan_header",
+    "plan_of",
+    "prepare",
+    "random_source",
+]
 
 
 def locate_again(run: RunSpec) -> catalog.Located:
@@ -61,7 +70,7 @@ def prepare(
             f"{run.model.name!r} reads at most {geometry.n_ctx} tokens; {run.context} were asked "
             f"for: {way}."
         )
-    windows = _windows(run, execution, geometry, tokenizer)
+    windows, dealt = _windows(run, execution, geometry, tokenizer)
     if run.destination is not None:
         if tokenizer is None:
             raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
@@ -75,13 +84,23 @@ def prepare(
         else f"the tokenizer of {name!r} is another model's, put its own in its place"
     )
     check_ids(geometry, windows, remedy)
+    return windows, plan_of(run, geometry, windows, dealt)
+
+
+def plan_of(run: RunSpec, geometry: Geometry, windows: Tokens, dealt: Dealt) -> Plan:
+    """Return the sizes of a run's pass over its windows.
+
+    Raises:
+        BadRequest: as :func:`plan_for`.
+    """
     plan = plan_for(geometry, windows, run.positions, run.queries_per_position, run.start_token)
-    return windows, replace(plan, pattern_windows=run.pattern_windows)
+    return replace(plan, pattern_windows=run.pattern_windows, dealt=dealt)
 
 
 def _windows(
     run: RunSpec, execution: Execution, geometry: Geometry, tokenizer: Tokenizer | None
-) -> Tokens:
+) -> tuple[Tokens, Dealt]:
+    count = in_equal_groups(run.windows)
     if run.corpus.name == REPEATED:
         if geometry.scheme != "learned":
             raise BadRequest(
@@ -92,12 +111,13 @@ def _windows(
             )
         start = None if tokenizer is None else tokenizer.known_start()
         return repeated_windows(
-            geometry.n_vocab, context=run.context, windows=run.windows, avoid=start, seed=run.seed
-        )
+            geometry.n_vocab, context=run.context, windows=count, avoid=start, seed=run.seed
+        ), "windows"
     if run.corpus.name == RANDOM:
         layout = random_layout(run.context, run.start_token)
-        return sequences(layout, random_source(run, geometry, tokenizer), 0, range(run.windows))
-    return corpora.token_windows(
+        source = random_source(run, geometry, tokenizer)
+        return sequences(layout, source, 0, range(count)), "windows"
+    cut = corpora.token_windows(
         run.corpus,
         tokenizer,
         context=run.context,
@@ -107,6 +127,7 @@ def _windows(
         exactly=execution.all_windows,
         cut=run.destination is not None,
     )
+    return cut.tokens, cut.dealt
 
 
 def random_source(run: RunSpec, geometry: Geometry, tokenizer: Tokenizer | None) -> TokenPool:
@@ -169,7 +190,9 @@ def plan_header(plan: Plan, run: RunSpec, device: str) -> PlanHeader:
         context=plan.context,
         windows=plan.windows,
         positions=plan.positions,
-        samples=min(plan.samples, plan.windows),
+        samples=plan.sampled,
+        groups=plan.groups,
+        dealt=plan.dealt,
         start_token=plan.start_token,
         device=device,
         dtype=run.dtype,

@@ -9,7 +9,8 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,32 +20,41 @@ from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.progress import Report
-from poskernel_core.common.shards import Shard
+from poskernel_core.common.shards import WHOLE, Block, Shard
 from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.common.views import Gathered
 from poskernel_core.data import corpora
 from poskernel_core.forward import loading
 from poskernel_core.models.tokenizers import Tokenizer
 from poskernel_core.passes import streaming
+from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.plan import locate_again, plan_header
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.passes.workshop import Workshop
 from poskernel_core.statistics import Plan, Sums
-from poskernel_core.storage.shards import write_partial
+from poskernel_core.storage.shards import Made, is_written, write_partial
 from poskernel_core.storage.statistics import (
     drop_checkpoint,
     read_checkpoint,
     write_checkpoint,
-    write_statistics,
 )
 from poskernel_core.storage.store import Store
 
-__all__ = ["gather", "gather_run", "gather_shard", "lower", "sums_of"]
+__all__ = ["gather", "gather_run", "gather_shard", "lower"]
 
 T = TypeVar("T")
+PER_SUM = 9
+"""Room that a run takes in the store for each of its sums: a block of each group, a checkpoint, and
+the means with their groups."""
 
 
-def gather_run(workshop: Workshop, run: RunSpec, execution: Execution, report: Report) -> None:
+def gather_run(
+    workshop: Workshop,
+    run: RunSpec,
+    execution: Execution,
+    versions: Mapping[str, str],
+    report: Report,
+) -> None:
     """Gather the statistics of a run and write them to the store.
 
     Raises:
@@ -53,17 +63,8 @@ def gather_run(workshop: Workshop, run: RunSpec, execution: Execution, report: R
         ComputeFailed: not even one window fits into memory, or the numbers are not finite.
         StoreFailed: the statistics cannot be written.
     """
-    ready = _prepare(workshop, run, execution, report)
-    gathered = _attempts(
-        lambda batch: gather(
-            ready.model, ready.windows, ready.plan, run, report, store=workshop.store, batch=batch
-        ),
-        ready,
-        execution,
-    )
-    header = gathered.header.model_copy(update=ready.known)
-    write_statistics(workshop.store, run, replace(gathered, header=header))
-    drop_checkpoint(workshop.store, run)
+    gather_shard(workshop, run, WHOLE, execution, versions, report)
+    merge_shards(workshop.store, {}, run, WHOLE.of, report)
 
 
 def gather_shard(
@@ -74,7 +75,7 @@ def gather_shard(
     versions: Mapping[str, str],
     report: Report,
 ) -> bool:
-    """Gather the partial sums of one shard of a run and write them to the store.
+    """Gather the partial sums of one shard of a run and write them to the store, block by block.
 
     Returns whether there was anything to write: the last of many shards may have no windows.
 
@@ -83,27 +84,31 @@ def gather_shard(
     """
     store = workshop.store
     ready = _prepare(workshop, run, execution, report)
-    if not shard.rows(ready.plan.windows):
-        return False
-    header, sums = _attempts(
-        lambda batch: sums_of(
-            ready.model,
-            ready.windows,
-            ready.plan,
-            run,
-            report,
-            store=store,
-            batch=batch,
-            shard=shard,
-        ),
-        ready,
-        execution,
-    )
-    header = header.model_copy(update=ready.known)
-    tokens = hashlib.sha256(np.ascontiguousarray(ready.windows, dtype=np.int64).tobytes())
-    write_partial(store, run, shard, header, tokens.hexdigest(), versions, sums)
-    drop_checkpoint(store, run, shard)
-    return True
+    blocks = shard.blocks(ready.plan.windows, ready.plan.context)
+    digest = hashlib.sha256(np.ascontiguousarray(ready.windows, dtype=np.int64).tobytes())
+    made = Made(digest.hexdigest(), dict(versions))
+    work = Pass(ready.model, ready.plan, run.gather, run.dtype)
+    store.make_room(PER_SUM * work.nbytes())
+    total, done = sum(len(block.windows) for block in blocks), 0
+    for block in blocks:
+
+        def told(read: int, before: int = done) -> None:
+            report(before + read, total, "Reading windows of text")
+
+        told(0)
+        done += len(block.windows)
+        if not is_written(store, run, shard, block, made):
+            header, sums = _attempts(
+                partial(_read, work, ready, run, block, store=store, shard=shard, told=told),
+                ready,
+                execution,
+            )
+            header = header.model_copy(update=ready.known)
+            write_partial(store, run, shard, block, header, made, sums)
+    if blocks:
+        drop_checkpoint(store, run, shard)
+        report(total, total, "Writing the statistics")
+    return bool(blocks)
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ def _prepare(workshop: Workshop, run: RunSpec, execution: Execution, report: Rep
 
 
 def _attempts(work: Callable[[int | None], T], ready: _Ready, execution: Execution) -> T:
-    """Run the pass; where memory runs out, go on from the last checkpoint with half a batch."""
+    """Read a block; where memory runs out, go on from the last checkpoint with half a batch."""
     batch, context = execution.batch, ready.plan.context
     while True:
         try:
@@ -152,33 +157,52 @@ def gather(
     windows: Tokens,
     plan: Plan,
     run: RunSpec,
-    report: Report,
     *,
-    store: Store | None = None,
     batch: int | None = None,
 ) -> Gathered:
-    """Pass over the windows batch by batch; with a store, from its checkpoint on.
+    """Pass over windows in memory, batch by batch, and keep all statistics there.
 
     Raises:
-        ComputeFailed, NoSpace, ReadOnlyStore, StoreFailed: as :func:`sums_of`.
+        ComputeFailed: a sum is not a finite number.
     """
-    header, sums = sums_of(model, windows, plan, run, report, store=store, batch=batch)
-    found = {name: array for each in sums.values() for name, array in each.items()}
-    return Gathered(header, streaming.finish(found, run.gather, plan))
+    ready, work = _Ready(model, windows, plan, {}), Pass(model, plan, run.gather, run.dtype)
+    blocks, began = [], time.monotonic()
+    for block in WHOLE.blocks(plan.windows, plan.context):
+        header, sums = _read(work, ready, run, block, batch)
+        blocks.append({name: _copied(each) for name, each in sums.items()})
+    header = header.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
+    layers = range(plan.geometry.n_layers)
+    parts: dict[Gather, dict[str, np.ndarray]] = {}
+    for name in run.gather:
+        found = [
+            streaming.finish(name, [_layer(block[name], layer) for block in blocks], plan)
+            for layer in layers
+            if all(layer < len(each) for each in blocks[0][name].values())
+        ]
+        parts[name] = {each: np.concatenate([one[each] for one in found]) for each in found[0]}
+    return Gathered(header, parts)
 
 
-def sums_of(
-    model: loading.LoadedModel,
-    windows: Tokens,
-    plan: Plan,
+def _copied(sums: Sums) -> Sums:
+    return {name: array.copy() for name, array in sums.items()}
+
+
+def _layer(sums: Sums, layer: int) -> Sums:
+    return {name: array[layer : layer + 1] for name, array in sums.items()}
+
+
+def _read(
+    work: Pass,
+    ready: _Ready,
     run: RunSpec,
-    report: Report,
+    block: Block,
+    batch: int | None,
     *,
     store: Store | None = None,
-    batch: int | None = None,
-    shard: Shard | None = None,
+    shard: Shard = WHOLE,
+    told: Callable[[int], None] = lambda read: None,
 ) -> tuple[PassHeader, dict[Gather, Sums]]:
-    """Return the sums of a pass over all windows, or over those of a shard, by statistic.
+    """Return the sums of a block by statistic; they are the pass' own until it reads the next.
 
     The first checkpoint follows the first batch, so that however often a pass is broken off, it
     gets further; the next ones come by time.
@@ -188,29 +212,26 @@ def sums_of(
         NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
     """
     began, pause = time.monotonic(), settings.checkpoint_seconds()
-    span = range(plan.windows) if shard is None else shard.rows(plan.windows)
-    work = Pass(model, plan, run.gather, run.dtype)
-    if store:
-        store.make_room(2 * work.nbytes())  # checkpoint and statistics
-    resumed = done = _resume(work, store, run, span, shard)
-    saved = -math.inf
-    for rows in streaming.batches(span.stop, plan.context, model.device.type, batch, done):
-        report(done - span.start, len(span), "Reading windows of text")
-        work.run(windows, rows, batch)
-        done = rows.stop
-        if store and done < span.stop and time.monotonic() - saved >= pause:
+    resumed = read = _resume(work, store, run, block, shard)
+    saved, plan = -math.inf, ready.plan
+    step = batch or streaming.default_batch(ready.model.device.type, plan.context)
+    for rows in streaming.batches(block.windows[read:], step, plan.seen):
+        told(read)
+        work.run(ready.windows, rows, batch)
+        read += len(rows)
+        if store and read < len(block.windows) and time.monotonic() - saved >= pause:
             work.check_finite()
-            write_checkpoint(store, run, done, work.sums(), shard)
+            write_checkpoint(store, run, block.group, read, work.sums(), shard)
             saved = time.monotonic()
-    report(len(span), len(span), "Writing the statistics")
+    told(read)
     work.check_finite()
     header = PassHeader(
-        **plan_header(plan, run, model.where).model_dump(),
+        **plan_header(plan, run, ready.model.where).model_dump(),
         **work.facts.header(),
-        resumed_at_window=resumed if resumed > span.start else 0,
+        resumed_at_window=resumed,
         seconds=round(time.monotonic() - began, 3),
     )
-    return header, work.hand_over()
+    return header, work.block()
 
 
 def lower(
@@ -223,16 +244,17 @@ def lower(
     return streaming.dtype_error(model, plan, windows, dtype)
 
 
-def _resume(work: Pass, store: Store | None, run: RunSpec, span: range, shard: Shard | None) -> int:
-    """Restore a checkpoint if there is a fitting one; return the window to go on from."""
+def _resume(work: Pass, store: Store | None, run: RunSpec, block: Block, shard: Shard) -> int:
+    """Restore the block's checkpoint if there is a fitting one; return how much of it is read."""
     found = read_checkpoint(store, run, shard) if store else None
-    if found is None:
-        return span.start
-    header, sums = found
-    if header["done"] not in span or not set(run.gather) <= set(header["gather"]):
-        return span.start
-    work.restore(sums)
-    return header["done"]
+    if found is not None:
+        header, sums = found
+        fits = header["group"] == block.group and 0 < header["done"] < len(block.windows)
+        if fits and set(run.gather) <= set(header["gather"]):
+            work.restore(sums)
+            return int(header["done"])
+    work.clear()
+    return 0
 
 
 def _texts(run: RunSpec, windows: Tokens, tokenizer: Tokenizer | None) -> tuple[str, ...] | None:

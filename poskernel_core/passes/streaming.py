@@ -1,7 +1,8 @@
-"""The streaming forward pass: windows of tokens in, sums out, in shards.
+"""The streaming forward pass: windows of tokens in, sums out, block by block.
 
 A pass runs the model once over many windows and feeds the statistics. Nothing of the shape
-``[windows, ...]`` is kept, so memory does not grow with the number of texts.
+``[windows, ...]`` is kept, so memory does not grow with the number of texts; of the sums by groups
+of texts one block is in memory.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor
 from poskernel_core.common.attention import ScoreRule
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.common.shards import TOKENS_PER_STEP
 from poskernel_core.common.specs import OF_PATTERNS, Gather
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.loading import LoadedModel
@@ -35,20 +37,18 @@ __all__ = [
     "default_batch",
     "dtype_error",
     "finish",
-    "shards",
 ]
 
-TOKENS_PER_BATCH = {"cpu": 2048, "mps": 8192, "cuda": 32768}
-TOKENS_PER_SHARD = {"cpu": 16384, "mps": 65536, "cuda": 262144}
+TOKENS_PER_BATCH = {"cpu": TOKENS_PER_STEP, "mps": 8192, "cuda": 32768}
 
 
 def default_batch(device: str, context: int) -> int:
     """Return how many windows of ``context`` tokens are read at a time unless told otherwise."""
-    return max(1, TOKENS_PER_BATCH.get(device, 2048) // context)
+    return max(1, TOKENS_PER_BATCH.get(device, TOKENS_PER_STEP) // context)
 
 
 class OutOfMemory(Exception):
-    """A batch did not fit; sums of the running shard are spoilt."""
+    """A batch did not fit; the sums of the running block are spoilt."""
 
 
 @dataclass(frozen=True)
@@ -70,40 +70,34 @@ class Facts:
         } | {name: found if any(found) else () for name, found in few.items()}
 
 
-def shards(windows: int, context: int, device: str = "cpu") -> list[range]:
-    """Cut ``windows`` into consecutive shards of a few seconds each."""
-    size = max(1, TOKENS_PER_SHARD.get(device, 16384) // context)
-    return [range(first, min(first + size, windows)) for first in range(0, windows, size)]
+def batches(windows: range, step: int, seen: int) -> Iterator[range]:
+    """Yield what is read at a time of the windows of a group, ``step`` of them at most.
 
-
-def batches(
-    windows: int, context: int, device: str = "cpu", batch: int | None = None, done: int = 0
-) -> Iterator[range]:
-    """Yield what is read at a time, shard by shard, of the windows from ``done`` on."""
-    step = batch or default_batch(device, context)
-    for shard in shards(windows, context, device):
-        for first in range(shard.start, shard.stop, step):
-            last = min(first + step, shard.stop)
-            if last > done:
-                yield range(max(first, done), last)
+    A group is cut at the same places wherever the reading begins. Windows below ``seen`` and those
+    from there on are not read together.
+    """
+    first, cut = windows.start // windows.step, seen // windows.step
+    at, last = first, first + len(windows)
+    while at < last:
+        stop = min(last, (at // step + 1) * step)
+        stop = cut if at < cut < stop else stop
+        yield windows[at - first : stop - first]
+        at = stop
 
 
 def add(left: Sums, right: Sums) -> Sums:
-    """Merge the sums of two disjoint sets of windows."""
+    """Merge the sums of two disjoint sets of windows of a group."""
     return {name: np.asarray(left[name] + right[name]) for name in left}
 
 
-def finish(sums: Sums, gather: Sequence[Gather], plan: Plan) -> dict[Gather, dict[str, np.ndarray]]:
-    """Turn the sums of all windows into the means of each statistic, ``[layer, ...]`` each."""
-    seen = replace(plan, windows=plan.seen)
-    return {
-        name: STATISTICS[name].finish(sums, seen if name in OF_PATTERNS else plan)
-        for name in gather
-    }
+def finish(statistic: Gather, blocks: Sequence[Sums], plan: Plan) -> dict[str, np.ndarray]:
+    """Turn the sums of every group into the means of a statistic, ``[layer, ...]`` each."""
+    seen = plan.seen if statistic in OF_PATTERNS else plan.windows
+    return STATISTICS[statistic].finish(blocks, plan, seen)
 
 
 class Pass:
-    """One model over one set of windows; holds the sums gathered so far."""
+    """One model over the windows of one group after another; holds the sums of one."""
 
     def __init__(
         self, model: LoadedModel, plan: Plan, gather: Sequence[Gather], dtype: str = "float32"
@@ -116,20 +110,17 @@ class Pass:
         self._of_all = [each for each in self._statistics if each.name not in OF_PATTERNS]
         self._calls = _Calls()
 
-    def run(self, windows: Tokens, shard: range, batch: int | None = None) -> None:
-        """Add the windows of one shard.
+    def run(self, windows: Tokens, rows: range, batch: int | None = None) -> None:
+        """Add some windows of one group.
 
         Raises:
             OutOfMemory: a batch did not fit; start again from older sums, with less.
         """
         step = batch or default_batch(self.model.device.type, self.plan.context)
-        seen = min(max(self.plan.seen, shard.start), shard.stop)
         with precision(self.dtype):
-            for part in (range(shard.start, seen), range(seen, shard.stop)):
-                for first in range(part.start, part.stop, step):
-                    rows = windows[first : min(first + step, part.stop)]
-                    tokens = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
-                    self._read(tokens, range(first, first + len(rows)))
+            for part in batches(rows, step, self.plan.seen):
+                tokens = np.ascontiguousarray(windows[part.start : part.stop : part.step])
+                self._read(torch.from_numpy(tokens.astype(np.int64, copy=False)), part)
 
     def _read(self, tokens: Tensor, samples: range) -> None:
         told = self._statistics if samples.start < self.plan.seen else self._of_all
@@ -153,16 +144,17 @@ class Pass:
         """Return a copy of the sums so far, as NumPy arrays."""
         return {name: total.cpu().numpy().copy() for name, total in self._totals()}
 
-    def hand_over(self) -> dict[Gather, Sums]:
-        """End the pass: return its sums under the names of their statistics, without a copy.
-
-        The pass has none any more, so that nothing is ever added to what was handed over.
-        """
-        done, self._statistics, self._of_all = self._statistics, [], []
+    def block(self) -> dict[Gather, Sums]:
+        """Return the sums so far under the names of their statistics, without a copy on a CPU."""
         return {
             name: {each: total.cpu().numpy() for each, total in statistic.sums.items()}
-            for name, statistic in zip(self._names, done, strict=True)
+            for name, statistic in zip(self._names, self._statistics, strict=True)
         }
+
+    def clear(self) -> None:
+        """Set all sums to zero, for the next group."""
+        for _, total in self._totals():
+            total.zero_()
 
     def nbytes(self) -> int:
         """Return the size of the sums."""
@@ -183,7 +175,7 @@ class Pass:
                     )
 
     def restore(self, sums: Sums) -> None:
-        """Set the sums to those of an earlier pass over other windows (a checkpoint)."""
+        """Set the sums to those of an earlier pass over other windows of the group."""
         for name, total in self._totals():
             total.copy_(torch.from_numpy(sums[name]))
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from cachetools import LRUCache
 
 from poskernel_core.common.axes import Tokens
+from poskernel_core.common.groups import Dealt
 from poskernel_core.common.specs import Execution, RunSpec, digest
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
 from poskernel_core.passes.model_cache import ModelCache
-from poskernel_core.passes.plan import plan_for, prepare
+from poskernel_core.passes.plan import plan_of, prepare
 from poskernel_core.statistics import Plan
 from poskernel_core.storage.store import Store
 
@@ -33,8 +34,8 @@ CUT_BY = {
 """The fields of a run on which its token windows depend, beside the model's tokenizer."""
 
 
-def _nbytes(windows: Tokens) -> int:
-    return windows.nbytes
+def _nbytes(cut: tuple[Tokens, Dealt]) -> int:
+    return cut[0].nbytes
 
 
 @dataclass
@@ -46,7 +47,7 @@ class Workshop:
     _tokenizers: LRUCache[str, Tokenizer | None] = field(
         default_factory=lambda: LRUCache(TOKENIZERS), repr=False
     )
-    _windows: LRUCache[str, Tokens] = field(
+    _windows: LRUCache[str, tuple[Tokens, Dealt]] = field(
         default_factory=lambda: LRUCache(BYTES_OF_WINDOWS, getsizeof=_nbytes), repr=False
     )
     _reading: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -76,13 +77,10 @@ class Workshop:
         with self._reading:
             kept = self._windows.get(key)
         if kept is not None:
-            windows = kept.copy()
-            plan = plan_for(
-                located.geometry, windows, run.positions, run.queries_per_position, run.start_token
-            )
-            return windows, replace(plan, pattern_windows=run.pattern_windows)
+            windows = kept[0].copy()
+            return windows, plan_of(run, located.geometry, windows, kept[1])
         windows, plan = prepare(run, execution, located, tokenizer)
         if windows.nbytes <= BYTES_OF_WINDOWS:
             with self._reading:
-                self._windows[key] = np.array(windows)
+                self._windows[key] = np.array(windows), plan.dealt
         return windows, plan

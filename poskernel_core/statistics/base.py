@@ -1,14 +1,16 @@
-"""What every statistic has in common: a plan of sizes, sums that add, and a way to finish them.
+"""What every statistic has in common: a plan of sizes, sums that add, and means that come of them.
 
-A statistic holds *sums* over windows. Two of them, gathered over disjoint windows, merge by
-addition, so a pass can be cut into shards, run anywhere, stopped, resumed and added up. Every
-array has the layer as its first axis, so that the store can keep and load one layer at a time;
-an array that holds fewer layers than the model belongs to the first ones only.
+A statistic holds *sums* over the windows of one group of texts: a block. Blocks of disjoint windows
+merge by addition, whose result does not depend on its order, so a pass can be cut into shards, run
+anywhere, stopped, resumed and added up. The blocks of all groups make the means, and how each group
+differs from them. Every array has the layer as its first axis, so that the store can keep and load
+one layer at a time; an array that holds fewer layers than the model belongs to the first ones only.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,10 +20,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from poskernel_core.common.attention import repeat_kv
+from poskernel_core.common.differences import average
+from poskernel_core.common.groups import Dealt, groups_of
 from poskernel_core.forward.observers import Observer
 from poskernel_core.models.geometry import Geometry
 
-__all__ = ["Plan", "Statistic", "Sums", "fitted", "over_texts"]
+__all__ = ["Plan", "Statistic", "Sums", "fitted", "over_texts", "widened"]
 
 Sums = dict[str, np.ndarray]
 
@@ -35,9 +39,10 @@ class Plan:
         context: ``T``, tokens per window, the start token included.
         windows: number of windows in all shards together.
         positions: recorded query positions, ascending, all below ``context``.
-        samples: queries kept per position; the first windows give them.
+        samples: queries kept per position at most; the first windows of each group give them.
         start_token: whether position 0 holds the start token.
-        pattern_windows: how many first windows statistics of the attention itself see.
+        pattern_windows: how many first windows statistics of the attention itself see at most.
+        dealt: what the groups are made of.
     """
 
     geometry: Geometry
@@ -47,21 +52,50 @@ class Plan:
     samples: int
     start_token: bool
     pattern_windows: int | None = None
+    dealt: Dealt = "windows"
+
+    @property
+    def groups(self) -> int:
+        """How many groups the windows belong to: window ``w`` to group ``w % groups``."""
+        return groups_of(self.windows)
+
+    def of_all_groups(self, count: int) -> int:
+        """Return about how many windows are meant where all groups give equally many."""
+        return max(1, min(count, self.windows) // self.groups) * self.groups
 
     @property
     def seen(self) -> int:
         """How many windows statistics of the attention itself see."""
-        return min(self.windows, self.pattern_windows or self.windows)
+        return self.of_all_groups(self.pattern_windows or self.windows)
+
+    @property
+    def sampled(self) -> int:
+        """How many windows give their queries."""
+        return self.of_all_groups(self.samples)
+
+    def group(self, number: int) -> range:
+        """Return the windows of a group."""
+        return range(number, self.windows, self.groups)
 
 
 class Statistic(Observer, ABC):
-    """Sums of one kind over the windows of a pass; subclasses fill :attr:`sums`.
+    """Sums of one kind over the windows of a group; subclasses add to them.
 
     The samples of a batch are the numbers of its windows. Sums are on the device of the pass; where
     that has no float64 (``mps``), they are on the CPU, and what is added to them moves there first.
+
+    Attributes:
+        name: what a run asks for.
+        means: the name of the mean that each sum becomes.
+        alone: the means that are kept without groups.
+        grain: what is added is rounded to multiples of it. So sums are exact, in whatever order
+            they are added, as long as they stay below ``2**53`` grains.
     """
 
     name: ClassVar[str]
+    means: ClassVar[Mapping[str, str]]
+    alone: ClassVar[frozenset[str]] = frozenset()
+    grain: ClassVar[float] = 2.0**-28
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
         self.plan = plan
@@ -72,10 +106,29 @@ class Statistic(Observer, ABC):
     def allocate(self) -> dict[str, Tensor]:
         """Return the sums, all zero, each with the layer as its first axis."""
 
-    @staticmethod
-    @abstractmethod
-    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
-        """Turn sums over all windows into means, as float32 arrays ``[layer, ...]``."""
+    def add(self, name: str, layer: int, values: Tensor, *at: slice) -> None:
+        """Add values to a layer's sum, or to a part of it."""
+        total = self.sums[name][layer][at]
+        grains = values.to(self.device).mul(1 / self.grain).round_()
+        total.add_(grains, alpha=self.grain)
+
+    @classmethod
+    def finish(cls, blocks: Sequence[Sums], plan: Plan, windows: int) -> dict[str, np.ndarray]:
+        """Turn the sums of every group into means ``[layer, ...]``, and the groups' differences.
+
+        ``windows`` is how many windows the statistic has seen.
+        """
+        found: dict[str, np.ndarray] = {}
+        for name, mean in cls.means.items():
+            sums = np.stack([block[name].astype(np.float32) for block in blocks], axis=1)
+            averaged = cls.average(mean, sums / (windows // plan.groups), plan)
+            found |= {mean: averaged[mean]} if mean in cls.alone else averaged
+        return found
+
+    @classmethod
+    def average(cls, name: str, means: np.ndarray, plan: Plan) -> dict[str, np.ndarray]:
+        """Return the mean of the groups' means ``[layer, group, ...]``, with their differences."""
+        return average(name, means, axis=1)
 
     def zeros(self, *shape: int, wide: bool = True) -> Tensor:
         """Return zeros in float64 (``wide``) or float32."""
@@ -94,6 +147,14 @@ def fitted(x: Tensor, width: int, heads: int | None = None, axis: int = 0) -> Te
     if heads is not None and x.shape[axis] < heads:
         x = repeat_kv(x, heads, axis)
     return x
+
+
+def widened(values: Tensor, like: Tensor) -> Tensor:
+    """Return values on the device and in the precision of ``like``.
+
+    They move first: on ``mps`` nothing can be float64.
+    """
+    return values.to(like.device).to(like.dtype)
 
 
 def over_texts(

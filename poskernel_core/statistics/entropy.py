@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,8 +12,7 @@ from torch import Tensor
 from poskernel_core.common.specs import MAX_SKIP
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, Sums
-from poskernel_core.statistics.per_text import mean_of_texts, widened
+from poskernel_core.statistics.base import Plan, Statistic, widened
 
 __all__ = ["AttentionEntropy"]
 
@@ -21,17 +21,19 @@ class AttentionEntropy(Statistic):
     """``entropy [layer, head, query, skip]``: mean over texts, in nats, at the recorded positions.
 
     Entry ``skip`` leaves out the first ``skip`` keys, 0 to 32, and renormalises the row, text by
-    text: entropy is not linear in the row, so none of them follows from another. ``entropy_error``
-    is the standard error over texts. NaN where no key is left.
+    text: entropy is not linear in the row, so none of them follows from another. NaN where no key
+    is left.
     """
 
     name = "entropy"
+    means: ClassVar = {"entropy_sum": "entropy"}
+    grain = 2.0**-36
     wants_patterns = True
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return sums over texts of entropies and their squares."""
+        """Return sums over texts of entropies."""
         shape = self.plan.geometry.n_heads, len(self.plan.positions), MAX_SKIP + 1
-        return {"entropy_sum": self.zeros(*shape), "entropy_square": self.zeros(*shape)}
+        return {"entropy_sum": self.zeros(*shape)}
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         """Add the entropies of the recorded rows of a block."""
@@ -41,19 +43,14 @@ class AttentionEntropy(Statistic):
         if high > low:
             rows = [positions[p] - block.first_row for p in range(low, high)]
             wide = widened(block.pattern[:, :, rows], self.sums["entropy_sum"])
-            found = _entropies(wide, block.first_key)
-            self.sums["entropy_sum"][block.layer, :, low:high] += found.sum(dim=0)
-            self.sums["entropy_square"][block.layer, :, low:high] += found.square().sum(dim=0)
+            found = _entropies(wide, block.first_key).sum(dim=0)
+            self.add("entropy_sum", block.layer, found, slice(None), slice(low, high))
 
-    @staticmethod
-    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
-        """Divide by the number of windows; what leaves no key is NaN."""
-        mean, error = mean_of_texts(sums, "entropy", plan.windows)
+    @classmethod
+    def average(cls, name: str, means: np.ndarray, plan: Plan) -> dict[str, np.ndarray]:
+        """Return the means; what leaves no key is NaN."""
         nothing = np.arange(MAX_SKIP + 1)[None, :] > np.array(plan.positions)[:, None]
-        return {
-            "entropy": np.where(nothing, np.nan, mean).astype(np.float32),
-            "entropy_error": np.where(nothing, np.nan, error).astype(np.float32),
-        }
+        return super().average(name, np.where(nothing, np.nan, means), plan)
 
 
 def _entropies(rows: Tensor, first_key: int) -> Tensor:

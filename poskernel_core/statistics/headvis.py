@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
-from poskernel_core.common.jackknife import jackknife
 from poskernel_core.forward.attention import PatternBlock, diagonal_sums
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, Sums
-from poskernel_core.statistics.moments import GROUPS
-from poskernel_core.statistics.per_text import widened
+from poskernel_core.statistics.base import Statistic, widened
 
 __all__ = ["LEAST_INDUCTION", "HeadVisMetrics"]
 
@@ -24,25 +22,26 @@ attention to what followed an earlier equal token."""
 
 
 class HeadVisMetrics(Statistic):
-    """``headvis [layer, head, metric]``: self, previous, entropy, distance, variance, induction.
+    """``headvis [layer, head, quantity]``: what six metrics are made of, summed over a text.
 
-    Sums over all tokens of all texts, key 0 and the start token included, are divided once. Entropy
-    is in nats, distance in tokens, its variance in tokens squared, the others are shares of
-    attention. ``headvis_error`` is a jackknife over ten groups of texts. NaN where nothing is
-    counted: previous tokens in texts of one token, induction in texts where no token repeats.
+    Means over texts of sums over all their tokens, key 0 and the start token included: attention to
+    the token itself and to the previous one, entropy in nats, distance in tokens, its square,
+    attention to what followed an earlier equal token. ``headvis_repeats [layer]``: how many tokens
+    of a text occurred in it before.
 
     Source: the metrics that the pipeline of HeadVis computes.
     """
 
     name = "headvis"
+    means: ClassVar = {"headvis_sum": "headvis", "headvis_count": "headvis_repeats"}
+    grain = 2.0**-16
     wants_patterns = True
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return the sums of each group of texts, and how many of its tokens occurred before."""
-        heads = self.plan.geometry.n_heads
+        """Return the sums of all texts, and how many of their tokens occurred before."""
         return {
-            "headvis_sum": self.zeros(GROUPS, heads, QUANTITIES),
-            "headvis_repeats": self.zeros(GROUPS),
+            "headvis_sum": self.zeros(self.plan.geometry.n_heads, QUANTITIES),
+            "headvis_count": self.zeros(),
         }
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
@@ -61,9 +60,9 @@ class HeadVisMetrics(Statistic):
             )
             self._texts = (diagonals, entropy, induction)
         if block.first_row + rows.shape[2] == self.plan.context:
-            self._close_texts(block.layer, tokens, batch.samples)
+            self._close_texts(block.layer, tokens)
 
-    def _close_texts(self, layer: int, tokens: Tensor, samples: range) -> None:
+    def _close_texts(self, layer: int, tokens: Tensor) -> None:
         total = self.sums["headvis_sum"]
         diagonals, entropy, induction = (widened(each, total) for each in self._texts)
         offsets = torch.arange(self.plan.context, dtype=total.dtype, device=total.device)
@@ -79,47 +78,9 @@ class HeadVisMetrics(Statistic):
             ],
             dim=-1,
         )
-        group = torch.tensor(samples, device=total.device) % GROUPS
-        total[layer].index_add_(0, group, values)
+        self.add("headvis_sum", layer, values.sum(dim=0))
         seen_before = tokens.shape[1] - _distinct(tokens)
-        self.sums["headvis_repeats"][layer].index_add_(0, group, widened(seen_before, total))
-
-    @staticmethod
-    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
-        """Divide the sums of all texts, and those that leave out one group of texts each."""
-        texts = np.array([len(range(group, plan.windows, GROUPS)) for group in range(GROUPS)])
-        there = texts > 0
-        total, repeats = sums["headvis_sum"].astype(float), sums["headvis_repeats"].astype(float)
-        whole, again = total.sum(axis=1), repeats.sum(axis=1)
-        without = _metrics(
-            (whole[:, None] - total)[:, there],
-            (again[:, None] - repeats)[:, there, None],
-            (texts.sum() - texts)[there, None],
-            plan.context,
-        )
-        mean = _metrics(whole, again[:, None], texts.sum(keepdims=True), plan.context)
-        return {
-            "headvis": mean.astype(np.float32),
-            "headvis_error": jackknife(without, axis=1).astype(np.float32),
-        }
-
-
-def _metrics(sums: np.ndarray, repeats: np.ndarray, texts: np.ndarray, context: int) -> np.ndarray:
-    """Return the metrics ``[..., head, metric]`` of sums ``[..., head, quantity]``."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        own, previous, entropy, distance, square, induction = np.moveaxis(sums, -1, 0)
-        tokens = texts * context
-        mean = distance / tokens
-        pairs = texts * (context - 1)
-        found = [
-            own / tokens,
-            previous / np.where(pairs > 0, pairs, np.nan),
-            entropy / tokens,
-            mean,
-            square / tokens - mean**2,
-            induction / np.where(repeats > 0, repeats, np.nan),
-        ]
-    return np.stack(found, axis=-1)
+        self.add("headvis_count", layer, widened(seen_before.sum(), total))
 
 
 def _induction(block: PatternBlock, tokens: Tensor) -> Tensor:

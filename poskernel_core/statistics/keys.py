@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import ClassVar
+
 from torch import Tensor
 
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, Sums, fitted, over_texts
+from poskernel_core.statistics.base import Statistic, fitted, over_texts
 
 __all__ = ["MeanKeys"]
 
@@ -20,6 +21,7 @@ class MeanKeys(Statistic):
     """
 
     name = "keys"
+    means: ClassVar = {"key_sum": "mean_keys"}
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``key_sum [layer, kv, key, d]``."""
@@ -30,10 +32,5 @@ class MeanKeys(Statistic):
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Add the keys of a batch."""
         geometry, summed = self.plan.geometry, over_texts(call.k)
-        keys = fitted(summed, geometry.d_head, geometry.n_kv_heads).to(self.device)
-        self.sums["key_sum"][call.layer] += keys
-
-    @staticmethod
-    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
-        """Divide by the number of windows."""
-        return {"mean_keys": (sums["key_sum"] / plan.windows).astype(np.float32)}
+        keys = fitted(summed, geometry.d_head, geometry.n_kv_heads)
+        self.add("key_sum", call.layer, keys)

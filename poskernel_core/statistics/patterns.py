@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from poskernel_core.forward.attention import PatternBlock, diagonal_sums
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, Sums
-from poskernel_core.statistics.per_text import add_texts, mean_of_texts, widened
+from poskernel_core.statistics.base import Plan, Statistic, widened
 
 __all__ = ["MeanPatterns"]
 
@@ -22,19 +21,19 @@ class MeanPatterns(Statistic):
     * ``mean_rows [layer, head, query, key]``: ``E_text[A(n, i)]`` at the recorded positions.
     * ``profile [layer, head, offset]``: ``P(k)``, the mean of ``A(n, n-k)`` over texts and ``n``,
       with the start token's row and column left out.
-    * ``profile_error``: its standard error over texts.
     """
 
     name = "patterns"
+    means: ClassVar = {"row_sum": "mean_rows", "profile_sum": "profile"}
+    grain = 2.0**-40
     wants_patterns = True
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return the sums of rows, and of diagonal means and their squares."""
+        """Return the sums of rows, and of diagonal means."""
         plan, heads = self.plan, self.plan.geometry.n_heads
         return {
             "row_sum": self.zeros(heads, len(plan.positions), plan.context),
             "profile_sum": self.zeros(heads, plan.context),
-            "profile_square": self.zeros(heads, plan.context),
         }
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
@@ -56,24 +55,14 @@ class MeanPatterns(Statistic):
         if high > low:
             rows = torch.tensor(positions[low:high], device=block.pattern.device) - block.first_row
             stop = block.first_key + block.pattern.shape[3]
-            target = self.sums["row_sum"][block.layer, :, low:high, block.first_key : stop]
-            target += block.pattern.index_select(2, rows).sum(dim=0).to(self.device)
+            at = slice(None), slice(low, high), slice(block.first_key, stop)
+            seen = block.pattern.index_select(2, rows).sum(dim=0)
+            self.add("row_sum", block.layer, seen, *at)
 
     def _close_texts(self, layer: int) -> None:
         total = self.sums["profile_sum"]
         means = widened(self._diagonals, total) / _counts(self.plan).to(total)
-        add_texts(self.sums, "profile", layer, means)
-
-    @staticmethod
-    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
-        """Divide by the number of windows; the error is that of a mean over independent texts."""
-        count = plan.windows
-        mean, error = mean_of_texts(sums, "profile", count)
-        return {
-            "mean_rows": (sums["row_sum"] / count).astype(np.float32),
-            "profile": mean.astype(np.float32),
-            "profile_error": error.astype(np.float32),
-        }
+        self.add("profile_sum", layer, means.sum(dim=0))
 
 
 def _counts(plan: Plan) -> Tensor:

@@ -1,6 +1,9 @@
-"""Sampled queries ``q_n``: each of the first windows gives its own at every recorded position."""
+"""Sampled queries ``q_n``: the first windows of each group give theirs at recorded positions."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -15,29 +18,33 @@ __all__ = ["SampledQueries"]
 class SampledQueries(Statistic):
     """``queries [layer, query, head, sample, d]``: sample ``s`` comes from window ``s``.
 
-    Slots of different windows are disjoint and start as zero, so that merging is addition.
+    So sample ``s`` belongs to group ``s % G``. Slots of different windows are disjoint and start as
+    zero, so that merging is addition.
     """
 
     name = "queries"
+    means: ClassVar = {"queries": "queries"}
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``queries [layer, query, head, sample, d]``, all zero."""
+        """Return ``queries [layer, query, head, slot, d]`` of one group, all zero."""
         plan, geometry = self.plan, self.plan.geometry
-        samples = min(plan.samples, plan.windows)
-        shape = (len(plan.positions), geometry.n_heads, samples, geometry.d_head)
+        slots = plan.sampled // plan.groups
+        shape = (len(plan.positions), geometry.n_heads, slots, geometry.d_head)
         return {"queries": self.zeros(*shape, wide=False)}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Keep the queries of those windows that are among the first ``samples``."""
+        """Keep the queries of those windows that are among the first of their group."""
         slots = self.sums["queries"][call.layer]
-        first = batch.samples.start
+        first = batch.samples.start // self.plan.groups
         count = min(slots.shape[2] - first, call.q.shape[0])
         if count > 0:
             taken = call.q[:count, :, list(self.plan.positions)].float()
             taken = fitted(taken, slots.shape[-1])
             slots[:, :, first : first + count] = taken.permute(2, 1, 0, 3)
 
-    @staticmethod
-    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
-        """Return the queries as they are."""
-        return {"queries": sums["queries"].astype(np.float32)}
+    @classmethod
+    def finish(cls, blocks: Sequence[Sums], plan: Plan, windows: int) -> dict[str, np.ndarray]:
+        """Return the queries of all groups in the order of their windows."""
+        slots = np.stack([block["queries"] for block in blocks], axis=-2)
+        shape = (*slots.shape[:3], plan.sampled, slots.shape[-1])
+        return {"queries": slots.reshape(shape).astype(np.float32)}

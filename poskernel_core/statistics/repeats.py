@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, Sums
-from poskernel_core.statistics.per_text import add_texts, mean_of_texts, widened
+from poskernel_core.statistics.base import Plan, Statistic, widened
 
 __all__ = ["RepeatedTokens"]
 
 
 class RepeatedTokens(Statistic):
-    """``repeat_mass [layer, head, 2]``: mean ``A(n, n-1)``, first where token ``n`` is another.
+    """``repeats [layer, head, 2]``: mean ``A(n, n-1)``, first where token ``n`` is another.
 
-    Second, where token ``n`` repeats token ``n - 1``. The mean of a text is taken first, then that
-    over the texts which have such positions; the start token's row and column are left out.
-    ``repeat_mass_error`` is the standard error over texts. NaN where no text has such a position.
+    Second, where token ``n`` repeats token ``n - 1``. The mean of a text is taken first; a text
+    without such a position counts as 0, and ``repeat_texts [layer, 2]`` is the share of texts that
+    have one. So their quotient is the mean over those texts. The start token's row and column are
+    left out.
 
     Source: footnote 3 of "The positional embedding matrix and previous-token heads".
     """
 
     name = "repeats"
+    means: ClassVar = {"repeat_sum": "repeats", "repeat_count": "repeat_texts"}
+    grain = 2.0**-40
     wants_patterns = True
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
@@ -32,12 +35,10 @@ class RepeatedTokens(Statistic):
         self._previous = torch.zeros(0, device="cpu")
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return sums over texts of means and their squares, and the numbers of texts."""
-        heads = self.plan.geometry.n_heads
+        """Return sums over texts of means, and the numbers of texts."""
         return {
-            "repeat_sum": self.zeros(heads, 2),
-            "repeat_square": self.zeros(heads, 2),
-            "repeat_texts": self.zeros(2),
+            "repeat_sum": self.zeros(self.plan.geometry.n_heads, 2),
+            "repeat_count": self.zeros(2),
         }
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
@@ -56,17 +57,8 @@ class RepeatedTokens(Statistic):
         count = masks.sum(dim=1)
         sums = torch.einsum("thn,tnc->thc", widened(self._previous, masks), masks)
         means = sums / count.clamp(min=1)[:, None]
-        add_texts(self.sums, "repeat", layer, means)
-        self.sums["repeat_texts"][layer] += (count > 0).sum(dim=0)
-
-    @staticmethod
-    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
-        """Divide by the number of texts that have such positions."""
-        mean, error = mean_of_texts(sums, "repeat", sums["repeat_texts"][:, None, :])
-        return {
-            "repeat_mass": mean.astype(np.float32),
-            "repeat_mass_error": error.astype(np.float32),
-        }
+        self.add("repeat_sum", layer, means.sum(dim=0))
+        self.add("repeat_count", layer, (count > 0).sum(dim=0).to(count))
 
 
 def _masks(tokens: Tensor, first: int) -> Tensor:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, Sums
-from poskernel_core.statistics.per_text import widened
+from poskernel_core.statistics.base import Statistic, widened
 
 __all__ = ["MeanNormed", "MeanResiduals", "PositionRows"]
 
@@ -22,6 +22,9 @@ class MeanResiduals(Statistic):
     """
 
     name = "residuals"
+    means: ClassVar = {"residual_sum": "mean_residuals", "centred_square_sum": "centred_square"}
+    alone = frozenset(means.values())
+    grain = 2.0**-20
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``residual_sum [layer, pos, model]`` and ``centred_square_sum [layer]``."""
@@ -33,25 +36,19 @@ class MeanResiduals(Statistic):
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
         """Add the residual stream of a batch."""
         x, total = x.float(), self.sums["centred_square_sum"]
-        self.sums["residual_sum"][layer] += x.sum(dim=0).to(self.device)
+        self.add("residual_sum", layer, x.sum(dim=0))
         after = x[:, int(self.plan.start_token) :]
         centred = after - after.mean(dim=1, keepdim=True)
         lengths = torch.linalg.vector_norm(centred, dim=-1)
-        total[layer] += widened(lengths, total).square().sum()
-
-    @staticmethod
-    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
-        """Divide by the number of windows."""
-        return {
-            "mean_residuals": (sums["residual_sum"] / plan.windows).astype(np.float32),
-            "centred_square": sums["centred_square_sum"] / plan.windows,
-        }
+        self.add("centred_square_sum", layer, widened(lengths, total).square().sum())
 
 
 class MeanNormed(Statistic):
     """``mean_normed [layer, pos, model]``: the mean input of each layer's attention (post-ln1)."""
 
     name = "normed"
+    means: ClassVar = {"normed_sum": "mean_normed"}
+    alone = frozenset(means.values())
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``normed_sum [layer, pos, model]``."""
@@ -59,12 +56,7 @@ class MeanNormed(Statistic):
 
     def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
         """Add the normed stream of a batch."""
-        self.sums["normed_sum"][layer] += x.float().sum(dim=0).to(self.device)
-
-    @staticmethod
-    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
-        """Divide by the number of windows."""
-        return {"mean_normed": (sums["normed_sum"] / plan.windows).astype(np.float32)}
+        self.add("normed_sum", layer, x.float().sum(dim=0))
 
 
 class PositionRows(Statistic):
@@ -74,6 +66,8 @@ class PositionRows(Statistic):
     """
 
     name = "positions"
+    means: ClassVar = {"position_sum": "position_rows"}
+    alone = frozenset(means.values())
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``position_sum [1, pos, model]``."""
@@ -81,10 +75,4 @@ class PositionRows(Statistic):
 
     def positions(self, x: Tensor, batch: Batch) -> None:
         """Add the rows of this batch once for every text."""
-        rows = x.float().mean(dim=0) * len(batch.tokens)
-        self.sums["position_sum"][0] += rows.to(self.device)
-
-    @staticmethod
-    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
-        """Divide by the number of windows."""
-        return {"position_rows": (sums["position_sum"] / plan.windows).astype(np.float32)}
+        self.add("position_sum", 0, x.float().mean(dim=0) * len(batch.tokens))

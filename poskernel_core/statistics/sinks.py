@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, Sums
-from poskernel_core.statistics.per_text import add_texts, mean_of_texts
+from poskernel_core.statistics.base import Statistic
 
 __all__ = ["FIRST_KEYS", "AttentionSinks"]
 
@@ -20,21 +20,18 @@ class AttentionSinks(Statistic):
     """``alpha [layer, head, key]``: mean attention to each of the first keys, over later queries.
 
     Key ``i`` is averaged over the queries from ``i`` on, then over texts; ``learned [layer, head]``
-    is the mass that no key receives, over all queries. ``_error``: standard errors over texts.
+    is the mass that no key receives, over all queries.
     """
 
     name = "sinks"
+    means: ClassVar = {"alpha_sum": "alpha", "learned_sum": "learned"}
+    grain = 2.0**-40
     wants_patterns = True
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return sums over texts, and of squares."""
+        """Return sums over texts."""
         heads, keys = self.plan.geometry.n_heads, min(FIRST_KEYS, self.plan.context)
-        return {
-            "alpha_sum": self.zeros(heads, keys),
-            "alpha_square": self.zeros(heads, keys),
-            "learned_sum": self.zeros(heads),
-            "learned_square": self.zeros(heads),
-        }
+        return {"alpha_sum": self.zeros(heads, keys), "learned_sum": self.zeros(heads)}
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         """Add the rows of a block; with the last one of a layer, its texts are complete."""
@@ -49,15 +46,7 @@ class AttentionSinks(Statistic):
         self._held += held
         if block.first_row + rows.shape[2] == self.plan.context:
             queries = self.plan.context - torch.arange(self._alpha.shape[-1], device=seen.device)
-            add_texts(self.sums, "alpha", block.layer, self._alpha / queries)
-            add_texts(self.sums, "learned", block.layer, 1 - self._held / self.plan.context)
+            self.add("alpha_sum", block.layer, (self._alpha / queries).sum(dim=0))
+            learned = 1 - self._held / self.plan.context
+            self.add("learned_sum", block.layer, learned.sum(dim=0))
             del self._alpha, self._held
-
-    @staticmethod
-    def finish(sums: Sums, plan: Plan) -> dict[str, np.ndarray]:
-        """Divide by the number of windows."""
-        found: dict[str, np.ndarray] = {}
-        for name in ("alpha", "learned"):
-            mean, error = mean_of_texts(sums, name, plan.windows)
-            found |= {name: mean.astype(np.float32), f"{name}_error": error.astype(np.float32)}
-        return found

@@ -1,8 +1,9 @@
-"""Partial sums in the store: what one shard of a run adds to each statistic, one entry a layer.
+"""Partial sums in the store: what one block of a shard adds to each statistic, one entry a layer.
 
-They are sums, not means, under keys of their own. A manifest, written last, says of what run they
-are, what computed them, and the checksum of every layer; so two computations of one shard are
-compared without reading their sums, and layers of different computations are never mixed.
+They are sums, not means, under keys of their own. A manifest, written last, says of what run and of
+which group's windows they are, what computed them, and the checksum of every layer; so two
+computations of one block are compared without reading their sums, and layers of different
+computations are never mixed. Sums of a whole group are kept in single precision, as the means are.
 """
 
 from __future__ import annotations
@@ -15,20 +16,24 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from poskernel_core.common.errors import BadRequest, InvalidField
+from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.header import PassHeader
-from poskernel_core.common.shards import Shard
+from poskernel_core.common.shards import Block, Shard
 from poskernel_core.common.specs import Gather, RunSpec
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.statistics import MANIFEST, alone
 from poskernel_core.storage.store import Store
 
 __all__ = [
+    "Made",
     "Partial",
     "Source",
     "drop_partial",
     "find_partial",
+    "is_written",
     "other_partials",
     "partial_keys",
+    "partials_of",
     "read_layer",
     "write_partial",
 ]
@@ -50,25 +55,35 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
+class Made:
+    """What sums were made of: the checksum of all windows of the run; and by which versions."""
+
+    tokens: str
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Partial:
-    """What a shard's manifest says of one statistic.
+    """What a block's manifest says of one statistic.
 
     Attributes:
         run: the run, as far as the statistic depends on it.
         statistic: whose sums they are.
-        shard: which windows they are of.
+        shard: the part of the run that they are of.
+        group: the group of texts that they are of.
+        windows: the numbers of their windows: first, stop, step.
         header: what the pass over these windows knew of itself.
-        tokens: checksum of all windows of the run.
-        versions: what computed them.
+        made: what they were made of, and by what.
         layers: checksum of the sums of every layer.
     """
 
     run: RunSpec
     statistic: Gather
     shard: Shard
+    group: int
+    windows: tuple[int, int, int]
     header: PassHeader
-    tokens: str
-    versions: Mapping[str, str]
+    made: Made
     layers: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -78,9 +93,11 @@ class Partial:
             "run": self.run.model_dump(mode="json"),
             "statistic": self.statistic,
             "shard": self.shard.model_dump(),
+            "group": self.group,
+            "windows": list(self.windows),
             "pass": self.header.as_json(),
-            "tokens": self.tokens,
-            "versions": dict(self.versions),
+            "tokens": self.made.tokens,
+            "versions": dict(self.made.versions),
             "layers": list(self.layers),
         }
 
@@ -94,17 +111,26 @@ class Partial:
                 RunSpec.model_validate(stored["run"]),
                 stored["statistic"],
                 Shard.model_validate(stored["shard"]),
+                int(stored["group"]),
+                _three(stored["windows"]),
                 PassHeader.model_validate(stored["pass"]),
-                str(stored["tokens"]),
-                {str(name): str(version) for name, version in stored["versions"].items()},
+                Made(
+                    str(stored["tokens"]),
+                    {str(name): str(version) for name, version in stored["versions"].items()},
+                ),
                 tuple(map(str, stored["layers"])),
             )
         except (KeyError, TypeError, ValueError, AttributeError, InvalidField):
             return None
 
 
-def _key(run: RunSpec, statistic: Gather, shard: Shard, part: str) -> str:
-    return alone(run, statistic).key(kind=KIND, shard=shard.model_dump(), part=part)
+def _three(numbers: Any) -> tuple[int, int, int]:
+    first, stop, step = numbers
+    return int(first), int(stop), int(step)
+
+
+def _key(run: RunSpec, statistic: Gather, shard: Shard, group: int, part: str) -> str:
+    return alone(run, statistic).key(kind=KIND, shard=shard.model_dump(), group=group, part=part)
 
 
 def checksum(arrays: Mapping[str, np.ndarray]) -> str:
@@ -121,29 +147,45 @@ def write_partial(
     store: Store,
     run: RunSpec,
     shard: Shard,
+    block: Block,
     header: PassHeader,
-    tokens: str,
-    versions: Mapping[str, str],
+    made: Made,
     sums: Mapping[Gather, Mapping[str, np.ndarray]],
 ) -> None:
-    """Write the sums ``[layer, ...]`` of a shard, by statistic, each with its manifest last."""
+    """Write the sums ``[layer, ...]`` of a block, by statistic, each with its manifest last."""
+    windows = _three((block.windows.start, block.windows.stop, block.windows.step))
     for statistic, arrays in sums.items():
         checksums = []
         for layer in range(header.n_layers):
             there = {name: each[layer] for name, each in arrays.items() if layer < len(each)}
-            there = {name: np.asarray(each) for name, each in there.items()}
-            store.put(_key(run, statistic, shard, str(layer)), {"layer": layer}, there)
+            kind = np.float32 if block.whole else np.float64
+            there = {name: np.asarray(each, dtype=kind) for name, each in there.items()}
+            store.put(_key(run, statistic, shard, block.group, str(layer)), {"layer": layer}, there)
             checksums.append(checksum(there))
+        known = alone(run, statistic)
         partial = Partial(
-            alone(run, statistic), statistic, shard, header, tokens, versions, tuple(checksums)
+            known, statistic, shard, block.group, windows, header, made, tuple(checksums)
         )
-        store.put(_key(run, statistic, shard, MANIFEST), partial.as_json(), {})
+        store.put(_key(run, statistic, shard, block.group, MANIFEST), partial.as_json(), {})
 
 
-def find_partial(source: Source, run: RunSpec, statistic: Gather, shard: Shard) -> Partial | None:
-    """Return the manifest of a shard's sums, or None where there is none."""
-    found = source.get(_key(run, statistic, shard, MANIFEST))
+def find_partial(
+    source: Source, run: RunSpec, statistic: Gather, shard: Shard, group: int
+) -> Partial | None:
+    """Return the manifest of a block's sums, or None where there is none."""
+    found = source.get(_key(run, statistic, shard, group, MANIFEST))
     return None if found is None else Partial.read(found[0])
+
+
+def is_written(store: Store, run: RunSpec, shard: Shard, block: Block, made: Made) -> bool:
+    """Tell whether the store holds all of a block, made of the same and by the same."""
+    for statistic in run.gather:
+        found = find_partial(store, run, statistic, shard, block.group)
+        if found is None or found.made != made:
+            return False
+        if not all(map(store.has, block_keys(run, statistic, shard, found))):
+            return False
+    return True
 
 
 def read_layer(source: Source, partial: Partial, layer: int) -> dict[str, np.ndarray]:
@@ -152,7 +194,8 @@ def read_layer(source: Source, partial: Partial, layer: int) -> dict[str, np.nda
     Raises:
         BadRequest: they are lost, damaged, or of another computation than the manifest.
     """
-    found = source.get(_key(partial.run, partial.statistic, partial.shard, str(layer)))
+    key = _key(partial.run, partial.statistic, partial.shard, partial.group, str(layer))
+    found = source.get(key)
     if found is None or checksum(found[1]) != partial.layers[layer]:
         raise BadRequest(
             f"Layer {layer} of {partial.statistic!r} in shard {partial.shard} is lost or damaged: "
@@ -161,15 +204,31 @@ def read_layer(source: Source, partial: Partial, layer: int) -> dict[str, np.nda
     return found[1]
 
 
-def partial_keys(run: RunSpec, shard: Shard, n_layers: int) -> list[str]:
-    """Return the keys of all that is written of a shard."""
-    parts = [*map(str, range(n_layers)), MANIFEST]
-    return [_key(run, statistic, shard, part) for statistic in run.gather for part in parts]
+def block_keys(run: RunSpec, statistic: Gather, shard: Shard, found: Partial) -> list[str]:
+    """Return the keys of all that is written of a block of one statistic."""
+    parts = [*map(str, range(found.header.n_layers)), MANIFEST]
+    return [_key(run, statistic, shard, found.group, part) for part in parts]
 
 
-def drop_partial(store: Store, run: RunSpec, shard: Shard, n_layers: int) -> None:
+def partials_of(source: Source, run: RunSpec, statistic: Gather, shard: Shard) -> list[Partial]:
+    """Return the manifests that a source holds of a shard's blocks, in the order of the groups."""
+    found = (find_partial(source, run, statistic, shard, group) for group in range(GROUPS))
+    return [partial for partial in found if partial is not None]
+
+
+def partial_keys(source: Source, run: RunSpec, shard: Shard) -> list[str]:
+    """Return the keys of all that a source holds of a shard, as far as manifests tell."""
+    return [
+        key
+        for statistic in run.gather
+        for found in partials_of(source, run, statistic, shard)
+        for key in block_keys(run, statistic, shard, found)
+    ]
+
+
+def drop_partial(store: Store, run: RunSpec, shard: Shard) -> None:
     """Forget a shard whose sums have been added."""
-    for key in partial_keys(run, shard, n_layers):
+    for key in partial_keys(store, run, shard):
         store.drop(key)
 
 

@@ -17,9 +17,8 @@ import numpy as np
 from cachetools import LRUCache
 
 from poskernel_core.common.header import PassHeader
-from poskernel_core.common.shards import Shard
+from poskernel_core.common.shards import WHOLE, Shard
 from poskernel_core.common.specs import OF_PATTERNS, Gather, RunSpec
-from poskernel_core.common.views import Gathered
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
 
@@ -37,7 +36,6 @@ __all__ = [
     "windows_of",
     "write_checkpoint",
     "write_statistic",
-    "write_statistics",
 ]
 
 BYTES_IN_MEMORY = 512 * 2**20
@@ -200,16 +198,6 @@ def missing_statistics(store: Store, run: RunSpec) -> tuple[Gather, ...]:
     return tuple(name for name in run.gather if _Manifest.find(store, run, name) is None)
 
 
-def write_statistics(store: Store, run: RunSpec, gathered: Gathered) -> None:
-    """Write all layers of each statistic, then its manifest: a crash leaves no half statistics."""
-    for statistic, arrays in gathered.parts.items():
-        layers = (
-            {name: each[layer] for name, each in arrays.items() if layer < len(each)}
-            for layer in range(gathered.header.n_layers)
-        )
-        write_statistic(store, run, statistic, gathered.header, layers)
-
-
 def write_statistic(
     store: Store,
     run: RunSpec,
@@ -226,33 +214,34 @@ def write_statistic(
     store.put(part_key(run, statistic, MANIFEST), manifest, {})
 
 
-def _checkpoint_key(run: RunSpec, shard: Shard | None) -> str:
-    of = {} if shard is None else {"shard": shard.model_dump()}
-    return windows_of(run).key(kind="statistics", part=CHECKPOINT, **of)
+def _checkpoint_key(run: RunSpec, shard: Shard) -> str:
+    return windows_of(run).key(kind="statistics", part=CHECKPOINT, shard=shard.model_dump())
 
 
 def write_checkpoint(
     store: Store,
     run: RunSpec,
+    group: int,
     done: int,
     sums: dict[str, np.ndarray],
-    shard: Shard | None = None,
+    shard: Shard = WHOLE,
 ) -> None:
-    """Keep the sums of a pass, or of a shard of it, up to the window before ``done``."""
-    header = {"done": done, "gather": list(run.gather)}
+    """Keep the sums of a shard's windows of a group, the first ``done`` of them."""
+    header = {"group": group, "done": done, "gather": list(run.gather)}
     store.put(_checkpoint_key(run, shard), header, sums)
 
 
-def read_checkpoint(store: Store, run: RunSpec, shard: Shard | None = None) -> Entry | None:
-    """Return ``done``, what was gathered, and the sums of a pass that was broken off."""
+def read_checkpoint(store: Store, run: RunSpec, shard: Shard = WHOLE) -> Entry | None:
+    """Return ``group``, ``done``, what was gathered, and the sums of a pass that was broken off."""
     found = store.get(_checkpoint_key(run, shard))
     return found if found and _is_checkpoint(found[0]) else None
 
 
 def _is_checkpoint(header: dict[str, Any]) -> bool:
-    return isinstance(header.get("done"), int) and isinstance(header.get("gather"), list)
+    known = all(isinstance(header.get(name), int) for name in ("group", "done"))
+    return known and isinstance(header.get("gather"), list)
 
 
-def drop_checkpoint(store: Store, run: RunSpec, shard: Shard | None = None) -> None:
+def drop_checkpoint(store: Store, run: RunSpec, shard: Shard = WHOLE) -> None:
     """Forget the checkpoint of a pass, or of a shard of it, that is done."""
     store.drop(_checkpoint_key(run, shard))
