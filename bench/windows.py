@@ -36,7 +36,7 @@ def ratios(model: str, context: int | None, windows: int) -> tuple[np.ndarray, i
         context=length,
         windows=windows,
         start_token=True,
-    )
+    ).tokens
     query = min(DEFAULT_QUERY, length - 1)
     found = pk.run_pass(
         pk.load(model, device="cpu"),

@@ -79,7 +79,8 @@ def run_pass(
 
     Args:
         model: what :func:`load` returned, or what it takes.
-        windows: token ids; used as they are, no start token is added.
+        windows: token ids; used as they are, no start token is added. Of ten windows or more as
+            many are read as fill ten equal groups, each of them consecutive windows: 20 of 23.
         positions: query positions to record (default: 32 evenly spaced, and 400 and 1000).
         queries_per_position: queries kept per position, one per window.
         start_token: whether position 0 holds a start token (the diagonal profile leaves it out).
@@ -90,8 +91,9 @@ def run_pass(
         BadRequest: windows of another shape, ids outside the vocabulary, or an argument that
             does not fit.
     """
+    from poskernel_core.data.corpora import in_stretches
     from poskernel_core.forward.loaded import LoadedModel
-    from poskernel_core.passes.plan import check_ids, plan_for
+    from poskernel_core.passes.plan import check_ids, plan_of
     from poskernel_core.passes.runner import gather as run
 
     try:
@@ -119,11 +121,10 @@ def run_pass(
     )
     remedy = f"make the windows with the tokenizer of {spec.model.name!r}, or load their own model"
     check_ids(loaded.geometry, windows, remedy)
-    plan = plan_for(
-        loaded.geometry, windows, spec.positions, spec.queries_per_position, spec.start_token
-    )
+    cut = in_stretches(windows)
+    plan = plan_of(spec, loaded.geometry, cut.tokens, cut.dealt)
     spec = spec.model_copy(update={"positions": plan.positions})
-    gathered = run(loaded, windows, plan, spec, batch=execution.batch)
+    gathered = run(loaded, cut.tokens, plan, spec, batch=execution.batch)
     return replace(gathered, run=spec)
 
 

@@ -101,7 +101,7 @@ def gathered(place, small):
         context=CONTEXT,
         windows=TEXTS,
         start_token=True,
-    )
+    ).tokens
     return pk.run_pass(pk.load(small[0], device="cpu"), windows)
 
 

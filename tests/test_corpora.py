@@ -34,10 +34,22 @@ def files(tmp_path_factory):
     return {"txt": plain, "jsonl": lines, "parquet": columns, "texts": texts}
 
 
-def cut(name, tokenizer, **changes):
-    """Token windows of a corpus, with this module's defaults."""
+def made(name, tokenizer, **changes):
+    """The cut of a corpus, with this module's defaults."""
     given = {"context": CONTEXT, "windows": 1000, "start_token": True}
     return corpora.token_windows(CorpusSpec(name=str(name)), tokenizer, **{**given, **changes})
+
+
+def cut(name, tokenizer, **changes):
+    """Token windows of a corpus, with this module's defaults."""
+    return made(name, tokenizer, **changes).tokens
+
+
+def stretched(rows):
+    """Leave the last rows out, until ten stretches are equally long; one row of each in turn."""
+    groups = min(10, len(rows))
+    each = len(rows) // groups
+    return [rows[group * each + j] for j in range(each) for group in range(groups)]
 
 
 def loop(texts, tokenizer, start):
@@ -52,12 +64,14 @@ def loop(texts, tokenizer, start):
 
 @pytest.mark.parametrize("start", [True, False])
 def test_windows_of_one_document(files, tokenizer, start):
-    """A text file is one document: consecutive rows, the rest that fills no row left out."""
-    found = cut(files["txt"], tokenizer, start_token=start)
+    """A text file is one document: stretches of rows, the rest that fills no row left out."""
+    found = made(files["txt"], tokenizer, start_token=start)
 
-    expected = loop([files["txt"].read_text()], tokenizer, [0] if start else [])
-    assert expected == found.tolist()
-    assert len(expected) > 20
+    rows = loop([files["txt"].read_text()], tokenizer, [0] if start else [])
+    assert stretched(rows) == found.tokens.tolist()
+    assert "stretches" == found.dealt
+    assert len(rows) > 20
+    assert len(rows) % 10
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
@@ -66,9 +80,9 @@ def test_windows_of_documents(files, tokenizer, kind, seed):
     """Documents follow each other in an order that the seed fixes, with a blank line between."""
     order = np.random.default_rng(seed).permutation(7)
 
-    expected = loop([files["texts"][j] for j in order], tokenizer, [0])
+    rows = loop([files["texts"][j] for j in order], tokenizer, [0])
 
-    assert expected == cut(files[kind], tokenizer, seed=seed).tolist()
+    assert stretched(rows) == cut(files[kind], tokenizer, seed=seed).tolist()
 
 
 def test_texts_in_a_dictionary(files, tokenizer, tmp_path):
@@ -123,13 +137,6 @@ def test_seeds(files, tokenizer):
     assert first.tolist() != other.tolist()
 
 
-def test_fewer_windows_are_the_first(files, tokenizer):
-    """Five windows are the first five of all."""
-    np.testing.assert_array_equal(
-        cut(files["jsonl"], tokenizer)[:5], cut(files["jsonl"], tokenizer, windows=5)
-    )
-
-
 def test_start_token(files, tokenizer):
     """It takes the first place of every window, and stands nowhere else."""
     windows = cut(files["jsonl"], tokenizer)
@@ -147,7 +154,8 @@ def test_typed_text_gives_one_window(tokenizer, windows):
         spec, tokenizer, context=CONTEXT, windows=windows, start_token=True
     )
 
-    assert [[0, *tokenizer.encode("She sells sea shells.")]] == found.tolist()
+    assert [[0, *tokenizer.encode("She sells sea shells.")]] == found.tokens.tolist()
+    assert "stretches" == found.dealt
 
 
 def test_typed_text_is_cut_to_the_context(tokenizer):
@@ -158,18 +166,20 @@ def test_typed_text_is_cut_to_the_context(tokenizer):
         CorpusSpec(name="text", text=text), tokenizer, context=13, windows=1, start_token=False
     )
 
-    assert [tokenizer.encode(text)[:13]] == found.tolist()
+    assert [tokenizer.encode(text)[:13]] == found.tokens.tolist()
 
 
 def test_ready_windows(tmp_path):
-    """A .npy file is taken as it is, without a tokenizer or a start token."""
-    ids = builders.random_ids(7, CONTEXT).numpy().astype(np.uint16)
+    """A .npy file is taken as it is, without a tokenizer or a start token, in stretches."""
+    ids = builders.random_ids(31, CONTEXT).numpy().astype(np.uint16)
     np.save(tmp_path / "ids.npy", ids)
 
-    found = cut(tmp_path / "ids.npy", None, windows=5)
+    few, found = (made(tmp_path / "ids.npy", None, windows=each) for each in (5, 23))
 
-    assert np.int64 == found.dtype
-    np.testing.assert_array_equal(ids[:5], found)
+    assert np.int64 == found.tokens.dtype
+    assert "stretches" == few.dealt == found.dealt
+    np.testing.assert_array_equal(ids[:5], few.tokens)
+    np.testing.assert_array_equal(ids[[*range(0, 20, 2), *range(1, 20, 2)]], found.tokens)
 
 
 def test_bundled_sample(tokenizer):
@@ -191,7 +201,7 @@ def test_bible_chapters(tokenizer):
         spec = corpora.resolve(CorpusSpec(name="bible", item=title))
         (text,) = corpora.documents(spec)
         found = corpora.token_windows(spec, tokenizer, context=41, windows=9, start_token=False)
-        assert [tokenizer.encode(text)[:41]] == found.tolist()
+        assert [tokenizer.encode(text)[:41]] == found.tokens.tolist()
 
 
 def test_bible_chapters_are_long_enough():

@@ -30,7 +30,7 @@ def demo(request):
         context=located.geometry.n_ctx,
         windows=WINDOWS,
         start_token=True,
-    )
+    ).tokens
     gathered = pk.run_pass(
         pk.load(request.param, device="cpu"), windows, positions=(stated["query"],)
     )

@@ -111,7 +111,7 @@ def test_same_numbers_in_memory(engine, place, model_dirs):
     located = catalog.locate(str(model_dirs["gpt2"]))
     windows = corpora.token_windows(
         asked.run.corpus, load_tokenizer(located), context=CONTEXT, windows=7, start_token=True
-    )
+    ).tokens
 
     gathered = pk.run_pass(pk.load(located.spec.name, device="cpu"), windows)
 

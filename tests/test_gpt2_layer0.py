@@ -27,7 +27,7 @@ def result():
     spec = corpora.resolve(CorpusSpec())
     windows = corpora.token_windows(
         spec, load_tokenizer(located), context=1024, windows=48, start_token=True
-    )
+    ).tokens
     gathered = pk.run_pass(pk.load(MODEL, device="cpu"), windows, positions=(400, 1000), batch=1)
     return pk.analyse("etc", gathered, skip=4)
 

@@ -175,7 +175,7 @@ def test_no_more_than_the_windows_need(gpt2, lengths, tmp_path, between):
         context=32,
         windows=4,
         start_token=False,
-    )
+    ).tokens
 
     assert (4, 32) == found.shape
     assert [pieces.PIECE] * 2 == lengths

@@ -80,7 +80,7 @@ def test_source_token(engine, place, model_dirs, n):
     tokenizer = load_tokenizer(catalog.locate(str(model_dirs["gpt2"])))
     windows = corpora.token_windows(
         asked.run.corpus, tokenizer, context=n + 1, windows=7, start_token=n > 0
-    )
+    ).tokens
     windows[:, -1] = tokenizer.single_id(" the")
     truth = truth_of(model_dirs["gpt2"], windows)
     means, scales = means_of(engine, asked)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, TooLittleText, UnknownCorpus
+from poskernel_core.common.groups import Dealt, groups_of, in_equal_groups
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data.made import RANDOM, REPEATED
@@ -23,6 +26,7 @@ from poskernel_core.data.texts import (
     BUNDLED,
     HUB,
     TYPED,
+    counted_documents,
     documents,
     find_file,
     items,
@@ -31,7 +35,7 @@ from poskernel_core.data.texts import (
 )
 from poskernel_core.models.tokenizers import NONE_THERE, Tokenizer
 
-__all__ = ["check_ready_windows", "offered", "resolve", "token_windows"]
+__all__ = ["Cut", "check_ready_windows", "in_stretches", "offered", "resolve", "token_windows"]
 
 
 def offered(spec: CorpusSpec) -> CorpusSpec:
@@ -93,6 +97,20 @@ def _some(names: list[str]) -> str:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Windows of tokens, and what their groups are made of.
+
+    Attributes:
+        tokens: token ids; window ``w`` belongs to group ``w % groups_of(windows)``, and all groups
+            have equally many.
+        dealt: what a group holds: whole documents, a stretch of the text, or any windows.
+    """
+
+    tokens: Tokens
+    dealt: Dealt
+
+
 def token_windows(
     spec: CorpusSpec,
     tokenizer: Tokenizer | None,
@@ -103,36 +121,79 @@ def token_windows(
     seed: int = 0,
     exactly: bool = False,
     cut: bool = False,
-) -> Tokens:
-    """Cut a corpus into windows of token ids, ``[windows, context]``.
+) -> Cut:
+    """Cut a corpus into groups of windows of token ids, ``[windows, context]``.
 
-    Documents follow each other, separated by a blank line, and are cut into consecutive windows;
-    the start token, if asked for, takes the first place of each. A single text (typed, or a named
-    item) gives one window, shorter than ``context`` where the text is.
+    There are ten groups of equally many windows, or groups of one window where fewer than ten are
+    asked for: of 64 windows 60 are cut, of 23 windows 20. Window ``w`` belongs to group
+    ``w % groups_of(windows)``.
+
+    Each document goes to the group that has the fewest tokens so far. The documents of a group
+    follow each other, separated by a blank line, and are cut into consecutive windows; the start
+    token, if asked for, takes the first place of each. No document gives more than 1.2 times its
+    even share of the windows, rounded up, or more than one window where the number of documents is
+    not known, as on the hub; the rest of it is left out. If the text ends first, every group
+    keeps as many windows as the shortest has.
+
+    A corpus with fewer documents than groups is cut as one text, and so is a file of ready windows:
+    each group is then a stretch of consecutive windows. A single text (typed, or a named item)
+    gives one window, shorter than ``context`` where the text is.
 
     ``cut`` lets a file of ready windows be longer than ``context``; their beginnings are taken.
 
     Raises:
-        TooLittleText: no window at all, or fewer than ``windows`` while ``exactly``.
+        TooLittleText: no window at all, or fewer than equal groups have of ``windows`` while
+            ``exactly``.
     """
     if spec.name.endswith(".npy"):
         ready = _ready_windows(spec, context, cut)
         _check_enough(spec, len(ready), windows, context, exactly)
-        return ready[:windows]
+        return in_stretches(ready[:windows])
     if tokenizer is None:
         raise BadRequest(NONE_THERE)
     prefix = [tokenizer.start_id()] if start_token else []
     body = context - len(prefix)
     single = spec.name == TYPED or spec.item is not None
-    rows = []
-    for chunk in _chunks(documents(spec, seed), tokenizer, body, keep_short=single):
-        rows.append(prefix + chunk)
-        if len(rows) == (1 if single else windows):
-            break
-    _check_enough(spec, len(rows), 1 if single else windows, context, exactly)
+    asked = 1 if single else windows
+    groups, wanted = groups_of(asked), in_equal_groups(asked)
+    texts, count = counted_documents(spec, seed)
+    one = single or (count is not None and count < groups)
+    if one:
+        rows = [*islice(_chunks(texts, tokenizer, body, keep_short=single), wanted)]
+    else:
+        share = 1 if count is None else -(-6 * wanted // (5 * count))
+        rows = _deal(texts, tokenizer, body, groups, wanted // groups, share)
+    _check_enough(spec, len(rows), asked, context, exactly)
     if spec.whole and single:
         _check_whole(spec, tokenizer, seed, context, len(prefix))
-    return np.array(rows, dtype=np.int64)
+    tokens = np.array([prefix + row for row in rows], dtype=np.int64)
+    return in_stretches(tokens) if one else Cut(tokens, "documents")
+
+
+def in_stretches(rows: Tokens) -> Cut:
+    """Return consecutive windows in an order that makes each group a stretch of them."""
+    windows = in_equal_groups(len(rows))
+    order = np.arange(windows).reshape(groups_of(windows), -1).T.reshape(-1)
+    return Cut(rows[order], "stretches")
+
+
+def _deal(
+    texts: Iterator[str], tokenizer: Tokenizer, size: int, groups: int, each: int, share: int
+) -> list[list[int]]:
+    """Return rows of tokens of each group in turn, until all have ``each`` or the text ends."""
+    held: list[list[int]] = [[] for _ in range(groups)]
+    shortest = 0
+    for text in texts:
+        group = min(held, key=len)
+        between = "\n\n" if len(group) % size else ""
+        room = min(share * size, each * size - len(group))
+        group += islice(chain.from_iterable(tokenizer.encode_in_runs(between + text)), room)
+        shortest = min(map(len, held)) // size
+        if shortest == each:
+            break
+    return [
+        group[start : start + size] for start in range(0, shortest * size, size) for group in held
+    ]
 
 
 def _check_whole(
@@ -192,7 +253,7 @@ def _ready_windows(spec: CorpusSpec, context: int, cut: bool) -> Tokens:
 
 
 def _check_enough(spec: CorpusSpec, got: int, asked: int, context: int, exactly: bool) -> None:
-    if got == 0 or (exactly and got < asked):
+    if got == 0 or (exactly and got < in_equal_groups(asked)):
         advice = f"ask for {got} or fewer" if got else "give a longer text"
         raise TooLittleText(
             f"Corpus {spec.name!r} gives {counted(got, 'window')} of {counted(context, 'token')}, "

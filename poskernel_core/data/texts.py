@@ -25,6 +25,7 @@ __all__ = [
     "HUB",
     "TYPED",
     "check_reachable",
+    "counted_documents",
     "documents",
     "find_file",
     "items",
@@ -99,29 +100,40 @@ def _bundled(name: str) -> tuple[dict[str, str], ...]:
 
 
 def documents(spec: CorpusSpec, seed: int = 0) -> Iterator[str]:
-    """Yield the documents of a corpus in an order fixed by ``seed``.
+    """Return the documents of a corpus in an order fixed by ``seed``.
 
     Raises:
         UnknownCorpus: a file that cannot be read as what its name says.
         NoNetwork: a hub corpus, and the hub cannot be reached.
     """
+    return counted_documents(spec, seed)[0]
+
+
+def counted_documents(spec: CorpusSpec, seed: int = 0) -> tuple[Iterator[str], int | None]:
+    """Return what :func:`documents` does, and how many they are; None where the hub sends them.
+
+    Raises:
+        UnknownCorpus: as :func:`documents`.
+        NoNetwork: as :func:`documents`.
+    """
     if spec.name == TYPED:
-        yield spec.text or ""
-    elif spec.item is not None:
-        yield next(r["text"] for r in _bundled(spec.name) if r.get("title") == spec.item)
-    elif spec.name in HUB:
-        yield from _stream_hub(spec, seed)
-    elif spec.name in BUNDLED:
+        return iter([spec.text or ""]), 1
+    if spec.item is not None:
+        named = next(r["text"] for r in _bundled(spec.name) if r.get("title") == spec.item)
+        return iter([named]), 1
+    if spec.name in HUB:
+        return _stream_hub(spec, seed), None
+    if spec.name in BUNDLED:
         texts = _bundled(spec.name)
-        for index in np.random.default_rng(seed).permutation(len(texts)):
-            yield texts[index]["text"]
-    else:
-        yield from _shuffled(find_file(spec.name), seed)
-
-
-def _shuffled(path: Path, seed: int) -> Iterator[str]:
-    """Yield the texts of a file in an order fixed by ``seed``, of which few are held at a time."""
+        order = np.random.default_rng(seed).permutation(len(texts))
+        return (texts[index]["text"] for index in order), len(texts)
+    path = find_file(spec.name)
     lengths = _attempt(_lengths, path)
+    return _shuffled(path, lengths, seed), len(lengths)
+
+
+def _shuffled(path: Path, lengths: np.ndarray, seed: int) -> Iterator[str]:
+    """Yield the texts of a file in an order fixed by ``seed``, of which few are held at a time."""
     order = np.random.default_rng(seed).permutation(len(lengths))
     ends = np.cumsum(lengths[order])
     first = 0

@@ -198,7 +198,7 @@ def _together(blocks: Sequence[_Found], of: int) -> PassHeader:
             "device": ", ".join(dict.fromkeys(header.device for header in headers)),
             "seconds": round(sum(header.seconds for header in headers), 3),
             "resumed_at_window": next(filter(None, resumed), 0) if of == 1 else 0,
-            "shards": of if of > 1 else 0,
+            "shards": len({each.partial.shard.number for each in blocks}) if of > 1 else 0,
         }
     )
 

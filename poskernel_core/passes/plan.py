@@ -70,7 +70,8 @@ def prepare(
             f"{run.model.name!r} reads at most {geometry.n_ctx} tokens; {run.context} were asked "
             f"for: {way}."
         )
-    windows, dealt = _windows(run, execution, geometry, tokenizer)
+    cut = _windows(run, execution, geometry, tokenizer)
+    windows = cut.tokens
     if run.destination is not None:
         if tokenizer is None:
             raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
@@ -84,7 +85,7 @@ def prepare(
         else f"the tokenizer of {name!r} is another model's, put its own in its place"
     )
     check_ids(geometry, windows, remedy)
-    return windows, plan_of(run, geometry, windows, dealt)
+    return windows, plan_of(run, geometry, windows, cut.dealt)
 
 
 def plan_of(run: RunSpec, geometry: Geometry, windows: Tokens, dealt: Dealt) -> Plan:
@@ -99,7 +100,7 @@ def plan_of(run: RunSpec, geometry: Geometry, windows: Tokens, dealt: Dealt) -> 
 
 def _windows(
     run: RunSpec, execution: Execution, geometry: Geometry, tokenizer: Tokenizer | None
-) -> tuple[Tokens, Dealt]:
+) -> corpora.Cut:
     count = in_equal_groups(run.windows)
     if run.corpus.name == REPEATED:
         if geometry.scheme != "learned":
@@ -110,14 +111,15 @@ def _windows(
                 "positions."
             )
         start = None if tokenizer is None else tokenizer.known_start()
-        return repeated_windows(
+        rows = repeated_windows(
             geometry.n_vocab, context=run.context, windows=count, avoid=start, seed=run.seed
-        ), "windows"
+        )
+        return corpora.Cut(rows, "windows")
     if run.corpus.name == RANDOM:
         layout = random_layout(run.context, run.start_token)
         source = random_source(run, geometry, tokenizer)
-        return sequences(layout, source, 0, range(count)), "windows"
-    cut = corpora.token_windows(
+        return corpora.Cut(sequences(layout, source, 0, range(count)), "windows")
+    return corpora.token_windows(
         run.corpus,
         tokenizer,
         context=run.context,
@@ -127,7 +129,6 @@ def _windows(
         exactly=execution.all_windows,
         cut=run.destination is not None,
     )
-    return cut.tokens, cut.dealt
 
 
 def random_source(run: RunSpec, geometry: Geometry, tokenizer: Tokenizer | None) -> TokenPool:
