@@ -1,8 +1,8 @@
 """Means of groups of windows, kept as 16-bit differences from the mean of all.
 
 An array of means ``NAME`` that has groups is kept as three: ``NAME``, ``NAME.groups`` (16-bit
-integers, the group as first axis) and ``NAME.step`` (what their unit is, per row). All groups have
-equally many windows, so the mean without group ``g`` is ``m - d_g / (G - 1)``.
+integers, the group as first axis) and ``NAME.step`` (what their unit is, for each row, or for each
+number of a short one). All groups have equally many windows, so the mean without group ``g`` is ``m - d_g / (G - 1)``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ __all__ = ["DIFFERENCES", "STEP", "average", "left_out"]
 
 DIFFERENCES, STEP = ".groups", ".step"
 LARGEST = np.iinfo(np.int16).max
+SHORT = 16
+"""Numbers of a row that have a unit each."""
 
 
 def average(name: str, means: np.ndarray, axis: int = 0) -> dict[str, np.ndarray]:
@@ -28,7 +30,7 @@ def average(name: str, means: np.ndarray, axis: int = 0) -> dict[str, np.ndarray
     if means.shape[axis] < 2:
         return kept
     off = np.nan_to_num(wide - np.expand_dims(mean, axis))
-    rows = (axis,) if off.ndim - axis < 2 else (axis, off.ndim - 1)
+    rows = (axis,) if off.shape[-1] < SHORT else (axis, off.ndim - 1)
     step = np.abs(off).max(axis=rows, keepdims=True) / LARGEST
     counts = np.divide(off, step, out=np.zeros_like(off), where=step > 0)
     kept[f"{name}{DIFFERENCES}"] = np.rint(counts).astype(np.int16)

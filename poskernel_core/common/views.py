@@ -53,7 +53,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Without:
-    """The statistics of a pass as they would be without one group of texts, its queries included."""
+    """The statistics of a pass as they would be without one group of texts and its queries."""
 
     view: StatisticsView
     group: int
