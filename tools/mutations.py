@@ -57,9 +57,9 @@ class Break(NamedTuple):
 COMMON = (
     Break(
         "common/result.py",
-        'errors=stacked("errors"),',
-        "errors={},",
-        "joined results have no errors",
+        'stacked(part) for part in (*NUMBERS, "texts")',
+        'stacked(part) for part in ("values", "texts")',
+        "joined results have no errors of their own",
         "result_join",
     ),
     Break(

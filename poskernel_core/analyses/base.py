@@ -86,6 +86,8 @@ class Question(ABC, Generic[P]):
         measures: what the grid of all heads can be coloured by.
         figure: the function that draws an answer, as ``module:function``; none: by its axes.
         precomputed: whether ``precompute`` makes it: always, with ``--experiments``, or never.
+        error_counts: what the errors count where the answer does not say so, as it reads after
+            "Errors count".
     """
 
     name: ClassVar[str]
@@ -100,6 +102,7 @@ class Question(ABC, Generic[P]):
     measures: ClassVar[tuple[HeadMeasure, ...]] = ()
     figure: ClassVar[str] = ""
     precomputed: ClassVar[Literal["always", "experiments", "never"]] = "never"
+    error_counts: ClassVar[str] = ""
 
     @classmethod
     def result(
@@ -107,6 +110,7 @@ class Question(ABC, Generic[P]):
         params: Params,
         values: Mapping[str, np.ndarray],
         errors: Mapping[str, np.ndarray] | None = None,
+        biases: Mapping[str, np.ndarray] | None = None,
         *,
         labels: Mapping[str, tuple[str, ...]] | None = None,
         coordinates: Mapping[str, np.ndarray] | None = None,
@@ -118,13 +122,13 @@ class Question(ABC, Generic[P]):
         ``texts`` are nested lists of strings.
 
         Raises:
-            ValueError: a value, a text or an error that is not declared.
+            ValueError: a value, a text, an error or a bias that is not declared.
         """
         declared = {value.name: value for value in cls.values}
         spoken = {text.name: text for text in cls.texts}
-        errors, texts = dict(errors or {}), texts or {}
+        errors, biases, texts = dict(errors or {}), dict(biases or {}), texts or {}
         odd = (values.keys() - declared.keys()) | (texts.keys() - spoken.keys())
-        odd |= {name for name in errors if name not in declared or not declared[name].has_error}
+        odd |= (errors.keys() | biases.keys()) - {v.name for v in cls.values if v.has_error}
         if odd:
             raise ValueError(f"{cls.name!r} does not declare {sorted(odd)}, or not with errors")
         known = {name: (declared | spoken)[name] for name in (*values, *texts)}
@@ -135,6 +139,7 @@ class Question(ABC, Generic[P]):
             axes={name: value.axes for name, value in known.items()},
             units={name: value.unit for name, value in known.items()},
             errors=errors,
+            biases=biases,
             texts={name: texts_array(text) for name, text in texts.items()},
             labels=dict(labels or {}),
             coordinates=dict(coordinates or {}),

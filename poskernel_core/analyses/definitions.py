@@ -17,11 +17,22 @@ from pydantic.fields import FieldInfo
 
 from poskernel_core.analyses import ANALYSES, find
 from poskernel_core.analyses.base import Experiment, Question
-from poskernel_core.common.result import Value
+from poskernel_core.common.result import Result, Value, errors_told
+from poskernel_core.common.rounding import counted
 
-__all__ = ["SECTIONS", "Method", "as_markdown", "limits_of", "method_of", "methods", "values_of"]
+__all__ = [
+    "SECTIONS",
+    "Method",
+    "as_markdown",
+    "errors_of",
+    "limits_of",
+    "method_of",
+    "methods",
+    "values_of",
+]
 
 SECTIONS = ("Formula", "Choices", "Limits", "Source")
+STRETCHES = {"stretches": "stretches of one text"}
 _ROLE = re.compile(r":[a-z]+:`~?(?:[\w.]*\.)?(\w+)`")
 
 
@@ -79,6 +90,27 @@ def values_of(question: str, *names: str) -> list[str]:
 def as_markdown(text: str) -> str:
     """Return reStructuredText as Markdown: code marks, and names instead of references."""
     return _ROLE.sub(r"`\1`", text).replace("``", "`")
+
+
+def errors_of(result: Result) -> str:
+    """Return what a result's errors count, in a sentence; empty where it has none."""
+    question = ANALYSES.get(result.analysis)
+    own = question.error_counts if question else ""
+    told = [(each or own, groups) for each, groups in errors_told(result.provenance)]
+    if not result.errors or not all(each for each, _ in told):
+        return ""
+    if told == [("queries", 0)]:
+        return "Errors count queries alone, not the texts that the mean keys come from."
+    comma = "," if len(told) == 1 else ""
+    parts = [
+        STRETCHES.get(each, each) + (f"{comma} in {counted(groups, 'group')}" if groups else "")
+        for each, groups in told
+    ]
+    most = "at most " if len({groups for _, groups in told}) > 1 else ""
+    return (
+        f"Errors count {', '.join(parts[:-1])}{' or ' if parts[1:] else ''}{parts[-1]}; a 95 % "
+        f"interval is {most}{result.interval:.2f} errors wide on either side."
+    )
 
 
 def limits_of(field: FieldInfo) -> str:

@@ -1,10 +1,12 @@
-"""The jackknife: standard errors of what is no mean, such as a fit or a softmax of means."""
+"""The jackknife: errors, biases and intervals of numbers that groups of texts are left out of."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
-__all__ = ["jackknife"]
+__all__ = ["bias", "interval", "jackknife"]
 
 
 def jackknife(estimates: np.ndarray, axis: int = 0) -> np.ndarray:
@@ -16,3 +18,25 @@ def jackknife(estimates: np.ndarray, axis: int = 0) -> np.ndarray:
     if count < 2:
         return np.full(np.delete(estimates.shape, axis), np.nan)
     return np.asarray(np.sqrt((count - 1) * estimates.var(axis=axis)))
+
+
+def bias(whole: np.ndarray, estimates: np.ndarray, axis: int = 0) -> np.ndarray:
+    """Return by how much the number of all data is too large, from estimates that leave parts out.
+
+    ``whole`` has the shape of the ``estimates`` without their ``axis``; NaN for fewer than two.
+    """
+    count = estimates.shape[axis]
+    if count < 2:
+        return np.full(np.delete(estimates.shape, axis), np.nan)
+    return np.asarray((count - 1) * (estimates.mean(axis=axis) - whole))
+
+
+@lru_cache
+def interval(groups: int) -> float:
+    """Return by how many errors a 95 % interval reaches to either side, with so many groups.
+
+    That is Student's t with one degree of freedom less; infinite for fewer than two groups.
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(groups - 1, 0.975)) if groups > 1 else float("inf")

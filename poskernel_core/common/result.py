@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,10 +10,27 @@ import numpy as np
 from jaxtyping import Shaped
 
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.jackknife import interval
 from poskernel_core.common.renamed import VALUES, told
 from poskernel_core.common.specs import whole
 
-__all__ = ["TOKENS", "Result", "Texts", "Value", "each", "plain", "texts_array"]
+__all__ = [
+    "TOKENS",
+    "Result",
+    "Texts",
+    "Value",
+    "each",
+    "errors_together",
+    "errors_told",
+    "plain",
+    "texts_array",
+]
+
+NORMAL = 1.96
+"""Errors on either side of a 95 % interval where no groups are known: those of many samples."""
+
+NUMBERS = ("values", "errors", "biases")
+"""The parts of a result whose arrays have the axes of the values."""
 
 Texts = Shaped[np.ndarray, "..."]
 """Texts as an array of objects: NumPy's own strings would lose a NUL at the end of a token."""
@@ -66,9 +83,11 @@ class Result:
         units: for every value and text its unit.
         texts: what is text, such as the tokens of a prompt: arrays of strings by name.
         errors: standard errors, of the same shape as the value of that name.
+        biases: by how much a value is too large, as a jackknife tells; of the same shape.
         labels: for values that are codes, the text of each code.
         coordinates: what the indices of an axis stand for, such as the query positions.
-        provenance: model, corpus, run, versions, device, date.
+        provenance: model, corpus, run, versions, device, date; also what ``errors`` count, and in
+            how many ``groups``.
         chosen: the coordinates at which it was selected, such as one head's layer and number.
     """
 
@@ -78,6 +97,7 @@ class Result:
     axes: dict[str, tuple[str, ...]]
     units: dict[str, str]
     errors: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    biases: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     coordinates: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
     texts: dict[str, Texts] = field(default_factory=dict, repr=False)
@@ -85,17 +105,40 @@ class Result:
     chosen: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for part in ("values", "errors", "texts"):
+        for part in (*NUMBERS, "texts"):
             object.__setattr__(self, part, _Named(getattr(self, part)))
         for name, value in (self.values | self.texts).items():
             if value.ndim != len(self.axes[name]) or name not in self.units:
                 raise ValueError(f"{name}: axes {self.axes[name]} for shape {value.shape}")
-            if name in self.errors and self.errors[name].shape != value.shape:
-                raise ValueError(f"{name}: error of shape {self.errors[name].shape}")
+            for part, beside in (("error", self.errors), ("bias", self.biases)):
+                if name in beside and beside[name].shape != value.shape:
+                    raise ValueError(f"{name}: {part} of shape {beside[name].shape}")
         others = {axis for axes in self.axes.values() for axis in axes} | set(self.texts)
-        others |= {f"{name}_error" for name in self.errors}
+        others |= {f"{n}_error" for n in self.errors} | {f"{n}_bias" for n in self.biases}
         if twice := sorted(others & set(self.values)):
-            raise ValueError(f"{twice}: a value, and an axis, a text or an error as well")
+            raise ValueError(f"{twice}: a value, and an axis, a text, an error or a bias as well")
+
+    @property
+    def error_counts(self) -> str:
+        """What the errors count, in words; empty where the result does not say."""
+        return " or ".join(dict.fromkeys(each for each, _ in errors_told(self.provenance) if each))
+
+    @property
+    def groups(self) -> int:
+        """In how many groups that is counted, the fewest where several are told; 0: in none."""
+        return min((each for _, each in errors_told(self.provenance) if each), default=0)
+
+    @property
+    def interval(self) -> float:
+        """By how many errors a 95 % interval reaches to either side of a value."""
+        return interval(self.groups) if self.groups >= 2 else NORMAL
+
+    def _changed(self, change: Callable[[str, np.ndarray], np.ndarray]) -> dict[str, Any]:
+        """Return values, errors and biases, each array changed."""
+        return {
+            part: {name: change(name, array) for name, array in getattr(self, part).items()}
+            for part in NUMBERS
+        }
 
     def select(self, **chosen: int) -> Result:
         """Return the result at one coordinate of each named axis, such as ``query=400``.
@@ -134,8 +177,7 @@ class Result:
 
         return replace(
             self,
-            values={name: take(name, array) for name, array in self.values.items()},
-            errors={name: take(name, array) for name, array in self.errors.items()},
+            **self._changed(take),
             texts={name: take(name, array) for name, array in self.texts.items()},
             axes={name: tuple(a for a in axes if a != axis) for name, axes in self.axes.items()},
             coordinates={name: c for name, c in self.coordinates.items() if name != axis},
@@ -163,8 +205,7 @@ class Result:
         named = {str(layer): reason for layer, reason in reasons.items()}
         return replace(
             self,
-            values={name: emptied(name, array) for name, array in self.values.items()},
-            errors={name: emptied(name, array) for name, array in self.errors.items()},
+            **self._changed(emptied),
             provenance={**self.provenance, "layers_without_heads": named},
         )
 
@@ -181,13 +222,13 @@ class Result:
             name: text for name, text in self.texts.items() if used.issuperset(self.axes[name])
         }
         both = (*names, *texts)
+        numbers = {part: getattr(self, part) for part in NUMBERS}
         return replace(
             self,
-            values={name: self.values[name] for name in names},
+            **{part: {n: found[n] for n in names if n in found} for part, found in numbers.items()},
             texts=texts,
             axes={name: self.axes[name] for name in both},
             units={name: self.units[name] for name in both},
-            errors={name: self.errors[name] for name in names if name in self.errors},
             labels={name: self.labels[name] for name in names if name in self.labels},
             coordinates={axis: c for axis, c in self.coordinates.items() if axis in used},
         )
@@ -258,9 +299,7 @@ class Result:
         joined = replace(
             first,
             params=_listed([one.params for one in results]),
-            values=stacked("values"),
-            errors=stacked("errors"),
-            texts=stacked("texts"),
+            **{part: stacked(part) for part in (*NUMBERS, "texts")},
             axes={name: (axis, *axes) for name, axes in first.axes.items()},
             provenance=_listed([one.provenance for one in results]),
             chosen={
@@ -287,6 +326,7 @@ class Result:
             "texts": {name: array.tolist() for name, array in self.texts.items()},
             "units": self.units,
             "errors": {name: plain(array) for name, array in self.errors.items()},
+            "biases": {name: plain(array) for name, array in self.biases.items()},
             "axes": {name: list(axes) for name, axes in self.axes.items()},
             "coordinates": {name: plain(array) for name, array in self.coordinates.items()},
         }
@@ -302,12 +342,33 @@ def _likeness(one: Result, other: Result) -> dict[str, tuple[Any, Any]]:
             "the axes": result.axes,
             "the units": result.units,
             "what has errors": sorted(result.errors),
+            "what has biases": sorted(result.biases),
             "the labels": result.labels,
             "the coordinates": {name: array.tolist() for name, array in result.coordinates.items()},
         }
 
     theirs = told(other)
     return {what: (ours, theirs[what]) for what, ours in told(one).items()}
+
+
+def errors_told(provenance: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Return what errors count and in how many groups, of each of several answers or of one."""
+    counts, groups = (
+        found if isinstance(found, list) else [found]
+        for found in (provenance.get("errors"), provenance.get("groups"))
+    )
+    most = max(len(counts), len(groups))
+    pairs = zip(counts * (most // len(counts)), groups * (most // len(groups)), strict=True)
+    return list(dict.fromkeys((each or "", number or 0) for each, number in pairs))
+
+
+def errors_together(provenances: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what errors of several answers count, as the provenance of one of them all tells it.
+
+    Nothing where there are none.
+    """
+    found = dict.fromkeys(pair for each in provenances for pair in errors_told(each))
+    return _listed([{"errors": counts, "groups": groups} for counts, groups in found])
 
 
 def _listed(several: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -37,6 +37,9 @@ NOT_KEPT = (
     "The result was dropped as soon as it was written: the store is too small (POSKERNEL_CACHE_GB)."
 )
 
+ARRAYS = ("values", "errors", "biases", "coordinates")
+"""The parts of a result that an entry keeps as arrays, each under ``part/name``."""
+
 PACKAGES = (
     "torch", "transformers", "transformer_lens", "numpy", "scipy", "scikit-learn", "datasets",
 )  # fmt: skip
@@ -142,8 +145,9 @@ def to_entry(result: Result) -> Entry:
         "texts": {name: array.tolist() for name, array in result.texts.items()},
         "provenance": result.provenance,
     }
-    parts = {"values": result.values, "errors": result.errors, "coordinates": result.coordinates}
-    arrays = {f"{part}/{name}": a for part, named in parts.items() for name, a in named.items()}
+    arrays = {
+        f"{part}/{name}": array for part in ARRAYS for name, array in getattr(result, part).items()
+    }
     return header, arrays
 
 
@@ -156,7 +160,7 @@ def from_entry(entry: Entry) -> Result | None:
 
 
 def _from_entry(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result:
-    parts: dict[str, dict[str, Any]] = {"values": {}, "errors": {}, "coordinates": {}}
+    parts: dict[str, dict[str, Any]] = {part: {} for part in ARRAYS}
     for path, array in arrays.items():
         part, name = path.split("/", 1)
         parts[part][name] = array

@@ -50,6 +50,7 @@ class Additivity(Experiment[AdditivityParams]):
     name = "additivity"
     title = "Additivity of position and content"
     spoken = "how far keys are a sum of position and content"
+    error_counts = "passages"
     params = AdditivityParams
     values = (
         *each(

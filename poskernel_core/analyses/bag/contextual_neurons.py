@@ -60,6 +60,7 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     name = "contextual-neurons"
     title = "Contextual neurons"
     spoken = "what contextual heads write to neurons"
+    error_counts = "windows"
     params = ContextualNeuronsParams
     values = (
         *each(

@@ -42,6 +42,7 @@ class KernelFolds(Analysis[KernelFoldsParams]):
     name = "kernel-replicates"
     title = "Kernels by offset, with leave-one-group-out replicates"
     spoken = "kernels by offset"
+    error_counts = "queries"
     params = KernelFoldsParams
     values = (
         *each(

@@ -127,7 +127,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
             )
         }
         shape = len(rows), len(pins)
-        value, error, rank = (np.full(shape, np.nan) for _ in range(3))
+        value, error, bias, rank = (np.full(shape, np.nan) for _ in range(4))
         words = np.full(shape, "", dtype=object)
         for at, (title, _, _) in enumerate(rows):
             for place, pinned in enumerate(pins):
@@ -137,6 +137,8 @@ class HeadsBeside(Composition[HeadsBesideParams]):
                 where = table.words("measure").index(title), pinned.layer, pinned.head
                 value[at, place] = table.values["value"][where]
                 error[at, place] = table.errors["value"][where]
+                if table.biases:
+                    bias[at, place] = table.biases["value"][where]
                 rank[at, place] = table.values["rank"][where]
                 kinds = [each for each in table.texts["kinds"][where[0]].tolist() if each]
                 code = value[at, place]
@@ -147,6 +149,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
             params,
             {"value": value, "rank": rank, "z_score": apart(numbers, error)},
             {"value": error},
+            {"value": bias} if any(table.biases for table in tables.values()) else {},
             texts={
                 "heads": [str(one.pin) for one in pins],
                 "measure": [title for title, _, _ in rows],

@@ -26,7 +26,7 @@ from poskernel_core.analyses.comparison.pins import (
 from poskernel_core.analyses.kernels.formulas import effective_tokens
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, each, errors_together
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
@@ -183,8 +183,13 @@ class HeadDistances(Composition[HeadDistancesParams]):
                 "distance": error,
                 "kernel": _padded([one.errors["kernel"] for one in kernels]),
             },
+            {"kernel": _padded([one.biases["kernel"] for one in kernels])}
+            if all("kernel" in one.biases for one in kernels)
+            else {},
             texts={"heads": [str(one.pin) for one in pinned]},
-            provenance=told_together([one.provenance for one in kernels]),
+            provenance=told_together(
+                [{"errors": KernelFolds.error_counts} | one.provenance for one in kernels]
+            ),
         )
 
 
@@ -196,7 +201,7 @@ def told_together(provenances: Sequence[dict[str, Any]]) -> dict[str, Any]:
         for name in ("model", "revision", "corpus", "context", "windows", "dtype")
         if len({str(each.get(name)) for each in provenances}) > 1
     }
-    return first | told
+    return first | told | errors_together(provenances)
 
 
 def _part_name(pinned: Pinned) -> str:

@@ -57,6 +57,7 @@ class Denominators(Experiment[DenominatorsParams]):
     name = "denominators"
     title = "Denominators along positions"
     spoken = "softmax denominators along positions"
+    error_counts = "windows"
     params = DenominatorsParams
     values = (
         *each(
@@ -145,6 +146,7 @@ class TokenWeights(Experiment[TokenWeightsParams]):
     uses = ("token embeddings",)
     title = "Content weights of tokens"
     spoken = "how the head weights tokens"
+    error_counts = "places of each token"
     params = TokenWeightsParams
     values = (
         *each(

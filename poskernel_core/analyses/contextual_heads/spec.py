@@ -62,6 +62,7 @@ class ContextualHeads(Experiment[ContextualParams]):
     name = "contextual-heads"
     title = "Contextual heads"
     spoken = "which heads are contextual"
+    error_counts = "windows and, of duplicates, sequences of random tokens"
     params = ContextualParams
     values = (
         *each(

@@ -38,6 +38,7 @@ class AttentionEntropy(Analysis[EntropyParams]):
     name = "entropy"
     title = "Attention entropy"
     spoken = "the attention entropy"
+    error_counts = "windows"
     params = EntropyParams
     values = (
         *each(

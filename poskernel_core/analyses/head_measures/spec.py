@@ -19,7 +19,7 @@ from poskernel_core.analyses.base import (
 from poskernel_core.analyses.head_measures.formulas import ranks
 from poskernel_core.analyses.measures import asked_with, fits, one_a_head
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, each, errors_together
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import why_not
@@ -115,6 +115,12 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
         longest = max(1, *map(len, kinds))
         numbers = [one.values[declared.value].astype(float) for _, declared, one in columns]
         nothing = np.full_like(numbers[0], np.nan)
+
+        def beside(part: str) -> np.ndarray:
+            return np.stack(
+                [getattr(one, part).get(declared.value, nothing) for _, declared, one in columns]
+            )
+
         return self.result(
             params,
             {
@@ -126,11 +132,8 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
                     ]
                 ),
             },
-            {
-                "value": np.stack(
-                    [one.errors.get(declared.value, nothing) for _, declared, one in columns]
-                )
-            },
+            {"value": beside("errors")},
+            {"value": beside("biases")} if any(one.biases for _, _, one in columns) else {},
             texts={
                 "measure": [declared.title for _, declared, _ in columns],
                 "unit": [one.units[declared.value] for _, declared, one in columns],
@@ -138,7 +141,12 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
                 "named": [declared.value for _, declared, _ in columns],
                 "kinds": [[*labels, *[""] * (longest - len(labels))] for labels in kinds],
             },
-            provenance=next(iter(found.values())).provenance,
+            provenance=next(iter(found.values())).provenance
+            | errors_together(
+                {"errors": question.error_counts} | one.provenance
+                for question, _, one in columns
+                if one.errors
+            ),
         )
 
     def _columns(

@@ -109,6 +109,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
             params,
             values,
             table.errors,
+            table.biases,
             texts={
                 **{name: text.tolist() for name, text in table.texts.items()},
                 "verdict": [

@@ -54,6 +54,7 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
     name = "headvis"
     title = "Metrics of HeadVis"
     spoken = "the metrics of HeadVis"
+    error_counts = "windows"
     params = HeadVisParams
     values = (
         _metric("self_attention_score", "share of attention", "mean attention to the token itself"),
@@ -115,6 +116,7 @@ class HeadExamples(Experiment[HeadExamplesParams]):
     name = "head-examples"
     title = "Example texts of heads"
     spoken = "example texts of all heads"
+    error_counts = "windows"
     params = HeadExamplesParams
     values = (
         *each("interval", "layer head example", "number", "from 1 (least attention); 0: no text"),

@@ -41,6 +41,7 @@ class Averaging(Experiment[AveragingParams]):
     uses = ("predictions",)
     title = "Positions averaged in groups"
     spoken = "the loss with positions averaged in groups"
+    error_counts = "windows"
     params = AveragingParams
     values = (
         *each("loss", "group", "nats", "mean loss of the next token", has_error=True),

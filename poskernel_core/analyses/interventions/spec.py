@@ -110,6 +110,7 @@ class Intervention(Experiment[InterventionParams]):
     uses = ("predictions",)
     title = "Intervention"
     spoken = "the effects of the change"
+    error_counts = "positions"
     params = InterventionParams
     values = (
         *each(

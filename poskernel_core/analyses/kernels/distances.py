@@ -46,6 +46,7 @@ class KernelDistances(Analysis[KernelDistancesParams]):
     name = "kernel-distances"
     title = "Distances between kernels"
     spoken = "distances between kernels"
+    error_counts = "queries"
     params = KernelDistancesParams
     values = (
         *each(

@@ -57,6 +57,7 @@ class EtcHeatMap(Analysis[EtcParams]):
     name = "etc"
     title = "Effective token count"
     spoken = "the effective token count"
+    error_counts = "queries"
     params = EtcParams
     values = (
         *each(

@@ -53,6 +53,7 @@ class PositionalKernel(Analysis[KernelParams]):
     name = "kernel"
     title = "Positional kernels"
     spoken = "positional kernels"
+    error_counts = "queries"
     params = KernelParams
     values = (
         *each(

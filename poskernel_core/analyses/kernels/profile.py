@@ -28,6 +28,7 @@ class DiagonalProfile(Analysis[Params]):
     name = "profile"
     title = "Diagonal profile of the mean attention"
     spoken = "the mean attention by offset"
+    error_counts = "windows"
     params = Params
     values = (
         *each(

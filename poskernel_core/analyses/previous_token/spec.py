@@ -65,6 +65,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     name = "previous-token"
     title = "Previous-token heads"
     spoken = "the ranking of previous-token heads"
+    error_counts = "windows"
     params = PreviousTokenParams
     values = (
         *each(

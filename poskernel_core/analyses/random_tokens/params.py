@@ -82,6 +82,7 @@ class Sampled(Experiment[S]):
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "context"}
     long = True
     draws = True
+    error_counts = "sequences of random tokens"
 
     def needs(self, run: RunSpec, params: S) -> Mapping[str, RunSpec]:
         """Return nothing: the sequences are made on the way."""

@@ -52,6 +52,7 @@ class ChangedBands(Experiment[ChangedBandsParams]):
     scheme = "rotary"
     title = "Bands changed in the model"
     spoken = "the effects of changed bands"
+    error_counts = "windows"
     params = ChangedBandsParams
     values = (
         *each("loss", "change", "nats", "mean loss of the next token", has_error=True),

@@ -74,6 +74,7 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     name = "equivariant-kernel"
     title = "Equivariant kernel"
     spoken = "the equivariant kernels"
+    error_counts = "windows"
     scheme = "rotary"
     params = EquivariantParams
     values = (

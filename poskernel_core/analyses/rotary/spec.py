@@ -61,6 +61,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     name = "rotary-spectrum"
     title = "Rotary spectrum"
     spoken = "the rotary spectrum"
+    error_counts = "windows"
     scheme = "rotary"
     params = SpectrumParams
     values = (

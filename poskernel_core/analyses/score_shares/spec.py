@@ -44,6 +44,7 @@ class ScoreShares(Experiment[ShareParams]):
     name = "score-variance"
     title = "Score variance explained by position"
     spoken = "score variance explained by position"
+    error_counts = "windows"
     params = ShareParams
     values = (
         *each(

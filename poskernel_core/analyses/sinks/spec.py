@@ -50,6 +50,7 @@ class AttentionSinks(Analysis[SinkParams]):
     name = "sinks"
     title = "Attention sinks"
     spoken = "the attention sinks"
+    error_counts = "windows"
     params = SinkParams
     values = (
         *each(

@@ -15,7 +15,7 @@ from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKerne
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.analyses.training.formulas import emergence, label_counts
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, each, errors_together
 from poskernel_core.common.specs import DEFAULT_QUERY, ModelSpec, RunSpec, digest
 from poskernel_core.models import catalog
 from poskernel_core.models.checkpoints import Checkpoint
@@ -163,7 +163,7 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
         self, found: Mapping[str, Result], run: RunSpec, params: OverTrainingParams
     ) -> Result:
         """Stack the measure of all checkpoints, and find where it emerged."""
-        _, declared = measure_called(params.measure, self._questions.values())
+        question, declared = measure_called(params.measure, self._questions.values())
         name = declared.value
         one = [one_a_head(declared, each, query=params.query).only(name) for each in found.values()]
         training = chosen_run(run, params)
@@ -172,19 +172,24 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
             training, found
         )
         errors: dict[str, np.ndarray] = {}
+        biases: dict[str, np.ndarray] = {}
         labels = one[-1].labels.get(name, ())
         values["count"] = label_counts(values["measure"].astype(int), len(labels))
         values |= _changes(steps, values["measure"].astype(float), bool(labels))
         if all(name in each.errors for each in one):
             errors["measure"] = np.stack([each.errors[name] for each in one])
             errors["change"] = np.hypot(errors["measure"][0], errors["measure"][-1])
+        if all(name in each.biases for each in one):
+            biases["measure"] = np.stack([each.biases[name] for each in one])
+            biases["change"] = biases["measure"][-1] - biases["measure"][0]
         result = self.result(
             params,
             values,
             errors,
+            biases,
             labels={"measure": labels} if labels else {},
             coordinates={"step": steps},
-            provenance=_provenance(training, found, run),
+            provenance=_provenance(training, found, run, question),
         )
         unit = one[-1].units[name]
         return replace(result, units=result.units | {"measure": unit, "change": unit})
@@ -269,8 +274,13 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
             {name: np.stack([each.values[name] for each in one]) for name in names}
             | _of_steps(training, found),
             {name: np.stack([each.errors[name] for each in one]) for name in ("kernel", "etc")},
+            {
+                name: np.stack([each.biases[name] for each in one])
+                for name in ("kernel", "etc")
+                if all(name in each.biases for each in one)
+            },
             coordinates={"step": np.array([each.step for each in training.checkpoints])},
-            provenance=_provenance(training, found, run),
+            provenance=_provenance(training, found, run, PositionalKernel()),
         )
 
 
@@ -327,7 +337,9 @@ def _equal_weights(training: TrainingRun, found: Mapping[str, Result]) -> dict[s
     return {name: first for name, first in told.items() if first}
 
 
-def _provenance(training: TrainingRun, found: Mapping[str, Result], run: RunSpec) -> dict[str, Any]:
+def _provenance(
+    training: TrainingRun, found: Mapping[str, Result], run: RunSpec, question: Question[Any]
+) -> dict[str, Any]:
     """Return where the answers come from: what they share, and the checkpoints."""
     names = [each.revision for each in training.checkpoints]
     several = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
@@ -337,4 +349,7 @@ def _provenance(training: TrainingRun, found: Mapping[str, Result], run: RunSpec
         "model_fingerprint": run.model.fingerprint,
         "checkpoints": names,
         "equal_weights": _equal_weights(training, found),
+        **errors_together(
+            {"errors": question.error_counts} | each.provenance for each in found.values()
+        ),
     }
