@@ -144,7 +144,7 @@ def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
             "ask for it with pk.show, or choose parameters that need the pass alone."
         )
     try:
-        result = found.compute({"main": gathered}, checked, lambda done, total: None)
+        result = found.answer({"main": gathered}, checked, lambda done, total: None)
     except KeyError as error:
         every = run.model_copy(update={"gather": ALL_GATHERED})
         needed = ", ".join(map(repr, found.needs(every, checked)["main"].gather))
@@ -152,7 +152,8 @@ def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
             f"The pass gathered too little for {analysis!r}: give pk.run_pass gather=({needed},), "
             "or ask for the analysis with pk.show."
         ) from error
-    result = replace(result, provenance=provenance(run, gathered.header, 0.0))
+    made = provenance(run, gathered.header, 0.0) | result.provenance
+    result = replace(result, provenance=made)
     return result.without_heads(gathered.header.reasons)
 
 

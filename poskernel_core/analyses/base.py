@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from pydantic import ConfigDict, Field
+from threadpoolctl import ThreadpoolController
 
 from poskernel_core.common.axes import Tokens
+from poskernel_core.common.jackknife import bias, jackknife
 from poskernel_core.common.result import Result, Value, texts_array
 from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec, Spec
-from poskernel_core.common.views import StatisticsView
+from poskernel_core.common.views import StatisticsView, Without
 from poskernel_core.data.layouts import TokenPool
 from poskernel_core.models.fragments import Part
 from poskernel_core.models.geometry import Geometry
@@ -23,6 +27,7 @@ __all__ = [
     "KEPT_QUERIES",
     "OWN_PASS",
     "OWN_WINDOWS",
+    "UNKNOWN",
     "Analysis",
     "Composition",
     "Experiment",
@@ -45,6 +50,9 @@ KEPT_QUERIES = frozenset({"positions", "queries_per_position"})
 
 OWN_PASS = frozenset({"gather", "pattern_windows"})
 """The fields that do not matter where a question gathers what it needs, and no attention."""
+
+UNKNOWN = "nothing"
+"""What errors count where none is known: of one text, or of statistics without groups of texts."""
 
 OWN_WINDOWS = frozenset({"windows", "positions", "destination", "repeat_every"})
 """The fields that do not matter where an experiment says itself which windows it reads."""
@@ -179,12 +187,77 @@ class Question(ABC, Generic[P]):
         """
 
 
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """Let NumPy multiply in the calling thread alone: its products are small, the threads ours."""
+    return ThreadpoolController().select(internal_api="openblas").limit(limits=1)
+
+
+def _quietly(done: int, total: int) -> None:
+    """Report to nobody."""
+
+
+def _errors(
+    declared: Sequence[Value], whole: Result, without: Sequence[Result]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the errors and biases that the results without each group give."""
+    errors, biases = {}, {}
+    for value in declared:
+        if not value.has_error or value.name not in whole.values:
+            continue
+        found = whole.values[value.name].astype(np.float64)
+        each = np.array([one.values[value.name] for one in without], dtype=np.float64)
+        each = each.reshape(len(without), *found.shape)
+        if value.unit == "radians":  # the nearest turn
+            each = found + np.angle(np.exp(1j * (each - found)))
+        errors[value.name], biases[value.name] = jackknife(each), bias(found, each)
+    return errors, biases
+
+
 class Analysis(Question[P]):
     """A pure function from statistics to a result; role ``main`` is the canonical run itself."""
 
     @abstractmethod
     def compute(self, statistics: Statistics, params: P, progress: Progress) -> Result:
-        """Compute the result; provenance is added by whoever calls."""
+        """Compute the values; errors and provenance are added by whoever calls."""
+
+    def replicate(self, statistics: Statistics, params: P) -> Result:
+        """Compute the values that have errors once more; overridden where others take long."""
+        return self.compute(statistics, params, _quietly)
+
+    def answer(self, statistics: Statistics, params: P, progress: Progress) -> Result:
+        """Compute the result with the errors and biases of its numbers over groups of texts."""
+        return self.jackknifed(statistics, params, progress)[0]
+
+    def jackknifed(
+        self, statistics: Statistics, params: P, progress: Progress
+    ) -> tuple[Result, list[Result]]:
+        """Return the result with errors and biases, and the results without each group of texts.
+
+        All is computed again without each group, in every pass that has as many groups.
+        """
+        groups = statistics["main"].header.groups
+        left_out = [
+            {
+                role: Without(view, group) if view.header.groups == groups else view
+                for role, view in statistics.items()
+            }
+            for group in range(groups if groups > 1 else 0)
+        ]
+        with _one_blas_thread(), ThreadPoolExecutor(max_workers=2) as pool:
+            first = pool.submit(self.compute, statistics, params, _quietly)
+            work = [first, *(pool.submit(self.replicate, each, params) for each in left_out)]
+            try:
+                for done, future in enumerate(work, start=1):
+                    future.result()
+                    progress(done, len(work))
+            finally:
+                pool.shutdown(cancel_futures=True)
+        whole, *without = (future.result() for future in work)
+        header = statistics["main"].header
+        counts = {"errors": header.dealt, "groups": groups} if without else {"errors": UNKNOWN}
+        errors, biases = _errors(self.values, whole, without)
+        told = replace(whole, errors=errors, biases=biases, provenance=whole.provenance | counts)
+        return told, without
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from poskernel_core.common.specs import (
     CorpusSpec,
     RunSpec,
 )
-from poskernel_core.common.views import StatisticsView
+from poskernel_core.common.views import StatisticsView, queries_of
 
 __all__ = [
     "SourceParams",
@@ -140,7 +140,7 @@ def queries_at(statistics: Mapping[str, StatisticsView], layer: int, query: int)
             f"{has[-1]}; choose one of those positions, or a longer text."
         )
     view = statistics.get("queries", statistics["main"])
-    return view.layer(layer)["queries"][places[0]]
+    return queries_of(view, layer, int(places[0]))
 
 
 def attended_by_text(statistics: Mapping[str, StatisticsView], layer: int) -> np.ndarray | None:

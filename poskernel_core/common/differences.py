@@ -2,7 +2,8 @@
 
 An array of means ``NAME`` that has groups is kept as three: ``NAME``, ``NAME.groups`` (16-bit
 integers, the group as first axis) and ``NAME.step`` (what their unit is, for each row, or for each
-number of a short one). All groups have equally many windows, so the mean without group ``g`` is ``m - d_g / (G - 1)``.
+number of a short one). All groups have equally many windows, so the mean without group ``g`` is
+``m - d_g / (G - 1)``.
 """
 
 from __future__ import annotations

@@ -41,8 +41,6 @@ MAX_TEXT_CHARACTERS = 100_000
 DEVICE = r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$"
 BAND = 32
 """Raw scores are averaged along the diagonals up to this many tokens from the main one."""
-PAIR_SKIPS = (0, 1, 4, 16, 32)
-"""Skips for which rotary pairs are averaged without each group of texts, for errors."""
 
 Dtype = Literal["float32", "tf32", "bfloat16"]
 Gather = Literal[

@@ -13,7 +13,7 @@ from poskernel_core.common.differences import left_out
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.specs import Gather, RunSpec
 
-__all__ = ["Gathered", "StatisticsView", "Without", "stacked"]
+__all__ = ["Gathered", "StatisticsView", "Without", "queries_of", "stacked"]
 
 
 @runtime_checkable
@@ -65,24 +65,37 @@ class Without:
 
     def layer(self, layer: int) -> Mapping[str, np.ndarray]:
         """Return the arrays of one layer; each is made when it is asked for."""
-        return _LeftOut(self.view.layer(layer), self.group, self.view.header.groups)
+        return _LeftOut(self.view.layer(layer), self.group)
 
 
 class _LeftOut(Mapping[str, np.ndarray]):
-    def __init__(self, arrays: Mapping[str, np.ndarray], group: int, groups: int) -> None:
-        self._arrays, self._group, self._groups = arrays, group, groups
+    def __init__(self, arrays: Mapping[str, np.ndarray], group: int) -> None:
+        self._arrays, self._group = arrays, group
+        self._made: dict[str, np.ndarray] = {}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if name == "queries":  # [query, head, sample, d]: sample s belongs to group s % groups
-            queries = self._arrays[name]
-            return np.delete(queries, slice(self._group, None, self._groups), axis=2)
-        return left_out(self._arrays, name, self._group)
+        if name == "queries":
+            raise KeyError("the queries without a group: ask queries_of")
+        if name not in self._made:
+            self._made[name] = left_out(self._arrays, name, self._group)
+        return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
 
     def __len__(self) -> int:
         return len(self._arrays)
+
+
+def queries_of(view: StatisticsView, layer: int, place: int) -> np.ndarray:
+    """Return the sampled queries ``[head, sample, d]`` of the recorded position with a number.
+
+    Sample ``s`` belongs to group ``s % groups``.
+    """
+    if isinstance(view, Without):
+        queries = queries_of(view.view, layer, place)
+        return np.delete(queries, slice(view.group, None, view.view.header.groups), axis=1)
+    return view.layer(layer)["queries"][place]
 
 
 def stacked(view: StatisticsView, name: str, layers: Sequence[int] | None = None) -> np.ndarray:

@@ -131,7 +131,7 @@ def compute(store: Store, asked: CanonicalRequest, report: Report) -> None:
     assert isinstance(analysis, Analysis)
     views = open_views(store, asked)
     _check_cell(asked.params, views["main"].header.reasons)
-    result = analysis.compute(
+    result = analysis.answer(
         views, asked.params, lambda done, total: report(done, total, f"Computing {analysis.title}")
     )
     header = views["main"].header

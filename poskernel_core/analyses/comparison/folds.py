@@ -1,15 +1,15 @@
-"""Every head's kernel by offset, also without each of some groups of its queries."""
+"""Every head's kernel by offset, also without each group of texts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
-from poskernel_core.analyses.comparison import formulas as math
-from poskernel_core.analyses.kernels.formulas import kernel_rows
+from poskernel_core.analyses.kernels.formulas import mean_kernels
 from poskernel_core.analyses.kernels.kernel import observed_row
 from poskernel_core.analyses.sources import check_query, queries_at
 from poskernel_core.common.result import Result, each
@@ -28,13 +28,11 @@ class KernelFolds(Analysis[KernelFoldsParams]):
     r"""Every head's positional kernel by offset, with groups of its queries left out.
 
     Formula: $K(n, n-k)$ of the positional kernel, the mean over sampled queries; a **replicate** is
-    the mean over all of them but one group's.
+    the same without one group of texts, in the queries and in the mean keys.
 
-    Choices: eight groups of queries in the order of their windows. Offsets that a head does not see
-    (skipped keys, keys beyond its window) hold NaN.
+    Choices: offsets that a head does not see (skipped keys, keys beyond its window) hold NaN.
 
-    Limits: errors are over queries only; that the mean keys come from finitely many windows is not
-    included.
+    Limits: noise in the mean keys makes kernels look sharper than they are.
 
     Source: ours; the kernel is that of "Positional kernels of attention heads".
     """
@@ -56,13 +54,14 @@ class KernelFolds(Analysis[KernelFoldsParams]):
             "replicate",
             "left_out layer head offset",
             "share of attention",
-            "the same without the queries of one group",
+            "the same without one group of texts",
         ),
         *each(
             "observed",
             "layer head offset",
             "share of attention",
             "mean attention seen at ``n``, ``skip`` applied and renormalised",
+            has_error=True,
         ),
     )
 
@@ -78,44 +77,42 @@ class KernelFolds(Analysis[KernelFoldsParams]):
     def compute(
         self, statistics: Statistics, params: KernelFoldsParams, progress: Progress
     ) -> Result:
-        """Turn the kernels of all layers, and leave each group out once."""
+        """Turn the kernels of all layers."""
         layers = range(statistics["main"].header.n_layers)
         found = []
         for layer in layers:
             found.append(_layer(statistics, layer, params))
             progress(layer + 1, len(layers))
-        kernel, error, without, observed = ([every[place] for every in found] for place in range(4))
-        return self.result(
+        kernel, observed = (np.stack([each[place] for each in found]) for place in (0, 1))
+        return self.result(params, {"kernel": kernel, "observed": observed})
+
+    def answer(
+        self, statistics: Statistics, params: KernelFoldsParams, progress: Progress
+    ) -> Result:
+        """Keep the kernels without each group as well; one of NaN where there are no groups."""
+        whole, without = self.jackknifed(statistics, params, progress)
+        kernel = whole.values["kernel"]
+        folds = np.stack([each.values["kernel"] for each in without] or [kernel * np.nan])
+        found = self.result(
             params,
-            {
-                "kernel": np.stack(kernel),
-                "replicate": np.stack(without, axis=1).astype(np.float32),
-                "observed": np.stack(observed),
-            },
-            {"kernel": np.stack(error)},
+            {**whole.values, "replicate": folds.astype(np.float32)},
+            whole.errors,
+            whole.biases,
         )
+        return replace(found, provenance=whole.provenance)
 
 
 def _layer(
     statistics: Statistics, layer: int, params: KernelFoldsParams
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return kernel, error, replicates and observed attention of a layer, by offset ``0 .. n``."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return kernel and observed attention of a layer, by offset ``0 .. n``."""
     view, n = statistics["main"], params.query
     rule = view.header.rule(layer)
     low = rule.first_visible(n, params.skip)
     keys = view.layer(layer)["mean_keys"][:, low : n + 1]
-    kernels = kernel_rows(queries_at(statistics, layer, n), keys, rule, low)
-    samples = kernels.shape[1]
-    mean = kernels.mean(axis=1)
-    error = kernels.std(axis=1, ddof=1) / np.sqrt(samples) if samples > 1 else mean * np.nan
+    mean, _ = mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)
     observed = observed_row(statistics, layer, n, low)
-    seen = mean * np.nan if observed is None else observed
-    return (
-        _by_offset(mean, n),
-        _by_offset(error, n),
-        _by_offset(math.folds(kernels), n),
-        _by_offset(seen, n),
-    )
+    return _by_offset(mean, n), _by_offset(mean * np.nan if observed is None else observed, n)
 
 
 def _by_offset(rows: np.ndarray, n: int) -> np.ndarray:

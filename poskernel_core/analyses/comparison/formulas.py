@@ -8,26 +8,10 @@ from jaxtyping import Float
 from poskernel_core.analyses.kernels.formulas import total_variation
 from poskernel_core.common.jackknife import jackknife
 
-__all__ = ["apart", "common_offsets", "distance", "distance_error", "folds", "largest_error"]
-
-FOLDS = 8
-"""Groups of queries, each left out once."""
+__all__ = ["apart", "common_offsets", "distance", "distance_error", "largest_error"]
 
 Rows = Float[np.ndarray, "*batch offset"]
 Others = Float[np.ndarray, "*other offset2"]
-
-
-def folds(kernels: Float[np.ndarray, "head sample key"]) -> Float[np.ndarray, "fold head key"]:
-    """Return the mean kernels over all queries but those of one group, for every group.
-
-    One fold of NaN where there are fewer than two queries.
-    """
-    count = kernels.shape[1]
-    if count < 2:
-        return np.full((1, kernels.shape[0], kernels.shape[2]), np.nan)
-    total = kernels.sum(axis=1)
-    groups = np.array_split(np.arange(count), min(FOLDS, count))
-    return np.stack([(total - kernels[:, out].sum(axis=1)) / (count - len(out)) for out in groups])
 
 
 def common_offsets(left: Rows, right: Others) -> tuple[np.ndarray, np.ndarray]:
@@ -67,10 +51,10 @@ def distance_error(
     *,
     together: bool,
 ) -> float:
-    """Return the standard error of a distance, a jackknife over groups of queries.
+    """Return the standard error of a distance, a jackknife over groups of texts.
 
-    ``together``: both heads are asked by the same queries' texts, which are left out of both;
-    else of one after the other, and the variances add up.
+    ``together``: both heads read the same texts, which are left out of both; else of one after the
+    other, and the variances add up.
     """
     if together:
         return float(jackknife(distance(left_folds, right_folds)))

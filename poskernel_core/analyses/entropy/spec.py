@@ -29,7 +29,7 @@ class AttentionEntropy(Analysis[EntropyParams]):
     kernels.
 
     Limits: a head that looks at one key, another in every window, has entropy 0 and a broad kernel:
-    entropy says how sharp attention is, not whether position makes it so. Errors are over windows.
+    entropy says how sharp attention is, not whether position makes it so.
 
     Source: "Positional kernels of attention heads" speaks of broad and of sharp heads by their
     kernels; the entropy of the observed attention, as a second number, is ours.
@@ -71,6 +71,5 @@ class AttentionEntropy(Analysis[EntropyParams]):
         return self.result(
             params,
             {"entropy": stacked(view, "entropy")[..., params.skip]},
-            {"entropy": stacked(view, "entropy_error")[..., params.skip]},
             coordinates={"query": np.array(view.header.positions)},
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from pydantic import Field
@@ -41,7 +41,7 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
 
     Choices: sums run over all tokens of all texts and are divided once. Key 0 and the start token
     are included and no key is skipped, so that the numbers are those of HeadVis. Attention below
-    0.01 counts as none in the induction score. Errors are a jackknife over ten groups of texts.
+    0.01 counts as none in the induction score.
 
     Limits: many heads park their attention on the first key, which distance, its variance and
     entropy then tell of: they are here to be compared with tables of HeadVis, and the measures of
@@ -76,16 +76,30 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
         return {"main": run.model_copy(update={"gather": ("headvis",)})}
 
     def compute(self, statistics: Statistics, params: HeadVisParams, progress: Progress) -> Result:
-        """Take the metrics as they were gathered."""
+        """Divide the sums as they were gathered."""
         view = statistics["main"]
-        mean, error = stacked(view, "headvis"), stacked(view, "headvis_error")
-        progress(1, 1)
-        names = [value.name for value in self.values]
-        return self.result(
-            params,
-            dict(zip(names, np.moveaxis(mean, -1, 0), strict=True)),
-            dict(zip(names, np.moveaxis(error, -1, 0), strict=True)),
+        found = _metrics(
+            stacked(view, "headvis"), stacked(view, "headvis_repeats"), view.header.context
         )
+        progress(1, 1)
+        return self.result(
+            params, {value.name: one for value, one in zip(self.values, found, strict=True)}
+        )
+
+
+def _metrics(sums: np.ndarray, repeats: np.ndarray, context: int) -> Iterator[np.ndarray]:
+    """Yield the metrics ``[layer, head]`` of mean sums over a text ``[layer, head, quantity]``.
+
+    ``repeats [layer]`` is the mean number of a text's tokens that occurred in it before.
+    """
+    own, previous, entropy, distance, square, induction = np.moveaxis(sums.astype(float), -1, 0)
+    again = repeats.astype(float)[:, None]
+    yield own / context
+    yield previous / (context - 1) if context > 1 else previous * np.nan
+    yield entropy / context
+    yield distance / context
+    yield square / context - (distance / context) ** 2
+    yield np.divide(induction, again, out=np.full_like(induction, np.nan), where=again > 0)
 
 
 class HeadExamplesParams(Params):

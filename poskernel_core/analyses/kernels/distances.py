@@ -11,7 +11,6 @@ from pydantic import Field
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams
 from poskernel_core.analyses.kernels import formulas as math
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result, each
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.common.views import StatisticsView
@@ -38,7 +37,7 @@ class KernelDistances(Analysis[KernelDistancesParams]):
     one position.
 
     Limits: a feature that is spread over several heads needs equal kernels, but equal kernels do
-    not prove one. Errors are jackknives over queries.
+    not prove one.
 
     Source: "Positional kernels of attention heads" (attention superposition).
     """
@@ -94,7 +93,7 @@ class KernelDistances(Analysis[KernelDistancesParams]):
         for layer in layers:
             found.append(_layer(statistics, layer, params))
             progress(layer + 1, len(layers))
-        distance, error = (np.stack([each[i] for each in found]) for i in (0, 1))
+        distance = np.stack(found)
         others = ~np.eye(distance.shape[-1], dtype=bool)
         return self.result(
             params,
@@ -103,24 +102,18 @@ class KernelDistances(Analysis[KernelDistancesParams]):
                 "group": np.stack([linked(each, params.alike) for each in distance]),
                 "ruled_out": (others & (distance >= params.apart)).sum(axis=-1),
             },
-            {"distance": error},
         )
 
 
 def _layer(
     statistics: Mapping[str, StatisticsView], layer: int, params: KernelDistancesParams
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return distances between the heads of a layer and their errors, ``[head, other]``."""
+) -> np.ndarray:
+    """Return distances between the heads of a layer, ``[head, other]``."""
     view, n = statistics["main"], params.query
     rule = view.header.rule(layer)
     low = rule.first_visible(n, params.skip)
     keys = view.layer(layer)["mean_keys"][:, low : n + 1]
-    kernels = math.kernel_rows(queries_at(statistics, layer, n), keys, rule, low)
-    distance = _pairwise(kernels.mean(axis=1))
-    if kernels.shape[1] < 2:
-        return distance, np.full_like(distance, np.nan)
-    out = np.moveaxis(math.leave_one_out(kernels), 1, 0)
-    return distance, jackknife(np.stack([_pairwise(each) for each in out], axis=-1), axis=-1)
+    return _pairwise(math.mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)[0])
 
 
 def _pairwise(kernels: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head other"]:

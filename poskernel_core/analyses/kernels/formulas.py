@@ -23,18 +23,16 @@ __all__ = [
     "aligned_distance",
     "by_offset",
     "classify",
-    "consistency",
-    "consistency_error",
     "effective_tokens",
     "half_mass_distance",
     "kernel_rows",
-    "leave_one_out",
+    "mean_kernels",
+    "query_variation",
     "total_variation",
 ]
 
 KINDS = ("local", "slow decay", "uniform")
 LOCAL_TOKENS = 10
-QUERY_GROUPS = 8
 
 
 def kernel_rows(
@@ -69,14 +67,19 @@ def effective_tokens(kernel: Float[np.ndarray, "*batch key"]) -> Float[np.ndarra
     return np.asarray(1 / np.square(kernel).sum(axis=-1))
 
 
-def half_mass_distance(kernel: Float[np.ndarray, "*batch key"]) -> Int[np.ndarray, "*batch"]:
-    """Return the smallest offset within which half of the mass lies, in tokens.
+def half_mass_distance(kernel: Float[np.ndarray, "*batch key"]) -> Float[np.ndarray, "*batch"]:
+    """Return the offset within which half of the mass lies, in tokens.
 
-    The last key must be the query's own position.
+    Mass is taken as spread evenly over each token, the token at offset ``k`` from ``k`` to
+    ``k + 1``. The last key must be the query's own position.
     """
-    mass = np.cumsum(kernel[..., ::-1], axis=-1)
-    reached = mass >= 0.5 * mass[..., -1:] - 1e-12
-    return np.asarray(reached.argmax(axis=-1))
+    turned = kernel[..., ::-1]
+    mass = np.cumsum(turned, axis=-1)
+    half = 0.5 * mass[..., -1:]
+    token = (mass >= half).argmax(axis=-1)[..., None]
+    own, up_to = (np.take_along_axis(array, token, axis=-1) for array in (turned, mass))
+    beyond = np.divide(up_to - half, own, out=np.zeros_like(up_to), where=own > 0)
+    return np.asarray((token + 1 - beyond)[..., 0])
 
 
 def classify(
@@ -103,37 +106,49 @@ def total_variation(
     return np.asarray(0.5 * np.abs(left - right).sum(axis=-1))
 
 
-def consistency(kernels: Float[np.ndarray, "head sample key"]) -> Float[np.ndarray, " head"]:
-    """Return the mean TV distance over all pairs of queries, in [0, 1]; NaN for one query.
+def mean_kernels(
+    queries: Float[np.ndarray, "head sample d"],
+    mean_keys: Float[np.ndarray, "kv key d"],
+    rule: ScoreRule,
+    first: int,
+    groups: int,
+) -> tuple[Float[np.ndarray, "head key"], Float[np.ndarray, " head"]]:
+    """Return the kernels' means over the queries, and the query variation of each head.
 
-    For sorted values ``sum_{a<b} |x_a - x_b| = sum_j (2j - S + 1) x_(j)``, so the pairs need not
-    be formed.
+    Arguments as of :func:`kernel_rows` and :func:`query_variation`. One key head at a time, so that
+    its kernels stay in the processor's cache.
     """
-    count = kernels.shape[1]
-    if count < 2:
-        return np.full(kernels.shape[0], np.nan)
-    ranks = np.sort(kernels.astype(np.float32).transpose(0, 2, 1), axis=-1)
-    weights = (2 * np.arange(count) - count + 1).astype(np.float32)
-    return 0.5 * (ranks @ weights).sum(axis=-1, dtype=np.float64) / (count * (count - 1) / 2)
+    shared = len(queries) // len(mean_keys)
+    means = np.empty((len(queries), mean_keys.shape[1]))
+    variation = np.empty(len(queries))
+    for place, keys in enumerate(mean_keys):
+        heads = slice(place * shared, (place + 1) * shared)
+        kernels = kernel_rows(queries[heads], keys[None], rule.of_heads(heads), first)
+        means[heads] = kernels.mean(axis=1)
+        variation[heads] = query_variation(kernels, groups)
+    return means, variation
 
 
-def consistency_error(kernels: Float[np.ndarray, "head sample key"]) -> Float[np.ndarray, " head"]:
-    """Return the standard error of :func:`consistency`, from groups of independent queries."""
+def query_variation(
+    kernels: Float[np.ndarray, "head sample key"], groups: int
+) -> Float[np.ndarray, " head"]:
+    """Return the mean TV distance between queries of different groups, in [0, 1].
+
+    Sample ``s`` is of group ``s % groups``. Each query is paired with those of the next two groups,
+    round the circle of groups, that have the same place in theirs. NaN where there is no pair.
+    """
     heads, count, keys = kernels.shape
-    groups = min(QUERY_GROUPS, count // 2)
+    groups = min(groups, count)
     if groups < 2:
         return np.full(heads, np.nan)
-    size = count // groups
-    split = kernels[:, : groups * size].reshape(heads * groups, size, keys)
-    return consistency(split).reshape(heads, groups).std(axis=1, ddof=1) / np.sqrt(groups)
-
-
-def leave_one_out(
-    kernels: Float[np.ndarray, "head sample key"],
-) -> Float[np.ndarray, "head sample key"]:
-    """Return the mean kernels over all queries but one; needs two queries."""
-    count = kernels.shape[1]
-    return (kernels.sum(axis=1, keepdims=True) - kernels) / (count - 1)
+    split = kernels[:, : count // groups * groups].astype(np.float32)
+    split = split.reshape(heads, -1, groups, keys)
+    total, pairs = np.zeros(heads), 0
+    for apart in (1, 2) if groups > 2 else (1,):
+        gap = split - np.roll(split, apart, axis=2)
+        total += np.abs(gap, out=gap).sum(axis=(1, 2, 3), dtype=np.float64)
+        pairs += gap.shape[1] * groups
+    return 0.5 * total / pairs
 
 
 def by_offset(

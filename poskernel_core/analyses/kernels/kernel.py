@@ -44,7 +44,8 @@ class PositionalKernel(Analysis[KernelParams]):
     Choices: queries are those of many windows (their mean kernel), of one text, or of one fixed
     token at position $n$; the posts take a chapter of the Bible, or " the".
 
-    Limits: errors are over queries only. Queries of one text share its content.
+    Limits: noise in the mean keys makes kernels look sharper than they are. Queries of one text
+    share its content.
 
     Source: "Positional kernels of attention heads"; "Contextual attention heads in the first layer
     of GPT-2" draws one row as a square.
@@ -75,6 +76,7 @@ class PositionalKernel(Analysis[KernelParams]):
             "share of attention",
             "attention seen at ``n`` (mean over all windows; of the one text where "
             "that is the source), ``skip`` applied and renormalised",
+            has_error=True,
         ),
         *each(
             "etc",
@@ -87,7 +89,8 @@ class PositionalKernel(Analysis[KernelParams]):
             "half_mass_distance",
             "layer head",
             "tokens",
-            "smallest offset within which half of the kernel's mass lies",
+            "offset within which half of the kernel's mass lies, interpolated within the token",
+            has_error=True,
         ),
         *each(
             "local_mass",
@@ -133,15 +136,19 @@ class PositionalKernel(Analysis[KernelParams]):
         header = statistics["main"].header
         rows = []
         for layer in range(header.n_layers):
-            rows.append(_layer(statistics, layer, params))
+            rows.append(_layer(statistics, layer, params, spread=True))
             progress(layer + 1, header.n_layers)
-        values = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-        errors = {n: values.pop(f"{n}_error") for n in list(values) if f"{n}_error" in values}
-        return self.result(params, values, errors)
+        return self.result(params, {n: np.stack([row[n] for row in rows]) for n in rows[0]})
+
+    def replicate(self, statistics: Mapping[str, StatisticsView], params: KernelParams) -> Result:
+        """Compute all but the percentiles."""
+        layers = range(statistics["main"].header.n_layers)
+        rows = [_layer(statistics, layer, params, spread=False) for layer in layers]
+        return self.result(params, {n: np.stack([row[n] for row in rows]) for n in rows[0]})
 
 
 def _layer(
-    statistics: Mapping[str, StatisticsView], layer: int, params: KernelParams
+    statistics: Mapping[str, StatisticsView], layer: int, params: KernelParams, *, spread: bool
 ) -> dict[str, np.ndarray]:
     view, n = statistics["main"], params.query
     header, arrays = view.header, view.layer(layer)
@@ -152,23 +159,20 @@ def _layer(
             f"Query position {n} sees no key when the first {params.skip} are left out: choose a "
             "later query or a smaller skip."
         )
-    queries = queries_at(statistics, layer, n)
-    kernels = math.kernel_rows(queries, arrays["mean_keys"][:, low : n + 1], rule, low)
+    queries, keys = queries_at(statistics, layer, n), arrays["mean_keys"][:, low : n + 1]
+    groups = statistics.get("queries", view).header.groups
+    mean, variation = math.mean_kernels(queries, keys, rule, low, groups)
     observed = observed_row(statistics, layer, n, low)
-    lows, highs = np.percentile(kernels, PERCENTILES, axis=1)
-    samples = kernels.shape[1]
-    error = kernels.std(axis=1, ddof=1) / np.sqrt(samples) if samples > 1 else lows * np.nan
-    curves = {
-        "kernel": kernels.mean(axis=1),
-        "kernel_error": error,
-        "kernel_low": lows,
-        "kernel_high": highs,
-    }
+    curves = {"kernel": mean}
+    if spread:
+        kernels = math.kernel_rows(queries, keys, rule, low)
+        curves["kernel_low"], curves["kernel_high"] = np.percentile(kernels, PERCENTILES, axis=1)
     if observed is not None:
         curves["observed"] = observed
     padding = ((0, 0), (low, header.context - n - 1))
     padded = {name: np.pad(curve, padding) for name, curve in curves.items()}
-    return padded | summarise_row(kernels, observed, math.LOCAL_TOKENS)
+    summary = summarise_row(mean, observed, math.LOCAL_TOKENS)
+    return padded | summary | {"query_variation": variation}
 
 
 def observed_row(

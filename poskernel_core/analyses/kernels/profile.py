@@ -19,8 +19,7 @@ class DiagonalProfile(Analysis[Params]):
 
     Choices: the start token's row and column are left out, as in the author's code.
 
-    Limits: large offsets are means over few pairs, most of them with the first keys. Errors are
-    over windows.
+    Limits: large offsets are means over few pairs, most of them with the first keys.
 
     Source: "The positional embedding matrix and previous-token heads".
     """
@@ -53,8 +52,4 @@ class DiagonalProfile(Analysis[Params]):
         """Read the profile from the statistics."""
         view = statistics["main"]
         progress(1, 1)
-        return self.result(
-            params,
-            {"profile": stacked(view, "profile")},
-            {"profile": stacked(view, "profile_error")},
-        )
+        return self.result(params, {"profile": stacked(view, "profile")})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from pydantic import Field
@@ -54,10 +55,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     different texts: with $p$ the score of mean query and mean key over $N$ texts, it is
     $(N p - \bar s) / (N - 1)$.
 
-    Limits: errors are over windows. That of ``ratio`` takes its two masses as independent, though
-    they are of the same windows: mostly it is one to three times too large, for some heads twenty
-    times. Advantages have none. With a soft cap, the part by position leaves out pairs of one text
-    only roughly.
+    Limits: with a soft cap, the part by position leaves out pairs of one text only roughly.
 
     Source: "The positional embedding matrix and previous-token heads".
     """
@@ -93,8 +91,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "layer head",
             "second over largest",
             "second over largest; smaller is cleaner. A head is loosely a "
-            "previous-token head if its largest offset is 1. The error is too large: it takes both "
-            "masses as independent",
+            "previous-token head if its largest offset is 1",
             has_error=True,
         ),
         *each(
@@ -115,6 +112,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "score (nats)",
             "its parts by position alone (mean query times mean key, less the pairs of one text, "
             "whose content would count), and by content (the rest)",
+            has_error=True,
         ),
         *each(
             "self_contrast previous_contrast",
@@ -130,6 +128,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "score (nats)",
             "by how much the mean score of the predecessor exceeds that of the "
             "current token, by position alone and by content",
+            has_error=True,
         ),
         *each(
             "repeated_mass unrepeated_mass",
@@ -197,29 +196,49 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     ) -> Result:
         """Rank and classify all heads."""
         main, doubled = statistics["main"], statistics["doubled"]
-        names = ("profile", "score_profile", "score_contrast", "repeat_mass")
-        arrays, errors = _stacked(main, names[:3]), _stacked(main, names[:3], "_error")
-        values, own = diagonals(arrays["profile"], errors["profile"])
-        values |= {name: arrays[name] for name in names[:2]} | _split(main, arrays["score_profile"])
-        errors = errors | own
-        repeats, unsure = (
-            _stacked(doubled, names[3:], end)["repeat_mass"] for end in ("", "_error")
-        )
-        for place, name in enumerate(("unrepeated_mass", "repeated_mass")):
-            values[name], errors[name] = repeats[..., place], unsure[..., place]
-        contrast, contrast_error = arrays["score_contrast"], errors.pop("score_contrast")
-        for place, name in enumerate(("self_contrast", "previous_contrast")):
-            values[name], errors[name] = contrast[..., place], contrast_error[..., place]
-        values["diagonal"] = read_diagonal(contrast, contrast_error, params.errors)
-        values["kind"] = read_kind(values, params.errors * contrast_error, params.clean)
+        profile, scores = (_stacked(main, name) for name in ("profile", "score_profile"))
+        values = diagonals(profile) | {"profile": profile, "score_profile": scores}
+        values |= _split(main, scores)
+        there = _stacked(doubled, "repeat_texts")[:, None]
+        known = np.where(there > 0, there, np.nan)
+        repeats = np.moveaxis(_stacked(doubled, "repeats") / known, -1, 0)
+        values["unrepeated_mass"], values["repeated_mass"] = repeats
+        values["self_contrast"], values["previous_contrast"] = bands.contrasts(scores)
         kept = np.delete(values["largest_offset"], list(main.header.reasons), axis=0)
         values["share_previous"] = np.array((kept == 1).mean())
         progress(1, 1)
-        return _result(values, errors, params)
+        return self.result(params, values, coordinates={"band": np.arange(-BAND, BAND + 1)})
+
+    def answer(
+        self,
+        statistics: Mapping[str, StatisticsView],
+        params: PreviousTokenParams,
+        progress: Progress,
+    ) -> Result:
+        """Classify the heads as well, as far as errors allow."""
+        found = super().answer(statistics, params, progress)
+        names = ("self_contrast", "previous_contrast")
+        contrast, error = (
+            np.stack([part[name] for name in names], axis=-1)
+            for part in (found.values, found.errors)
+        )
+        codes = {
+            "diagonal": read_diagonal(contrast, error, params.errors),
+            "kind": read_kind(found.values, params.errors * error, params.clean),
+        }
+        classified = self.result(
+            params,
+            found.values | codes,
+            found.errors,
+            found.biases,
+            labels={"diagonal": DIAGONALS, "kind": MECHANISMS},
+            coordinates=found.coordinates,
+        )
+        return replace(classified, provenance=found.provenance)
 
 
-def _stacked(view: StatisticsView, names: Sequence[str], end: str = "") -> dict[str, np.ndarray]:
-    return {name: stacked(view, name + end).astype(np.float64) for name in names}
+def _stacked(view: StatisticsView, name: str) -> np.ndarray:
+    return stacked(view, name).astype(np.float64)
 
 
 def _split(view: StatisticsView, scores: np.ndarray) -> dict[str, np.ndarray]:
@@ -244,31 +263,13 @@ def _split(view: StatisticsView, scores: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-def diagonals(
-    profile: np.ndarray, error: np.ndarray
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the two largest diagonals of every profile ``[layer, head, offset]``, with errors."""
+def diagonals(profile: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the two largest diagonals of every profile ``[layer, head, offset]``."""
     counted = profile[..., : profile.shape[-1] // 2 + 1]
     order = np.argsort(-counted, axis=-1, kind="stable")[..., :2]
-    mass, mass_error = (np.take_along_axis(array, order, axis=-1) for array in (profile, error))
-    ratio = mass[..., 1] / mass[..., 0]
-    values = {"ratio": ratio, "previous_mass": profile[..., 1]}
-    relative = np.square(mass_error / np.maximum(mass, 1e-300)).sum(axis=-1)
-    errors = {"ratio": ratio * np.sqrt(relative), "previous_mass": error[..., 1]}
+    mass = np.take_along_axis(profile, order, axis=-1)
+    values = {"ratio": mass[..., 1] / mass[..., 0], "previous_mass": profile[..., 1]}
     for place, name in enumerate(("largest", "second")):
         values[f"{name}_offset"] = order[..., place]
         values[f"{name}_mass"] = mass[..., place]
-        errors[f"{name}_mass"] = mass_error[..., place]
-    return values, errors
-
-
-def _result(
-    values: dict[str, np.ndarray], errors: dict[str, np.ndarray], params: PreviousTokenParams
-) -> Result:
-    return PreviousToken.result(
-        params,
-        {value.name: values[value.name] for value in PreviousToken.values},
-        errors,
-        labels={"diagonal": DIAGONALS, "kind": MECHANISMS},
-        coordinates={"band": np.arange(-BAND, BAND + 1)},
-    )
+    return values

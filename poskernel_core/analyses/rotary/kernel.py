@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from jaxtyping import Complex, Float
+from jaxtyping import Float
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, Statistics
 from poskernel_core.analyses.kernels.formulas import (
     effective_tokens,
-    kernel_rows,
+    mean_kernels,
     total_variation,
 )
 from poskernel_core.analyses.kernels.kernel import observed_row
@@ -24,7 +24,6 @@ from poskernel_core.analyses.rotary.pairs import (
     rotary_run,
 )
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result, each
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
@@ -63,9 +62,7 @@ class EquivariantKernel(Analysis[EquivariantParams]):
 
     Limits: one query and one key stand for all. Where ``kernel_distance`` is large, mean keys
     change with position, or queries differ; where ``equivariant_attention_distance`` is, content
-    decides. Errors are jackknives over ten groups of windows, taken at the nearest of a few skips;
-    those of the positional kernel and of the observed attention are not included. A soft cap on
-    scores is left out of $S$; the positional kernel has it.
+    decides. A soft cap on scores is left out of $S$; the positional kernel has it.
 
     Source: ours; that removing wavelengths shows what they do follows "Round and round we go! What
     makes rotary positional encodings useful?" (2410.06205).
@@ -104,6 +101,7 @@ class EquivariantKernel(Analysis[EquivariantParams]):
             "layer head band offset",
             "share of attention",
             "the same without a band of wavelengths",
+            has_error=True,
         ),
         *each(
             "mean_key_kernel observed",
@@ -111,6 +109,7 @@ class EquivariantKernel(Analysis[EquivariantParams]):
             "share of attention",
             "the positional kernel (mean over sampled queries), and the attention seen at ``n``, "
             "both by offset",
+            has_error=True,
         ),
         *each("etc", "layer head", "tokens", "effective token count (ETC)", has_error=True),
         *each(
@@ -146,6 +145,7 @@ class EquivariantKernel(Analysis[EquivariantParams]):
             "layer head",
             "TV distance, 0 to 1",
             "TV of the positional kernel to the observed attention",
+            has_error=True,
         ),
     )
     figure = "poskernel_core.figures.of_rotary:equivariant_figure"
@@ -171,13 +171,11 @@ class EquivariantKernel(Analysis[EquivariantParams]):
         for layer in layers:
             rows.append(_layer(statistics, layer, params))
             progress(layer + 1, len(layers))
-        values = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-        errors = {n: values.pop(f"{n}_error") for n in list(values) if f"{n}_error" in values}
-        return self.result(params, values, errors, labels={})
+        return self.result(params, {n: np.stack([row[n] for row in rows]) for n in rows[0]})
 
 
 def _layer(statistics: Statistics, layer: int, params: EquivariantParams) -> dict[str, np.ndarray]:
-    """Return the values of one layer, and their errors under names that end in ``_error``."""
+    """Return the values of one layer."""
     view, n = statistics["main"], params.query
     header = view.header
     rule = header.rule(layer)
@@ -186,34 +184,29 @@ def _layer(statistics: Statistics, layer: int, params: EquivariantParams) -> dic
     pairs = pairs_of(statistics["rotary"], layer, params.skip)
     bands = params.bands(math.wavelengths(pairs.speed), header.context)
     keys = view.layer(layer)["mean_keys"][:, low : n + 1]
-    kernels = kernel_rows(queries_at(statistics, layer, n), keys, rule, low)
-    mean_key = kernels.mean(axis=1)[:, ::-1]
+    mean_key = mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)[0][:, ::-1]
     observed = observed_row(statistics, layer, n, low)
     seen = np.full_like(mean_key, np.nan) if observed is None else observed[:, ::-1]
 
-    found = _kernels(pairs, pairs.products, bands, offset, mean_key, seen)
-    without = _kernels(pairs, pairs.products_without, bands, offset, mean_key, seen)
-    errors = {f"{name}_error": jackknife(array) for name, array in without.items()}
-    errors.pop("without_band_error")
-    row = found | errors
+    row = _kernels(pairs, bands, offset, mean_key, seen)
     row |= {"mean_key_kernel": mean_key, "observed": seen}
     row["attention_distance"] = total_variation(mean_key, seen)
     hidden = header.context - len(offset)
     return {
-        name: array if name.removesuffix("_error") in PER_HEAD else _padded(name, array, hidden)
+        name: array if name in PER_HEAD else _padded(name, array, hidden)
         for name, array in row.items()
     }
 
 
 def _kernels(
     pairs: LayerPairs,
-    product: Complex[np.ndarray, "*batch head pair"],
     bands: np.ndarray,
     offset: np.ndarray,
     mean_key: Float[np.ndarray, "head offset"],
     seen: Float[np.ndarray, "head offset"],
 ) -> dict[str, np.ndarray]:
     """Return logits, kernels and distances over the visible offsets."""
+    product = pairs.products
     parts = [math.positional_logit(product[..., band], pairs.speed[band], offset) for band in bands]
     by_band = np.stack(parts, axis=-2)
     by_band -= by_band.mean(axis=-1, keepdims=True)
@@ -237,6 +230,6 @@ def _kernels(
 
 def _padded(name: str, array: np.ndarray, hidden: int) -> np.ndarray:
     """Return an array over the visible offsets as one over all of the context."""
-    nothing = np.nan if name.removesuffix("_error") in LOGITS else 0.0
+    nothing = np.nan if name in LOGITS else 0.0
     padding = [(0, 0)] * (array.ndim - 1) + [(0, hidden)]
     return np.pad(array, padding, constant_values=nothing).astype(np.float32)

@@ -12,7 +12,7 @@ from poskernel_core.analyses.base import Params, SkipParams
 from poskernel_core.analyses.rotary import formulas as math
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest, NotInModel
-from poskernel_core.common.specs import PAIR_SKIPS, RunSpec
+from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView
 
 __all__ = ["BandParams", "LayerPairs", "Wavelengths", "pairs_of", "require_rotations", "rotary_run"]
@@ -79,12 +79,11 @@ def rotary_run(run: RunSpec, params: BandParams) -> RunSpec:
 
 @dataclass(frozen=True)
 class LayerPairs:
-    """One layer's mean pairs, and the same without each group of windows.
+    """One layer's mean pairs.
 
     Attributes:
         speed, factor: radians per token and factor of every pair; NaN for those not turned.
         queries, keys: ``[head, pair, part]``; keys are those that each query head reads.
-        queries_without, keys_without: ``[group, head, pair, part]``.
         scale: what queries times keys are multiplied by.
     """
 
@@ -92,22 +91,12 @@ class LayerPairs:
     factor: Float[np.ndarray, " pair"]
     queries: Float[np.ndarray, "head pair part"]
     keys: Float[np.ndarray, "head pair part"]
-    queries_without: Float[np.ndarray, "group head pair part"]
-    keys_without: Float[np.ndarray, "group head pair part"]
     scale: float
 
     @property
     def products(self) -> Complex[np.ndarray, "head pair"]:
         """``scale f_r^2 U_r conj(V_r)``."""
-        return self._products(self.queries, self.keys)
-
-    @property
-    def products_without(self) -> Complex[np.ndarray, "group head pair"]:
-        """The same without each group of windows."""
-        return self._products(self.queries_without, self.keys_without)
-
-    def _products(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        both = math.complex_pairs(queries), math.complex_pairs(keys)
+        both = math.complex_pairs(self.queries), math.complex_pairs(self.keys)
         return math.products(*both, self.factor, self.scale)
 
 
@@ -133,21 +122,13 @@ def require_rotations(view: StatisticsView) -> None:
 
 
 def pairs_of(view: StatisticsView, layer: int, skip: int) -> LayerPairs:
-    """Return the pairs of one layer, averaged over the positions from ``skip`` on.
-
-    The groups that are left out stand at the nearest skip for which they are kept, not below
-    ``skip`` unless no longer one has positions.
-    """
+    """Return the pairs of one layer, averaged over the positions from ``skip`` on."""
     header, arrays = view.header, view.layer(layer)
-    kept = [place for place, each in enumerate(PAIR_SKIPS) if each < header.context]
-    place = next((at for at in kept if PAIR_SKIPS[at] >= skip), kept[-1])
     heads = header.n_heads
     return LayerPairs(
         speed=arrays["pair_speed"].astype(np.float64),
         factor=arrays["pair_factor"].astype(np.float64),
         queries=arrays["query_pairs"][skip],
         keys=repeat_kv(arrays["key_pairs"][skip], heads, 0),
-        queries_without=arrays["query_pairs_without"][place],
-        keys_without=repeat_kv(arrays["key_pairs_without"][place], heads, 1),
         scale=header.scales[layer],
     )

@@ -22,7 +22,6 @@ from poskernel_core.analyses.rotary.pairs import (
     require_rotations,
     rotary_run,
 )
-from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result, each
 from poskernel_core.common.specs import RunSpec
 
@@ -52,7 +51,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     \cos(\theta_r D + \varphi_r)$ varies over the offsets $D$ of the context.
 
     Limits: means hide what differs from token to token: where the mean share is small, content
-    decides. Errors are jackknives over ten groups of windows, taken at the nearest of a few skips.
+    decides.
 
     Source: usage as in "Round and round we go! What makes rotary positional encodings useful?"
     (2410.06205); amplitudes, phases and mean shares are ours.
@@ -177,48 +176,18 @@ class RotarySpectrum(Analysis[SpectrumParams]):
         view = statistics["main"]
         require_rotations(view)
         layers, context = range(view.header.n_layers), view.header.context
-        found, errors = [], []
+        found = []
         for layer in layers:
             pairs = pairs_of(view, layer, params.skip)
             bands = params.bands(math.wavelengths(pairs.speed), context)
-            value, error = _spectrum(pairs, bands, np.arange(context - params.skip, dtype=float))
-            found.append(value)
-            errors.append(error)
+            found.append(_spectrum(pairs, bands, np.arange(context - params.skip, dtype=float)))
             progress(layer + 1, len(layers))
-        return self.result(
-            params,
-            {name: np.stack([one[name] for one in found]) for name in found[0]},
-            {name: np.stack([one[name] for one in errors]) for name in errors[0]},
-        )
+        return self.result(params, {n: np.stack([one[n] for one in found]) for n in found[0]})
 
 
-def _spectrum(
-    pairs: LayerPairs, bands: np.ndarray, offset: np.ndarray
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return one layer's values and their errors."""
-    value = _of_means(pairs, pairs.products, pairs.queries, pairs.keys, bands, offset)
-    without = _of_means(
-        pairs, pairs.products_without, pairs.queries_without, pairs.keys_without, bands, offset
-    )
-    turns = np.exp(1j * (without["phase"] - value["phase"]))
-    error = {name: jackknife(array) for name, array in without.items()}
-    error["phase"] = jackknife(np.angle(turns))
-    wavelength, swing = math.wavelengths(pairs.speed), value["swing"]
-    turned = np.isfinite(swing).any(axis=-1)
-    largest = np.nan_to_num(swing, nan=-1).argmax(axis=-1)
-    value["dominant_wavelength"] = np.where(turned, wavelength[largest], np.nan)
-    return value | {"wavelength": wavelength}, error
-
-
-def _of_means(
-    pairs: LayerPairs,
-    product: np.ndarray,
-    queries: np.ndarray,
-    keys: np.ndarray,
-    bands: np.ndarray,
-    offset: np.ndarray,
-) -> dict[str, np.ndarray]:
-    """Return what mean pairs give, ``[..., head, pair]`` or ``[..., head]``."""
+def _spectrum(pairs: LayerPairs, bands: np.ndarray, offset: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what the mean pairs of one layer give, ``[head, pair]`` or ``[head]``."""
+    product, queries, keys = pairs.products, pairs.queries, pairs.keys
     turned = np.isfinite(pairs.speed)
     swing = math.swings(product, pairs.speed, offset)
     used = queries[..., math.SIZE].astype(np.float64) * keys[..., math.SIZE]
@@ -235,7 +204,11 @@ def _of_means(
     values["mean_share_keys"] = math.mean_share(keys[..., turned, :])
     for name, band in zip(math.BANDS, bands, strict=True):
         values[f"{name}_weight"] = _share(swing[..., band].sum(axis=-1), swing.sum(axis=-1))
-    return values
+    wavelength, swing = math.wavelengths(pairs.speed), values["swing"]
+    largest = np.nan_to_num(swing, nan=-1).argmax(axis=-1)
+    there = np.isfinite(swing).any(axis=-1)
+    values["dominant_wavelength"] = np.where(there, wavelength[largest], np.nan)
+    return values | {"wavelength": wavelength}
 
 
 def _pair_share(pairs: np.ndarray) -> np.ndarray:

@@ -41,7 +41,7 @@ class AttentionSinks(Analysis[SinkParams]):
     queries; in models without one it is zero up to rounding.
 
     Limits: attention to the first key says nothing of what is written there: a sink may be a way of
-    attending to nothing. Errors are over windows.
+    attending to nothing.
 
     Source: sink rate and threshold as in "When attention sink emerges in language models"
     (2410.10781); learned sinks as in gpt-oss.
@@ -103,7 +103,7 @@ class AttentionSinks(Analysis[SinkParams]):
     def compute(self, statistics: Statistics, params: SinkParams, progress: Progress) -> Result:
         """Take the means as they were gathered, and count the heads above the threshold."""
         view = statistics["main"]
-        alpha, alpha_error = stacked(view, "alpha"), stacked(view, "alpha_error")
+        alpha = stacked(view, "alpha")
         progress(1, 1)
         return self.result(
             params,
@@ -112,10 +112,5 @@ class AttentionSinks(Analysis[SinkParams]):
                 "sink": alpha[..., 0],
                 "learned_sink": stacked(view, "learned"),
                 "sink_rate": np.asarray((alpha[..., 0] > params.threshold).mean()),
-            },
-            {
-                "alpha": alpha_error,
-                "sink": alpha_error[..., 0],
-                "learned_sink": stacked(view, "learned_error"),
             },
         )
