@@ -1,15 +1,27 @@
 """Windows of tokens against a plain loop over the tokenizer, from every kind of source."""
 
 import gzip
+import itertools
 import json
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers.models import BPE
 
+from poskernel_core import Execution, describe_run
+from poskernel_core.analyses.helix.formulas import repeated_run
+from poskernel_core.analyses.random_tokens.params import random_run
+from poskernel_core.common import groups
+from poskernel_core.common.errors import TooLittleText
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data import corpora, texts
 from poskernel_core.models import catalog
-from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
+from poskernel_core.passes.plan import prepare
 from tests import builders
 
 CONTEXT = 29
@@ -48,18 +60,79 @@ def cut(name, tokenizer, **changes):
 def stretched(rows):
     """Leave the last rows out, until ten stretches are equally long; one row of each in turn."""
     groups = min(10, len(rows))
-    each = len(rows) // groups
+    each = len(rows) // max(1, groups)
     return [rows[group * each + j] for j in range(each) for group in range(groups)]
 
 
-def loop(texts, tokenizer, start):
+def loop(texts, tokenizer, start, context=CONTEXT):
     """Join documents by blank lines, encode one after the other, cut into rows."""
     tokens = []
-    size = CONTEXT - len(start)
+    size = context - len(start)
     for text in texts:
         # A row that ends with a document needs no blank line before the next.
         tokens += tokenizer.encode(text if len(tokens) % size == 0 else "\n\n" + text)
     return [start + tokens[i : i + size] for i in range(0, len(tokens) - size + 1, size)]
+
+
+def share_of(windows, documents):
+    """The least whole number of windows that is 1.2 times the even share of a document."""
+    share = 1
+    while 10 * share * documents < 12 * windows:
+        share += 1
+    return share
+
+
+def dealing_loop(texts, tokenizer, start, windows, share, context=CONTEXT):
+    """Deal all documents, look for the shortest group, take as many rows of each in turn."""
+    size = context - len(start)
+    groups = [[] for _ in range(min(10, windows))]
+    for text in texts:
+        fewest = 0
+        for number in range(len(groups)):
+            if len(groups[number]) < len(groups[fewest]):
+                fewest = number
+        tokens = tokenizer.encode(text if len(groups[fewest]) % size == 0 else "\n\n" + text)
+        groups[fewest] += tokens[: share * size]
+    each = min([windows // len(groups)] + [len(tokens) // size for tokens in groups])
+    return [start + tokens[j * size : (j + 1) * size] for j in range(each) for tokens in groups]
+
+
+@dataclass(frozen=True)
+class Letters(Tokenizer):
+    """A tokenizer whose tokens are letters, of which it cuts two at a time and keeps count."""
+
+    model: str = "letters"
+    backend: Backend = field(default_factory=lambda: Backend(BPE()))
+    start_token: str | None = None
+    runs: list[list[int]] = field(default_factory=list)
+
+    def start_id(self):
+        """No letter."""
+        return 0
+
+    def encode_in_runs(self, text):
+        """Two letters at a time."""
+        for first in range(0, len(text), 2):
+            self.runs.append([ord(letter) for letter in text[first : first + 2]])
+            yield self.runs[-1]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A file that :func:`corpus` writes."""
+    return tmp_path_factory.mktemp("dealt") / "dealt.jsonl"
+
+
+def corpus(place, texts):
+    """A file whose documents are read in this order where the seed is 0."""
+    lines = np.argsort(np.random.default_rng(0).permutation(len(texts)))
+    place.write_text("".join(json.dumps({"text": texts[j]}) + "\n" for j in lines))
+    return place
+
+
+def words(found):
+    """Rows of letters as words."""
+    return ["".join(map(chr, row)) for row in found.tokens.tolist()]
 
 
 @pytest.mark.parametrize("start", [True, False])
@@ -83,6 +156,152 @@ def test_windows_of_documents(files, tokenizer, kind, seed):
     rows = loop([files["texts"][j] for j in order], tokenizer, [0])
 
     assert stretched(rows) == cut(files[kind], tokenizer, seed=seed).tolist()
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        (["abcdefgh", "ijkl", "mno"], ["abc", "ijk", "mno"]),
+        (["ab", "cdefg", "hijk", "lmn"], ["ab\n", "cde", "hij"]),
+        (["a", "bcd", "", "efgh", "ijk", "lm"], ["a\n\n", "bcd", "efg"]),
+    ],
+)
+def test_three_windows_by_hand(place, documents, expected):
+    """The next document goes to the first group of the fewest tokens, after a blank line."""
+    found = made(corpus(place, documents), Letters(), context=4, windows=3)
+
+    assert ["\0" + word for word in expected] == words(found)
+    assert "documents" == found.dealt
+
+
+def test_three_groups_by_hand(place, monkeypatch):
+    """Of eight documents for six windows, each gives three letters, and groups take turns."""
+    monkeypatch.setattr(groups, "GROUPS", 3)
+    documents = ["abcdefgh", "ij", "klm", "nopq", "rs", "tuv", "wxyz", "1234"]
+
+    found = made(corpus(place, documents), Letters(), context=3, windows=8, start_token=False)
+
+    # The groups: abc rs (blank line), ij (blank line) n (blank line), klm tuv.
+    assert ["abc", "ij\n", "klm", "rs\n", "\nn\n", "tuv"] == words(found)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("windows", [7, 47, 1000])
+def test_documents_in_groups(tokenizer, place, seed, windows):
+    """Real tokens of documents of many lengths; the text gives all windows, or some."""
+    documents = [builders.random_words(11 + 31 * j % 89, j) for j in range(23)]
+    place.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
+    order = np.random.default_rng(seed).permutation(23)
+
+    found = made(place, tokenizer, windows=windows, seed=seed)
+
+    wanted = {7: 7, 47: 40, 1000: 1000}[windows]
+    share, dealt = share_of(wanted, 23), [documents[j] for j in order]
+    expected = dealing_loop(dealt, tokenizer, [0], wanted, share)
+    assert expected == found.tokens.tolist()
+    assert wanted == len(expected) or 1000 == windows
+    assert "documents" == found.dealt
+
+
+@given(
+    sizes=st.lists(st.integers(0, 61), max_size=41),
+    windows=st.integers(1, 47),
+    context=st.integers(2, 13),
+    start=st.booleans(),
+    known=st.booleans(),
+)
+def test_a_document_stays_in_its_group(place, sizes, windows, context, start, known):
+    """Of a file and of a stream: no document in two groups, none beyond its share, equal groups."""
+    documents = [chr(99 + j) * size for j, size in enumerate(sizes)]
+    wanted = windows - windows % min(10, windows)
+    share = share_of(wanted, len(sizes)) if known and sizes else 1
+    first, many = [0][:start], min(10, windows)
+    asked = {"context": context, "windows": windows, "start_token": start}
+    apart = not known or len(sizes) >= many
+    if apart:
+        expected = dealing_loop(documents, Letters(), first, wanted, share, context)
+    else:
+        expected = stretched(loop(documents, Letters(), first, context)[:wanted])
+
+    with pytest.MonkeyPatch.context() as hub:
+        hub.setattr(texts, "_stream_hub", lambda *_: iter(documents))
+        name = corpus(place, documents) if known else "openwebtext"
+        if not expected:
+            with pytest.raises(TooLittleText, match="gives 0 windows"):
+                made(name, Letters(), **asked)
+            return
+        found = made(name, Letters(), **asked)
+
+    assert expected == found.tokens.tolist()
+    assert ("documents" if apart else "stretches") == found.dealt
+    assert 0 == len(found.tokens) % groups.groups_of(len(found.tokens))
+    for letter in range(99, 99 + len(sizes) * apart):
+        rows, _ = np.nonzero(found.tokens == letter)
+        assert len({*(rows % many)}) <= 1
+        assert len(rows) <= share * (context - start)
+
+
+@pytest.mark.parametrize(("documents", "dealt"), [(9, "stretches"), (10, "documents")])
+def test_as_many_documents_as_groups(place, documents, dealt):
+    """Nine documents are one text in ten stretches, ten are dealt; nine suffice for nine groups."""
+    texts = [chr(99 + j) * 17 for j in range(documents)]
+
+    found = made(corpus(place, texts), Letters(), context=7, windows=13, start_token=False)
+
+    expected = {
+        "stretches": loop(texts, Letters(), [], 7)[:10],
+        "documents": [[99 + j] * 7 for j in range(10)],
+    }
+    assert expected[dealt] == found.tokens.tolist()
+    assert dealt == found.dealt
+    assert "documents" == made(place, Letters(), windows=9, context=7).dealt
+
+
+def test_the_rest_of_a_long_document(place):
+    """Beyond its share, a document is neither taken nor cut into tokens."""
+    tokenizer = Letters()
+    documents = ["a" * 100_003, *(chr(99 + j) * 13 for j in range(23))]
+
+    found = made(corpus(place, documents), tokenizer, context=7, windows=20, start_token=False)
+
+    assert (20, 7) == found.tokens.shape
+    assert 7 == (found.tokens == ord("a")).sum()
+    assert 20 * 4 == len(tokenizer.runs)
+
+
+def test_a_stream_is_read_until_all_groups_have_their_windows(monkeypatch):
+    """Each document gives one window, and nothing is read after the last window."""
+    tokenizer, read = Letters(), itertools.count(99)
+    monkeypatch.setattr(texts, "_stream_hub", lambda *_: (chr(j) * 23 for j in read))
+
+    found = made("openwebtext", tokenizer, context=7, windows=64, start_token=False)
+
+    assert [[99 + j] * 7 for j in range(60)] == found.tokens.tolist()
+    assert 99 + 60 == next(read)
+    assert 60 * 4 == len(tokenizer.runs)
+
+
+@pytest.mark.parametrize(("windows", "has"), [(64, 60), (7, 7), (23, 20)])
+def test_equal_groups(tokenizer, windows, has):
+    """All groups have equally many windows; what remains is left out."""
+    texts = [*corpora.documents(CorpusSpec(), 5)]
+
+    found = made("sample", tokenizer, windows=windows, seed=5)
+
+    assert (has, CONTEXT) == found.tokens.shape
+    assert dealing_loop(texts, tokenizer, [0], has, 1) == found.tokens.tolist()
+
+
+@pytest.mark.parametrize("drawn", [repeated_run, lambda run, count: random_run(run, 13, count)])
+def test_drawn_windows(model_dirs, drawn):
+    """Tokens that are drawn are read in equal groups, too."""
+    located = catalog.locate(str(model_dirs["gpt2"]))
+    run = drawn(describe_run(str(model_dirs["gpt2"]), context=13), 23)
+
+    windows, plan = prepare(run, Execution(), located, load_tokenizer(located))
+
+    assert (20, 13) == windows.shape
+    assert 20 == plan.windows
 
 
 def test_texts_in_a_dictionary(files, tokenizer, tmp_path):

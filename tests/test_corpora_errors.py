@@ -13,9 +13,9 @@ from poskernel_core.data import corpora, texts
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes.plan import prepare
-from tests.test_corpora import CONTEXT, cut, files, tokenizer
+from tests.test_corpora import CONTEXT, Letters, corpus, cut, files, loop, place, tokenizer
 
-__all__ = ["files", "tokenizer"]
+__all__ = ["files", "place", "tokenizer"]
 
 
 UNKNOWN = {
@@ -122,13 +122,29 @@ def test_a_file_that_shrinks(files, tmp_path, monkeypatch):
 
 def test_too_little_text(files, tokenizer):
     """Asked for exactly so many windows, a short corpus says how many it has."""
-    has = len(cut(files["jsonl"], tokenizer))
+    order = np.random.default_rng(0).permutation(7)
+    has = len(loop([files["texts"][j] for j in order], tokenizer, [0]))
+    assert 107 == has
 
     with pytest.raises(
-        TooLittleText, match=f"gives {has} windows of {CONTEXT} tokens, {has + 1} were asked"
+        TooLittleText, match=f"gives 107 windows of {CONTEXT} tokens, 113 were asked for: ask for 1"
     ):
-        cut(files["jsonl"], tokenizer, windows=has + 1, exactly=True)
-    assert has == len(cut(files["jsonl"], tokenizer, windows=has, exactly=True))
+        cut(files["jsonl"], tokenizer, windows=113, exactly=True)
+    assert [100, 100] == [
+        len(cut(files["jsonl"], tokenizer, windows=each, exactly=True)) for each in (107, 109)
+    ]
+
+
+def test_too_little_text_in_a_group(place):
+    """Where documents are dealt, the shortest group says how many windows there are."""
+    asked = {"context": 7, "start_token": False, "exactly": True}
+    documents = [chr(99 + j) * (20 if j == 4 else 101) for j in range(10)]
+    file = corpus(place, documents)
+
+    with pytest.raises(TooLittleText, match="gives 20 windows of 7 tokens, 34 were asked for: ask"):
+        cut(file, Letters(), windows=34, **asked)
+    assert 20 == len(cut(file, Letters(), windows=29, **asked))
+    assert 20 == len(cut(file, Letters(), windows=34, **asked | {"exactly": False}))
 
 
 def test_no_text_at_all(tmp_path, tokenizer):

@@ -140,6 +140,20 @@ DATA = (
         "corpora",
     ),
     Break(
+        "data/corpora.py",
+        "min(share * size, each * size - len(group))",
+        "each * size - len(group)",
+        "one long document fills a group",
+        "corpora",
+    ),
+    Break(
+        "data/corpora.py",
+        ".T.reshape(-1)",
+        ".reshape(-1)",
+        "a group is no stretch of the text",
+        "corpora",
+    ),
+    Break(
         "data/layouts.py",
         "[source.seed, stream, sample]",
         "[source.seed, stream]",
