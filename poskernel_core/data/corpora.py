@@ -131,12 +131,12 @@ def token_windows(
     Each document goes to the group that has the fewest tokens so far. The documents of a group
     follow each other, separated by a blank line, and are cut into consecutive windows; the start
     token, if asked for, takes the first place of each. No document gives more than 1.2 times its
-    even share of the windows, rounded up, or more than one window where the number of documents is
-    not known, as on the hub; the rest of it is left out. If the text ends first, every group
-    keeps as many windows as the shortest has.
+    even share of the windows, rounded up, unless its group needs more, or more than one window
+    where the number of documents is not known, as on the hub; the rest of it is left out. If the
+    text ends first, every group keeps as many windows as the shortest has.
 
-    A corpus with fewer documents than groups is cut as one text, and so is a file of ready windows:
-    each group is then a stretch of consecutive windows. A single text (typed, or a named item)
+    A corpus with fewer documents than groups, or too short ones, is cut as one text, and so is a
+    file of ready windows: each group is then a stretch of consecutive windows. A single text (typed, or a named item)
     gives one window, shorter than ``context`` where the text is.
 
     ``cut`` lets a file of ready windows be longer than ``context``; their beginnings are taken.
@@ -157,12 +157,14 @@ def token_windows(
     asked = 1 if single else windows
     groups, wanted = groups_of(asked), in_equal_groups(asked)
     texts, count = counted_documents(spec, seed)
-    one = single or (count is not None and count < groups)
+    rows: list[list[int]] = []
+    if not single and (count is None or count >= groups):
+        each = wanted // groups
+        rows = _deal(texts, tokenizer, body, groups, each, _share(count, groups, each))
+    one = not rows
     if one:
+        texts = documents(spec, seed)
         rows = [*islice(_chunks(texts, tokenizer, body, keep_short=single), wanted)]
-    else:
-        share = 1 if count is None else -(-6 * wanted // (5 * count))
-        rows = _deal(texts, tokenizer, body, groups, wanted // groups, share)
     _check_enough(spec, len(rows), asked, context, exactly)
     if spec.whole and single:
         _check_whole(spec, tokenizer, seed, context, len(prefix))
@@ -175,6 +177,17 @@ def in_stretches(rows: Tokens) -> Cut:
     windows = in_equal_groups(len(rows))
     order = np.arange(windows).reshape(groups_of(windows), -1).T.reshape(-1)
     return Cut(rows[order], "stretches")
+
+
+def _share(documents: int | None, groups: int, each: int) -> int:
+    """Return how many windows a document may give: 1.2 times its even share, rounded up.
+
+    More where the group that has the fewest documents needs more to have ``each`` windows; one
+    where it is not known how many documents there are.
+    """
+    if documents is None:
+        return 1
+    return max(-(-6 * groups * each // (5 * documents)), -(-each // (documents // groups)))
 
 
 def _deal(
