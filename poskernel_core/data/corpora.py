@@ -136,8 +136,8 @@ def token_windows(
     text ends first, every group keeps as many windows as the shortest has.
 
     A corpus with fewer documents than groups, or too short ones, is cut as one text, and so is a
-    file of ready windows: each group is then a stretch of consecutive windows. A single text (typed,
-    or a named item) gives one window, shorter than ``context`` where the text is.
+    file of ready windows: each group is then a stretch of consecutive windows. A single text
+    (typed, or a named item) gives one window, shorter than ``context`` where the text is.
 
     ``cut`` lets a file of ready windows be longer than ``context``; their beginnings are taken.
 
