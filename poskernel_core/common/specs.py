@@ -26,8 +26,11 @@ from pydantic import (
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.renamed import CHOICES, PARAMETERS, told
 
-SCHEMA = 4
-"""Version of the stored layout; raising it turns every older entry into a miss."""
+SCHEMA = 5
+"""Version of the stored layout; raising it turns every older entry of a store into a miss."""
+
+WORDING = 4
+"""Version of how runs and requests are described; raising it turns what ships into misses too."""
 
 DEFAULT_TEXTS = 500
 DEFAULT_CONTEXT = 1024
@@ -94,7 +97,7 @@ class Spec(BaseModel):
 
     def digest(self, **more: Any) -> str:
         """Return the hex SHA-256 of this description (and ``more``) in canonical JSON."""
-        return digest({"schema": SCHEMA, "spec": self.model_dump(mode="json"), **more})
+        return digest({"schema": WORDING, "spec": self.model_dump(mode="json"), **more})
 
 
 def plain_python(value: Any) -> Any:

@@ -3,8 +3,9 @@
 One zip file a model, ``demo/results/<model>.zip``, made by ``tools/ship_results.py``: the results
 that its pages ask for first, and the statistics that every head, query position and skip of the
 landing and kernels pages stand on. The entries lie under the same content addresses as those of
-the store, which looks here last. So they are never copied, evicted or in the way of newer ones,
-and an entry whose address is no longer asked for is never found. ``POSKERNEL_SHIPPED=0`` turns
+the store, which looks here last; of an address what follows the prefix counts, so that archives of
+an earlier layout are still read. So they are never copied, evicted or in the way of newer ones, and
+an entry whose address is no longer asked for is never found. ``POSKERNEL_SHIPPED=0`` turns
 the layer off.
 
 Results are kept in single precision, statistics and pictures of one text with fewer bits.
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from poskernel_core.common.settings import use_shipped
+from poskernel_core.common.specs import model_prefix
 from poskernel_core.models.catalog import DEMO
 from poskernel_core.storage.encoding import Entry, decode, read_header
 
@@ -63,47 +65,53 @@ class Shipped:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._lock = threading.Lock()
-        self._places: dict[str, Path] | None = None
+        self._places: dict[str, tuple[Path, str]] | None = None
 
     def has(self, key: str) -> bool:
         """Tell whether there is an entry that has not been found damaged."""
-        return key in self._index()
+        return _address(key) in self._index()
 
     def get(self, key: str) -> Entry | None:
         """Return header and arrays; None where the entry is missing or damaged."""
-        place = self._index().get(key)
+        place = self._index().get(_address(key))
         if place is None:
             return None
-
+        file, name = place
         try:
-            with zipfile.ZipFile(place) as archive:
-                data = archive.read(key)  # which checks its CRC
-            found = decode(data, key)
+            with zipfile.ZipFile(file) as archive:
+                data = archive.read(name)  # which checks its CRC
+            found = decode(data, name)
             if found is not None:
                 return unpack(found)
         except DAMAGE:
             pass
-        self._index().pop(key, None)  # from here on it is missing, and is computed
+        self._index().pop(_address(key), None)  # from here on it is missing, and is computed
         return None
 
     def headers(self, known: Container[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield every key but those known with the header of its entry; arrays are not read."""
         for file in sorted(self._directory.glob("*.zip")):
             with suppress(*DAMAGE), zipfile.ZipFile(file) as archive:
-                for key in archive.namelist():
-                    if key != ASKED_FILE and key not in known:
-                        with suppress(*DAMAGE), archive.open(key) as stream:
-                            header = read_header(stream.read)
-                            if header is not None:
-                                yield key, header
+                for name in _names(file):
+                    with suppress(*DAMAGE), archive.open(name) as stream:
+                        header = read_header(stream.read) or {}
+                        made = header.get("provenance", {}).get("model_fingerprint")
+                        key = f"{model_prefix(made)}{_address(name)}" if made else name
+                        if header and key not in known:
+                            yield key, header
 
-    def _index(self) -> dict[str, Path]:
+    def _index(self) -> dict[str, tuple[Path, str]]:
         with self._lock:
             if self._places is None:
                 self._places = {}
                 for file in sorted(self._directory.glob("*.zip")):
-                    self._places |= dict.fromkeys(_names(file), file)
+                    self._places |= {_address(name): (file, name) for name in _names(file)}
             return self._places
+
+
+def _address(key: str) -> str:
+    """Return what of a key follows its model's prefix."""
+    return key.rpartition("-")[2]
 
 
 def _names(file: Path) -> list[str]:
