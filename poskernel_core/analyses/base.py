@@ -18,7 +18,7 @@ from poskernel_core.common.axes import Tokens
 from poskernel_core.common.jackknife import bias, jackknife
 from poskernel_core.common.result import Result, Value, texts_array
 from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec, Spec
-from poskernel_core.common.views import StatisticsView, Without
+from poskernel_core.common.views import StatisticsView, without
 from poskernel_core.data.layouts import TokenPool
 from poskernel_core.models.fragments import Part
 from poskernel_core.models.geometry import Geometry
@@ -236,12 +236,13 @@ class Analysis(Question[P]):
         All is computed again without each group, in every pass that has as many groups.
         """
         groups = statistics["main"].header.groups
+        have_errors = any(value.has_error for value in self.values)
         left_out = [
             {
-                role: Without(view, group) if view.header.groups == groups else view
+                role: without(view, group) if view.header.groups == groups else view
                 for role, view in statistics.items()
             }
-            for group in range(groups if groups > 1 else 0)
+            for group in range(groups if groups > 1 and have_errors else 0)
         ]
         with _one_blas_thread(), ThreadPoolExecutor(max_workers=2) as pool:
             first = pool.submit(self.compute, statistics, params, _quietly)
@@ -252,12 +253,14 @@ class Analysis(Question[P]):
                     progress(done, len(work))
             finally:
                 pool.shutdown(cancel_futures=True)
-        whole, *without = (future.result() for future in work)
+        whole, *replicates = (future.result() for future in work)
         header = statistics["main"].header
-        counts = {"errors": header.dealt, "groups": groups} if without else {"errors": UNKNOWN}
-        errors, biases = _errors(self.values, whole, without)
-        told = replace(whole, errors=errors, biases=biases, provenance=whole.provenance | counts)
-        return told, without
+        counts: dict[str, Any] = {"errors": header.dealt, "groups": groups} if replicates else {}
+        if have_errors and not replicates:
+            counts = {"errors": UNKNOWN}
+        errors, biases = _errors(self.values, whole, replicates)
+        made = whole.provenance | counts
+        return replace(whole, errors=errors, biases=biases, provenance=made), replicates
 
 
 @dataclass(frozen=True)

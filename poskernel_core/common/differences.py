@@ -2,17 +2,17 @@
 
 An array of means ``NAME`` that has groups is kept as three: ``NAME``, ``NAME.groups`` (16-bit
 integers, the group as first axis) and ``NAME.step`` (what their unit is, for each row, or for each
-number of a short one). All groups have equally many windows, so the mean without group ``g`` is
-``m - d_g / (G - 1)``.
+number of a short one). All groups have equally many windows, so the mean of some is ``m`` and the
+mean of their differences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-__all__ = ["DIFFERENCES", "STEP", "average", "left_out"]
+__all__ = ["DIFFERENCES", "STEP", "average", "of_groups"]
 
 DIFFERENCES, STEP = ".groups", ".step"
 LARGEST = np.iinfo(np.int16).max
@@ -39,10 +39,12 @@ def average(name: str, means: np.ndarray, axis: int = 0) -> dict[str, np.ndarray
     return kept
 
 
-def left_out(arrays: Mapping[str, np.ndarray], name: str, group: int) -> np.ndarray:
-    """Return one layer's mean without one group; one that has no groups as it is."""
+def of_groups(arrays: Mapping[str, np.ndarray], name: str, kept: Sequence[int]) -> np.ndarray:
+    """Return one layer's mean over some groups; one that has no groups as it is."""
     groups = arrays.get(f"{name}{DIFFERENCES}")
     if groups is None:
         return arrays[name]
-    step = arrays[f"{name}{STEP}"][0] / np.float32(len(groups) - 1)
-    return arrays[name] - groups[group] * step
+    rest = [group for group in range(len(groups)) if group not in kept]
+    few, sign = (kept, 1) if len(kept) <= len(rest) else (rest, -1)  # all differences add up to 0
+    off = groups[list(few)].sum(axis=0, dtype=np.int32)
+    return arrays[name] + off * (arrays[f"{name}{STEP}"][0] * np.float32(sign / len(kept)))

@@ -90,12 +90,11 @@ class PassHeader(PlanHeader):
     tokens: tuple[str, ...] | None = None
     shards: int = 0
 
-    def without_a_group(self) -> PassHeader:
-        """Return what would be known of the pass had it left out one group."""
-        left = self.groups - 1
-        counts = {"windows": self.windows, "samples": self.samples}
+    def of_groups(self, groups: int) -> PassHeader:
+        """Return what would be known of the pass had it read so many of its groups."""
+        counts = {"windows": self.windows, "samples": self.samples, "groups": self.groups}
         return self.model_copy(
-            update={name: count * left // self.groups for name, count in counts.items()}
+            update={name: count * groups // self.groups for name, count in counts.items()}
         )
 
     def rule(self, layer: int) -> ScoreRule:

@@ -9,11 +9,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from poskernel_core.common.differences import left_out
+from poskernel_core.common.differences import of_groups
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.specs import Gather, RunSpec
 
-__all__ = ["Gathered", "StatisticsView", "Without", "queries_of", "stacked"]
+__all__ = ["Gathered", "Some", "StatisticsView", "queries_of", "stacked", "without"]
 
 
 @runtime_checkable
@@ -52,32 +52,42 @@ class Gathered:
 
 
 @dataclass(frozen=True)
-class Without:
-    """The statistics of a pass as they would be without one group of texts and its queries."""
+class Some:
+    """The statistics of a pass as they would be of some groups of texts alone, with their queries.
+
+    Attributes:
+        view: the statistics of all groups.
+        kept: the numbers of the groups, ascending.
+    """
 
     view: StatisticsView
-    group: int
+    kept: tuple[int, ...]
 
     @property
     def header(self) -> PassHeader:
         """What the pass knew of itself, with fewer windows."""
-        return self.view.header.without_a_group()
+        return self.view.header.of_groups(len(self.kept))
 
     def layer(self, layer: int) -> Mapping[str, np.ndarray]:
         """Return the arrays of one layer; each is made when it is asked for."""
-        return _LeftOut(self.view.layer(layer), self.group)
+        return _OfGroups(self.view.layer(layer), self.kept)
 
 
-class _LeftOut(Mapping[str, np.ndarray]):
-    def __init__(self, arrays: Mapping[str, np.ndarray], group: int) -> None:
-        self._arrays, self._group = arrays, group
+def without(view: StatisticsView, group: int) -> Some:
+    """Return the statistics without one group of texts."""
+    return Some(view, tuple(each for each in range(view.header.groups) if each != group))
+
+
+class _OfGroups(Mapping[str, np.ndarray]):
+    def __init__(self, arrays: Mapping[str, np.ndarray], kept: tuple[int, ...]) -> None:
+        self._arrays, self._kept = arrays, kept
         self._made: dict[str, np.ndarray] = {}
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name == "queries":
-            raise KeyError("the queries without a group: ask queries_of")
+            raise KeyError("the queries of some groups: ask queries_of")
         if name not in self._made:
-            self._made[name] = left_out(self._arrays, name, self._group)
+            self._made[name] = of_groups(self._arrays, name, self._kept)
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -92,9 +102,10 @@ def queries_of(view: StatisticsView, layer: int, place: int) -> np.ndarray:
 
     Sample ``s`` belongs to group ``s % groups``.
     """
-    if isinstance(view, Without):
+    if isinstance(view, Some):
         queries = queries_of(view.view, layer, place)
-        return np.delete(queries, slice(view.group, None, view.view.header.groups), axis=1)
+        kept = np.isin(np.arange(queries.shape[1]) % view.view.header.groups, view.kept)
+        return queries[:, kept]
     return view.layer(layer)["queries"][place]
 
 
