@@ -7,6 +7,7 @@ from typing import Final
 import streamlit as st
 
 from pages.etc_heatmap.head_grid import Order, draw_grid, kind_thresholds
+from pages.etc_heatmap.how_many import how_many_texts
 from pages.etc_heatmap.introduction import introduce
 from pages.shared import results, words_kernels
 from pages.shared.cards import card
@@ -121,6 +122,7 @@ def page(selection: Selection) -> None:
             if table.open:
                 with table:
                     heads_table(here, set(shown))
+            how_many_texts(selection, MEASURES[chosen or ETC])
         with right:
             summary(local, meanings=False)
             with st.container(horizontal=True, vertical_alignment="center", key="head-tools"):

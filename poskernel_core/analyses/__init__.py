@@ -20,6 +20,7 @@ from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts
 from poskernel_core.analyses.headvis.spec import HeadExamples, HeadVisMetrics
 from poskernel_core.analyses.helix.spec import Helix
 from poskernel_core.analyses.helix.tangent import Tangent
+from poskernel_core.analyses.how_many_texts.spec import HowManyTexts
 from poskernel_core.analyses.induction.norm_cause import NormCause
 from poskernel_core.analyses.induction.spec import (
     InductionRecency,
@@ -99,6 +100,7 @@ ANALYSES["head-measures"] = HeadMeasures(ANALYSES)
 ANALYSES["verdicts"] = HeadVerdicts(ANALYSES)
 ANALYSES["compare-heads"] = HeadsBeside(ANALYSES)
 ANALYSES["depth"] = MeasureByDepth(ANALYSES)
+ANALYSES["how-many-texts"] = HowManyTexts(ANALYSES)
 
 __all__ = [
     "ANALYSES",

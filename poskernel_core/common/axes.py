@@ -23,6 +23,7 @@ measure  measures of heads, as the grid of all heads offers them
 left_out groups of queries, each left out once
 pin      pinned heads, of any models and runs
 missing  questions that nothing is known of yet
+subset   sets of groups of texts, by how many windows they hold
 ======== =====================================================================
 
 NumPy arrays carry analyses and statistics; torch tensors stay inside a pass.

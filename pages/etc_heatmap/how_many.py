@@ -1,0 +1,67 @@
+"""How many texts are enough: a fold of the landing page."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+from pages.shared import results
+from pages.shared.cards import card
+from pages.shared.explained import explained
+from pages.shared.measures import Measure
+from pages.shared.selection import Selection
+from poskernel_core.analyses.base import Experiment
+from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
+from poskernel_core.figures.of_texts import enough_map, error_curve
+
+URL: Final = "query-params"
+
+
+def how_many_texts(selection: Selection, measure: Measure) -> None:
+    """Draw the error of the chosen measure against windows, once the fold is opened."""
+    fold = st.expander(HowManyTexts.title, on_change="rerun", key="how-many-texts")
+    if not fold.open:
+        return
+    with fold:
+        named = {value.name for value in measure.question.values if value.has_error}
+        if issubclass(measure.question, Experiment) or measure.value not in named:
+            st.caption(
+                f"The {measure.title} has no error that counts texts: choose another measure, such "
+                "as the effective token count."
+            )
+            return
+        wanted = st.number_input(
+            f"Wanted error ({measure.unit})",
+            min_value=0.0,
+            value=None,
+            placeholder="a twentieth of a number on a log scale, else 0.02",
+            key="wanted",
+            bind=URL,
+        )
+        found = results.fetch(
+            HowManyTexts,
+            selection.run,
+            HowManyTextsParams(
+                measure=measure.title,
+                query=selection.query,
+                skip=selection.skip,
+                wanted=wanted or None,
+            ),
+        )
+        if found is None:
+            return
+        one = found.select(layer=selection.layer, head=selection.head)
+        card("texts-curve", lambda: error_curve(one), one, explained(found.analysis, CURVE))
+        card("texts-map", lambda: enough_map(found), found, explained(found.analysis, MAP))
+
+
+CURVE: Final = (
+    "The error of the head's number, made of two, of half and of all groups of texts alone; dashed "
+    "is the law that fits best, along which four times as many windows halve the error. Where it "
+    "meets the dotted line, the windows are enough."
+)
+MAP: Final = (
+    "How many windows give each head's number the wanted error: dark heads are known well enough "
+    "from few texts, bright ones need many."
+)

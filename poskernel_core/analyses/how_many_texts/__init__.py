@@ -1,0 +1,1 @@
+"""How many texts a number needs."""

@@ -1,0 +1,162 @@
+"""How often intervals hold the truth: `python tools/coverage.py [MODEL]`.
+
+The bundled sample, which no demo model was trained on (`holdout.py`), is cut into short documents.
+These are dealt to disjoint samples, of at least ten documents each; every sample's intervals of 95 %
+are held against the numbers of all samples together. Printed for each measure: how many of 100
+intervals hold the truth over all heads, the same for the worst head, and the bias of a sample's
+numbers over their errors: as it was, and as the jackknife tells it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from holdout import split_lines  # noqa: E402
+
+import poskernel_core as pk  # noqa: E402
+from poskernel_core.analyses import find  # noqa: E402
+from poskernel_core.common.result import Result  # noqa: E402
+from poskernel_core.common.specs import CorpusSpec, RunSpec  # noqa: E402
+from poskernel_core.common.views import Gathered  # noqa: E402
+from poskernel_core.data.corpora import Cut, resolve, token_windows  # noqa: E402
+from poskernel_core.data.texts import documents  # noqa: E402
+from poskernel_core.models.catalog import locate  # noqa: E402
+from poskernel_core.models.tokenizers import load_tokenizer  # noqa: E402
+from poskernel_core.passes.plan import plan_of  # noqa: E402
+from poskernel_core.passes.runner import gather  # noqa: E402
+
+CHARACTERS, SHORTEST = 1050, 700
+"""Of a document at most and at least."""
+EACH = 11
+"""Documents of a sample."""
+MEASURES = {
+    "ETC": ("etc", "etc"),
+    "half-mass distance": ("etc", "half_mass_distance"),
+    "distance to observed attention": ("etc", "attention_distance"),
+    "attention to the previous token": ("profile", "profile"),
+}
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Of one measure, over samples and heads.
+
+    Attributes:
+        held: share of the intervals that hold the truth, for each head.
+        bias: the mean over samples of a number less the truth, over its mean error, for each head.
+        told: the mean bias that the jackknife tells, over the same.
+    """
+
+    held: np.ndarray
+    bias: np.ndarray
+    told: np.ndarray
+
+    def row(self) -> str:
+        """Return it as a line of the table."""
+        middle = (float(np.median(array)) for array in (self.bias, self.told))
+        both = " | ".join(f"{each:+.2f}" for each in middle)
+        return f"{100 * self.held.mean():.1f} | {100 * self.held.min():.0f} | {both}"
+
+
+def short_documents() -> list[str]:
+    """The pieces of the bundled sample, in an order that is always the same."""
+    pieces = [
+        part
+        for text in documents(CorpusSpec(name="sample"))
+        for part in split_lines(text, CHARACTERS)
+        if len(part) >= SHORTEST
+    ]
+    return [pieces[at] for at in np.random.default_rng(1).permutation(len(pieces))]
+
+
+def cuts(samples: int, name: str, context: int, windows: int) -> Iterator[Cut]:
+    """Yield the windows of each sample, cut as those of any file of texts are."""
+    texts, tokenizer = short_documents(), load_tokenizer(locate(name))
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(samples):
+            file = Path(folder) / f"{number}.jsonl"
+            some = texts[number * EACH : (number + 1) * EACH]
+            file.write_text("".join(json.dumps({"text": text}) + "\n" for text in some))
+            yield token_windows(
+                resolve(CorpusSpec(name=str(file))),
+                tokenizer,
+                context=context,
+                windows=windows,
+                start_token=True,
+            )
+
+
+def coverage(
+    name: str, samples: int, *, context: int = 64, windows: int = 60, query: int = 59
+) -> dict[str, Coverage]:
+    """Return how often intervals hold the truth, by measure."""
+    model = pk.load(name, device="cpu")
+
+    def answers(cut: Cut) -> dict[str, Result]:
+        run = RunSpec(
+            model=model.located.spec,
+            corpus=CorpusSpec(name="sample"),
+            context=context,
+            windows=len(cut.tokens),
+            positions=(query,),
+            queries_per_position=len(cut.tokens),
+            gather=("keys", "queries", "patterns"),
+        )
+        plan = plan_of(run, model.geometry, cut.tokens, cut.dealt)
+        return asked(gather(model, cut.tokens, plan, run), query)
+
+    every = list(cuts(samples, name, context, windows))
+    found = [answers(cut) for cut in every]
+    truth = answers(Cut(np.concatenate([cut.tokens for cut in every]), "documents"))
+    return {measure: _held(found, truth, *where) for measure, where in MEASURES.items()}
+
+
+def asked(gathered: Gathered, query: int) -> dict[str, Result]:
+    """Return the answers that the measures are read from, at one query position."""
+    statistics = {"main": gathered}
+    found = {}
+    for name in ("etc", "profile"):
+        analysis = find(name)
+        result = analysis.answer(statistics, analysis.params(), lambda done, total: None)
+        found[name] = result.select(query=query) if name == "etc" else result.select(offset=1)
+    return found
+
+
+def _held(
+    found: list[dict[str, Result]], truth: dict[str, Result], question: str, value: str
+) -> Coverage:
+    right = truth[question].values[value]
+    numbers, errors, biases = (
+        np.stack([getattr(one[question], part)[value] for one in found])
+        for part in ("values", "errors", "biases")
+    )
+    widths = np.array([one[question].interval for one in found])[:, None, None]
+    held = (np.abs(numbers - right) <= widths * errors).mean(axis=0)
+    error = errors.mean(axis=0)
+    return Coverage(held, (numbers.mean(axis=0) - right) / error, biases.mean(axis=0) / error)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", nargs="?", default="demo-attn-2l")
+    parser.add_argument("--samples", type=int, default=100)
+    args = parser.parse_args()
+    print("| measure | held, of 100 | worst head | bias / error | told / error |")
+    print("|---|---:|---:|---:|---:|")
+    for measure, one in coverage(args.model, args.samples).items():
+        print(f"| {measure} | {one.row()} |")
+
+
+if __name__ == "__main__":
+    main()
