@@ -1098,7 +1098,7 @@ SHOWN = (
     ),
     Break(
         "ledger/compare.py",
-        "ERRORS_ALLOWED * np.nan_to_num(errors)",
+        "width * np.nan_to_num(errors)",
         "0",
         "our own errors are not allowed for",
         "ledger",

@@ -25,7 +25,7 @@ from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.figures.exports import (
     bibtex,
-    caption,
+    caption_and_errors,
     chart_config,
     citation,
     file_stem,
@@ -114,7 +114,7 @@ def _index(shown: Shown) -> str:
     return _page(
         f"Attention heads of {model}",
         f"<h1>Attention heads of {model}</h1>"
-        f"<p>{html.escape(caption(found))}</p>"
+        f"<p>{html.escape(caption_and_errors(found))}</p>"
         f'<label>Measure <select id="measure">{options}</select></label>'
         '<p id="reading"></p>'
         f'<div class="grid"><table><thead><tr><td></td>{numbers}</tr></thead>'
@@ -267,7 +267,7 @@ def _figure(name: str, title: str, found: Result, make: Callable[[], go.Figure])
     )  # fmt: skip
     return (
         f'<section id="{name}"><h2><a href="#{name}">{html.escape(title)}</a></h2>{drawn}'
-        f"<p>{html.escape(caption(found))}</p>{_cited(found, title)}</section>"
+        f"<p>{html.escape(caption_and_errors(found))}</p>{_cited(found, title)}</section>"
     )
 
 
