@@ -57,8 +57,8 @@ class Break(NamedTuple):
 COMMON = (
     Break(
         "common/result.py",
-        'stacked(part) for part in (*NUMBERS, "texts")',
-        'stacked(part) for part in ("values", "texts")',
+        'for part in (*NUMBERS, "texts")\n        }',
+        'for part in ("values", "texts")\n        }',
         "joined results have no errors of their own",
         "result_join",
     ),

@@ -31,7 +31,7 @@ from poskernel_core.figures.exports import (
     file_stem,
     to_csv,
 )
-from poskernel_core.figures.heads import measure_texts, rank_texts, sinks_figure
+from poskernel_core.figures.heads import bias_texts, measure_texts, rank_texts, sinks_figure
 from poskernel_core.figures.of_kernels import head_curve
 from poskernel_core.figures.of_positions import profile_figure
 from poskernel_core.figures.palette import DIVERGING, KIND_LOOKS, SCALE
@@ -222,11 +222,10 @@ def _head(shown: Shown, layer: int, head: int, near: list[tuple[int, int] | None
     profile = shown.profile.select(layer=layer, head=head).only("profile")
     sinks = shown.sinks.select(layer=layer, head=head).only("alpha")
     rows = "".join(
-        f"<tr><td>{html.escape(title)}</td><td>{html.escape(value)}</td>"
-        f"<td>{html.escape(unit)}</td><td>{html.escape(rank)}</td></tr>"
-        for title, value, unit, rank in zip(
-            one.words("measure"), measure_texts(one), one.words("unit"), rank_texts(one),
-            strict=True,
+        f"<tr>{''.join(f'<td>{html.escape(each)}</td>' for each in row)}</tr>"
+        for row in zip(
+            one.words("measure"), measure_texts(one), bias_texts(one), one.words("unit"),
+            rank_texts(one), strict=True,
         )
     )  # fmt: skip
     local = "local" in measure_texts(one)
@@ -251,7 +250,7 @@ def _head(shown: Shown, layer: int, head: int, near: list[tuple[int, int] | None
         f'<p class="verdict">{html.escape(str(one.texts["verdict"]))}</p>'
         + "".join(_figure(*each) for each in figures)
         + '<section id="measures"><h2>All measures</h2><div class="grid"><table class="list">'
-        "<thead><tr><th>measure</th><th>value</th><th>unit</th><th>rank</th></tr></thead>"
+        "<thead><tr><th>measure</th><th>value</th><th>bias</th><th>unit</th><th>rank</th></tr></thead>"
         f"<tbody>{rows}</tbody></table></div></section>"
         f'<p><a href="{cell}.csv" download>The kernel as a table</a></p>',
         "../",
