@@ -1,12 +1,21 @@
 """Numbers are shown to the digits that their error leaves."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, number_and_error, rounded, texts_of, value_text
+from poskernel_core.common.rounding import (
+    bias_text,
+    counted,
+    number_and_error,
+    rounded,
+    texts_of,
+    value_and_bias,
+    value_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +75,24 @@ def test_texts_of_a_result():
     assert ["0.3333"] == texts_of(result, "y").tolist()
     one = result.only("x").select(layer=0, head=0)
     assert "1.235 ± 0.010" == value_text(one, "x")
+
+
+@pytest.mark.parametrize(
+    ("bias", "text"),
+    [(0.01234, "0.012"), (-1.5e-7, "−1.5×10⁻⁷"), (np.array(2.0), "2"), (math.nan, ""), (None, "")],
+)
+def test_a_bias(bias, text):
+    """Two significant digits; nothing where it is not known."""
+    assert text == bias_text(bias)
+
+
+def test_a_number_with_its_bias():
+    """Behind the number, where there is one."""
+    one = Result("a", {}, {"x": np.array(1.23456)}, {"x": ()}, {"x": "tokens"},
+                 errors={"x": np.array(0.01)}, biases={"x": np.array(-0.0347)})  # fmt: skip
+
+    assert "1.235 ± 0.010, bias −0.035" == value_and_bias(one, "x")
+    assert "1.235 ± 0.010" == value_and_bias(replace(one, biases={}), "x")
 
 
 @pytest.mark.parametrize(
