@@ -483,6 +483,27 @@ STATISTICS = (
     ),
     Break(
         "common/jackknife.py",
+        "(count - 1) * (estimates.mean(axis=axis) - whole)",
+        "estimates.mean(axis=axis) - whole",
+        "biases lack their factor",
+        "moments",
+    ),
+    Break(
+        "common/jackknife.py",
+        "stdtrit(groups - 1, 0.975)",
+        "stdtrit(groups, 0.975)",
+        "an interval has a degree of freedom too many",
+        "moments",
+    ),
+    Break(
+        "analyses/head_measures/claims.py",
+        "error, result.interval)",
+        "error, 2.0)",
+        "claims do not go by the intervals of few groups",
+        "claims",
+    ),
+    Break(
+        "common/jackknife.py",
         "np.sqrt((count - 1) * ",
         "np.sqrt(",
         "the jackknife over groups lacks its factor",
