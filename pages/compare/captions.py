@@ -9,8 +9,8 @@ __all__ = ["APART", "DEPTH", "DISTANCES", "KERNELS", "MEASURES"]
 KERNELS = explained(
     "compare-kernels",
     "How much of its attention each head gives to the token $n - i$ places back, by position "
-    "alone. Bands are one standard error. Each head stands at the "
-    "recorded query position of its own run that lies nearest to the one in the sidebar.",
+    "alone. Bands are one standard error. Each head stands at the recorded query position of its "
+    "own run that lies nearest to the one in the sidebar.",
     "kernel",
 )
 

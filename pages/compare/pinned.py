@@ -17,7 +17,7 @@ from pages.shared.pins import Kept, of_run, pin_button, pin_of, remove_all, remo
 from pages.shared.plain import plain
 from pages.shared.pressed import NOTHING_NEW, is_wanted, offer_rest, want
 from pages.shared.selection import Selection
-from pages.shared.tables import errors_told
+from pages.shared.tables import errors_line
 from poskernel_core.analyses import find
 from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
 from poskernel_core.analyses.comparison.measures import HeadsBeside, HeadsBesideParams
@@ -184,7 +184,7 @@ def _table(found: Result, queries: Sequence[int]) -> None:
     st.markdown("\n".join(lines))
     if len(labels) > 1:
         st.caption(words.APART.format(found.interval))
-    errors_told(found)
+    errors_line(found)
 
 
 def _cell(found: Result, row: int, place: int) -> str:

@@ -15,7 +15,7 @@ from pages.shared.cards import card, chart
 from pages.shared.contextual_controls import choose_texts
 from pages.shared.head_link import head_link
 from pages.shared.selection import Selection, select_cell
-from pages.shared.tables import choice_table, errors_told, rounded_table
+from pages.shared.tables import choice_table, errors_line, rounded_table
 from pages.shared.word_lists import word_lists
 from poskernel_core.analyses.contextual_heads.denominators import (
     Denominators,
@@ -85,7 +85,7 @@ def heads_table(heads: Result, selected: str) -> None:
     choice_table(shown, "contextual-table", select_cell, columns)
     heads_listed = counted(len(table), "head")
     st.caption(f"{heads_listed}, contextual ones first, steadiest first. Selected: {selected}.")
-    errors_told(heads)
+    errors_line(heads)
 
 
 def draw_evidence(head: Result, limits: dict[str, float]) -> None:

@@ -13,7 +13,7 @@ from pages.shared.cards import card
 from pages.shared.head_link import page_address
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
-from pages.shared.tables import errors_told
+from pages.shared.tables import errors_line
 from poskernel_core.common.result import Result
 from poskernel_core.figures.heads import bias_texts, measure_texts, measures_table, rank_texts
 
@@ -54,7 +54,7 @@ def draw_measures(selection: Selection, found: Result) -> None:
             place = rank.replace(" ", NO_BREAK)
             lines.append(f"| {link}{of} | {plain(value)} | {bias} | {place} |")
         st.markdown("\n".join(lines))
-        errors_told(head)
+        errors_line(head)
 
     card(
         "measures",

@@ -9,7 +9,7 @@ import streamlit as st
 from pages.shared.fit import fitted
 from pages.shared.head_link import page_address
 from pages.shared.selection import select_cell
-from pages.shared.tables import choice_table, errors_told, linked_table, rounded_table
+from pages.shared.tables import choice_table, errors_line, linked_table, rounded_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -78,7 +78,7 @@ def ranked_table(ranked: Result, selected: str) -> None:
     st.caption(
         f"{counted(len(table), 'head')}, sorted by {order}; scroll for more. Selected: {selected}."
     )
-    errors_told(ranked)
+    errors_line(ranked)
 
 
 def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.shared.tables import HEAD, errors_told, linked_table, rounded_table
+from pages.shared.tables import HEAD, errors_line, linked_table, rounded_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text, with_bias
@@ -57,7 +57,7 @@ def summary(head: Result, *, meanings: bool) -> None:
             lines.append(f"| {named} | {number} |{last}")
     lines.insert(1, "|:--|:--|" + ":--|" * meanings)
     st.markdown("\n".join(lines))
-    errors_told(head)
+    errors_line(head)
 
 
 def _in(unit: str, number: str) -> str:
@@ -88,4 +88,4 @@ def heads_table(etc: Result, shown: set[str]) -> None:
     for column, name in columns.items():
         table[column] = [etc.values[name][place] for place in places]
     linked_table(rounded_table(table, etc, columns), "heads-table")
-    errors_told(etc)
+    errors_line(etc)

@@ -14,7 +14,7 @@ from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import bias_text, rounded, texts_of
 
-__all__ = ["HEAD", "choice_table", "errors_told", "linked_table", "rounded_table"]
+__all__ = ["HEAD", "choice_table", "errors_line", "linked_table", "rounded_table"]
 
 HEAD: Final = "head"
 """The column of every table that names heads: each name is a link to that head's page."""
@@ -46,7 +46,7 @@ def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) 
     return table.style.format(formats)
 
 
-def errors_told(result: Result) -> None:
+def errors_line(result: Result) -> None:
     """Draw a line that says what the errors above it count, where there are any."""
     if told := errors_of(result):
         st.caption(told)
