@@ -43,6 +43,8 @@ def test_everything_that_is_there(page, server):
     row = card.get_by_role("row").filter(has_text="attention to the previous token")
     expect(row).to_contain_text(re.compile(r"0\.87\d+ ± [\d.]+"))
     expect(row).to_contain_text("1\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}32")
+    expect(card.get_by_role("columnheader", name="Bias")).to_be_visible()
+    expect(card.get_by_text(re.compile(r"^Errors count .+ 95 % interval"))).to_be_visible()
     rows = csv_rows(download(page, "measures", "CSV"))
     assert len(card.get_by_role("row").all()) - 1 == len({each["measure"] for each in rows})
     no_trouble(page)

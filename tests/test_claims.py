@@ -1,6 +1,7 @@
 """Verdicts on heads: what is claimed, what is said with «about», and what is not said at all."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -174,20 +175,44 @@ def test_a_wavelength():
         assert f"Moved most by a wavelength {word}." == said(result)
 
 
-@given(st.floats(-2, 2), st.floats(0, 1), st.floats(-2, 2))
-def test_a_limit_is_passed_by_two_errors(value, error, limit):
-    """One of three; more error never makes a claim of what was none."""
-    passes = Number(value, error).passes(limit)
-    assert (passes == "yes") == (value - 2 * error >= limit)
-    assert (passes == "no") == (value + 2 * error < limit and value - 2 * error < limit)
-    assert Number(value, 2 * error + 1).passes(limit) in (passes, "about")
+@given(st.floats(-2, 2), st.floats(0, 1), st.floats(1, 13), st.floats(-2, 2))
+def test_a_limit_is_passed_by_the_whole_interval(value, error, width, limit):
+    """One of three; neither more error nor fewer groups make a claim of what was none."""
+    passes = Number(value, error, width).passes(limit)
+    least, most = value - width * error, value + width * error
+    assert (passes == "yes") == (least >= limit)
+    assert (passes == "no") == (most < limit and least < limit)
+    assert Number(value, 2 * error + 1, width).passes(limit) in (passes, "about")
+    assert Number(value, error, 3 * width).passes(limit) in (passes, "about")
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"), [(0, "An induction"), (10, "An induction"), (2, "About an induction")]
+)
+def test_few_groups_claim_little(groups, expected):
+    """Five errors above the limit: enough of all samples (1.96) and ten groups, not of two."""
+    found = answer("induction-scores", induction=(0.35, 0.01))
+    found.provenance.update(errors="documents", groups=groups)
+
+    assert said(found).startswith(expected)
+
+
+@pytest.mark.parametrize(("groups", "about"), [(0, ""), (10, "about ")])
+def test_a_wavelength_of_few_groups(groups, about):
+    """The two swings are 2.1 errors of their difference apart: 1.96 are fewer, 2.26 are more."""
+    result = answer("rotary-spectrum", dominant_wavelength=23.0)
+    result.values["swing"] = np.array([[[1.0, 1.0 - 2.1 * 0.05]]])
+    result.errors["swing"] = np.array([[[0.03, 0.04]]])
+    result.provenance.update(errors="documents", groups=groups)
+
+    assert f"of {about}23 tokens." in said(result)
 
 
 def test_without_an_error_nothing_is_certain():
     """An error that is not known allows «about» only; no number allows nothing."""
-    assert "about" == Number(0.9, NAN).passes(0.3)
-    assert "no" == Number(0.1, NAN).passes(0.3)
-    assert Number(NAN, 0.1).passes(0.3) is None
+    assert "about" == Number(0.9, NAN, 2.26).passes(0.3)
+    assert "no" == Number(0.1, NAN, 2.26).passes(0.3)
+    assert Number(NAN, 0.1, 2.26).passes(0.3) is None
 
 
 def verdicts(engine, model, context, windows, **params):
@@ -214,7 +239,11 @@ def test_a_head_made_to_look_back(tmp_path, engine):
     texts = measure_texts(head)
     assert "local" == texts[head.words("measure").index("kind of kernel")]
     assert "" == rank_texts(head)[head.words("measure").index("kind of kernel")]
-    assert texts == list(measures_table(head).data[0].cells["values"][1])
+    biased = replace(head, biases={"value": np.where(head.values["value"] < 1, 0.01234, NAN)})
+    cells = measures_table(biased).data[0].cells["values"]
+    assert texts == list(cells[1])
+    assert ["0.012" if value < 1 else "" for value in head.values["value"]] == list(cells[2])
+    assert {""} == set(measures_table(replace(head, biases={})).data[0].cells["values"][2])
 
 
 def test_nothing_left(engine):

@@ -72,7 +72,7 @@ def test_show_is_analyse(run, place, small, analysis, options, params, chosen):
     assert (0, "") == (code, err)
     printed = json.loads(out)
     expected = pk.analyse(analysis, gathered(place, small), **params).select(**chosen).as_json()
-    assert {"analysis", "run", "values", "units", "errors"} <= set(printed)
+    assert {"analysis", "run", "values", "units", "errors", "biases"} <= set(printed)
     assert analysis == printed["analysis"]
     assert expected["units"] == printed["units"]
     assert expected["axes"] == printed["axes"]

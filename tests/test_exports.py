@@ -15,6 +15,7 @@ from PIL import Image
 
 from pages.shared.grid import grid_data
 from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.result import Result, Value, texts_array
 from poskernel_core.figures.exports import (
     bibtex,
@@ -54,6 +55,7 @@ def whole():
               "kind": ("layer", "head"), "share": ()},
         units={"kernel": "share of attention", "etc": "tokens", "kind": "kind", "share": "share"},
         errors={"etc": random.random((LAYERS, HEADS)), "share": np.array(0.01)},
+        biases={"etc": random.random((LAYERS, HEADS))},
         labels={"kind": ("local", "uniform")},
         coordinates={"key": np.arange(10, 10 + KEYS)},
         provenance=RUN,
@@ -133,6 +135,10 @@ def test_csv_of_all_heads(whole):
     heads = table.dropna(subset="etc (tokens)")
     assert whole.values["etc"].ravel().tolist() == heads["etc (tokens)"].tolist()
     assert whole.errors["etc"].ravel().tolist() == heads["etc standard error"].tolist()
+    assert whole.biases["etc"].ravel().tolist() == heads["etc bias"].tolist()
+    assert ["etc (tokens)", "etc standard error", "etc bias"] == [
+        column for column in table.columns if column.startswith("etc")
+    ]
     assert [0, 0, 0, 1, 1, 1] == heads["layer"].tolist()
     assert ["local", "uniform", "", "uniform", "uniform", "local"] == (
         heads["kind (kind)"].fillna("").tolist()
@@ -149,6 +155,8 @@ def test_csv_of_one_head(head):
     said = scalars(text)
     assert f"{float(head.values['etc'])!r} tokens" == said["etc"]
     assert f"{float(head.errors['etc'])!r} tokens" == said["etc standard error"]
+    assert f"{float(head.biases['etc'])!r} tokens" == said["etc bias"]
+    assert "share bias" not in said
     assert ("main", "4", "2026-01-02T03:04:05+00:00") == tuple(
         said[name] for name in ("revision", "skip", "date")
     )
@@ -175,6 +183,7 @@ def test_npz(whole):
         for name, value in whole.values.items():
             np.testing.assert_array_equal(value, file[name])
         np.testing.assert_array_equal(whole.errors["etc"], file["etc_error"])
+        np.testing.assert_array_equal(whole.biases["etc"], file["etc_bias"])
         assert identity(whole) == json.loads(str(file["identity"]))
         assert ["layer", "head"] == json.loads(str(file["layout"]))["axes"]["etc"]
 
@@ -192,10 +201,12 @@ def test_npz_of_every_question(name):
         axes={each.name: each.axes for each in declared},
         units={each.name: each.unit for each in declared},
         errors={v.name: np.zeros_like(numbers[v.name]) for v in question.values if v.has_error},
+        biases={v.name: np.ones_like(numbers[v.name]) for v in question.values if v.has_error},
         coordinates={axis: np.arange(2) for each in declared for axis in each.axes},
         texts={v.name: texts_array(np.full((2,) * len(v.axes), "a")) for v in question.texts},
     )
     errors = {f"{name}_error": error for name, error in made.errors.items()}
+    errors |= {f"{name}_bias": each for name, each in made.biases.items()}
 
     with np.load(io.BytesIO(to_npz(made)), allow_pickle=False) as file:
         for arrays in (made.values, errors, made.coordinates):
@@ -203,9 +214,28 @@ def test_npz_of_every_question(name):
                 np.testing.assert_array_equal(array, file[key])
 
 
-@pytest.mark.parametrize("twice", ["key", "etc_error", "word"])
+@pytest.mark.parametrize("told", [{}, {"errors": "documents", "groups": 10}])
+def test_every_export_says_what_errors_count(head, told):
+    """One sentence, wherever it says where the numbers come from; none without errors."""
+    head = replace(head, provenance=RUN | told)
+    sentence = errors_of(head)
+    page = unescape(to_html([], head, "curve"))
+    with np.load(io.BytesIO(to_npz(head)), allow_pickle=False) as file:
+        within = [json.loads(str(file["error_counts"])), json.loads(to_json(head))["error_counts"]]
+    inside = re.search(r'<script type="application/json" id="about">(.*?)</script>', page)[1]
+
+    assert sentence.startswith("Errors count documents, in 10" if told else "Errors count queries")
+    assert [sentence] * 4 == [*within, scalars(to_csv(head))["errors"],
+                              json.loads(inside)["error_counts"]]  # fmt: skip
+    assert f"<p>{caption(head)}. {sentence}</p>" in page
+    bare = replace(head, errors={})
+    assert "errors" not in scalars(to_csv(bare))
+    assert f"<p>{caption(bare)}</p>" in unescape(to_html([], bare, "curve"))
+
+
+@pytest.mark.parametrize("twice", ["key", "etc_error", "etc_bias", "word"])
 def test_a_name_that_stands_twice(whole, twice):
-    """A value named like an axis, an error or a text is refused where the result is made."""
+    """A value named like an axis, a text, an error or a bias is refused where it is made."""
     whole = whole.with_text(Value("word", (), "word", ""), "a")
 
     with pytest.raises(ValueError, match=f"{twice}.*as well"):
@@ -218,8 +248,9 @@ def test_a_name_that_stands_twice(whole, twice):
 
 
 def test_json(head):
-    """Values, errors, and the head they were chosen at."""
+    """Values, errors, biases, and the head they were chosen at."""
     found = json.loads(to_json(head))
+    assert {"etc": float(head.biases["etc"])} == found["biases"]
     assert head.values["kernel"].tolist() == found["values"]["kernel"]
     assert {"layer": 1, "head": 2} == found["at"]
     assert identity(head) == found["identity"]

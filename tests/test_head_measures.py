@@ -1,5 +1,7 @@
 """Every measure of every head in one table: the same numbers as one by one, and their ranks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,8 @@ import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.head_measures.formulas import ranks
-from poskernel_core.engine.engine import Engine
+from poskernel_core.common.result import Result
+from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.storage.store import Store
 
 CONTEXT, QUERY, SKIP = 48, 47, 3
@@ -106,3 +109,43 @@ def test_one_pass_gathers_for_all(tmp_path, monkeypatch):
     engine.store.close()
     assert len(runs) == len({windows_of(run) for run in runs}) == 2
     assert ("repeats",) in [run.gather for run in runs]
+
+
+PARTS = ("values", "errors", "biases")
+RUN = describe_run("demo-attn-2l", context=CONTEXT, windows=5)
+TOLD = {"errors": "documents", "groups": 10}
+
+
+def one_of(question, name, layers=2, heads=8, **told):
+    """A made answer about all heads of the model: one value with its error and its bias."""
+    random = np.random.default_rng(len(name))
+    parts = {part: {name: random.random((layers, heads))} for part in PARTS}
+    return Result(question, {}, axes={name: ("layer", "head")}, units={name: ""},
+                  provenance={"model": "m"} | told, **parts)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["head-measures", "verdicts"])
+def test_biases_and_what_errors_count(name):
+    """Each measure has those of its question; each count is told once, old answers' as well."""
+    question = ANALYSES[name]
+    sure = one_of("entropy", "entropy", **TOLD)
+    bare = replace(one_of("induction-scores", "induction"), biases={})
+
+    found = question.compose({"entropy": sure, "induction-scores": bare}, RUN, question.params())
+
+    np.testing.assert_array_equal(found.biases["value"][0], sure.biases["entropy"])
+    assert np.isnan(found.biases["value"][1]).all()
+    np.testing.assert_array_equal(found.errors["value"][1], bare.errors["induction"])
+    assert ["documents", "sequences of random tokens"] == found.provenance["errors"]
+    assert [10, 0] == found.provenance["groups"]
+
+
+def test_answers_of_before_have_no_biases():
+    """Nothing is told of any; what errors count is what the question says."""
+    question = ANALYSES["head-measures"]
+    old = replace(one_of("entropy", "entropy"), biases={})
+
+    found = question.compose({"entropy": old}, RUN, question.params())
+
+    assert {} == found.biases
+    assert ("windows", 0) == (found.error_counts, found.groups)

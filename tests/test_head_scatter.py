@@ -32,6 +32,16 @@ def test_points():
     assert "score, from theirs.csv: %{customdata[3]}" in points.hovertemplate
 
 
+def test_a_bias_is_said_where_it_is_known():
+    """Behind the number and its error."""
+    biases = np.array([[0.00123, np.nan, 0.5], [0, 0, 0]])
+    biased = Column("mass", "share", Y.values, Y.errors, biases)
+
+    assert ["0.100 ± 0.011, bias 0.0012", "0.200 ± 0.011", "0.300 ± 0.011, bias 0.5"] == [
+        biased.text((0, head)) for head in range(3)
+    ]
+
+
 def test_axes():
     """Units and sources stand at the axes; a measure in decades has a log axis where it can."""
     figure = head_scatter(X, Y, HUE)

@@ -1,6 +1,7 @@
 """The reproduction ledger: right and deliberately broken models, tolerances, gaps."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,18 +41,18 @@ TABLE = result([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], [[0.01] * 3, [0.02] * 3])
     ("published", "absolute", "relative", "verdict"),
     [
         (0.50, 0.0, 0.0, "agrees"),
-        (0.5399, 0.0, 0.0, "agrees"),  # two standard errors of ours
-        (0.5401, 0.0, 0.0, "differs"),
-        (0.5699, 0.03, 0.0, "agrees"),
-        (0.5701, 0.03, 0.0, "differs"),
-        (0.5999, 0.0, 0.1, "agrees"),  # 0.06 and 0.04
+        (0.5391, 0.0, 0.0, "agrees"),  # 1.96 standard errors of ours
+        (0.5393, 0.0, 0.0, "differs"),
+        (0.5691, 0.03, 0.0, "agrees"),
+        (0.5693, 0.03, 0.0, "differs"),
+        (0.5989, 0.0, 0.1, "agrees"),  # 0.05989 and 0.0392
         (0.61, 0.0, 0.1, "differs"),
-        (0.4601, 0.0, 0.0, "agrees"),
-        (0.4599, 0.0, 0.0, "differs"),
+        (0.4609, 0.0, 0.0, "agrees"),
+        (0.4607, 0.0, 0.0, "differs"),
     ],
 )
 def test_tolerance(published, absolute, relative, verdict):
-    """The tolerance and two standard errors, on either side, and nothing more."""
+    """The tolerance and our 95 % interval, on either side, and nothing more."""
     asked = figure(published=published, absolute=absolute, relative=relative,
                    select={"layer": 1, "head": 1})  # fmt: skip
 
@@ -61,6 +62,15 @@ def test_tolerance(published, absolute, relative, verdict):
     assert (0.5, 0.02) == (line.ours, line.errors)
     assert (int(verdict == "agrees"), 1) == (line.within, line.points)
     assert abs(published - 0.5) == pytest.approx(line.worst)
+
+
+@pytest.mark.parametrize(("published", "verdict"), [(0.5451, "agrees"), (0.5453, "differs")])
+def test_few_groups_allow_for_more(published, verdict):
+    """Errors over ten groups have intervals of 2.262 of them."""
+    asked = figure(published=published, absolute=0.0, select={"layer": 1, "head": 1})
+    ours = replace(TABLE, provenance={"errors": "documents", "groups": 10})
+
+    assert verdict == check(asked, ours).verdict
 
 
 def test_one_wrong_number_of_many():

@@ -2,14 +2,21 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
-from poskernel_core.analyses.base import Analysis, Params
-from poskernel_core.analyses.definitions import SECTIONS, as_markdown, methods, values_of
+from poskernel_core.analyses.base import Analysis, Composition, Params
+from poskernel_core.analyses.definitions import (
+    SECTIONS,
+    as_markdown,
+    errors_of,
+    methods,
+    values_of,
+)
 from poskernel_core.analyses.training.spec import OfCheckpoints
-from poskernel_core.common.result import each
+from poskernel_core.common.result import Result, each
 
 pytestmark = pytest.mark.usefixtures("near_worker")
 
@@ -146,3 +153,66 @@ def test_markdown():
     assert "`a` and `Helix`, `log`" == as_markdown(
         "``a`` and :class:`~poskernel_core.analyses.Helix`, :func:`log`"
     )
+
+
+def with_errors(question, **provenance):
+    """A result of a question with one value and its error."""
+    one = np.ones(())
+    return Result(question, {}, {"x": one}, {"x": ()}, {"x": ""}, errors={"x": one},
+                  provenance=provenance)  # fmt: skip
+
+
+NORMAL = "; a 95 % interval is 1.96 errors wide on either side."
+
+
+@pytest.mark.parametrize(
+    ("question", "told", "sentence"),
+    [
+        (
+            "etc",
+            {"errors": "documents", "groups": 10},
+            "documents, in 10 groups; a 95 % interval is 2.26 errors wide on either side.",
+        ),
+        (
+            "etc",
+            {"errors": "stretches", "groups": 3},
+            "stretches of one text, in 3 groups; a 95 % interval is 4.30 errors wide on either "
+            "side.",
+        ),
+        ("etc", {}, "queries alone, not the texts that the mean keys come from."),
+        ("sinks", {}, f"windows{NORMAL}"),
+        ("induction-scores", {}, f"sequences of random tokens{NORMAL}"),
+        (
+            "compare-kernels",
+            {"errors": "queries", "groups": 0},
+            "queries alone, not the texts that the mean keys come from.",
+        ),
+        ("verdicts", {"errors": ["queries", "windows", "passages"]},
+         f"queries, windows or passages{NORMAL}"),
+        (
+            "verdicts",
+            {"errors": ["documents", "sequences of random tokens"], "groups": [10, 0]},
+            "documents in 10 groups or sequences of random tokens; a 95 % interval is at most "
+            "2.26 errors wide on either side.",
+        ),
+    ],
+)  # fmt: skip
+def test_what_errors_count_in_a_sentence(question, told, sentence):
+    """As the result says it, else as its question does."""
+    assert f"Errors count {sentence}" == errors_of(with_errors(question, **told))
+
+
+def test_nothing_is_said_of_errors_that_are_none():
+    """Neither of a result without any, nor of one that nobody knows anything of."""
+    without = Result("etc", {}, {}, {}, {}, provenance={"errors": "documents", "groups": 10})
+
+    assert "" == errors_of(without) == errors_of(with_errors("no question"))
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_every_question_says_what_its_errors_count(name):
+    """Where it has errors of its own; what is put together says it of its parts."""
+    question = ANALYSES[name]
+    own = any(value.has_error for value in question.values)
+
+    assert (own and not isinstance(question, Composition)) == bool(question.error_counts)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.common.jackknife import jackknife
+from poskernel_core.common.jackknife import bias, interval, jackknife
 from poskernel_core.statistics.moments import Groups, Moments
 from tests import oracles, oracles_random
 
@@ -153,3 +153,38 @@ def test_jackknife_of_a_mean(each, seed):
     found = jackknife(groups_of(samples).without_each())
 
     np.testing.assert_allclose(found, means.std(axis=0, ddof=1) / math.sqrt(10), rtol=1e-9)
+
+
+def test_bias_by_hand():
+    """Of the mean's square: 1, 2 and 6 have 9; without each 16, 12.25 and 2.25, 61/6 on average."""
+    left_out = np.array([16, 12.25, 2.25])
+
+    assert 2 * (61 / 6 - 9) == pytest.approx(float(bias(np.array(9.0), left_out)))
+    assert np.isnan(bias(np.ones(3), np.ones((1, 3)))).all()
+
+
+@given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=13))
+def test_bias_is_what_a_variance_lacks(samples):
+    """Less its bias the variance over all is the one over all but one; a mean has none."""
+    array = np.array(samples)
+    left = [np.delete(array, place, axis=0) for place in range(len(array))]
+    without = np.stack([each.var(axis=0) for each in left], axis=1)
+    means = np.stack([each.mean(axis=0) for each in left], axis=1)
+
+    found = array.var(axis=0) - bias(array.var(axis=0), without, axis=1)
+
+    np.testing.assert_allclose(found, array.var(axis=0, ddof=1), rtol=1e-7, atol=1e-6)
+    np.testing.assert_allclose(bias(array.mean(axis=0), means, axis=1), 0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("groups", "errors"), [(2, 12.706), (3, 4.303), (10, 2.262), (100_000, 1.960)]
+)
+def test_intervals_are_those_of_the_tables(groups, errors):
+    """Student's t at 0.975 with one degree of freedom less, as every table of it has it."""
+    assert errors == pytest.approx(interval(groups), abs=5e-4)
+
+
+def test_fewer_than_two_groups_have_no_interval():
+    """It reaches everywhere."""
+    assert [math.inf, math.inf] == [interval(0), interval(1)]

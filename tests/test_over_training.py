@@ -1,6 +1,7 @@
 """Heads over training: a run made by hand, whose heads emerge at known checkpoints."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import poskernel_core as pk
+from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.errors import BadRequest, UnknownModel
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
@@ -93,6 +95,38 @@ def test_a_head_emerges_where_it_was_made_to(look_back):
     assert look_back.errors["change"][0, 0] == pytest.approx(
         np.hypot(*look_back.errors["measure"][[0, -1], 0, 0])
     )
+
+
+@pytest.mark.parametrize("name", ["over-training", "kernel-over-training"])
+def test_biases_over_training(name, made, asked, engine):
+    """Each checkpoint's is stacked, a change has the difference; where one has none, none has."""
+    question = ANALYSES[name]
+    params = {"over-training": {"measure": PREVIOUS}, "kernel-over-training": {"query": QUERY}}
+    run, params = describe_run(str(made), **asked), question.params(**params[name])
+    own, values = {
+        "over-training": ("previous-token", ("measure",)),
+        "kernel-over-training": ("kernel", ("kernel", "etc")),
+    }[name]
+    shown = {} if own == "previous-token" else {"query": QUERY}
+    found, told = {}, {"errors": "documents", "groups": 10}
+    for place, step in enumerate(STEPS):
+        one = pk.show(own, str(made), engine=engine, revision=f"step-{step}", params=shown, **asked)
+        biases = {value: np.full(error.shape, place**2 / 7) for value, error in one.errors.items()}
+        found[f"step-{step}"] = replace(one, biases=biases, provenance=one.provenance | told)
+
+    all_told = question.compose(found, run, params)
+    first = found["step-0"]
+    old = replace(first, biases={}, provenance=first.provenance | {"errors": None, "groups": 0})
+    before = question.compose(found | {"step-0": old}, run, params)
+
+    for value in values:
+        for place in range(len(STEPS)):
+            assert {place**2 / 7} == set(all_told.biases[value][place].ravel().tolist())
+    if name == "over-training":
+        assert {16 / 7} == set(all_told.biases["change"].ravel().tolist())
+    assert ("documents", 10) == (all_told.error_counts, all_told.groups)
+    assert {} == before.biases
+    assert "documents" in before.error_counts
 
 
 def test_each_checkpoint_is_a_result_of_its_own(look_back, made, asked, engine):

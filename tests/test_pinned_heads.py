@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import poskernel_core as pk
+from pages.compare.pinned import _cell
+from poskernel_core.analyses import find
 from poskernel_core.analyses.comparison import formulas
 from poskernel_core.analyses.comparison.pins import (
     MOST_PINS,
@@ -23,6 +25,7 @@ from poskernel_core.cli import main as cli
 from poskernel_core.cli.actions import check_windows
 from poskernel_core.cli.options import Run
 from poskernel_core.common.errors import BadRequest, TooLittleText
+from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.figures.comparison import depth_figure, distances_figure, kernels_figure
 from tests import oracles
@@ -315,8 +318,6 @@ def test_measures_beside(engine):
 
 def find_parts(heads):
     """The names of all parts."""
-    from poskernel_core.analyses import find
-
     run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
     question = find("compare-heads")
     return question.parts(run, question.params(heads=heads))
@@ -334,3 +335,57 @@ def test_by_depth(engine):
     assert 6 == len(depth_figure([found, found], ["one", "two"]).data)
     with pytest.raises(BadRequest, match="is a kind"):
         ask(engine, "depth", measure="kind of kernel")
+
+
+def beside(groups):
+    """Two pinned heads' entropies 1 and 1.21 with errors 0.06 and 0.08: 2.1 of both apart."""
+    run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
+    question, shape = find("compare-heads"), (2, 8)
+    arrays = {part: {"entropy": np.full(shape, at)} for part, at in (
+        ("values", 1.0), ("errors", 0.06), ("biases", 0.01))}  # fmt: skip
+    for part, at in (("values", 1.21), ("errors", 0.08), ("biases", -0.02)):
+        arrays[part]["entropy"][1, 2] = at
+    one = Result("entropy", {}, axes={"entropy": ("layer", "head")}, units={"entropy": "nats"},
+                 provenance={"model": "m", "errors": "documents", "groups": groups},
+                 **arrays)  # fmt: skip
+    return question.compose({"0:entropy": one}, run, question.params(heads="L0H1,L1H2"))
+
+
+@pytest.mark.parametrize(
+    ("groups", "cell"),
+    [
+        (0, "1.210 ± 0.080, bias −0.02 (**+2.1**)"),
+        (50, "1.210 ± 0.080, bias −0.02 (**+2.1**)"),
+        (10, "1.210 ± 0.080, bias −0.02 (+2.1)"),
+    ],
+)
+def test_a_difference_is_bold_beyond_its_interval(groups, cell):
+    """2.1 errors are more than 1.96 or the 2.01 of fifty groups, less than the 2.26 of ten."""
+    found = beside(groups)
+
+    assert [0.01, -0.02] == found.biases["value"][0].tolist()
+    assert ("documents", groups) == (found.error_counts, found.groups)
+    assert cell == _cell(found, 0, 1).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_kernels_with_biases():
+    """Those of a composition are its parts'; of parts of before it has none, and says queries."""
+    question = find("compare-kernels")
+    run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
+    params = question.params(heads="L0H1,L1H2", query=N)
+    rows = np.random.default_rng(5).random((3, 2, 8, N + 1))
+    axes = ("layer", "head", "offset")
+    values = {"kernel": rows[0], "observed": rows[1], "replicate": np.stack([rows[0], rows[2]])}
+    old = Result(
+        "kernel-replicates", {}, values,
+        {"kernel": axes, "observed": axes, "replicate": ("left_out", *axes)},
+        dict.fromkeys(values, ""), errors={"kernel": rows[1]}, provenance={"model": "m"},
+    )  # fmt: skip
+    new = replace(old, biases={"kernel": rows[2]}, provenance={"errors": "documents", "groups": 7})
+    (name,) = question.parts(run, params)
+
+    before, after = (question.compose({name: one}, run, params) for one in (old, new))
+
+    assert ({}, "queries", 0) == (before.biases, before.error_counts, before.groups)
+    assert ("documents", 7) == (after.error_counts, after.groups)
+    np.testing.assert_array_equal(after.biases["kernel"], rows[2][[0, 1], [1, 2]])

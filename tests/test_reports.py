@@ -19,8 +19,7 @@ def said(values, texts=(), **more):
         values=arrays,
         axes={name: ("head",) if array.ndim else () for name, array in arrays.items()},
         units=dict.fromkeys(values, "tokens"),
-        provenance=RUN,
-        **more,
+        **{"provenance": RUN} | more,
     )
     for name, text in texts:
         result = result.with_text(Value(name, ("case",), "name", ""), text)
@@ -39,6 +38,27 @@ def test_numbers_with_errors():
     at = lines.index("mass [head] in tokens")
     assert "[0.123 ± 0.010 (7.26 ± 0.20)×10⁻⁶]" == lines[at + 1]
     assert ["rise [one number] in tokens", "0.0123"] == lines[-2:]  # an error of nan is none
+
+
+def test_biases_and_what_errors_count():
+    """Biases below numbers and their errors, however many; once a sentence on all errors."""
+    many = np.linspace(1, 2, MOST + 1)
+    known = {"mass": np.array([0.01, 0.02]), "many": many / 7}
+    biases = {"mass": np.array([0.00123, np.nan]), "many": many / 11}
+    lines = said({"mass": [0.5, 0.25], "many": many, "x": 1.0}, errors=known, biases=biases,
+                 provenance=RUN | {"errors": "documents", "groups": 10})  # fmt: skip
+
+    sentence = "Errors count documents, in 10 groups; a 95 % interval is 2.26 errors wide on"
+    assert lines[2].startswith(sentence)
+    assert 1 == sum("Errors count" in line for line in lines)
+    at = lines.index("mass [head] in tokens")
+    assert ["[0.500 ± 0.010 0.250 ± 0.020]", "bias", "[0.00123 nan]"] == lines[at + 1 : at + 4]
+    at = lines.index("many [head] in tokens")
+    heads = [line.split(" numbers, ")[1].split(";")[0] for line in lines[at + 1 : at + 6 : 2]]
+    assert (["standard error", "bias"], ["1 to 2", "0.143 to 0.286", "0.0909 to 0.182"]) == (
+        lines[at + 2 : at + 5 : 2], heads
+    )  # fmt: skip
+    assert 2 == lines.count("bias")
 
 
 def test_what_axes_stand_for():

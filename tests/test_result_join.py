@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, Value
+from poskernel_core.common.result import Result, Value, errors_together
 
 
 def of(seed=0, heads=3, positions=5, **more):
@@ -18,7 +18,8 @@ def of(seed=0, heads=3, positions=5, **more):
     made = Result(
         "etc", {"skip": 4, "seed": seed}, values,
         {"etc": ("head", "query"), "share": ("head",)}, {"etc": "tokens", "share": "share"},
-        errors={"etc": values["etc"] / 7}, coordinates={"query": np.arange(positions) * 10},
+        errors={"etc": values["etc"] / 7}, biases={"etc": values["etc"] / 11},
+        coordinates={"query": np.arange(positions) * 10},
         provenance={"model": "m", "date": f"day {seed}"}, chosen={"layer": 1, "at": seed},
     )  # fmt: skip
     made = made.with_text(
@@ -36,7 +37,7 @@ def test_what_was_joined_can_be_selected(seeds):
     assert ("seed", "head", "query") == joined.axes["etc"]
     for seed, one in zip(seeds, results, strict=True):
         again = joined.select(seed=seed)
-        for part in ("values", "errors", "texts", "coordinates"):
+        for part in ("values", "errors", "biases", "texts", "coordinates"):
             ours, theirs = getattr(again, part), getattr(one, part)
             assert ours.keys() == theirs.keys()
             for name in ours:
@@ -52,7 +53,7 @@ def test_names_and_what_differs():
     assert {"skip": 4, "seed": [0, 1]} == joined.params
     assert {"model": "m", "date": ["day 0", "day 1"]} == joined.provenance
     assert {"layer": 1} == joined.chosen
-    assert (2, 3, 5) == joined.errors["etc"].shape
+    assert (2, 3, 5) == joined.errors["etc"].shape == joined.biases["etc"].shape
     assert "run" not in joined.coordinates
 
 
@@ -63,6 +64,7 @@ def test_names_and_what_differs():
         (of(heads=2), "the shape of 'a', "),
         (of(units={"etc": "bits", "share": "share", "names": "name"}), "the units of 'a', "),
         (of(errors={}), r"what has errors of 'a', \['etc'\], got \[\] of 'b'."),
+        (of(biases={}), r"what has biases of 'a', \['etc'\], got \[\] of 'b'."),
         (of(coordinates={"query": np.arange(5)}), "the coordinates of 'a', "),
         (of().only("etc"), "the shape of 'a', "),
     ],
@@ -81,3 +83,59 @@ def test_no_axis_to_join_along():
     for results, places in (([], []), ([of()], ["a", "b"])):
         with pytest.raises(BadRequest, match="Expected a place for each result"):
             Result.join(results, "run", places)
+
+
+def test_biases_go_where_values_go():
+    """They are selected, chosen by name, emptied with the heads that are none, and told."""
+    one = of(heads=2).with_text(Value("layer", (), "name", ""), "a")
+    named = replace(
+        one, axes={name: ("layer", *axes) for name, axes in one.axes.items() if name == "etc"},
+        values={"etc": one.values["etc"][None]}, errors={}, texts={}, chosen={},
+        biases={"etc": one.biases["etc"][None]}, units={"etc": "tokens"},
+    )  # fmt: skip
+
+    np.testing.assert_array_equal(
+        one.biases["etc"][1, 3], one.select(head=1, query=30).biases["etc"]
+    )
+    assert ({}, {"etc"}) == (one.only("share").biases, set(one.only("etc").biases))
+    assert np.isnan(named.without_heads({0: "a mixer"}).biases["etc"]).all()
+    assert one.biases["etc"].tolist() == one.as_json()["biases"]["etc"]
+
+
+def test_a_bias_of_another_shape_or_name():
+    """It is refused, like a value that is called like a bias."""
+    with pytest.raises(ValueError, match=r"etc: bias of shape \(2,\)"):
+        of(biases={"etc": np.zeros(2)})
+    one = of()
+    with pytest.raises(ValueError, match=r"etc_bias.*a bias as well"):
+        replace(one, values=one.values | {"etc_bias": np.zeros(())},
+                axes=one.axes | {"etc_bias": ()}, units=one.units | {"etc_bias": ""})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "counts", "groups", "width"),
+    [
+        ({}, "", 0, 1.96),
+        ({"errors": "documents", "groups": 10}, "documents", 10, 2.262157),
+        ({"errors": "windows", "groups": 1}, "windows", 1, 1.96),
+        ({"errors": ["documents", None], "groups": [7, None]}, "documents", 7, 2.446912),
+        ({"errors": ["documents", "windows"], "groups": 10}, "documents or windows", 10, 2.262157),
+        ({"errors": "windows", "groups": [10, 3]}, "windows", 3, 4.302653),
+    ],
+)
+def test_what_errors_count(told, counts, groups, width):
+    """As the provenance says, of several answers as of one; few groups make intervals wide."""
+    one = of(provenance=told)
+
+    assert (counts, groups) == (one.error_counts, one.groups)
+    assert width == pytest.approx(one.interval, abs=1e-6)
+
+
+def test_what_errors_of_several_count():
+    """Each kind once, however many answers say so, and those of answers that are made of others."""
+    documents, windows = {"errors": "documents", "groups": 10}, {"errors": "windows"}
+    both = {"errors": ["documents", "windows"], "groups": [10, 0]}
+
+    assert documents == errors_together([documents, documents | {"model": "b"}])
+    assert both == errors_together([documents, windows]) == errors_together([both, windows])
+    assert {} == errors_together([])

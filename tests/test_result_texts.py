@@ -1,5 +1,7 @@
 """What of a result is text: kept exactly, and selected with the values."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -27,6 +29,18 @@ def test_bytes_of_the_store(result):
 
     assert WORDS == again.texts["words"].tolist() == again.as_json()["texts"]["words"]
     assert (GROUP.axes, GROUP.unit) == (again.axes["words"], again.units["words"])
+
+
+def test_biases_in_the_store(result):
+    """They come back, and a result that was stored before there were any has none."""
+    biased = replace(result, biases={"p": np.arange(10.0).reshape(2, 5) / 7})
+    header, arrays = to_entry(biased)
+    again = from_entry(decode(encode("key", header, arrays), "key"))
+    before = from_entry((header, {n: a for n, a in arrays.items() if n != "biases/p"}))
+
+    np.testing.assert_array_equal(biased.biases["p"], again.biases["p"])
+    assert {} == before.biases
+    np.testing.assert_array_equal(result.values["p"], before.values["p"])
 
 
 def test_selection(result):

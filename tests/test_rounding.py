@@ -1,12 +1,23 @@
 """Numbers are shown to the digits that their error leaves."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from pages.shared.tables import rounded_table
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, number_and_error, rounded, texts_of, value_text
+from poskernel_core.common.rounding import (
+    bias_text,
+    counted,
+    number_and_error,
+    rounded,
+    texts_of,
+    value_and_bias,
+    value_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +80,24 @@ def test_texts_of_a_result():
 
 
 @pytest.mark.parametrize(
+    ("bias", "text"),
+    [(0.01234, "0.012"), (-1.5e-7, "−1.5×10⁻⁷"), (np.array(2.0), "2"), (math.nan, ""), (None, "")],
+)
+def test_a_bias(bias, text):
+    """Two significant digits; nothing where it is not known."""
+    assert text == bias_text(bias)
+
+
+def test_a_number_with_its_bias():
+    """Behind the number, where there is one."""
+    one = Result("a", {}, {"x": np.array(1.23456)}, {"x": ()}, {"x": "tokens"},
+                 errors={"x": np.array(0.01)}, biases={"x": np.array(-0.0347)})  # fmt: skip
+
+    assert "1.235 ± 0.010, bias −0.035" == value_and_bias(one, "x")
+    assert "1.235 ± 0.010" == value_and_bias(replace(one, biases={}), "x")
+
+
+@pytest.mark.parametrize(
     ("given", "text"),
     [
         ((1, "token"), "1 token"),
@@ -83,3 +112,30 @@ def test_texts_of_a_result():
 def test_counted(given, text):
     """One is one, anything else is several."""
     assert text == counted(*given)
+
+
+def test_a_table_with_biases():
+    """Each row has its head's number and bias, however rows are sorted; where none is, no column.
+
+    Two heads with equal numbers have different biases.
+    """
+    values = np.array([[0.5, 0.25, 0.75], [0.25, 1.5, 2.5]])
+    result = Result(
+        "a", {}, {"x": values, "y": values}, dict.fromkeys("xy", ("layer", "head")),
+        dict.fromkeys("xy", "tokens"), errors=dict.fromkeys("xy", values / 20),
+        biases={"x": np.array([[0.011, 0.022, np.nan], [0.033, 0.044, 0.055]])},
+    )  # fmt: skip
+    rows = [4, 3, 2, 1]
+    given = pd.DataFrame({"first": values.ravel()[rows], "second": values.ravel()[rows]}, rows)
+
+    shown = rounded_table(given, result, {"first": "x", "second": "y"})
+
+    lines = shown.hide().to_string(delimiter=";").splitlines()
+    assert [
+        "first;first, bias;second",
+        "1.500 ± 0.075;0.044;1.500 ± 0.075",
+        "0.250 ± 0.013;0.033;0.250 ± 0.013",
+        "0.750 ± 0.037;;0.750 ± 0.037",
+        "0.250 ± 0.013;0.022;0.250 ± 0.013",
+    ] == lines
+    assert ["first", "second"] == [*given.columns]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
@@ -12,6 +13,7 @@ from safetensors import safe_open
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.api import build_request
 from poskernel_core.cli.main import main
 from poskernel_core.engine.engine import Engine
@@ -119,6 +121,15 @@ def test_a_data_set_for_the_hub(answers):
     assert files["README.md"].startswith("---\nlicense: mit\n")
     assert "`kernel.safetensors` | Kernels" in files["README.md"]
     assert not files["measures.csv"].startswith("#")
+    assert errors_of(answers["verdicts"]) in files["README.md"]
+
+
+def test_pages_say_what_errors_count(site, answers):
+    """Below the figures and above the grid; a table of all measures has a column of biases."""
+    assert errors_of(answers["verdicts"]) in unescape((site / "index.html").read_text("utf-8"))
+    page = unescape((site / "heads" / "L1H3.html").read_text("utf-8"))
+    assert errors_of(answers["kernel"]) in page
+    assert "<th>value</th><th>bias</th><th>unit</th>" in page
 
 
 def test_arrays_read_back(answers, tmp_path):

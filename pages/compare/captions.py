@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pages.shared.explained import explained
 
-__all__ = ["APART", "CLEAR", "DEPTH", "DISTANCES", "KERNELS", "MEASURES"]
-
-CLEAR = 3
-"""Standard errors from which a difference is drawn bold."""
+__all__ = ["APART", "DEPTH", "DISTANCES", "KERNELS", "MEASURES"]
 
 KERNELS = explained(
     "compare-kernels",
     "How much of its attention each head gives to the token $n - i$ places back, by position "
-    "alone. Bands are one standard error of the mean over queries. Each head stands at the "
-    "recorded query position of its own run that lies nearest to the one in the sidebar.",
+    "alone. Bands are one standard error. Each head stands at the recorded query position of its "
+    "own run that lies nearest to the one in the sidebar.",
     "kernel",
 )
 
@@ -27,15 +24,15 @@ DISTANCES = explained(
 MEASURES = explained(
     "compare-heads",
     "Every measure of every pinned head with its standard error. In brackets how many standard "
-    "errors it lies above (+) or below (−) the first head; where it is 3 or more, the heads differ "
-    "beyond chance in that measure.",
+    "errors it lies above (+) or below (−) the first head; where that is bold, 0 lies outside of "
+    "the difference's 95 % interval.",
     "value",
     "z_score",
 )
 
 APART = (
     "In brackets: how many standard errors above (+) or below (−) the first head; bold from "
-    f"{CLEAR}."
+    "{:.2f}, as then 0 lies outside of the difference's 95 % interval."
 )
 
 DEPTH = explained(

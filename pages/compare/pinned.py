@@ -17,6 +17,7 @@ from pages.shared.pins import Kept, of_run, pin_button, pin_of, remove_all, remo
 from pages.shared.plain import plain
 from pages.shared.pressed import NOTHING_NEW, is_wanted, offer_rest, want
 from pages.shared.selection import Selection
+from pages.shared.tables import errors_line
 from poskernel_core.analyses import find
 from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
 from poskernel_core.analyses.comparison.measures import HeadsBeside, HeadsBesideParams
@@ -24,7 +25,7 @@ from poskernel_core.analyses.comparison.pins import nearest_position, read_pins,
 from poskernel_core.analyses.comparison.spec import HeadDistances, HeadDistancesParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import as_printed, rounded
+from poskernel_core.common.rounding import as_printed, rounded, with_bias
 from poskernel_core.engine.preflight import computes
 from poskernel_core.engine.requests import canonical_of
 from poskernel_core.figures.comparison import distances_figure, kernels_figure, pin_labels
@@ -182,19 +183,22 @@ def _table(found: Result, queries: Sequence[int]) -> None:
         lines.append(f"| {measure}{of} | {cells} |")
     st.markdown("\n".join(lines))
     if len(labels) > 1:
-        st.caption(words.APART)
+        st.caption(words.APART.format(found.interval))
+    errors_line(found)
 
 
 def _cell(found: Result, row: int, place: int) -> str:
-    """Return one measure of one head: number, error, and how far it is from the first head's."""
+    """Return one measure of one head: number, error, bias, and how far it is from the first's."""
     word = str(found.texts["word"][row, place])
     if word:
         return word
     value = found.values["value"][row, place]
     text = plain(rounded(value, found.errors["value"][row, place]))
-    text = text.replace(" ", "\N{NO-BREAK SPACE}")  # only the bracket may go to the next line
+    text = text.replace(" ", "\N{NO-BREAK SPACE}")  # only what follows may go to the next line
+    if found.biases:
+        text = with_bias(text, found.biases["value"][row, place])
     apart = float(found.values["z_score"][row, place])
     if place == 0 or not np.isfinite(apart):
         return text
     gap = as_printed(f"{apart:+.1f}" if abs(apart) < 100 else f"{apart:+.0f}")
-    return f"{text} (**{gap}**)" if abs(apart) >= words.CLEAR else f"{text} ({gap})"
+    return f"{text} (**{gap}**)" if abs(apart) >= found.interval else f"{text} ({gap})"

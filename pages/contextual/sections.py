@@ -15,7 +15,7 @@ from pages.shared.cards import card, chart
 from pages.shared.contextual_controls import choose_texts
 from pages.shared.head_link import head_link
 from pages.shared.selection import Selection, select_cell
-from pages.shared.tables import choice_table, rounded_table
+from pages.shared.tables import choice_table, errors_line, rounded_table
 from pages.shared.word_lists import word_lists
 from poskernel_core.analyses.contextual_heads.denominators import (
     Denominators,
@@ -26,7 +26,7 @@ from poskernel_core.analyses.contextual_heads.denominators import (
 from poskernel_core.analyses.kernels.distances import KernelDistances, KernelDistancesParams
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, value_text
+from poskernel_core.common.rounding import counted, value_and_bias
 from poskernel_core.figures.contextual import (
     denominators_figure,
     distances_figure,
@@ -85,6 +85,7 @@ def heads_table(heads: Result, selected: str) -> None:
     choice_table(shown, "contextual-table", select_cell, columns)
     heads_listed = counted(len(table), "head")
     st.caption(f"{heads_listed}, contextual ones first, steadiest first. Selected: {selected}.")
+    errors_line(heads)
 
 
 def draw_evidence(head: Result, limits: dict[str, float]) -> None:
@@ -115,7 +116,8 @@ def draw_evidence(head: Result, limits: dict[str, float]) -> None:
         ("CV expected of independent tokens", "predicted_cv", "no threshold"),
     )
     lines = ["| Evidence | Value | Threshold |", "|:--|:--|:--|"]
-    lines += [f"| {label} | {value_text(head, name)} | {limit} |" for label, name, limit in rows]
+    for label, name, limit in rows:
+        lines.append(f"| {label} | {value_and_bias(head, name)} | {limit} |")
     st.markdown("\n".join(lines))
 
 

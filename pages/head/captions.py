@@ -17,9 +17,10 @@ __all__ = [
 
 MEASURES = explained(
     "verdicts",
-    "Every measure of the head with its standard error, and its rank among all heads of the model: "
-    "1 is the largest value, whether large is good or not (↓ stands where lower is better). Kinds "
-    "have no rank. A measure's name leads to the page that is about it.",
+    "Every measure of the head with its standard error, its bias where that is known (by how much "
+    "it is too large), and its rank among all heads of the model: 1 is the largest value, whether "
+    "large is good or not (↓ stands where lower is better). Kinds have no rank. A measure's name "
+    "leads to the page that is about it.",
     "value",
     "rank",
 )

@@ -13,8 +13,9 @@ from pages.shared.cards import card
 from pages.shared.head_link import page_address
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
+from pages.shared.tables import errors_line
 from poskernel_core.common.result import Result
-from poskernel_core.figures.heads import measure_texts, measures_table, rank_texts
+from poskernel_core.figures.heads import bias_texts, measure_texts, measures_table, rank_texts
 
 __all__ = ["draw_measures", "is_local"]
 
@@ -35,11 +36,12 @@ def draw_measures(selection: Selection, found: Result) -> None:
     head = found.select(layer=selection.layer, head=selection.head)
 
     def draw() -> None:
-        lines = ["| Measure | Value | Rank |", "|:--|:--|:--|"]
-        for title, question, value, rank, unit, kinds in zip(
+        lines = ["| Measure | Value | Bias | Rank |", "|:--|:--|:--|:--|"]
+        for title, question, value, bias, rank, unit, kinds in zip(
             head.words("measure"),
             head.words("question"),
             measure_texts(head),
+            bias_texts(head),
             rank_texts(head),
             head.words("unit"),
             head.texts["kinds"],
@@ -50,8 +52,9 @@ def draw_measures(selection: Selection, found: Result) -> None:
             link = f"[{title}]({page_address(page, selection.cell, **chosen)})"
             of = "" if any(kinds) else f" :small[({plain(unit)})]"
             place = rank.replace(" ", NO_BREAK)
-            lines.append(f"| {link}{of} | {plain(value)} | {place} |")
+            lines.append(f"| {link}{of} | {plain(value)} | {bias} | {place} |")
         st.markdown("\n".join(lines))
+        errors_line(head)
 
     card(
         "measures",

@@ -21,7 +21,7 @@ from poskernel_core.analyses.induction.spec import RecencyPatterns, RecencyPatte
 from poskernel_core.analyses.random_tokens.params import RANDOM_TOKENS
 from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAttentionParams
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import value_and_bias
 from poskernel_core.figures.of_experiments import (
     candidate_figure,
     cause_figure,
@@ -179,8 +179,8 @@ MEANINGS = {
 def _cause_table(one: Result) -> pd.DataFrame:
     rows = []
     for name, meaning in MEANINGS.items():
-        clean, equal = (value_text(one.only(name).select(norms=i), name) for i in (0, 1))
-        change = value_text(one, f"{name}_change")
+        clean, equal = (value_and_bias(one.only(name).select(norms=i), name) for i in (0, 1))
+        change = value_and_bias(one, f"{name}_change")
         row = {"": meaning, "norms as they are": clean, "norms equalised": equal, "change": change}
         rows.append(row)
     return pd.DataFrame(rows)

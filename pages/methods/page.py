@@ -41,7 +41,7 @@ def page(selection: Selection) -> None:
     else:
         st.markdown(
             "Figures as the posts published them, next to the same figures computed on this "
-            "machine. A figure agrees if each of its numbers lies within the tolerance and two of "
-            "our standard errors of what was published."
+            "machine. A figure agrees if each of its numbers lies within the tolerance and our "
+            "95 % interval of what was published."
         )
         draw_ledger(selection)

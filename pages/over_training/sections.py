@@ -18,7 +18,7 @@ from pages.shared.measure_grid import draw_heads
 from pages.shared.measures import Measure, shade_of
 from pages.shared.selection import Selection, select_cell
 from pages.shared.shades import Shade
-from pages.shared.tables import choice_table, rounded_table
+from pages.shared.tables import choice_table, errors_line, rounded_table
 from poskernel_core.analyses.training.spec import (
     KernelOverTraining,
     KernelOverTrainingParams,
@@ -89,6 +89,7 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
                     for cell in rows.data["head"]
                 ],
             )
+            errors_line(found)
 
 
 def emergence_table(found: Result) -> Styler:

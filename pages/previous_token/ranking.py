@@ -9,7 +9,7 @@ import streamlit as st
 from pages.shared.fit import fitted
 from pages.shared.head_link import page_address
 from pages.shared.selection import select_cell
-from pages.shared.tables import choice_table, linked_table, rounded_table
+from pages.shared.tables import choice_table, errors_line, linked_table, rounded_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -78,6 +78,7 @@ def ranked_table(ranked: Result, selected: str) -> None:
     st.caption(
         f"{counted(len(table), 'head')}, sorted by {order}; scroll for more. Selected: {selected}."
     )
+    errors_line(ranked)
 
 
 def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:
@@ -99,8 +100,8 @@ def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:
     if back == 1:
         first = (table["largest at k"] != 1).to_numpy()
         order = np.lexsort((table["second / largest"].to_numpy(), first))
-        return table.iloc[order].reset_index(drop=True)
-    return table.sort_values(named, ascending=False, ignore_index=True)
+        return table.iloc[order]
+    return table.sort_values(named, ascending=False)
 
 
 def published_table(model: str) -> None:

@@ -108,7 +108,7 @@ CHANGED_LOSS = explained(
     "changed-bands",
     "How much worse the next token is predicted when a band's pairs are not turned (*frozen*: they "
     "go on comparing content), or set to zero (*removed*), in the heads chosen above. Bars are one "
-    "standard error over windows. A band without any pair of this model changes nothing.",
+    "standard error. A band without any pair of this model changes nothing.",
     "loss_change",
 )
 

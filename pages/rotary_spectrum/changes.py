@@ -19,7 +19,7 @@ from poskernel_core.analyses.rotary.bands import (
     ChangedBandsParams,
 )
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import value_and_bias
 from poskernel_core.figures.of_rotary import losses_figure, profiles_figure
 
 __all__ = ["draw_changes"]
@@ -78,10 +78,7 @@ def _table(head: Result) -> str:
     ]
     for place, change in enumerate(CHANGES):
         run = head.select(change=place)
-        told = (
-            ("", "")
-            if place == 0
-            else (value_text(run, "pattern_distance"), value_text(run, "previous_mass_change"))
-        )
-        lines.append(f"| {change} | {told[0]} | {value_text(run, 'previous_mass')} | {told[1]} |")
+        names = ("pattern_distance", "previous_mass", "previous_mass_change")
+        told = [value_and_bias(run, name) for name in names]
+        lines.append(f"| {change} | {' | '.join(told if place else ['', told[1], ''])} |")
     return "\n".join(lines)

@@ -16,7 +16,7 @@ from pages.shared.shades import linear, logarithmic
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.analyses.rotary.spec import RotarySpectrum
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import value_and_bias
 from poskernel_core.figures.of_rotary import (
     amplitudes_figure,
     clocks_figure,
@@ -80,13 +80,13 @@ def _band_table(kernel: Result) -> str:
     lines = [
         f"| Kernel at n = {kernel.params['query']} | ETC (tokens) | TV distance to the whole one |",
         "|:--|:--|:--|",
-        f"| all wavelengths | {value_text(kernel, 'etc')} | |",
+        f"| all wavelengths | {value_and_bias(kernel, 'etc')} | |",
     ]
     for place, name in enumerate(BANDS):
         band = kernel.select(band=place)
         lines.append(
-            f"| without {name} ones | {value_text(band, 'band_etc')} | "
-            f"{value_text(band, 'band_distance')} |"
+            f"| without {name} ones | {value_and_bias(band, 'band_etc')} | "
+            f"{value_and_bias(band, 'band_distance')} |"
         )
     return "\n".join(lines)
 

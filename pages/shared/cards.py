@@ -17,6 +17,7 @@ from cachetools import LRUCache, cached
 
 from pages.shared.contents import mention
 from pages.shared.plain import plain
+from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.figures.exports import (
@@ -118,6 +119,8 @@ def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera
     result = shown.result
     with _tool("How to read this", "help"):
         st.markdown(words.reading)
+        if told := errors_of(result):
+            st.caption(told)
     with _tool("Formula", "function"):
         st.markdown(words.formula)
     with _tool("Download", "download"):

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.shared.tables import HEAD, linked_table, rounded_table
+from pages.shared.tables import HEAD, errors_line, linked_table, rounded_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, value_text
+from poskernel_core.common.rounding import counted, value_text, with_bias
 from poskernel_core.figures.palette import KIND_LOOKS
 
 __all__ = ["heads_table", "summary"]
@@ -53,9 +53,11 @@ def summary(head: Result, *, meanings: bool) -> None:
         if name in head.values:
             last = f" :small[{meaning}] |" if meanings else ""
             named = _label(label, head)
-            lines.append(f"| {named} | {_in(unit, value_text(head, name))} |{last}")
+            number = with_bias(_in(unit, value_text(head, name)), head.biases.get(name))
+            lines.append(f"| {named} | {number} |{last}")
     lines.insert(1, "|:--|:--|" + ":--|" * meanings)
     st.markdown("\n".join(lines))
+    errors_line(head)
 
 
 def _in(unit: str, number: str) -> str:
@@ -76,7 +78,8 @@ def heads_table(etc: Result, shown: set[str]) -> None:
     """Draw every head of the shown kinds as a table that sorts by a click on a column."""
     kinds = np.array(etc.text_of("kind"), dtype=object)
     places = [(i, j) for i, j in np.ndindex(*kinds.shape) if kinds[i, j] in shown]
-    table = pd.DataFrame({HEAD: [cell_name(i, j) for i, j in places]})
+    heads = [i * kinds.shape[1] + j for i, j in places]
+    table = pd.DataFrame({HEAD: [cell_name(i, j) for i, j in places]}, index=heads)
     table["kind"] = [kinds[place] for place in places]
     columns = {}
     for name, (label, unit, _) in SUMMARY_ROWS.items():
@@ -85,3 +88,4 @@ def heads_table(etc: Result, shown: set[str]) -> None:
     for column, name in columns.items():
         table[column] = [etc.values[name][place] for place in places]
     linked_table(rounded_table(table, etc, columns), "heads-table")
+    errors_line(etc)

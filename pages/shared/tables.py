@@ -10,10 +10,11 @@ import streamlit as st
 from pandas.io.formats.style import Styler
 
 from pages.shared.head_link import head_address
+from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import rounded, texts_of
+from poskernel_core.common.rounding import bias_text, rounded, texts_of
 
-__all__ = ["HEAD", "choice_table", "linked_table", "rounded_table"]
+__all__ = ["HEAD", "choice_table", "errors_line", "linked_table", "rounded_table"]
 
 HEAD: Final = "head"
 """The column of every table that names heads: each name is a link to that head's page."""
@@ -25,15 +26,30 @@ ROWS_SHOWN = 10
 def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) -> Styler:
     """Return a table whose ``columns`` show a result's values rounded to their errors.
 
-    They still sort as numbers. ``columns`` says which value each of them holds.
+    They still sort as numbers. ``columns`` says which value each of them holds; beside those that
+    have biases stand these. The table's index says at which head of the model each row is.
     """
+    table = table.copy()
+    formats: dict[str, Callable[[float], str]] = {}
 
     def reader(name: str) -> Callable[[float], str]:
         texts = texts_of(result, name)
         words = dict(zip(result.values[name].ravel().tolist(), texts.ravel(), strict=True))
         return lambda value: words.get(float(value), rounded(float(value)))
 
-    return table.style.format({column: reader(name) for column, name in columns.items()})
+    for column, name in columns.items():
+        formats[column] = reader(name)
+        if name in result.biases:
+            beside, biases = f"{column}, bias", result.biases[name].ravel()
+            table.insert(table.columns.get_loc(column) + 1, beside, biases[table.index])
+            formats[beside] = bias_text
+    return table.style.format(formats)
+
+
+def errors_line(result: Result) -> None:
+    """Draw a line that says what the errors above it count, where there are any."""
+    if told := errors_of(result):
+        st.caption(told)
 
 
 def linked_table(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.cli.terminal import print_aside, printable
 from poskernel_core.common.result import Result, Texts
 from poskernel_core.common.rounding import counted, texts_of
@@ -50,6 +51,7 @@ def summary(result: Result) -> str:
         f"{counted(run['context'], 'token')} of {run['corpus']!r}, "
         f"{run['dtype']} on {run['device']}, {run['date']}",
         f"parameters: {result.params}",
+        *filter(None, [errors_of(result)]),
     ]
     for name, texts in result.texts.items():
         if result.units[name] == "name" and texts.ndim == 1:
@@ -59,14 +61,14 @@ def summary(result: Result) -> str:
     for name, array in result.values.items():
         axes = " x ".join(result.axes[name]) or "one number"
         lines.append(f"\n{name} [{axes}] in {result.units[name]}")
-        errors = result.errors.get(name)
-        known = errors is not None and bool(np.isfinite(errors).any())
-        if known and array.size <= MOST:
+        beside = {"standard error": result.errors.get(name), "bias": result.biases.get(name)}
+        known = {part: a for part, a in beside.items() if a is not None and np.isfinite(a).any()}
+        if "standard error" in known and array.size <= MOST:
             lines.append(_rounded(texts_of(result, name)))
-            continue
-        lines.append(_text(result, name, array))
-        if errors is not None and known:
-            lines.append(f"standard error\n{_text(result, '', errors)}")
+            known.pop("standard error")
+        else:
+            lines.append(_text(result, name, array))
+        lines += [f"{part}\n{_text(result, '', each)}" for part, each in known.items()]
     for name, texts in result.texts.items():
         if result.units[name] != "name" and texts.size <= MOST:
             lines += [f"\n{name} [{' x '.join(result.axes[name])}]", *_spelt(result, name, texts)]

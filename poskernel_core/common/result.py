@@ -222,10 +222,14 @@ class Result:
             name: text for name, text in self.texts.items() if used.issuperset(self.axes[name])
         }
         both = (*names, *texts)
-        numbers = {part: getattr(self, part) for part in NUMBERS}
+        parts = {part: getattr(self, part) for part in NUMBERS}
+        numbers: dict[str, Any] = {
+            part: {name: found[name] for name in names if name in found}
+            for part, found in parts.items()
+        }
         return replace(
             self,
-            **{part: {n: found[n] for n in names if n in found} for part, found in numbers.items()},
+            **numbers,
             texts=texts,
             axes={name: self.axes[name] for name in both},
             units={name: self.units[name] for name in both},
@@ -290,16 +294,17 @@ class Result:
                         f"{ours}, got {theirs} of {place!r}."
                     )
 
-        def stacked(part: str) -> dict[str, np.ndarray]:
-            return {
+        stacked: dict[str, Any] = {
+            part: {
                 name: np.stack([getattr(one, part)[name] for one in results])
                 for name in getattr(first, part)
             }
-
+            for part in (*NUMBERS, "texts")
+        }
         joined = replace(
             first,
             params=_listed([one.params for one in results]),
-            **{part: stacked(part) for part in (*NUMBERS, "texts")},
+            **stacked,
             axes={name: (axis, *axes) for name, axes in first.axes.items()},
             provenance=_listed([one.provenance for one in results]),
             chosen={

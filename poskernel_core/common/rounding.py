@@ -10,12 +10,15 @@ from poskernel_core.common.result import Result
 
 __all__ = [
     "as_printed",
+    "bias_text",
     "counted",
     "number_and_error",
     "power_of_ten",
     "rounded",
     "texts_of",
+    "value_and_bias",
     "value_text",
+    "with_bias",
 ]
 
 Number = float | np.floating
@@ -87,6 +90,22 @@ def value_text(result: Result, name: str) -> str:
     """Return one number of a result with its standard error, such as ``93.20 ± 0.41``."""
     error = float(result.errors[name]) if name in result.errors else None
     return rounded(float(result.values[name]), error)
+
+
+def bias_text(bias: Number | np.ndarray | None) -> str:
+    """Return a bias to two significant digits; empty where it is not known."""
+    known = math.nan if bias is None else float(bias)
+    return as_printed(f"{known:.2g}") if math.isfinite(known) else ""
+
+
+def with_bias(text: str, bias: Number | np.ndarray | None) -> str:
+    """Return a number's text with its bias where that is known: ``93.20 ± 0.41, bias 0.12``."""
+    return f"{text}, bias {told}" if (told := bias_text(bias)) else text
+
+
+def value_and_bias(result: Result, name: str) -> str:
+    """Return one number of a result with its standard error, and its bias where it is known."""
+    return with_bias(value_text(result, name), result.biases.get(name))
 
 
 def texts_of(result: Result, name: str) -> np.ndarray:

@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 
 from poskernel_core import __version__
+from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result, Texts
 
 __all__ = [
     "bibtex",
     "caption",
+    "caption_and_errors",
     "chart_config",
     "citation",
     "file_stem",
@@ -110,6 +112,11 @@ def identity(result: Result) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value is not None}
 
 
+def _about(result: Result) -> dict[str, Any]:
+    """Return what a result is of, and what its errors count where it has any."""
+    return {"identity": identity(result), "error_counts": errors_of(result)}
+
+
 def _digest(result: Result) -> str:
     """Return twelve digits that two results share if they are the same question of one run."""
     run = {name: result.provenance.get(name) for name in RUN_FIELDS}
@@ -156,6 +163,11 @@ def caption(result: Result) -> str:
     return ", ".join([*([head] if head else []), *shown]) + f"; {PACKAGE} {__version__}"
 
 
+def caption_and_errors(result: Result) -> str:
+    """Return the caption, and what the result's errors count where it has any."""
+    return ". ".join(filter(None, [caption(result), errors_of(result)]))
+
+
 def citation(result: Result, title: str) -> str:
     """Return a citation of a figure as plain text."""
     about = identity(result)
@@ -193,18 +205,19 @@ def chart_config(filename: str, image: str = "svg") -> dict[str, Any]:
 
 
 def to_json(result: Result) -> str:
-    """Return all values, errors and the whole provenance as JSON."""
-    return json.dumps({**result.as_json(), "identity": identity(result)})
+    """Return all values, errors, biases and the whole provenance as JSON."""
+    return json.dumps({**result.as_json(), **_about(result)})
 
 
 def to_npz(result: Result) -> bytes:
-    """Return a result's arrays and errors, and as JSON what they are, as the bytes of an .npz."""
+    """Return a result's arrays with errors and biases, and as JSON what they are, as an .npz."""
     buffer = io.BytesIO()
     arrays: dict[str, Any] = {**result.values, **result.coordinates}
-    arrays |= {f"{name}_error": array for name, array in result.errors.items()}
+    for part, named in (("error", result.errors), ("bias", result.biases)):
+        arrays |= {f"{name}_{part}": array for name, array in named.items()}
     texts = {
         "about": {**result.provenance, "params": result.params},
-        "identity": identity(result),
+        **_about(result),
         "layout": {"axes": result.axes, "units": result.units, "labels": result.labels},
         "texts": {name: array.tolist() for name, array in result.texts.items()},
     }
@@ -247,11 +260,20 @@ def to_frame(result: Result) -> Any:
 def _scalars(result: Result) -> Iterator[tuple[str, str]]:
     for name, value in identity(result).items():
         yield name, " ".join(str(value).split())
+    if told := errors_of(result):
+        yield "errors", told
     for name in result.values:
         if not result.axes[name]:
             yield name, f"{result.text_of(name)} {result.units[name]}"
-            if name in result.errors:
-                yield f"{name} standard error", f"{float(result.errors[name])} {result.units[name]}"
+            for part, array in _beside(result, name):
+                yield part, f"{float(array)} {result.units[name]}"
+
+
+def _beside(result: Result, name: str) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield error and bias of a value, as far as it has them, with what they are called."""
+    for part, named in (("standard error", result.errors), ("bias", result.biases)):
+        if name in named:
+            yield f"{name} {part}", named[name]
 
 
 def _rows(result: Result) -> Iterator[Record]:
@@ -275,8 +297,7 @@ def _rows(result: Result) -> Iterator[Record]:
         columns = {COLUMN_NAMES.get(a, a): g.ravel() for a, g in zip(axes, grids, strict=True)}
         for name in names:
             columns[f"{name} ({result.units[name]})"] = _worded(result, name).ravel()
-            if name in result.errors:
-                columns[f"{name} standard error"] = result.errors[name].ravel()
+            columns |= {part: array.ravel() for part, array in _beside(result, name)}
         for name, text in result.texts.items():
             if result.axes[name] and set(result.axes[name]) <= set(axes):
                 columns[name] = _along(text, result.axes[name], axes, shape)
@@ -322,12 +343,12 @@ def to_html(
         )
         drawn.append(f"<figure>{part}</figure>")
         plotly = False
-    about = json.dumps({**result.as_json()["run"], "identity": identity(result)})
+    about = json.dumps({**result.as_json()["run"], **_about(result)})
     return PAGE_HTML.format(
         package=PACKAGE,
         version=__version__,
         title=html.escape(_title(result, title or name)),
-        caption=html.escape(caption(result)),
+        caption=html.escape(caption_and_errors(result)),
         figures="\n".join(drawn),
         about=about.replace("<", "\\u003c"),
         paper="#11181e" if dark else "#ffffff",

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from poskernel_core.common.axes import PerHead
 from poskernel_core.common.heads import cell_name
-from poskernel_core.common.rounding import rounded
+from poskernel_core.common.rounding import rounded, with_bias
 from poskernel_core.figures.layout import LINE, MUTED, log_ticks, number, style
 from poskernel_core.figures.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, RED, SCALE
 
@@ -33,7 +33,7 @@ class Column:
         title: what it is.
         unit: its unit; empty where nobody has said it.
         values: ``[layer, head]``; NaN where a head has none; of kinds their places in ``labels``.
-        errors: standard errors of the values, or None.
+        errors, biases: standard errors and biases of the values, or None.
         scale: how numbers become colours and places on an axis: ``linear``, ``unit``, ``log``,
             ``diverging``, ``cosine``, or ``labels`` for kinds.
         labels: the kinds.
@@ -44,6 +44,7 @@ class Column:
     unit: str
     values: PerHead
     errors: PerHead | None = None
+    biases: PerHead | None = None
     scale: str = "linear"
     labels: tuple[str, ...] = ()
     source: str = ""
@@ -56,12 +57,16 @@ class Column:
         return f"{self.title}{unit}{source}"
 
     def text(self, head: Head) -> str:
-        """Return one head's value with its error, or its kind."""
+        """Return one head's value with its error and its bias, or its kind."""
         value = float(self.values[head])
         if self.labels:
             return self.labels[int(value)] if value >= 0 else "none"
-        error = None if self.errors is None else float(self.errors[head])
-        return "no value" if np.isnan(value) else rounded(value, error)
+        if np.isnan(value):
+            return "no value"
+        error, bias = (
+            None if each is None else float(each[head]) for each in (self.errors, self.biases)
+        )
+        return with_bias(rounded(value, error), bias)
 
     @property
     def logarithmic(self) -> bool:

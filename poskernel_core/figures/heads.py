@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import texts_of
+from poskernel_core.common.rounding import bias_text, texts_of
 from poskernel_core.figures.by_axes import by_axes
 from poskernel_core.figures.curves import curves
 from poskernel_core.figures.layout import BARE, style
@@ -45,6 +45,12 @@ def _kind(words: list[str], code: float) -> str:
     return "–" if np.isnan(code) or code < 0 else words[int(code)]
 
 
+def bias_texts(head: Result) -> list[str]:
+    """The bias of one head's every measure; empty where it is not known."""
+    biases = head.biases.get("value", np.full(head.values["value"].shape, np.nan))
+    return [bias_text(each) for each in biases]
+
+
 def rank_texts(head: Result) -> list[str]:
     """The rank of one head in every measure, such as "3 of 32"; empty where it has none."""
     return [
@@ -54,15 +60,16 @@ def rank_texts(head: Result) -> list[str]:
 
 
 def measures_table(head: Result) -> go.Figure:
-    """One head's measures with their errors and ranks."""
+    """One head's measures with their errors, biases and ranks."""
     columns = {
         "measure": head.words("measure"),
         "value": measure_texts(head),
+        "bias": bias_texts(head),
         "unit": head.words("unit"),
         "rank": rank_texts(head),
     }
     table = go.Table(
-        columnwidth=[5, 4, 4, 2],
+        columnwidth=[5, 4, 3, 4, 2],
         header={"values": list(columns), "align": "left"},
         cells={"values": list(columns.values()), "align": "left", "height": 26},
     )

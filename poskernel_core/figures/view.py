@@ -16,7 +16,13 @@ from plotly.offline import get_plotlyjs
 
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-from poskernel_core.figures.exports import caption, chart_config, file_stem, to_frame
+from poskernel_core.figures.exports import (
+    caption,
+    caption_and_errors,
+    chart_config,
+    file_stem,
+    to_frame,
+)
 from poskernel_core.figures.layout import MUTED
 from poskernel_core.figures.of_result import figure_of
 
@@ -152,7 +158,7 @@ class View:
             library=f"<script>{get_plotlyjs()}</script>\n" if library else "",
             name=f"poskernel-{uuid4().hex}",
             height=self.figure.layout.height or 450,
-            caption=html.escape(caption(self.result)),
+            caption=html.escape(caption_and_errors(self.result)),
             link=shown,
             figure=json.dumps(given).replace("<", "\\u003c"),
         )

@@ -1,7 +1,7 @@
 """The reproduction ledger: published figures next to those that this machine computed.
 
-A figure agrees if every one of its numbers lies within its tolerance and two of our standard
-errors of what was published.
+A figure agrees if every one of its numbers lies within its tolerance and our 95 % interval of what
+was published.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from poskernel_core.common.result import Result, plain
 from poskernel_core.common.rounding import rounded
 from poskernel_core.ledger.published import Published, flat
 
-__all__ = ["ERRORS_ALLOWED", "Checked", "brief", "check", "not_computed"]
+__all__ = ["Checked", "brief", "check", "not_computed"]
 
 Verdict = Literal["agrees", "differs", "not computed"]
-ERRORS_ALLOWED = 2.0
 FEW = 4
 
 
@@ -67,7 +66,7 @@ def check(figure: Published, result: Result) -> Checked:
         ours, errors = _numbers(figure, result)
     except BadRequest as error:
         return not_computed(figure, error)
-    return _check_numbers(figure, ours, errors)
+    return _check_numbers(figure, ours, errors, result.interval)
 
 
 def _check_axes(figure: Published, result: Result) -> None:
@@ -158,11 +157,13 @@ def _numbers(figure: Published, result: Result) -> tuple[np.ndarray, np.ndarray]
     return np.asarray(ours[cut]), np.asarray(errors[cut])
 
 
-def _check_numbers(figure: Published, ours: np.ndarray, errors: np.ndarray) -> Checked:
+def _check_numbers(
+    figure: Published, ours: np.ndarray, errors: np.ndarray, width: float
+) -> Checked:
     published = np.array(figure.published, dtype=float)
     asked = ~np.isnan(published)
     allowed = figure.absolute + figure.relative * np.abs(published)
-    allowed = allowed + ERRORS_ALLOWED * np.nan_to_num(errors)
+    allowed = allowed + width * np.nan_to_num(errors)
     difference = np.abs(ours - published)
     met = (difference <= allowed)[asked]  # NaN of ours is not met
     worst = difference[asked]

@@ -25,13 +25,13 @@ from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.figures.exports import (
     bibtex,
-    caption,
+    caption_and_errors,
     chart_config,
     citation,
     file_stem,
     to_csv,
 )
-from poskernel_core.figures.heads import measure_texts, rank_texts, sinks_figure
+from poskernel_core.figures.heads import bias_texts, measure_texts, rank_texts, sinks_figure
 from poskernel_core.figures.of_kernels import head_curve
 from poskernel_core.figures.of_positions import profile_figure
 from poskernel_core.figures.palette import DIVERGING, KIND_LOOKS, SCALE
@@ -114,7 +114,7 @@ def _index(shown: Shown) -> str:
     return _page(
         f"Attention heads of {model}",
         f"<h1>Attention heads of {model}</h1>"
-        f"<p>{html.escape(caption(found))}</p>"
+        f"<p>{html.escape(caption_and_errors(found))}</p>"
         f'<label>Measure <select id="measure">{options}</select></label>'
         '<p id="reading"></p>'
         f'<div class="grid"><table><thead><tr><td></td>{numbers}</tr></thead>'
@@ -222,11 +222,10 @@ def _head(shown: Shown, layer: int, head: int, near: list[tuple[int, int] | None
     profile = shown.profile.select(layer=layer, head=head).only("profile")
     sinks = shown.sinks.select(layer=layer, head=head).only("alpha")
     rows = "".join(
-        f"<tr><td>{html.escape(title)}</td><td>{html.escape(value)}</td>"
-        f"<td>{html.escape(unit)}</td><td>{html.escape(rank)}</td></tr>"
-        for title, value, unit, rank in zip(
-            one.words("measure"), measure_texts(one), one.words("unit"), rank_texts(one),
-            strict=True,
+        f"<tr>{''.join(f'<td>{html.escape(each)}</td>' for each in row)}</tr>"
+        for row in zip(
+            one.words("measure"), measure_texts(one), bias_texts(one), one.words("unit"),
+            rank_texts(one), strict=True,
         )
     )  # fmt: skip
     local = "local" in measure_texts(one)
@@ -251,7 +250,7 @@ def _head(shown: Shown, layer: int, head: int, near: list[tuple[int, int] | None
         f'<p class="verdict">{html.escape(str(one.texts["verdict"]))}</p>'
         + "".join(_figure(*each) for each in figures)
         + '<section id="measures"><h2>All measures</h2><div class="grid"><table class="list">'
-        "<thead><tr><th>measure</th><th>value</th><th>unit</th><th>rank</th></tr></thead>"
+        "<thead><tr><th>measure</th><th>value</th><th>bias</th><th>unit</th><th>rank</th></tr></thead>"
         f"<tbody>{rows}</tbody></table></div></section>"
         f'<p><a href="{cell}.csv" download>The kernel as a table</a></p>',
         "../",
@@ -267,7 +266,7 @@ def _figure(name: str, title: str, found: Result, make: Callable[[], go.Figure])
     )  # fmt: skip
     return (
         f'<section id="{name}"><h2><a href="#{name}">{html.escape(title)}</a></h2>{drawn}'
-        f"<p>{html.escape(caption(found))}</p>{_cited(found, title)}</section>"
+        f"<p>{html.escape(caption_and_errors(found))}</p>{_cited(found, title)}</section>"
     )
 
 

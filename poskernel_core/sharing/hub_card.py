@@ -10,7 +10,7 @@ from safetensors.numpy import save
 from poskernel_core import __version__
 from poskernel_core.common.result import Result
 from poskernel_core.engine.provenance import to_entry
-from poskernel_core.figures.exports import bibtex, caption, identity, to_csv
+from poskernel_core.figures.exports import bibtex, caption_and_errors, identity, to_csv
 
 __all__ = ["hub_card"]
 
@@ -29,10 +29,11 @@ configs:
 How the attention heads of `{model}` (revision `{revision}`, weights `{fingerprint}`) use position,
 computed by PosKernel {version}. {caption}.
 
-`measures.csv` has one row for each measure of each head, with its standard error and rank. Every
-other file holds the answer to one question: arrays by name under `values/`, standard errors of the
-same shape under `errors/`, what indices stand for under `coordinates/`. Their axes, units,
-parameters and provenance are JSON in the file's metadata, under `header`.
+`measures.csv` has one row for each measure of each head, with its standard error, its bias where
+it is known, and its rank. Every other file holds the answer to one question: arrays by name under
+`values/`, standard errors of the same shape under `errors/`, by how much values are too large under
+`biases/`, what indices stand for under `coordinates/`. Their axes, units, parameters and provenance
+are JSON in the file's metadata, under `header`.
 
 ```python
 import json
@@ -76,7 +77,7 @@ def hub_card(
             revision=known.get("revision", "main"),
             fingerprint=known.get("fingerprint", ""),
             version=__version__,
-            caption=caption(measures),
+            caption=caption_and_errors(measures).removesuffix("."),
             first=results[0][1].analysis,
             rows="\n".join(f"| `{r.analysis}.safetensors` | {name} |" for name, r in results),
             bibtex=bibtex(measures, title),

@@ -1,7 +1,7 @@
 """What may be said of one head: sentences that stand on its measures, as far as errors allow.
 
-A number passes a limit where it does so less two standard errors; it fails where it does not reach
-it with two more; in between it is *about* at the limit, and only that is said.
+A number passes a limit where its whole 95 % interval does; it fails where the whole interval lies
+below; in between it is *about* at the limit, and only that is said.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from typing import Any, Literal
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded
 
-__all__ = ["ATTENTION", "ERRORS", "HALF", "Head", "Number", "verdict"]
-
-ERRORS = 2.0
-"""Standard errors by which a number must pass a limit."""
+__all__ = ["ATTENTION", "HALF", "Head", "Number", "verdict"]
 
 ATTENTION = 0.3
 """Share of attention from which a head is said to look somewhere."""
@@ -31,10 +28,17 @@ Passes = Literal["yes", "about", "no"]
 
 @dataclass(frozen=True)
 class Number:
-    """A measure of one head with its standard error; NaN where there is none."""
+    """A measure of one head with its standard error; NaN where there is none.
+
+    Attributes:
+        value: the measure.
+        error: its standard error.
+        width: by how many errors its 95 % interval reaches to either side.
+    """
 
     value: float
     error: float
+    width: float
 
     def passes(self, limit: float) -> Passes | None:
         """Return whether it lies at a limit or above; None where it is not known.
@@ -45,9 +49,9 @@ class Number:
             return None
         if math.isnan(self.error):
             return "about" if self.value >= limit else "no"
-        if self.value - ERRORS * self.error >= limit:
+        if self.value - self.width * self.error >= limit:
             return "yes"
-        return "no" if self.value + ERRORS * self.error < limit else "about"
+        return "no" if self.value + self.width * self.error < limit else "about"
 
     def __str__(self) -> str:
         """Return it as it is read: rounded to its error."""
@@ -76,7 +80,7 @@ class Head:
         result, at = self.found[question], (self.layer, self.head, *place)
         errors = result.errors.get(value)
         error = 0.0 if errors is None else float(errors[at])
-        return Number(float(result.values[value][at]), error)
+        return Number(float(result.values[value][at]), error, result.interval)
 
     def word(self, question: str, value: str) -> str | None:
         """Return what a kind is called; None where the head has none."""
@@ -256,7 +260,7 @@ def _wavelength(head: Head) -> Iterator[Said]:
     length = rounded(head.number("rotary-spectrum", "dominant_wavelength").value)
     gap = [swings[order[0]] - swings[order[1]]] if len(order) > 1 else [math.inf]
     noise = math.hypot(*(float(errors[place]) for place in order[:2]))
-    certain = Number(float(gap[0]), noise).passes(0.0) == "yes"
+    certain = Number(float(gap[0]), noise, result.interval).passes(0.0) == "yes"
     about = "" if certain else "about "
     yield Said(f"moved most by a wavelength of {about}{counted(length, 'token')}")
 

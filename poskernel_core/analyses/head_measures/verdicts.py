@@ -37,25 +37,27 @@ def names_between_commas(text: str) -> tuple[str, ...]:
 class HeadVerdicts(Composition[HeadVerdictsParams]):
     r"""What every head does, in a sentence made from its measures, with all of them.
 
-    Formula: a measure $x \pm \sigma$ passes a limit $t$ where $x - 2\sigma \ge t$ and fails it
-    where $x + 2\sigma < t$; in between the sentence says "about". It begins with the kind of the
-    kernel: local where the mass in the last tokens passes 0.5, uniform where ETC passes half of the
-    visible keys, slow decay where it fails both. A head *looks back* $k$ tokens where its largest
-    diagonal $P(k)$ passes 0.3; it is an induction head, is drawn to duplicates of the current
-    token, or has a sink on the first key, where that share of attention passes 0.3. It is
-    contextual where its denominator's coefficient of variation fails 0.25, its ETC is 30 tokens or
-    more, and it is neither local nor drawn to duplicates. Position, or content, decides its scores
-    where its share passes 0.5. A kernel does not say what a head does where its distance to the
-    observed attention passes 0.5. A wavelength dominates where its swing passes the next one's.
+    Formula: a measure $x \pm \sigma$ passes a limit $t$ where $x - w\sigma \ge t$ and fails it
+    where $x + w\sigma < t$; in between the sentence says "about". Its 95 % interval reaches from
+    $x - w\sigma$ to $x + w\sigma$: of errors over $G$ groups $w$ is Student's $t_{0.975,\,G-1}$
+    (2.26 of ten), else 1.96. The sentence begins with the kind of the kernel: local where the mass
+    in the last tokens passes 0.5, uniform where ETC passes half of the visible keys, slow decay
+    where it fails both. A head *looks back* $k$ tokens where its largest diagonal $P(k)$ passes
+    0.3; it is an induction head, is drawn to duplicates of the current token, or has a sink on the
+    first key, where that share of attention passes 0.3. It is contextual where its denominator's
+    coefficient of variation fails 0.25, its ETC is 30 tokens or more, and it is neither local nor
+    drawn to duplicates. Position, or content, decides its scores where its share passes 0.5. A
+    kernel does not say what a head does where its distance to the observed attention passes 0.5. A
+    wavelength dominates where its swing passes the next one's.
 
     Choices: limits are those of the questions themselves where they have any. A share of attention
     without a standard error passes nothing for certain. What a head does not do is said only where
     it certainly fails. Nothing is said of a measure that is left out, or that the model cannot
     have: ``unknown`` names what is left out.
 
-    Limits: limits are conventions; a head just below one differs little from one just above. Two
-    standard errors hold for one claim, not for all claims about all heads together. Errors are over
-    windows or queries of one corpus.
+    Limits: limits are conventions; a head just below one differs little from one just above. An
+    interval holds for one claim, not for all claims about all heads together, and for texts of one
+    corpus.
 
     Source: ours; the kinds are those of "Positional kernels of attention heads".
     """
