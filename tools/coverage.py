@@ -1,7 +1,7 @@
 """How often intervals hold the truth: `python tools/coverage.py [MODEL]`.
 
 The bundled sample, which no demo model was trained on (`holdout.py`), is cut into short documents.
-These are dealt to disjoint samples, of at least ten documents each; every sample's intervals of 95 %
+These are dealt to disjoint samples of at least ten documents each. Every sample's 95 % intervals
 are held against the numbers of all samples together. Printed for each measure: how many of 100
 intervals hold the truth over all heads, the same for the worst head, and the bias of a sample's
 numbers over their errors: as it was, and as the jackknife tells it.
@@ -21,19 +21,19 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from holdout import split_lines  # noqa: E402
+from holdout import split_lines
 
-import poskernel_core as pk  # noqa: E402
-from poskernel_core.analyses import find  # noqa: E402
-from poskernel_core.common.result import Result  # noqa: E402
-from poskernel_core.common.specs import CorpusSpec, RunSpec  # noqa: E402
-from poskernel_core.common.views import Gathered  # noqa: E402
-from poskernel_core.data.corpora import Cut, resolve, token_windows  # noqa: E402
-from poskernel_core.data.texts import documents  # noqa: E402
-from poskernel_core.models.catalog import locate  # noqa: E402
-from poskernel_core.models.tokenizers import load_tokenizer  # noqa: E402
-from poskernel_core.passes.plan import plan_of  # noqa: E402
-from poskernel_core.passes.runner import gather  # noqa: E402
+import poskernel_core as pk
+from poskernel_core.analyses import find
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import CorpusSpec, RunSpec
+from poskernel_core.common.views import Gathered
+from poskernel_core.data.corpora import Cut, resolve, token_windows
+from poskernel_core.data.texts import documents
+from poskernel_core.models.catalog import locate
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.passes.plan import plan_of
+from poskernel_core.passes.runner import gather
 
 CHARACTERS, SHORTEST = 1050, 700
 """Of a document at most and at least."""

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from poskernel_core.analyses import ANALYSES, find
-from poskernel_core.analyses.base import Experiment, Question
+from poskernel_core.analyses.base import UNKNOWN, Experiment, Question
 from poskernel_core.common.result import Result, Value, errors_told
 from poskernel_core.common.rounding import counted
 
@@ -99,6 +99,8 @@ def errors_of(result: Result) -> str:
     told = [(each or own, groups) for each, groups in errors_told(result.provenance)]
     if not result.errors or not all(each for each, _ in told):
         return ""
+    if told == [(UNKNOWN, 0)]:
+        return "No errors: these numbers are of one text, or of sums that are not kept by groups."
     if told == [("queries", 0)]:
         return "Errors count queries alone, not the texts that the mean keys come from."
     comma = "," if len(told) == 1 else ""
