@@ -5,6 +5,7 @@ import plotly.graph_objects as go
 
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 from poskernel_core.figures.layout import log_ticks, number, set_title, style
 from poskernel_core.figures.palette import CATEGORICAL, SCALE
 
@@ -83,4 +84,4 @@ def enough_map(found: Result) -> go.Figure:
 
 
 def _windows(enough: float) -> str:
-    return "no number" if not np.isfinite(enough) else f"{enough:,.0f} windows"
+    return counted(f"{enough:,.0f}", "window") if np.isfinite(enough) else "no number of windows"

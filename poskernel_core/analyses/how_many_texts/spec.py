@@ -58,7 +58,7 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     is a guess, and each of them is itself uncertain by a third. Measures for which the model runs
     again have errors of their own, and are left out.
 
-    Source: ours; the jackknife is that of every error here.
+    Source: ours; the jackknife as in "The jackknife: a review" (Miller, 1974).
     """
 
     name = "how-many-texts"
