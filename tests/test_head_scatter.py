@@ -37,7 +37,7 @@ def test_a_bias_is_said_where_it_is_known():
     biases = np.array([[0.00123, np.nan, 0.5], [0, 0, 0]])
     biased = Column("mass", "share", Y.values, Y.errors, biases)
 
-    assert ["0.100 ± 0.011, bias 0.0012", "0.200 ± 0.011", "0.300 ± 0.011, bias 0.5"] == [
+    assert ["0.100 ± 0.011, bias 0.001", "0.200 ± 0.011", "0.300 ± 0.011, bias 0.5"] == [
         biased.text((0, head)) for head in range(3)
     ]
 

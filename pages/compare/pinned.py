@@ -196,7 +196,8 @@ def _cell(found: Result, row: int, place: int) -> str:
     text = plain(rounded(value, found.errors["value"][row, place]))
     text = text.replace(" ", "\N{NO-BREAK SPACE}")  # only what follows may go to the next line
     if found.biases:
-        text = with_bias(text, found.biases["value"][row, place])
+        at = row, place
+        text = with_bias(text, found.biases["value"][at], found.errors["value"][at])
     apart = float(found.values["z_score"][row, place])
     if place == 0 or not np.isfinite(apart):
         return text

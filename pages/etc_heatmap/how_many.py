@@ -24,7 +24,7 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
     if not fold.open:
         return
     with fold:
-        named = {value.name for value in measure.question.values if value.has_error}
+        named = {value.name: value.unit for value in measure.question.values if value.has_error}
         if issubclass(measure.question, Experiment) or measure.value not in named:
             st.caption(
                 f"The {measure.title} has no error that counts texts: choose another measure, such "
@@ -32,7 +32,7 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
             )
             return
         wanted = st.number_input(
-            f"Wanted error ({measure.unit})",
+            f"Wanted error ({named[measure.value]})",
             min_value=0.0,
             value=None,
             placeholder="a twentieth of a number on a log scale, else 0.02",

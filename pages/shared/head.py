@@ -53,7 +53,9 @@ def summary(head: Result, *, meanings: bool) -> None:
         if name in head.values:
             last = f" :small[{meaning}] |" if meanings else ""
             named = _label(label, head)
-            number = with_bias(_in(unit, value_text(head, name)), head.biases.get(name))
+            number = with_bias(
+                _in(unit, value_text(head, name)), head.biases.get(name), head.errors.get(name)
+            )
             lines.append(f"| {named} | {number} |{last}")
     lines.insert(1, "|:--|:--|" + ":--|" * meanings)
     st.markdown("\n".join(lines))

@@ -58,7 +58,7 @@ def choose_source(run: RunSpec) -> SourceChoice | None:
             bind="query-params",
             max_chars=64,
             help="exactly one token of the model, leading space included; it replaces the last "
-            "token of 64 windows, so that its query is seen in real contexts",
+            "token of sixty windows, so that its query is seen in real contexts",
         )
         return {"source": "token", "token": token}
     return {"source": "mean"}

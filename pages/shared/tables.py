@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 from pandas.io.formats.style import Styler
@@ -12,7 +13,7 @@ from pandas.io.formats.style import Styler
 from pages.shared.head_link import head_address
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import bias_text, rounded, texts_of
+from poskernel_core.common.rounding import bias_text, rounded, rounded_to, texts_of
 
 __all__ = ["HEAD", "choice_table", "errors_line", "linked_table", "rounded_table"]
 
@@ -40,7 +41,8 @@ def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) 
     for column, name in columns.items():
         formats[column] = reader(name)
         if name in result.biases:
-            beside, biases = f"{column}, bias", result.biases[name].ravel()
+            pairs = zip(result.biases[name].ravel(), result.errors[name].ravel(), strict=True)
+            beside, biases = f"{column}, bias", np.array([rounded_to(*pair) for pair in pairs])
             table.insert(table.columns.get_loc(column) + 1, beside, biases[table.index])
             formats[beside] = bias_text
     return table.style.format(formats)

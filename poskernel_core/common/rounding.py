@@ -15,6 +15,7 @@ __all__ = [
     "number_and_error",
     "power_of_ten",
     "rounded",
+    "rounded_to",
     "texts_of",
     "value_and_bias",
     "value_text",
@@ -43,7 +44,7 @@ def rounded(value: Number, error: Number | None = None) -> str:
         return NO_NUMBER
     if error is None or not math.isfinite(error) or error <= NEGLIGIBLE * abs(value):
         return as_printed(f"{value:.4g}")
-    digits = 1 - math.floor(math.log10(float(f"{error:.1e}")))
+    digits = _digits(error)
     power = math.floor(math.log10(max(abs(value), error)))
     if power < SMALL:
         shown = digits + power
@@ -92,20 +93,37 @@ def value_text(result: Result, name: str) -> str:
     return rounded(float(result.values[name]), error)
 
 
-def bias_text(bias: Number | np.ndarray | None) -> str:
-    """Return a bias to two significant digits; empty where it is not known."""
+def bias_text(bias: Number | np.ndarray | None, error: Number | np.ndarray | None = None) -> str:
+    """Return a bias to two significant digits, or to those of the error; empty if not known."""
     known = math.nan if bias is None else float(bias)
-    return as_printed(f"{known:.2g}") if math.isfinite(known) else ""
+    if not math.isfinite(known):
+        return ""
+    return as_printed(f"{0.0 + rounded_to(known, error):.2g}")
 
 
-def with_bias(text: str, bias: Number | np.ndarray | None) -> str:
+def rounded_to(value: Number, error: Number | np.ndarray | None) -> float:
+    """Return a number rounded to its error's first two significant digits, if that is known."""
+    known = math.nan if error is None else float(error)
+    if not 0 < known < math.inf:
+        return float(value)
+    return round(float(value), _digits(known))
+
+
+def _digits(error: float) -> int:
+    """Return after how many decimals an error's second significant digit stands."""
+    return 1 - math.floor(math.log10(float(f"{error:.1e}")))
+
+
+def with_bias(
+    text: str, bias: Number | np.ndarray | None, error: Number | np.ndarray | None
+) -> str:
     """Return a number's text with its bias where that is known: ``93.20 ± 0.41, bias 0.12``."""
-    return f"{text}, bias {told}" if (told := bias_text(bias)) else text
+    return f"{text}, bias {told}" if (told := bias_text(bias, error)) else text
 
 
 def value_and_bias(result: Result, name: str) -> str:
     """Return one number of a result with its standard error, and its bias where it is known."""
-    return with_bias(value_text(result, name), result.biases.get(name))
+    return with_bias(value_text(result, name), result.biases.get(name), result.errors.get(name))
 
 
 def texts_of(result: Result, name: str) -> np.ndarray:

@@ -66,7 +66,7 @@ class Column:
         error, bias = (
             None if each is None else float(each[head]) for each in (self.errors, self.biases)
         )
-        return with_bias(rounded(value, error), bias)
+        return with_bias(rounded(value, error), bias, error)
 
     @property
     def logarithmic(self) -> bool:

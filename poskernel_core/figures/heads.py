@@ -47,8 +47,9 @@ def _kind(words: list[str], code: float) -> str:
 
 def bias_texts(head: Result) -> list[str]:
     """The bias of one head's every measure; empty where it is not known."""
-    biases = head.biases.get("value", np.full(head.values["value"].shape, np.nan))
-    return [bias_text(each) for each in biases]
+    unknown = np.full(head.values["value"].shape, np.nan)
+    both = (part.get("value", unknown) for part in (head.biases, head.errors))
+    return [bias_text(*pair) for pair in zip(*both, strict=True)]
 
 
 def rank_texts(head: Result) -> list[str]:

@@ -44,14 +44,16 @@ def error_curve(found: Result) -> go.Figure:
     figure.add_hline(
         y=wanted,
         line={"color": CATEGORICAL[1], "dash": "dot"},
-        annotation={"text": f"wanted: {number(wanted)}", "xanchor": "right"},
+        annotation={"text": f"wanted: {wanted:.3g}", "xanchor": "right"},
     )
+    shown = np.concatenate([law / np.sqrt(x), found.values["error"], [wanted]])
     head = cell_name(found.chosen["layer"], found.chosen["head"])
     title = f"{found.params['measure'][0].upper()}{found.params['measure'][1:]} of {head}"
     set_title(figure, f"{title}: {_windows(enough)} for the wanted error")
     style(figure, x_title="windows (log scale)", y_title="error (log scale)", height=340)
     figure.update_xaxes(type="log", tickvals=log_ticks(windows[0], 1.1 * last))
-    figure.update_yaxes(type="log")
+    low, high = float(np.nanmin(shown)) / 1.2, 1.2 * float(np.nanmax(shown))
+    figure.update_yaxes(type="log", tickvals=log_ticks(low, high))
     return figure
 
 
@@ -77,7 +79,7 @@ def enough_map(found: Result) -> go.Figure:
         )
     )
     set_title(figure, f"Windows for the wanted error: {found.params['measure']}")
-    style(figure, x_title="head", y_title="layer", height=340)
+    style(figure, x_title="head", y_title="layer", height=min(420, 170 + 40 * len(enough)))
     figure.update_xaxes(dtick=1, showgrid=False)
     figure.update_yaxes(dtick=1, autorange="reversed", showgrid=False)
     return figure

@@ -117,6 +117,11 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
         """
         header = statistics["main"].header
         groups = header.groups
+        if groups == 0:
+            raise BadRequest(
+                "These sums are not kept by groups of texts, as those that come with the project: "
+                "choose another number of windows."
+            )
         if groups < 4:
             raise BadRequest(
                 f"Expected four groups of texts or more, got {groups}: ask for ten windows or more."
