@@ -45,4 +45,4 @@ def left_out(arrays: Mapping[str, np.ndarray], name: str, group: int) -> np.ndar
     if groups is None:
         return arrays[name]
     step = arrays[f"{name}{STEP}"][0] / np.float32(len(groups) - 1)
-    return arrays[name] - groups[group] * step
+    return np.asarray(arrays[name] - groups[group] * step)

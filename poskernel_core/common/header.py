@@ -93,10 +93,8 @@ class PassHeader(PlanHeader):
     def without_a_group(self) -> PassHeader:
         """Return what would be known of the pass had it left out one group."""
         left = self.groups - 1
-        counts = {"windows": self.windows, "samples": self.samples}
-        return self.model_copy(
-            update={name: count * left // self.groups for name, count in counts.items()}
-        )
+        windows, samples = (each * left // self.groups for each in (self.windows, self.samples))
+        return self.model_copy(update={"windows": windows, "samples": samples, "groups": left})
 
     def rule(self, layer: int) -> ScoreRule:
         """Return how a layer makes scores of products, and which keys its queries see."""
