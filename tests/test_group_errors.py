@@ -62,7 +62,7 @@ def compare(found, at, numbers, exactly, value, *, turns=False):
     scale = math.pi if turns else np.nanmax(np.abs(numbers[0]))
     have = found.values[value][at], found.errors[value][at], found.biases[value][at]
     error, bias = groups.error_and_bias(numbers, turns=turns)
-    same = dict(rtol=0, err_msg=value)
+    same = {"rtol": 0, "err_msg": value}
     np.testing.assert_allclose(have[0], numbers[0], atol=2e-6 * scale, **same)
     least = 1e-3 * np.nanmax(error) + 2e-5 * scale
     np.testing.assert_allclose(have[1], error, atol=least, **same)

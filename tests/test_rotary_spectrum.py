@@ -216,8 +216,9 @@ def gathered_by_hand(models, queries, keys, speed):
     arrays["pair_speed"] = np.broadcast_to(np.float32(speed), arrays["pair_speed"].shape)
     for name, pairs in (("query", queries), ("key", keys)):
         part = np.stack([pairs.real, pairs.imag, np.abs(pairs) ** 2, np.abs(pairs)], axis=-1)
-        for each in (f"{name}_pairs", f"{name}_pairs_without"):
-            arrays[each] = np.broadcast_to(np.float32(part), arrays[each].shape)
+        kept = f"{name}_pairs"
+        arrays[kept] = np.broadcast_to(np.float32(part), arrays[kept].shape)
+        del arrays[f"{kept}.groups"], arrays[f"{kept}.step"]
     return replace(gathered, parts={"rotary": arrays})
 
 
@@ -291,14 +292,13 @@ def test_swings_are_spreads(queries, keys):
 
 @pytest.mark.parametrize("skip", [0, 4, 5])
 def test_errors_are_jackknives(models, skip):
-    """Over groups of texts, at the nearest skip that is kept; that of a phase goes round."""
+    """Over groups of texts, at every skip; that of a phase goes round."""
     ids = builders.random_ids(4, CONTEXT, seed=14).numpy()
     gathered = gathered_of(models["llama"], ids)
-    near = {0: 0, 4: 4, 5: 16}[skip]
     found = pk.analyse("rotary-spectrum", gathered, skip=skip)
     alone = [
         pk.analyse("rotary-spectrum", gathered_of(models["llama"], np.delete(ids, text, axis=0)),
-                   skip=near).values
+                   skip=skip).values
         for text in range(4)
     ]  # fmt: skip
     for value in ("amplitude", "usage", "mean_share_keys", "key_share"):
@@ -306,7 +306,7 @@ def test_errors_are_jackknives(models, skip):
         np.testing.assert_allclose(found.errors[value], expected, rtol=1e-3, atol=1e-6)
     turns = np.stack([each["phase"] for each in alone]) - found.values["phase"]
     near_by = (turns + np.pi) % (2 * np.pi) - np.pi
-    np.testing.assert_allclose(found.errors["phase"], jackknife(near_by), atol=1e-4)
+    np.testing.assert_allclose(found.errors["phase"], jackknife(near_by), rtol=3e-4, atol=1e-4)
     assert (found.errors["phase"] < 6).all()
 
 
