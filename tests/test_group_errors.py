@@ -1,6 +1,8 @@
 """Errors and biases of analyses against loops that leave out one group of texts after the other."""
 
 import math
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 import poskernel_core as pk
 from poskernel_core.analyses import find
 from poskernel_core.analyses.comparison.formulas import distance_error
+from poskernel_core.analyses.kernels.etc import EtcHeatMap
+from poskernel_core.common.errors import BadRequest, Cancelled
 from tests import builders, oracles, oracles_headvis, oracles_rotary
 from tests import oracles_groups as groups
 from tests import oracles_positions as op
@@ -287,6 +291,92 @@ def test_one_text_has_no_errors(model_dirs):
             assert np.isnan(found.errors[value]).all(), value
             assert np.isnan(found.biases[value]).all(), value
             assert found.errors[value].shape == found.values[value].shape
+
+
+class Slow(EtcHeatMap):
+    """An analysis whose every layer takes a while, or fails; it tells which threads it ran in."""
+
+    def __init__(self, layers, fails=()):
+        self.layers, self.fails, self.calls, self.threads = layers, fails, [], set()
+
+    def compute(self, statistics, params, progress):
+        """Count layers, as if each took long."""
+        header = statistics["main"].header
+        self.calls.append((header.windows, header.groups, statistics["other"].header.windows))
+        self.threads.add(threading.current_thread())
+        for layer in range(self.layers):
+            if self.fails:
+                raise BadRequest(self.fails)
+            time.sleep(0.02)
+            progress(layer + 1, self.layers)
+        return self.result(params, {})
+
+
+def views_of(made):
+    """Statistics of ten groups, and others of seven."""
+    return {"main": made("gpt2", "groups of three")[0], "other": made("gemma2", "one a group")[0]}
+
+
+def test_what_is_left_out(made):
+    """A group in every pass that has as many: of others nothing; groups and windows are told."""
+    slow = Slow(1)
+    told = []
+    found = slow.answer(views_of(made), slow.params(), lambda *steps: told.append(steps))
+
+    assert [(27, 9, 7)] * 10 + [(30, 10, 7)] == sorted(slow.calls)
+    assert ("stretches", 10) == (found.provenance["errors"], found.provenance["groups"])
+    assert told == sorted(told)
+    assert (11, 11) == told[-1]
+    views = views_of(made)
+    slow.answer({"main": views["other"], "other": views["main"]}, slow.params(), lambda *_: None)
+    assert [(6, 6, 30)] * 7 + [(7, 7, 30)] == sorted(slow.calls[11:])
+
+
+def test_a_cancel_ends_it_soon(made):
+    """In the middle of a layer's work, and no thread runs on."""
+    slow, began = Slow(10_000), time.monotonic()
+
+    def cancel(done, total):
+        assert (0, 11) == (done, total)
+        raise Cancelled("Cancelled.")
+
+    with pytest.raises(Cancelled):
+        slow.answer(views_of(made), slow.params(), cancel)
+
+    assert time.monotonic() - began < 5
+    assert 2 == len(slow.calls)
+    assert not any(thread.is_alive() for thread in slow.threads)
+
+
+def test_what_an_analysis_refuses_reaches_the_caller(made):
+    """As itself, from whatever thread, and no thread runs on."""
+    slow = Slow(1, fails="Expected another number.")
+
+    with pytest.raises(BadRequest, match="^Expected another number.$"):
+        slow.answer(views_of(made), slow.params(), lambda *_: None)
+
+    assert not any(thread.is_alive() for thread in slow.threads)
+
+
+def test_nothing_is_computed_again_where_nothing_has_errors(made):
+    """A map of one head has none."""
+    result = pk.analyse("kernel-map", made("gpt2", "groups of two")[0], skip=SKIP)
+
+    assert {} == result.errors == result.biases
+    assert "errors" not in result.provenance
+
+
+def test_layers_without_heads(made):
+    """Their numbers, errors and biases are NaN; those of the others are not."""
+    result = pk.analyse("etc", made("lfm2", "groups of two")[0], skip=SKIP)
+    bare = list(FAMILY_MODELS["lfm2"].bare)
+
+    assert bare
+    for numbers in (result.values, result.errors, result.biases):
+        assert np.isnan(numbers["etc"][bare]).all()
+        assert np.isfinite(np.delete(numbers["etc"], bare, axis=0)[..., 1:]).all()
+    sinks = pk.analyse("sinks", made("lfm2", "groups of two")[0], threshold=1e-6)
+    assert 1 == sinks.values["sink_rate"]  # of the heads that there are
 
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=11))
