@@ -352,7 +352,7 @@ def test_what_an_analysis_refuses_reaches_the_caller(made):
     """As itself, from whatever thread, and no thread runs on."""
     slow = Slow(1, fails="Expected another number.")
 
-    with pytest.raises(BadRequest, match="^Expected another number.$"):
+    with pytest.raises(BadRequest, match=r"^Expected another number\.$"):
         slow.answer(views_of(made), slow.params(), lambda *_: None)
 
     assert not any(thread.is_alive() for thread in slow.threads)

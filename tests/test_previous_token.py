@@ -210,6 +210,17 @@ def test_kinds_go_by_the_error_of_the_contrast(model_dirs, windows):
             assert expected == result.text_of("diagonal")[at[0]][at[1]]
 
 
+def test_errors_of_two_texts(model_dirs, windows):
+    """One text is left: scores have errors, their parts by position and by content have none."""
+    result = ranked(model_dirs["gpt2"], windows[:2])
+
+    for value in ("self_contrast", "previous_contrast", "ratio"):
+        assert (result.errors[value] > 0).all(), value
+    for value in ("position_advantage", "content_advantage", "position_profile"):
+        assert np.isnan(result.errors[value]).all(), value
+        assert np.isfinite(result.values[value]).any(), value
+
+
 BLOCKS = pytest.mark.parametrize("rows", [1, 7, 64])
 
 

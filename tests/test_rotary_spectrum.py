@@ -310,6 +310,23 @@ def test_errors_are_jackknives(models, skip):
     assert (found.errors["phase"] < 6).all()
 
 
+def test_errors_of_kernels_are_jackknives(models):
+    """Texts are left out of pairs, mean keys, sampled queries and observed attention at once."""
+    ids = builders.random_ids(4, CONTEXT, seed=15).numpy()
+    question, gathered = find("equivariant-kernel"), gathered_of(models["mistral"], ids)
+    params = question.params(query=QUERY, skip=SKIP)
+    found = question.answer({"main": gathered, "rotary": gathered}, params, lambda *_: None)
+    alone = [
+        kernels_of(gathered_of(models["mistral"], np.delete(ids, text, axis=0))).values
+        for text in range(4)
+    ]
+
+    for value, errors in found.errors.items():
+        expected = jackknife(np.stack([each[value] for each in alone]).astype(float))
+        np.testing.assert_allclose(errors, expected, rtol=2e-3, atol=2e-5, err_msg=value)
+        assert np.nanmax(errors) > 0, value
+
+
 def test_what_does_not_fit():
     """Bands that do not grow, a position that sees nothing: one sentence each."""
     run = describe_run("demo-gpt2", windows=5, context=64)
