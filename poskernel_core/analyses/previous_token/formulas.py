@@ -34,14 +34,14 @@ def position_profile(
     length, width = queries.shape[1] - start, queries.shape[2]
     q = queries[:, start:].astype(np.float64).reshape(len(keys), -1, length, width)
     k = np.pad(keys[:, None, start:].astype(np.float64), ((0, 0), (0, 0), (BAND, BAND), (0, 0)))
-    profile = np.zeros((*q.shape[:2], 2 * BAND + 1))
+    sums = np.zeros((*q.shape[:2], 2 * BAND + 1))
     for first in range(0, length, ROWS):
         rows = q[:, :, first : first + ROWS]
         products = rows @ k[:, :, first : first + rows.shape[2] + 2 * BAND].swapaxes(-1, -2)
-        profile += _along_diagonals(rule.capped(rule.scale * products))
+        sums += _along_diagonals(rule.capped(rule.scale * products))
     offsets = np.arange(-BAND, BAND + 1)
     count = np.maximum(length - np.abs(offsets), 0)
-    profile = profile[..., ::-1].reshape(len(queries), -1)
+    profile = sums[..., ::-1].reshape(len(queries), -1)
     if rule.slopes is not None:
         profile += _bias_sums(rule.slopes.bias(start + length)[:, start:], offsets)
     return np.divide(profile, count, out=np.full(profile.shape, np.nan), where=count > 0)
