@@ -13,7 +13,6 @@ __all__ = [
     "UNIFORM",
     "aligned_distance",
     "attention_row",
-    "consistency",
     "diagonal_profile",
     "dot",
     "equivariance",
@@ -106,11 +105,11 @@ def local_mass(row: Row, n: int, tokens: int = 10) -> float:
     return math.fsum(row[n - k] for k in range(tokens) if n - k >= 0)
 
 
-def half_mass_distance(row: Row, n: int) -> int:
-    """The smallest offset `k` such that offsets 0 to `k` hold at least half of the mass."""
+def half_mass_distance(row: Row, n: int) -> float:
+    """How far back half of the mass lies, that of offset `k` spread evenly from `k` to `k + 1`."""
     for k in range(n + 1):
         if local_mass(row, n, k + 1) >= 0.5:
-            return k
+            return k + (0.5 - local_mass(row, n, k)) / row[n - k]
     raise ValueError(f"the row holds {math.fsum(row)} up to position {n}, less than half")
 
 
@@ -134,15 +133,6 @@ def kind(
 def total_variation(a: Row, b: Row) -> float:
     """Total-variation distance, half the sum of absolute differences, in [0, 1]."""
     return 0.5 * math.fsum(abs(x - y) for x, y in zip(a, b, strict=True))
-
-
-def consistency(rows: Sequence[Row]) -> float:
-    """Mean distance over the unordered pairs of kernels of different queries at one position."""
-    distances = []
-    for a in range(len(rows)):
-        for b in range(a):
-            distances.append(total_variation(rows[a], rows[b]))
-    return mean(distances)
 
 
 def _by_offset(row: Row, n: int, offsets: int) -> list[float]:

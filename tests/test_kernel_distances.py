@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.kernels import formulas as kernels
-from poskernel_core.common.attention import first_visible
-from poskernel_core.common.jackknife import jackknife
+from poskernel_core.common.attention import ScoreRule, Slopes, first_visible
+from poskernel_core.common.jackknife import bias, jackknife
 from tests import oracles
+from tests.oracles_groups import error_and_bias, query_variation
 from tests.test_kernels import SEEDS, kernels_of
 
 few = settings(max_examples=23)
@@ -45,41 +46,64 @@ def test_total_variation_is_a_metric(seed):
 
 
 @few
-@given(SEEDS, st.sampled_from([2, 3, 17]))
-def test_consistency_is_the_mean_over_pairs(seed, samples):
-    """Sorting gives what the loop over all pairs gives."""
+@given(SEEDS, st.integers(1, 23), st.integers(1, 11))
+def test_query_variation(seed, samples, count):
+    """Pairs of queries of different groups, whole rounds of groups alone."""
     found = kernels_of(seed, samples=samples)
+    count = min(count, samples)
+    places = range(samples // count)
 
-    expected = [oracles.consistency(head) for head in found.tolist()]
+    each = [
+        [[head[place * count + group] for place in places] for group in range(count)]
+        for head in found.tolist()
+    ]
+    expected = [query_variation(head) if count > 1 else math.nan for head in each]
 
-    np.testing.assert_allclose(kernels.consistency(found), expected, atol=1e-6)
+    np.testing.assert_allclose(kernels.query_variation(found, count), expected, atol=1e-6)
 
 
-def test_consistency_at_its_ends():
-    """Equal queries give 0, queries that share no key give 1, one query gives nothing."""
+def test_query_variation_at_its_ends():
+    """Equal queries give 0, queries that share no key give 1, one group gives nothing."""
     same = np.repeat(kernels_of(1, samples=1), 5, axis=1)
     disjoint = np.eye(5)[None]
 
-    np.testing.assert_allclose(kernels.consistency(same), np.zeros(3), atol=1e-7)
-    np.testing.assert_allclose(kernels.consistency(disjoint), [1.0], atol=1e-7)
-    assert np.isnan(kernels.consistency(same[:, :1])).all()
+    np.testing.assert_allclose(kernels.query_variation(same, 5), np.zeros(3), atol=1e-7)
+    np.testing.assert_allclose(kernels.query_variation(disjoint, 5), [1.0], atol=1e-7)
+    for groups in (0, 1):
+        assert np.isnan(kernels.query_variation(same, groups)).all()
+    assert np.isnan(kernels.query_variation(same[:, :1], 5)).all()
 
 
-@pytest.mark.parametrize(("samples", "groups"), [(17, 8), (64, 8), (7, 3), (4, 2)])
-def test_consistency_error(samples, groups):
-    """The spread of up to eight groups' own consistency, over the root of their number."""
-    found, size = kernels_of(2, samples=samples), samples // groups
+def test_queries_of_one_group_are_no_pair():
+    """Of two groups that never differ from each other, what differs within them does not count."""
+    by_place = np.repeat(np.eye(3), 2, axis=0)[None]  # samples 0 and 1 are the first of each group
 
-    for head, error in zip(found.tolist(), kernels.consistency_error(found), strict=True):
-        parts = [oracles.consistency(head[g * size : (g + 1) * size]) for g in range(groups)]
-        centre = oracles.mean(parts)
-        variance = math.fsum((p - centre) ** 2 for p in parts) / (groups - 1)
-        assert math.sqrt(variance / groups) == pytest.approx(error, rel=1e-4)
+    np.testing.assert_allclose(kernels.query_variation(by_place, 2), [0.0], atol=1e-7)
 
 
-def test_consistency_error_needs_two_groups():
-    """Three queries make one group only, which has no spread."""
-    assert np.isnan(kernels.consistency_error(kernels_of(2, samples=3))).all()
+@few
+@given(SEEDS, st.sampled_from([1, 2, 3, 6]), st.sampled_from([None, 1.3]), st.booleans())
+def test_mean_kernels(seed, shared, cap, biased):
+    """Head by head those of all kernels at once, of shared keys, caps and slopes too."""
+    heads, draw = 6, np.random.default_rng(seed).standard_normal
+    queries, keys = draw((heads, 8, 5)), draw((heads // shared, 7, 5))
+    slopes = Slopes(tuple(2.0 ** -np.arange(heads))) if biased else None
+    rule = ScoreRule(0.7, cap=cap, slopes=slopes)
+
+    mean, variation = kernels.mean_kernels(queries, keys, rule, 3, 4)
+
+    for head in range(heads):
+        rows = []
+        for query in queries[head]:
+            scores = {}
+            for place, key in enumerate(keys[head // shared]):
+                score = 0.7 * float(query @ key)
+                score = score if cap is None else cap * math.tanh(score / cap)
+                scores[place] = score - (2.0**-head * (6 - place) if biased else 0)
+            rows.append(oracles.softmax_at(scores, 7))
+        np.testing.assert_allclose(mean[head], oracles.mean_row(rows), atol=1e-12)
+        groups = [[rows[group], rows[group + 4]] for group in range(4)]
+        assert query_variation(groups) == pytest.approx(variation[head], abs=1e-6)
 
 
 def grid(seed, skip):
@@ -134,35 +158,32 @@ def test_by_offset_by_hand():
 
 @few
 @given(SEEDS)
-def test_leave_one_out(seed):
-    """Each mean leaves out one query, as a loop does."""
-    found = kernels_of(seed)
+def test_jackknife(seed):
+    """It is the oracle's, and for a mean it is the mean's standard error, without a bias."""
+    found = kernels_of(seed)[:, :, 0]
+    left = np.stack([np.delete(found, group, axis=1).mean(axis=1) for group in range(5)])
 
-    out = kernels.leave_one_out(found)
+    whole = np.log(found.mean(axis=1))
+    error, off = error_and_bias([whole, *np.log(left)])
+    np.testing.assert_allclose(jackknife(np.log(left)), error)
+    np.testing.assert_allclose(bias(whole, np.log(left)), off, atol=1e-12)
 
-    for sample in range(5):
-        others = [s for s in range(5) if s != sample]
-        expected = [oracles.mean_row([head[s] for s in others]) for head in found.tolist()]
-        np.testing.assert_allclose(out[:, sample], expected)
+    np.testing.assert_allclose(jackknife(left), found.std(axis=1, ddof=1) / math.sqrt(5))
+    np.testing.assert_allclose(bias(found.mean(axis=1), left), 0, atol=1e-12)
 
 
-@few
-@given(SEEDS)
-def test_jackknife_error(seed):
-    """It is the oracle's, and for a mean it is the mean's standard error."""
-    found = kernels_of(seed)
-    curved = kernels.effective_tokens(kernels.leave_one_out(found))
+def test_bias_by_hand():
+    """The square of a mean of 1, 3, 8: its bias is the variance over the number of parts."""
+    parts = np.array([1.0, 3.0, 8.0])
+    left = np.array([np.delete(parts, part).mean() ** 2 for part in range(3)])
 
-    expected = [oracles.jackknife_se(head) for head in curved.tolist()]
-    np.testing.assert_allclose(jackknife(curved, axis=-1), expected)
-
-    means = jackknife(kernels.leave_one_out(found).transpose(0, 2, 1), axis=-1)
-    np.testing.assert_allclose(means, found.std(axis=1, ddof=1) / math.sqrt(5))
+    assert parts.var(ddof=1) / 3 == pytest.approx(float(bias(np.array(parts.mean() ** 2), left)))
 
 
 def test_one_query_has_no_error():
-    """A single estimate says nothing of its spread."""
+    """A single estimate says nothing of its spread, nor of its bias."""
     assert np.isnan(jackknife(np.ones((3, 1)), axis=-1)).all()
+    assert np.isnan(bias(np.ones(3), np.ones((3, 1)), axis=-1)).all()
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,12 @@ ETC = [
 ]
 # kernel (its last key is the query's own), half-mass distance
 HALF_MASS = [
-    ([1.0], 0),
-    ([0.0, 0.0, 1.0], 0),
-    ([1.0, 0.0, 0.0], 2),
-    ([0.25, 0.25, 0.25, 0.25], 1),
-    ([0.25, 0.375, 0.25, 0.125, 0.0], 3),
-    ([0.1] * 10, 4),
+    ([1.0], 0.5),
+    ([0.0, 0.0, 1.0], 0.5),
+    ([1.0, 0.0, 0.0], 2.5),
+    ([0.25, 0.25, 0.25, 0.25], 2),
+    ([0.25, 0.375, 0.25, 0.125, 0.0], 3 + 1 / 3),
+    ([0.1] * 10, 5),
 ]
 # local mass, ETC, visible, local share, uniform share, kind
 KINDS = [
@@ -160,8 +160,20 @@ def test_etc(seed, keys):
 
 @pytest.mark.parametrize(("kernel", "expected"), HALF_MASS)
 def test_half_mass_distance_by_hand(kernel, expected):
-    """Exactly half is enough, in spite of rounding (0.1 five times)."""
-    assert expected == int(kernels.half_mass_distance(np.array(kernel)))
+    """Half of the mass lies nearer, the mass of each token spread evenly over it."""
+    assert expected == pytest.approx(float(kernels.half_mass_distance(np.array(kernel))))
+
+
+@few
+@given(SEEDS, st.floats(-0.01, 0.01))
+def test_half_mass_distance_has_no_steps(seed, moved):
+    """Mass that moves by a little moves it by a little: by what moved over the mass around it."""
+    found = kernels_of(seed)[0, 0]
+    other = found + moved * np.sign(np.arange(7) - 3) / 6
+
+    change = kernels.half_mass_distance(other) - kernels.half_mass_distance(found)
+
+    assert abs(change) <= abs(moved) / min(found.min(), other.min()) + 1e-9
 
 
 @few
@@ -170,11 +182,13 @@ def test_half_mass_and_local_mass(seed, tokens):
     """Both are the oracle's, for a query in the middle of the context and a skip of 2."""
     n, skip = 12, 2
     found = kernels_of(seed, keys=n + 1 - skip)
-    row = summarise_row(found, None, tokens)
+    means = found.mean(axis=1)
+    row = summarise_row(means, None, tokens)
 
-    for head, mean in enumerate(found.mean(axis=1)):
+    for head, mean in enumerate(means):
         whole = [0.0] * skip + mean.tolist() + [0.0] * 3
-        assert oracles.half_mass_distance(whole, n) == row["half_mass_distance"][head]
+        half = oracles.half_mass_distance(whole, n)
+        assert half == pytest.approx(row["half_mass_distance"][head])
         assert oracles.local_mass(whole, n, tokens) == pytest.approx(row["local_mass"][head])
         assert n + 1 - skip == row["visible_keys"][head]
 

@@ -46,11 +46,11 @@ ETC = [
 
 # row, n, half-mass distance
 HALF_MASS = [
-    ([0.0, 0.0, 1.0], 2, 0),
-    ([1.0, 0.0, 0.0], 2, 2),
-    ([0.25, 0.25, 0.25, 0.25], 3, 1),
-    ([0.25, 0.375, 0.25, 0.125, 0.0], 3, 2),
-    ([0.0, 0.5, 0.5, 0.0], 2, 0),
+    ([0.0, 0.0, 1.0], 2, 0.5),
+    ([1.0, 0.0, 0.0], 2, 2.5),
+    ([0.25, 0.25, 0.25, 0.25], 3, 2),
+    ([0.25, 0.375, 0.25, 0.125, 0.0], 3, 2 + 1 / 3),
+    ([0.0, 0.5, 0.5, 0.0], 2, 1),
 ]
 
 
@@ -134,8 +134,8 @@ def test_local_mass_counts_the_own_position():
 
 @pytest.mark.parametrize(("row", "n", "expected"), HALF_MASS)
 def test_half_mass_distance(row, n, expected):
-    """It is the first offset at which half of the mass is reached, that offset included."""
-    assert expected == oracles.half_mass_distance(row, n)
+    """Half of the mass lies nearer, the mass of each token spread evenly over it."""
+    assert expected == pytest.approx(oracles.half_mass_distance(row, n))
 
 
 def test_half_mass_distance_needs_a_whole_row():

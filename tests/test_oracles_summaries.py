@@ -5,18 +5,27 @@ import math
 import pytest
 
 from tests import oracles
+from tests.oracles_groups import query_variation
 
 
-def test_consistency_is_the_mean_over_pairs():
+def test_query_variation_is_the_mean_over_pairs():
     """Of three kernels, two equal and one disjoint, two pairs of three are 1 apart."""
-    rows = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+    rows = [[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]]
 
-    assert pytest.approx(2 / 3) == oracles.consistency(rows)
+    assert pytest.approx(2 / 3) == query_variation(rows)
 
 
-def test_consistency_of_one_kernel_is_undefined():
+def test_query_variation_pairs_the_next_two_groups():
+    """Of five groups whose first is the odd one, 4 of 10 pairs have it; places are not mixed."""
+    odd, other = [0.0, 1.0], [1.0, 0.0]
+
+    assert pytest.approx(4 / 10) == query_variation([[odd], *[[other]] * 4])
+    assert 0 == query_variation([[odd, other]] * 5)
+
+
+def test_query_variation_of_one_group_is_undefined():
     """There is no pair, so there is no mean."""
-    assert math.isnan(oracles.consistency([[1.0]]))
+    assert math.isnan(query_variation([]))
 
 
 def test_aligned_distance_renormalises_on_the_common_offsets():

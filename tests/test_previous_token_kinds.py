@@ -9,16 +9,9 @@ from poskernel_core.analyses.previous_token.kinds import read_kind
 from poskernel_core.common.specs import BAND
 from poskernel_core.data.made import doubled
 from tests import builders
-from tests.test_previous_token import ranked
+from tests.test_previous_token import different, ranked
 
 TEXTS, CONTEXT, T = 3, 31, 37
-
-
-def different(texts=5, length=T, seed=3):
-    """Windows of tokens that all differ, the start token first."""
-    order = np.random.default_rng(seed)
-    rows = [order.permutation(np.arange(1, 293))[: length - 1] for _ in range(texts)]
-    return np.concatenate([np.zeros((texts, 1), np.int64), np.array(rows)], axis=1)
 
 
 @pytest.fixture(scope="module")

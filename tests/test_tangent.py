@@ -17,6 +17,7 @@ from poskernel_core.figures.of_positions import tangents_figure
 from tests import builders
 from tests import oracles_positions as op
 from tests.oracles import dot, mean
+from tests.oracles_groups import error_and_bias
 
 T, W = 53, 2 * math.pi * 5 / 53
 TEXTS, CONTEXT = 5, 37
@@ -50,10 +51,16 @@ def constructed(path):
 
 
 @pytest.fixture(scope="module")
-def passes(model_dirs):
-    """Passes of random models, learned and rotary, over texts with a start token."""
-    windows = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
-    windows[:, 0] = builders.START
+def windows():
+    """Texts with a start token."""
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
+    ids[:, 0] = builders.START
+    return ids
+
+
+@pytest.fixture(scope="module")
+def passes(model_dirs, windows):
+    """Passes of random models, learned and rotary, over them."""
     return {name: gather(model_dirs[name], windows, True) for name in ("gpt2", "gpt_neo", "llama")}
 
 
@@ -187,6 +194,26 @@ def test_parts_add_up(passes, name, n):
     profile = passes[name].arrays["score_profile"].astype(float)
     middle = np.nanmean(profile, axis=-1, keepdims=True)
     np.testing.assert_allclose(values["observed_score"], profile - middle, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_errors(passes, model_dirs, windows, name):
+    """Each text is left out of queries, keys and scores, and read along the helix of all texts."""
+    result = pk.analyse("tangent", passes[name], query=17)
+    residuals = passes[name].arrays["mean_residuals"]
+    without = []
+    for text in range(TEXTS):
+        left = gather(model_dirs[name], np.delete(windows, text, axis=0), True)
+        arrays = {**left.arrays, "mean_residuals": residuals}
+        without.append(pk.analyse("tangent", replace(left, parts={"keys": arrays}), query=17))
+
+    assert {*PARTS, *SHARES, "observed_score", "helix_fit"} == result.errors.keys()
+    for value, errors in result.errors.items():
+        left = [one.values[value] for one in without]
+        error, bias = error_and_bias([result.values[value], *left])
+        np.testing.assert_allclose(errors, error, rtol=2e-3, atol=1e-4, err_msg=value)
+        np.testing.assert_allclose(result.biases[value], bias, rtol=2e-3, atol=1e-3, err_msg=value)
+        assert np.nanmax(errors) > 0.01, value
 
 
 @pytest.mark.parametrize("reach", [3, BAND])

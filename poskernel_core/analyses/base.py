@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib import import_module
+from threading import Event
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from pydantic import ConfigDict, Field
 from threadpoolctl import ThreadpoolController
 
 from poskernel_core.common.axes import Tokens
+from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.jackknife import bias, jackknife
 from poskernel_core.common.result import Result, Value, texts_array
 from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec, Spec
@@ -53,6 +55,9 @@ OWN_PASS = frozenset({"gather", "pattern_windows"})
 
 UNKNOWN = "nothing"
 """What errors count where none is known: of one text, or of statistics without groups of texts."""
+
+POLLED = 0.1
+"""Seconds after which an analysis at the latest says how far it is, and learns of a cancel."""
 
 OWN_WINDOWS = frozenset({"windows", "positions", "destination", "repeat_every"})
 """The fields that do not matter where an experiment says itself which windows it reads."""
@@ -192,10 +197,6 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
     return ThreadpoolController().select(internal_api="openblas").limit(limits=1)
 
 
-def _quietly(done: int, total: int) -> None:
-    """Report to nobody."""
-
-
 def _errors(
     declared: Sequence[Value], whole: Result, without: Sequence[Result]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -206,7 +207,7 @@ def _errors(
             continue
         found = whole.values[value.name].astype(np.float64)
         each = np.array([one.values[value.name] for one in without], dtype=np.float64)
-        each = each.reshape(len(without), *found.shape)
+        each = np.where(np.isnan(found), np.nan, each.reshape(len(without), *found.shape))
         if value.unit == "radians":  # the nearest turn
             each = found + np.angle(np.exp(1j * (each - found)))
         errors[value.name], biases[value.name] = jackknife(each), bias(found, each)
@@ -220,12 +221,14 @@ class Analysis(Question[P]):
     def compute(self, statistics: Statistics, params: P, progress: Progress) -> Result:
         """Compute the values; errors and provenance are added by whoever calls."""
 
-    def replicate(self, statistics: Statistics, params: P) -> Result:
+    def replicate(self, statistics: Statistics, params: P, progress: Progress) -> Result:
         """Compute the values that have errors once more; overridden where others take long."""
-        return self.compute(statistics, params, _quietly)
+        return self.compute(statistics, params, progress)
 
     def answer(self, statistics: Statistics, params: P, progress: Progress) -> Result:
         """Compute the result with the errors and biases of its numbers over groups of texts."""
+        if not any(value.has_error for value in self.values):
+            return self.compute(statistics, params, progress)
         return self.jackknifed(statistics, params, progress)[0]
 
     def jackknifed(
@@ -235,31 +238,37 @@ class Analysis(Question[P]):
 
         All is computed again without each group, in every pass that has as many groups.
         """
-        groups = statistics["main"].header.groups
-        have_errors = any(value.has_error for value in self.values)
+        header = statistics["main"].header
         left_out = [
             {
-                role: without(view, group) if view.header.groups == groups else view
+                role: without(view, group) if view.header.groups == header.groups else view
                 for role, view in statistics.items()
             }
-            for group in range(groups if groups > 1 and have_errors else 0)
+            for group in range(header.groups if header.groups > 1 else 0)
         ]
+        stop = Event()
+
+        def go_on(_done: int, _total: int) -> None:
+            if stop.is_set():
+                raise Cancelled("Cancelled.")
+
         with _one_blas_thread(), ThreadPoolExecutor(max_workers=2) as pool:
-            first = pool.submit(self.compute, statistics, params, _quietly)
-            work = [first, *(pool.submit(self.replicate, each, params) for each in left_out)]
+            first = pool.submit(self.compute, statistics, params, go_on)
+            work = [first, *(pool.submit(self.replicate, one, params, go_on) for one in left_out)]
+            left = set(work)
             try:
-                for done, future in enumerate(work, start=1):
-                    future.result()
-                    progress(done, len(work))
+                while left:
+                    done, left = wait(left, timeout=POLLED, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+                    progress(len(work) - len(left), len(work))
             finally:
+                stop.set()
                 pool.shutdown(cancel_futures=True)
         whole, *replicates = (future.result() for future in work)
-        header = statistics["main"].header
-        counts: dict[str, Any] = {"errors": header.dealt, "groups": groups} if replicates else {}
-        if have_errors and not replicates:
-            counts = {"errors": UNKNOWN}
+        counts = {"errors": header.dealt, "groups": header.groups}
         errors, biases = _errors(self.values, whole, replicates)
-        made = whole.provenance | counts
+        made = whole.provenance | (counts if replicates else {"errors": UNKNOWN})
         return replace(whole, errors=errors, biases=biases, provenance=made), replicates
 
 

@@ -91,10 +91,10 @@ class _OfGroups(Mapping[str, np.ndarray]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
+        return (name for name in self._arrays if name != "queries")
 
     def __len__(self) -> int:
-        return len(self._arrays)
+        return sum(1 for _ in self)
 
 
 def queries_of(view: StatisticsView, layer: int, place: int) -> np.ndarray:

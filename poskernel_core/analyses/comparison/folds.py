@@ -25,7 +25,7 @@ class KernelFoldsParams(SkipParams):
 
 
 class KernelFolds(Analysis[KernelFoldsParams]):
-    r"""Every head's positional kernel by offset, with groups of its queries left out.
+    r"""Every head's positional kernel by offset, with groups of texts left out.
 
     Formula: $K(n, n-k)$ of the positional kernel, the mean over sampled queries; a **replicate** is
     the same without one group of texts, in the queries and in the mean keys.

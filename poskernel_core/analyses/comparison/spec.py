@@ -112,10 +112,10 @@ class HeadDistances(Composition[HeadDistancesParams]):
     common).
 
     Choices: each head at the recorded query position of its run that lies nearest to ``n``. The
-    error is a jackknife over eight groups of queries; in two heads of one run the same windows are
-    left out of both.
+    error is a jackknife over groups of texts; in two heads of one run the same texts are left out
+    of both.
 
-    Limits: noise of the queries does not cancel in a distance, so that one near 0 is a little too
+    Limits: noise of the texts does not cancel in a distance, so that one near 0 is a little too
     large. Between heads that see different offsets the triangle inequality need not hold. Runs of
     the same windows are taken as independent, which makes their error rather too large.
 

@@ -56,7 +56,8 @@ class Helix(Analysis[HelixParams]):
     agree with the layer before.
 
     Limits: rotary models add nothing to the stream, so one repeated token looks alike everywhere;
-    only the version over windows remains.
+    only the version over windows remains. No errors: the mean stream is not kept by groups of
+    texts.
 
     Source: "The positional embedding matrix and previous-token heads".
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -15,7 +14,7 @@ from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result, each
 from poskernel_core.common.specs import BAND, RunSpec
-from poskernel_core.common.views import StatisticsView
+from poskernel_core.common.views import Gathered, StatisticsView
 
 __all__ = ["Tangent", "TangentParams"]
 
@@ -51,7 +50,7 @@ class Tangent(Analysis[TangentParams]):
     of repeated tokens (``prompts``).
 
     Limits: where ``helix_fit`` is low, the head reads more of the positions than three components
-    hold. No standard errors.
+    hold. Errors count texts in mean queries, mean keys and scores; the helix is taken as it is.
 
     Source: the tangent picture of "The positional embedding matrix and previous-token heads".
     """
@@ -67,27 +66,37 @@ class Tangent(Analysis[TangentParams]):
             "score (nats)",
             "$a(n,n-k)$ by mean query and mean keys, at offsets -32 to 32, its "
             "mean over the band subtracted",
+            has_error=True,
         ),
         *each(
             "tangent_part radial_part third_part",
             "layer head band",
             "score (nats)",
             "its parts along the helix",
+            has_error=True,
         ),
         *each(
             "rest",
             "layer head band",
             "score (nats)",
             "what the helix does not explain: the four parts add up to the score",
+            has_error=True,
         ),
         *each(
             "observed_score",
             "layer head band",
             "score (nats)",
             "mean raw score of real text at that offset, over all $n$, content included",
+            has_error=True,
         ),
-        *each("tangent_share radial_share third_share", "layer head", "share", "shares of $|u|^2$"),
-        *each("helix_fit", "layer head", "share", "$R^2$ of the fit; 1 is best"),
+        *each(
+            "tangent_share radial_share third_share",
+            "layer head",
+            "share",
+            "shares of $|u|^2$",
+            has_error=True,
+        ),
+        *each("helix_fit", "layer head", "share", "$R^2$ of the fit; 1 is best", has_error=True),
     )
     figure = "poskernel_core.figures.of_positions:tangent_reading_figure"
     precomputed = "always"
@@ -109,72 +118,89 @@ class Tangent(Analysis[TangentParams]):
             return {"main": run}
         return {"main": run, "repeated": math.repeated_run(run, params.tokens)}
 
+    def answer(
+        self,
+        statistics: Mapping[str, StatisticsView],
+        params: TangentParams,
+        progress: Progress,
+    ) -> Result:
+        """Find the helix once: mean residuals are the same without any group of texts."""
+        found = {**statistics, "helix": _helix(statistics, params, progress)}
+        return super().answer(found, params, progress)
+
     def compute(
         self, statistics: Mapping[str, StatisticsView], params: TangentParams, progress: Progress
     ) -> Result:
         """Split the scores of every head."""
         main = statistics["main"]
         layers = main.header.n_layers
-        helix = statistics.get("repeated", main)
+        helix = statistics.get("helix") or _helix(statistics, params, progress)
         rows = []
         for layer in range(layers):
-            residuals = helix.layer(layer)["mean_residuals"]
-            rows.append(_layer(residuals, main, layer, params))
+            rows.append(_layer(helix.layer(layer), main, layer, params))
             progress(layer + 1, layers)
         values = {name: np.stack([row[name] for row in rows]) for name in (*SCORE_PARTS, *SHARES)}
         return self.result(params, values, coordinates={"band": np.arange(-BAND, BAND + 1)})
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """The helix of one layer around one position.
+def _helix(
+    statistics: Mapping[str, StatisticsView], params: TangentParams, progress: Progress
+) -> Gathered:
+    """Return the helix of every layer around the query position, as statistics without groups.
 
-    ``points [pos, 3]`` from position ``first`` on, and three orthonormal directions ``axes``:
-    radius, tangent, and the third.
+    ``points [pos, component]`` from the first position that counts on, and three orthonormal
+    directions ``axes [direction, component]``: radius, tangent, and the third.
     """
+    header = statistics["main"].header
+    first = math.first_position(header.context, header.start_token, params.leave_out)
+    found = []
+    for layer in range(header.n_layers):
+        progress(0, header.n_layers)
+        residuals = statistics.get("repeated", statistics["main"]).layer(layer)["mean_residuals"]
+        found.append(_frame(residuals[first:], params.query - first))
+    points, axes = (np.stack(each) for each in zip(*found, strict=True))
+    alone = header.model_copy(update={"groups": 0})
+    return Gathered(alone, {"residuals": {"points": points, "axes": axes}})
 
-    points: np.ndarray
-    axes: np.ndarray
-    first: int
 
-
-def _frame(residuals: np.ndarray, first: int, query: int) -> _Frame:
-    rows = math.centred(residuals[first:])
+def _frame(residuals: np.ndarray, query: int) -> tuple[np.ndarray, np.ndarray]:
+    rows = math.centred(residuals)
     points = rows @ math.principal(rows, 3)[0].T
-    here = query - first
-    radius = points[here]
-    tangent = points[here + 1] - points[here - 1]
+    radius = points[query]
+    tangent = points[query + 1] - points[query - 1]
     axes = np.linalg.qr(np.stack([radius, tangent, np.cross(radius, tangent)], axis=1))[0]
-    return _Frame(points, axes.T, first)
+    return points, axes.T
 
 
 def _layer(
-    residuals: np.ndarray, main: StatisticsView, layer: int, params: TangentParams
+    helix: Mapping[str, np.ndarray], main: StatisticsView, layer: int, params: TangentParams
 ) -> dict[str, np.ndarray]:
-    first = math.first_position(main.header.context, main.header.start_token, params.leave_out)
-    frame = _frame(residuals, first, params.query)
+    first = main.header.context - len(helix["points"])
     arrays = main.layer(layer)
     queries = arrays["mean_queries"][:, params.query].astype(np.float64)
     keys = repeat_kv(arrays["mean_keys"], len(queries))
     products = np.einsum("hd,hid->hi", queries, keys[:, first:])[:, None]
     query = slice(params.query, params.query + 1)
     scores = main.header.rule(layer).scores(products, query, slice(first, keys.shape[1]))[:, 0]
-    heads = [_split(row, frame, params.query) for row in scores]
+    heads = [_split(row, helix, params.query - first) for row in scores]
     found = {name: np.stack([head[name] for head in heads]) for name in heads[0]}
     return found | {"observed_score": _without_mean(arrays["score_profile"])}
 
 
-def _split(scores: np.ndarray, frame: _Frame, query: int) -> dict[str, np.ndarray]:
+def _split(
+    scores: np.ndarray, helix: Mapping[str, np.ndarray], query: int
+) -> dict[str, np.ndarray]:
     """Return the parts of one head's scores ``[pos]`` in the band, and the shares."""
-    design = np.column_stack([frame.points, np.ones(len(scores))])
+    points, axes = helix["points"], helix["axes"]
+    design = np.column_stack([points, np.ones(len(scores))])
     fitted = np.linalg.lstsq(design, scores, rcond=None)[0]
-    direction = frame.axes @ fitted[:3]
-    parts = direction[:, None] * (frame.axes @ frame.points.T)
+    direction = axes @ fitted[:3]
+    parts = direction[:, None] * (axes @ points.T)
     rest = scores - design @ fitted
     size, total = float(direction @ direction), float(np.square(scores - scores.mean()).sum())
     shares = np.square(direction) / size if size > 0 else np.full(3, np.nan)
     curves = dict(zip(SCORE_PARTS[:5], (scores, parts[1], parts[0], parts[2], rest), strict=True))
-    found = {name: _band(row, query - frame.first) for name, row in curves.items()}
+    found = {name: _band(row, query) for name, row in curves.items()}
     fit = 1 - float(np.square(rest).sum()) / total if total > 0 else np.nan
     numbers = zip(SHARES, (shares[1], shares[0], shares[2], fit), strict=True)
     return found | {name: np.array(value) for name, value in numbers}

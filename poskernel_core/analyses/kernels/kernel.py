@@ -45,7 +45,7 @@ class PositionalKernel(Analysis[KernelParams]):
     token at position $n$; the posts take a chapter of the Bible, or " the".
 
     Limits: noise in the mean keys makes kernels look sharper than they are. Queries of one text
-    share its content.
+    share its content, and errors then count the texts of the mean keys alone.
 
     Source: "Positional kernels of attention heads"; "Contextual attention heads in the first layer
     of GPT-2" draws one row as a square.
@@ -103,7 +103,7 @@ class PositionalKernel(Analysis[KernelParams]):
             "query_variation",
             "layer head",
             "TV distance, 0 to 1",
-            "mean TV between kernels of different queries",
+            "mean TV between kernels of queries of different groups of texts",
             has_error=True,
         ),
         *each(
@@ -133,17 +133,27 @@ class PositionalKernel(Analysis[KernelParams]):
         self, statistics: Mapping[str, StatisticsView], params: KernelParams, progress: Progress
     ) -> Result:
         """Compute the kernels of all layers."""
-        header = statistics["main"].header
-        rows = []
-        for layer in range(header.n_layers):
-            rows.append(_layer(statistics, layer, params, spread=True))
-            progress(layer + 1, header.n_layers)
-        return self.result(params, {n: np.stack([row[n] for row in rows]) for n in rows[0]})
+        return self._all(statistics, params, progress, spread=True)
 
-    def replicate(self, statistics: Mapping[str, StatisticsView], params: KernelParams) -> Result:
+    def replicate(
+        self, statistics: Mapping[str, StatisticsView], params: KernelParams, progress: Progress
+    ) -> Result:
         """Compute all but the percentiles."""
-        layers = range(statistics["main"].header.n_layers)
-        rows = [_layer(statistics, layer, params, spread=False) for layer in layers]
+        return self._all(statistics, params, progress, spread=False)
+
+    def _all(
+        self,
+        statistics: Mapping[str, StatisticsView],
+        params: KernelParams,
+        progress: Progress,
+        *,
+        spread: bool,
+    ) -> Result:
+        layers = statistics["main"].header.n_layers
+        rows = []
+        for layer in range(layers):
+            rows.append(_layer(statistics, layer, params, spread=spread))
+            progress(layer + 1, layers)
         return self.result(params, {n: np.stack([row[n] for row in rows]) for n in rows[0]})
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
-from poskernel_core.common.attention import ScoreRule, repeat_kv
+from poskernel_core.common.attention import ScoreRule
 from poskernel_core.common.specs import BAND
 
 __all__ = ["contrasts", "position_profile", "without_bias"]
+
+ROWS = 64
+"""Rows of queries that are multiplied at a time by the keys around them."""
 
 
 def position_profile(
@@ -26,24 +30,38 @@ def position_profile(
     Returns:
         The profile; NaN at offsets without a pair of positions.
     """
-    q = queries[:, start:].astype(np.float64)
-    k = repeat_kv(keys[:, start:].astype(np.float64), len(queries))
-    length = q.shape[1]
     rule = rule if isinstance(rule, ScoreRule) else ScoreRule(rule)
-    profile = np.full((len(q), 2 * BAND + 1), np.nan)
-    for offset in range(max(-BAND, 1 - length), min(BAND, length - 1) + 1):
-        late, early = max(offset, 0), max(-offset, 0)
-        count = length - late - early
-        pairs = q[:, late : late + count] * k[:, early : early + count]
-        if rule.plain:
-            profile[:, BAND + offset] = rule.scale * pairs.sum(axis=(1, 2)) / count
-            continue
-        scores = rule.capped(rule.scale * pairs.sum(axis=2))
-        if rule.slopes is not None:
-            bias = rule.slopes.bias(start + length)[:, start:]
-            scores = scores + bias[:, early : early + count] - bias[:, late : late + count]
-        profile[:, BAND + offset] = scores.sum(axis=1) / count
-    return profile
+    length, width = queries.shape[1] - start, queries.shape[2]
+    q = queries[:, start:].astype(np.float64).reshape(len(keys), -1, length, width)
+    k = np.pad(keys[:, None, start:].astype(np.float64), ((0, 0), (0, 0), (BAND, BAND), (0, 0)))
+    sums = np.zeros((*q.shape[:2], 2 * BAND + 1))
+    for first in range(0, length, ROWS):
+        rows = q[:, :, first : first + ROWS]
+        products = rows @ k[:, :, first : first + rows.shape[2] + 2 * BAND].swapaxes(-1, -2)
+        sums += _along_diagonals(rule.capped(rule.scale * products))
+    offsets = np.arange(-BAND, BAND + 1)
+    count = np.maximum(length - np.abs(offsets), 0)
+    profile = sums[..., ::-1].reshape(len(queries), -1)
+    if rule.slopes is not None:
+        profile += _bias_sums(rule.slopes.bias(start + length)[:, start:], offsets)
+    return np.divide(profile, count, out=np.full(profile.shape, np.nan), where=count > 0)
+
+
+def _along_diagonals(products: np.ndarray) -> np.ndarray:
+    """Return the sums of ``[..., row, row + key]`` over the rows, ``[..., key]``."""
+    rows, keys = products.shape[-2:]
+    shape = (*products.shape[:-1], keys - rows + 1)
+    *outer, down, right = products.strides
+    return as_strided(products, shape, (*outer, down + right, right), writeable=False).sum(axis=-2)
+
+
+def _bias_sums(bias: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return the sums of ``bias_i - bias_n`` over the pairs of each offset ``n - i``."""
+    length = bias.shape[1]
+    total = np.pad(np.cumsum(bias, axis=1), ((0, 0), (1, 0)))
+    here = np.where(np.abs(offsets) < length, offsets, 0)
+    keys = total[:, length - np.maximum(here, 0)] - total[:, np.maximum(-here, 0)]
+    return keys - keys[:, ::-1]
 
 
 def contrasts(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

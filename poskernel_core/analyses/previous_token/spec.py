@@ -23,6 +23,7 @@ from poskernel_core.common.views import StatisticsView, stacked
 __all__ = ["PreviousToken", "PreviousTokenParams", "diagonals"]
 
 DOUBLED_TEXTS = 100
+PARTS = ("position_", "content_")
 
 
 class PreviousTokenParams(Params):
@@ -208,6 +209,19 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         values["share_previous"] = np.array((kept == 1).mean())
         progress(1, 1)
         return self.result(params, values, coordinates={"band": np.arange(-BAND, BAND + 1)})
+
+    def replicate(
+        self,
+        statistics: Mapping[str, StatisticsView],
+        params: PreviousTokenParams,
+        progress: Progress,
+    ) -> Result:
+        """Compute all once more; where one text is left, nothing tells position from content."""
+        found = self.compute(statistics, params, progress)
+        if statistics["main"].header.windows > 1:
+            return found
+        parts = {n: a * np.nan for n, a in found.values.items() if n.startswith(PARTS)}
+        return replace(found, values=found.values | parts)
 
     def answer(
         self,

@@ -104,6 +104,7 @@ class AttentionSinks(Analysis[SinkParams]):
         """Take the means as they were gathered, and count the heads above the threshold."""
         view = statistics["main"]
         alpha = stacked(view, "alpha")
+        kept = np.delete(alpha[..., 0], list(view.header.reasons), axis=0)
         progress(1, 1)
         return self.result(
             params,
@@ -111,6 +112,6 @@ class AttentionSinks(Analysis[SinkParams]):
                 "alpha": alpha,
                 "sink": alpha[..., 0],
                 "learned_sink": stacked(view, "learned"),
-                "sink_rate": np.asarray((alpha[..., 0] > params.threshold).mean()),
+                "sink_rate": np.asarray((kept > params.threshold).mean()),
             },
         )
