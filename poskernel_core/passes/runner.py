@@ -245,7 +245,6 @@ def _read(
             made = asdict(keep.made)
             write_checkpoint(keep.store, run, block.group, read, made, work.sums(), keep.shard)
             saved = time.monotonic()
-    told(read)
     work.check_finite()
     header = PassHeader(
         **plan_header(plan, run, ready.model.where).model_dump(),
