@@ -47,4 +47,5 @@ def of_groups(arrays: Mapping[str, np.ndarray], name: str, kept: Sequence[int]) 
     rest = [group for group in range(len(groups)) if group not in kept]
     few, sign = (kept, 1) if len(kept) <= len(rest) else (rest, -1)  # all differences add up to 0
     off = groups[list(few)].sum(axis=0, dtype=np.int32)
-    return arrays[name] + off * (arrays[f"{name}{STEP}"][0] * np.float32(sign / len(kept)))
+    step = arrays[f"{name}{STEP}"][0] * np.float32(sign / len(kept))
+    return np.asarray(arrays[name] + off * step, dtype=np.float32)
