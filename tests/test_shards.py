@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hn
 
 from poskernel_core.cli import main as cli
 from poskernel_core.common import shards
+from poskernel_core.common.header import PassHeader
 from poskernel_core.common.shards import WHOLE, Block, Shard
 from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution
 from poskernel_core.engine.engine import describe_run
@@ -28,7 +29,7 @@ from poskernel_core.passes.workshop import Workshop
 from poskernel_core.statistics import STATISTICS, Plan
 from poskernel_core.statistics.keys import MeanKeys
 from poskernel_core.storage.encoding import encode
-from poskernel_core.storage.shards import Partial, checksum
+from poskernel_core.storage.shards import Made, Partial, checksum
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
 from tests import builders
@@ -123,6 +124,23 @@ def test_adding_does_not_depend_on_its_order(values, data):
     for place, total in enumerate(expected[0].reshape(-1)):
         off = Fraction(float(total)) - sum(row[place] for row in exact)
         assert abs(off) <= len(values) * Fraction(MeanKeys.grain) / 2
+
+
+@pytest.mark.parametrize("lost", [None, "group", "shard", "tokens", "layers", "versions", "pass"])
+def test_sums_of_another_layout(lost):
+    """A manifest that lacks anything is none."""
+    header = {
+        "n_layers": 2, "n_heads": 8, "n_kv_heads": 4, "n_ctx": 64, "n_vocab": 100, "d_head": 3,
+        "architecture": "mistral", "scheme": "rotary", "d_model": 24, "context": 7, "windows": 1,
+        "positions": (3, 6), "samples": 1, "start_token": False, "device": "cpu",
+        "dtype": "float32", "scales": (1.0, 1.0), "sliding_windows": (None, None),
+    }  # fmt: skip
+    made, run = Made("t", {"torch": "1"}), describe_run("demo-attn-2l")
+    partial = Partial(run, "keys", WHOLE, 3, PassHeader(**header), made, ("a", "b"))
+
+    found = Partial.read({name: x for name, x in partial.as_json().items() if name != lost})
+
+    assert found == (partial if lost is None else None)
 
 
 @given(
