@@ -13,6 +13,7 @@ from poskernel_core.common.errors import ComputeFailed, NoSpace, ReadOnlyStore, 
 from poskernel_core.common.shards import WHOLE
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.provenance import software
 from poskernel_core.models import catalog
 from poskernel_core.passes import runner as gather
 from poskernel_core.passes.workshop import Workshop
@@ -86,7 +87,7 @@ def test_loading_in_many_threads(model_dirs):
 @pytest.mark.usefixtures("near_worker")
 def test_a_full_disk(tmp_path, model_dirs, ids):
     """A pass that cannot be written ends in one sentence, and the same worker goes on later."""
-    with small_disk(tmp_path / "disk", 3) as disk:
+    with small_disk(tmp_path / "disk", 8) as disk:
         engine = Engine(Store(disk / "store"), Execution(device="cpu"))
         quick = etc(model_dirs["gpt2"], ids, 3)
         assert engine.result(quick, WAIT) is not None
@@ -108,7 +109,7 @@ def test_a_full_disk(tmp_path, model_dirs, ids):
 
 def test_the_disk_fills_up_during_a_pass(tmp_path, model_dirs, ids, monkeypatch):
     """No lane is lost when the end of a pass, and the worker's log, can no longer be written."""
-    with small_disk(tmp_path / "disk", 3) as disk:
+    with small_disk(tmp_path / "disk", 8) as disk:
         store = Store(disk / "store")
         request = etc(model_dirs["gpt2"], ids, 5)
         filler = []
@@ -210,7 +211,7 @@ def test_a_pass_that_is_killed_again_and_again(tmp_path, model_dirs, ids, monkey
     engine.close()
     for folder in ("store", "whole"):
         place = Workshop(Store(tmp_path / folder))
-        gather.gather_run(place, request.run, engine.execution, {}, _nobody)
+        gather.gather_run(place, request.run, engine.execution, software(), _nobody)
 
     assert 0 < reached[0] < reached[1] < 301
     broken, whole = (

@@ -102,8 +102,8 @@ def test_the_sums_of_one_group_are_held(tmp_path, run, monkeypatch):
     )
     manifests = 2**10 * 11 * len(GATHER)
     layers = 2**10 * 11 * 3 * len(GATHER)  # headers of entries
-    assert 0.6 * numbers * runner.PER_NUMBER < max(sizes)
-    assert max(sizes) <= numbers * runner.PER_NUMBER + manifests + layers
+    assert 0.6 * numbers * runner.per_number(10) < max(sizes)
+    assert max(sizes) <= numbers * runner.per_number(10) + manifests + layers
     held = sum(
         array.nbytes
         for layer in range(3)

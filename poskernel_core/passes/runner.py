@@ -18,7 +18,6 @@ import numpy as np
 from poskernel_core.common import settings
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, ComputeFailed
-from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import WHOLE, Block, Shard
@@ -41,13 +40,19 @@ from poskernel_core.storage.statistics import (
 )
 from poskernel_core.storage.store import Store
 
-__all__ = ["gather", "gather_run", "gather_shard", "lower"]
+__all__ = ["gather", "gather_run", "gather_shard", "lower", "per_number"]
 
 T = TypeVar("T")
-PER_NUMBER = 4 * GROUPS + 8 + 4 * GROUPS
-"""Bytes that a run takes in the store at most for each number of a block: the sum of each group in
-single precision, a checkpoint in double, and what becomes of them: the queries of all groups in
-single precision, or a mean and 16 bits for each group, which is less."""
+
+
+def per_number(groups: int) -> int:
+    """Return the bytes that a run takes in the store at most for each number of a block.
+
+    They are the sum of each group in single precision, a checkpoint in double, and what becomes of
+    them: the queries of all groups in single precision, or a mean and 16 bits for each group, which
+    is no more.
+    """
+    return 4 * groups + 8 + 4 * groups
 
 
 def gather_run(
@@ -91,7 +96,7 @@ def gather_shard(
     made = Made(digest.hexdigest(), dict(versions))
     drop_partial(store, run, shard, but=made)
     work = Pass(ready.model, ready.plan, run.gather, run.dtype)
-    store.make_room(PER_NUMBER * work.numbers())
+    store.make_room(work.numbers() * per_number(ready.plan.groups))
     total, done, batch = sum(len(block.windows) for block in blocks), 0, execution.batch
     begins = True
     for block in blocks:
