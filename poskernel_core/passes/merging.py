@@ -1,7 +1,8 @@
 """From the shards of a run to its statistics: checked against each other, and added.
 
-Sums are exact, so their addition does not depend on its order, and shards are cut between what is
-read at a time. So the statistics equal, bit for bit, those of one process that reads all windows.
+Sums are exact, so their addition does not depend on its order, and shards are cut between what a
+CPU reads at a time. So the statistics equal, bit for bit, those of one process on a CPU that reads
+all windows; a GPU reads more at a time, and its sums over a batch are rounded otherwise.
 """
 
 from __future__ import annotations
