@@ -10,7 +10,7 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core import Engine, Execution, Store
-from poskernel_core.common.errors import Cancelled, ComputeFailed
+from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.data import corpora
 from poskernel_core.engine.engine import describe_run
@@ -216,7 +216,7 @@ def test_a_store_that_is_too_small(tmp_path, place, model_dirs, monkeypatch):
     assert ended
     assert ComputeFailed is type(job.error)
     monkeypatch.setenv("POSKERNEL_CACHE_GB", "0.0001")
-    with pytest.raises(pk.BadRequest, match=r"the store holds 0\.1"):
+    with pytest.raises(BadRequest, match=r"the store holds 0\.1"):
         Engine(Store(tmp_path / "tiny"), Execution(device="cpu")).submit(request(place, model_dirs))
 
 
