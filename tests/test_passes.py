@@ -62,6 +62,21 @@ def test_mean_keys(loaded, truths, name):
     close(gathered(loaded[name]).arrays["mean_keys"], expected)
 
 
+def test_means_of_several_windows_a_group(loaded, model_dirs):
+    """Thirty windows in ten groups: means of all, and of each group's three, by plain loops."""
+    ids = builders.random_ids(30, 11, seed=3).numpy()
+    found = pk.run_pass(loaded["gpt2"], ids, positions=(4, 10), gather=("keys", "patterns"))
+    truth = truth_of(model_dirs["gpt2"], ids)
+
+    for layer in range(3):
+        arrays, keys = found.layer(layer), truth.keys[layer].astype(float)
+        close(arrays["mean_keys"], keys.mean(axis=0))
+        close(arrays["mean_rows"], truth.attentions[layer].mean(axis=0)[:, [4, 10]])
+        for group in range(10):
+            own = keys[3 * group : 3 * group + 3].mean(axis=0) - keys.mean(axis=0)
+            close(arrays["mean_keys.groups"][group] * arrays["mean_keys.step"][0], own, 1e-4)
+
+
 @EACH
 def test_sampled_queries(loaded, truths, name):
     """The windows' own queries, in order: one of each group at least, so all of seven groups."""
