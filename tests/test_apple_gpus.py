@@ -7,7 +7,6 @@ import torch
 import poskernel_core as pk
 from poskernel_core.models.catalog import locate
 from poskernel_core.statistics import STATISTICS, Plan
-from poskernel_core.statistics.per_text import add_texts, mean_of_texts
 from poskernel_core.statistics.sinks import AttentionSinks
 from tests import builders
 from tests.builders.families import FAMILY_MODELS
@@ -45,11 +44,14 @@ def test_a_whole_pass(tmp_path, model_dirs, name):
 
     assert expected.keys() == found.keys()
     for each, array in expected.items():
-        np.testing.assert_allclose(found[each], array, rtol=1e-4, atol=1e-5, err_msg=each)
+        tolerance = 9 if each.endswith(".groups") else 1e-5  # of 32767 steps
+        np.testing.assert_allclose(
+            found[each].astype(float), array, rtol=1e-4, atol=tolerance, err_msg=each
+        )
 
 
-def test_a_small_deviation_of_large_numbers(model_dirs):
-    """Numbers of 100 that deviate by 0.01 have the error that they have in float64."""
+def test_sums_are_exact(model_dirs):
+    """Numbers that are added from there are those of float32, and their sum that of float64."""
     geometry, texts = locate(str(model_dirs["gpt2"])).geometry, 40
     random = torch.Generator("cpu").manual_seed(1)
     noise = torch.randn(texts, geometry.n_heads, generator=random, device="cpu")
@@ -57,10 +59,9 @@ def test_a_small_deviation_of_large_numbers(model_dirs):
     statistic = AttentionSinks(Plan(geometry, CONTEXT, texts, (20,), 1, False), MPS)
 
     with mps():
-        for some in values.split(7):
-            add_texts(statistic.sums, "learned", 0, OnMps(some))
+        for each in values:
+            statistic.add("learned_sum", 0, OnMps(each))
 
-    sums = {name: total.numpy() for name, total in statistic.sums.items()}
-    _, error = mean_of_texts(sums, "learned", texts)
-    expected = values.double().std(dim=0) / texts**0.5
-    np.testing.assert_allclose(expected, error[0], rtol=1e-6)
+    expected = values.double().sum(dim=0)
+    assert torch.equal(expected, statistic.sums["learned_sum"][0])
+    assert not torch.equal(expected.float(), values.sum(dim=0))

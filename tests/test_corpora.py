@@ -75,9 +75,17 @@ def loop(texts, tokenizer, start, context=CONTEXT):
 
 
 def share_of(windows, documents):
-    """The least whole number of windows that is 1.2 times the even share of a document."""
-    share = 1
+    """The least whole number of windows that is 1.2 times the even share of a document.
+
+    More where a group would not have its windows: in turn, one group after another gets a document.
+    """
+    share, many = 1, min(10, windows)
     while 10 * share * documents < 12 * windows:
+        share += 1
+    fewest = [0] * many
+    for document in range(documents):
+        fewest[document % many] += 1
+    while documents >= many and min(fewest) * share < windows // many:
         share += 1
     return share
 
@@ -203,6 +211,131 @@ def test_documents_in_groups(tokenizer, place, seed, windows):
     assert "documents" == found.dealt
 
 
+@pytest.mark.parametrize(
+    ("documents", "windows", "share"),
+    [(10, 50, 6), (11, 50, 6), (13, 50, 5), (19, 50, 5), (20, 50, 3), (100, 50, 1), (47, 100, 3)],
+)
+def test_how_much_a_document_may_give(documents, windows, share):
+    """By hand: 1.2 times 50 / 13 windows are 4.6; three of ten groups have two documents."""
+    assert share == share_of(windows, documents) == corpora._share(documents, 10, windows // 10)
+    assert 1 == corpora._share(None, 10, windows // 10)
+
+
+@given(st.integers(1, 10), st.integers(1, 23), st.integers(0, 97))
+def test_every_group_may_have_its_windows(many, each, more):
+    """Documents dealt in turn suffice, however few of them there are."""
+    documents = many + more
+    share = corpora._share(documents, many, each)
+
+    assert share == share_of_groups(documents, many, each)
+    assert share * (documents // many) >= each
+    assert 5 * share * documents >= 6 * many * each
+
+
+def share_of_groups(documents, many, each):
+    """The least share that gives both."""
+    share = 1
+    while 5 * share * documents < 6 * many * each or share * (documents // many) < each:
+        share += 1
+    return share
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_documents_that_are_too_short_to_be_dealt(place, monkeypatch, known):
+    """Where a group would not fill one window, all documents are one text in stretches."""
+    documents = [chr(99 + j) * 5 for j in range(13)]
+    monkeypatch.setattr(texts, "_stream_hub", lambda *_: iter(documents))
+    name = corpus(place, documents) if known else "openwebtext"
+
+    found = made(name, Letters(), context=17, windows=3, start_token=False)
+    short = made(name, Letters(), context=17, windows=13, start_token=False)
+
+    assert ("documents", "stretches") == (found.dealt, short.dealt)
+    rows = loop(documents, Letters(), [], 17)
+    assert 5 == len(rows)
+    assert rows == short.tokens.tolist()
+
+
+LINES = [
+    "", " = Sea shells = \n", "", " She sells = them . \n", "", " = = Shore = = \n", "", " = x \n",
+    "", " = A ( b = c ) = \n", "", " Second . \n", " = = = Deep = = = \n", "", " = T = \n", "",
+]  # fmt: skip
+ARTICLES = [
+    " = Sea shells = \n She sells = them . \n = = Shore = = \n = x \n",
+    " = A ( b = c ) = \n Second . \n = = = Deep = = = \n",
+    " = T = \n",
+]
+
+
+@dataclass
+class Rows:
+    """What the hub streams: the rows of a data set, and what was asked of it."""
+
+    lines: list[str]
+    shuffled: list[dict] = field(default_factory=list)
+
+    def __iter__(self):
+        return iter({"text": line} for line in self.lines)
+
+    def shuffle(self, **how):
+        """Rows backwards, so that it is seen."""
+        self.shuffled.append(how)
+        return Rows(self.lines[::-1])
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """The hub's rows are those of a list."""
+
+    def stand_in(lines):
+        rows = Rows(lines)
+        monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: rows)
+        return rows
+
+    return stand_in
+
+
+def test_articles_of_lines(hub):
+    """A document begins at a title of the first level, and holds all lines up to the next."""
+    rows = hub(LINES)
+
+    found = [*corpora.documents(CorpusSpec(name="wikitext"), 3)]
+
+    assert sorted(ARTICLES) == sorted(found)
+    assert not rows.shuffled
+
+
+def test_lines_before_the_first_title(hub):
+    """They are a document of their own; blank ones are none."""
+    hub(["", "\n", " Before . \n", *LINES])
+    assert {" Before . \n", *ARTICLES} == {*corpora.documents(CorpusSpec(name="wikitext"))}
+    hub(["", " \n"])
+    assert [] == [*corpora.documents(CorpusSpec(name="wikitext"))]
+
+
+def test_the_order_of_articles(hub, monkeypatch):
+    """Each comes once, no earlier than as many as are held allow, in an order of the seed."""
+    monkeypatch.setattr(texts, "MIXED", 7)
+    articles = [f" = {j} = \n Text . \n" for j in range(53)]
+    hub([line + "\n" for each in articles for line in each.split("\n")[:-1]])
+
+    orders = [[*corpora.documents(CorpusSpec(name="wikitext"), seed)] for seed in (0, 0, 1)]
+
+    assert orders[0] == orders[1] != orders[2]
+    for order in orders:
+        assert sorted(articles) == sorted(order)
+        assert articles != order
+        assert all(articles.index(each) <= place + 7 for place, each in enumerate(order))
+
+
+def test_rows_that_are_documents(hub):
+    """Those of a data set of texts are shuffled as they are."""
+    rows = hub(["one", " = two = \n"])
+
+    assert [" = two = \n", "one"] == [*corpora.documents(CorpusSpec(name="openwebtext"), 5)]
+    assert [{"seed": 5, "buffer_size": 10_000}] == rows.shuffled
+
+
 @given(
     sizes=st.lists(st.integers(0, 61), max_size=41),
     windows=st.integers(1, 47),
@@ -217,10 +350,11 @@ def test_a_document_stays_in_its_group(place, sizes, windows, context, start, kn
     share = share_of(wanted, len(sizes)) if known and sizes else 1
     first, many = [0][:start], min(10, windows)
     asked = {"context": context, "windows": windows, "start_token": start}
-    apart = not known or len(sizes) >= many
-    if apart:
+    expected = []
+    if not known or len(sizes) >= many:
         expected = dealing_loop(documents, Letters(), first, wanted, share, context)
-    else:
+    apart = bool(expected)
+    if not apart:
         expected = stretched(loop(documents, Letters(), first, context)[:wanted])
 
     with pytest.MonkeyPatch.context() as hub:

@@ -10,7 +10,7 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core import Engine, Execution, Store
-from poskernel_core.common.errors import Cancelled, ComputeFailed
+from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.data import corpora
 from poskernel_core.engine.engine import describe_run
@@ -206,7 +206,7 @@ def test_damaged_entries_are_computed_again(engine, place, model_dirs):
 @pytest.mark.usefixtures("near_worker")
 def test_a_store_that_is_too_small(tmp_path, place, model_dirs, monkeypatch):
     """Where not all can be kept, that is said; the pass is not repeated for ever."""
-    monkeypatch.setenv("POSKERNEL_CACHE_GB", "0.0001")
+    monkeypatch.setenv("POSKERNEL_CACHE_GB", "0.0002")
     engine = Engine(Store(tmp_path / "tiny"), Execution(device="cpu"))
     job = engine.submit(request(place, model_dirs))
 
@@ -215,6 +215,9 @@ def test_a_store_that_is_too_small(tmp_path, place, model_dirs, monkeypatch):
 
     assert ended
     assert ComputeFailed is type(job.error)
+    monkeypatch.setenv("POSKERNEL_CACHE_GB", "0.0001")
+    with pytest.raises(BadRequest, match=r"the store holds 0\.1"):
+        Engine(Store(tmp_path / "tiny"), Execution(device="cpu")).submit(request(place, model_dirs))
 
 
 def test_cancel_while_waiting_for_its_turn(engine, place, model_dirs):

@@ -10,11 +10,14 @@ import pytest
 
 from poskernel_core import Engine, Execution, Store
 from poskernel_core.common.errors import ComputeFailed, NoSpace, ReadOnlyStore, StoreFailed
+from poskernel_core.common.shards import WHOLE
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.provenance import software
 from poskernel_core.models import catalog
 from poskernel_core.passes import runner as gather
 from poskernel_core.passes.workshop import Workshop
+from poskernel_core.storage.shards import partials_of
 from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
 from tests import builders
 from tests.disks import fill, read_only, small_disk
@@ -84,7 +87,7 @@ def test_loading_in_many_threads(model_dirs):
 @pytest.mark.usefixtures("near_worker")
 def test_a_full_disk(tmp_path, model_dirs, ids):
     """A pass that cannot be written ends in one sentence, and the same worker goes on later."""
-    with small_disk(tmp_path / "disk", 3) as disk:
+    with small_disk(tmp_path / "disk", 8) as disk:
         engine = Engine(Store(disk / "store"), Execution(device="cpu"))
         quick = etc(model_dirs["gpt2"], ids, 3)
         assert engine.result(quick, WAIT) is not None
@@ -106,7 +109,7 @@ def test_a_full_disk(tmp_path, model_dirs, ids):
 
 def test_the_disk_fills_up_during_a_pass(tmp_path, model_dirs, ids, monkeypatch):
     """No lane is lost when the end of a pass, and the worker's log, can no longer be written."""
-    with small_disk(tmp_path / "disk", 3) as disk:
+    with small_disk(tmp_path / "disk", 8) as disk:
         store = Store(disk / "store")
         request = etc(model_dirs["gpt2"], ids, 5)
         filler = []
@@ -116,12 +119,12 @@ def test_the_disk_fills_up_during_a_pass(tmp_path, model_dirs, ids, monkeypatch)
 
         monkeypatch.setattr(gather.streaming, "finish", _before(gather.streaming.finish, then_full))
         with pytest.raises(StoreFailed, match="No space is left"):
-            gather.gather_run(Workshop(store), request.run, Execution(device="cpu"), _nobody)
+            gather.gather_run(Workshop(store), request.run, Execution(device="cpu"), {}, _nobody)
         assert StoredStatistics.open(store, request.run) is None
         filler[0].unlink()
         monkeypatch.undo()
 
-        gather.gather_run(Workshop(store), request.run, Execution(device="cpu"), _nobody)
+        gather.gather_run(Workshop(store), request.run, Execution(device="cpu"), {}, _nobody)
         assert StoredStatistics.open(store, request.run) is not None
         store.close()
 
@@ -182,6 +185,13 @@ def test_a_directory_that_is_closed_under_a_server(tmp_path, model_dirs, ids):
     engine.store.close()
 
 
+def _read(store, run):
+    """How many windows of ten groups of thirty are read for good."""
+    groups, found = len(partials_of(store, run, "keys", WHOLE)), read_checkpoint(store, run)
+    of_next = found is not None and found[0]["group"] == groups
+    return 30 * groups + (found[0]["done"] if of_next else 0)
+
+
 def test_a_pass_that_is_killed_again_and_again(tmp_path, model_dirs, ids, monkeypatch):
     """However soon after its first batch it is killed, a pass gets further each time."""
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "3600")
@@ -197,11 +207,11 @@ def test_a_pass_that_is_killed_again_and_again(tmp_path, model_dirs, ids, monkey
         os.kill(engine.worker_pid, signal.SIGKILL)
         assert job.wait(WAIT)
         assert ComputeFailed is type(job.error)
-        reached.append(read_checkpoint(engine.store, request.run)[0]["done"])
+        reached.append(_read(engine.store, request.run))
     engine.close()
     for folder in ("store", "whole"):
         place = Workshop(Store(tmp_path / folder))
-        gather.gather_run(place, request.run, engine.execution, _nobody)
+        gather.gather_run(place, request.run, engine.execution, software(), _nobody)
 
     assert 0 < reached[0] < reached[1] < 301
     broken, whole = (
@@ -226,7 +236,7 @@ def test_non_finite_sums(tmp_path, model_dirs, ids, monkeypatch):
 
     monkeypatch.setattr(gather.streaming.STATISTICS["keys"], "attention", overflow)
     with pytest.raises(ComputeFailed, match=r"layer 1 are not finite \(key_sum\)"):
-        gather.gather_run(Workshop(store), request.run, Execution(device="cpu"), _nobody)
+        gather.gather_run(Workshop(store), request.run, Execution(device="cpu"), {}, _nobody)
     assert [] == list(store.keys())
     store.close()
 

@@ -130,13 +130,14 @@ def test_a_pass_ends_where_it_is_told_to(loaded, ids, until, layers, edit):
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
 def test_statistics_of_an_edited_pass(loaded, ids, name):
     """Statistics are observers like any other: under an idle edit they add up the same sums."""
-    model, windows = loaded[name], ids.numpy()
-    plan = plan_for(model.geometry, windows, (0, 5, 22), 3, True)
+    model, windows = loaded[name], np.repeat(ids.numpy(), 10, axis=0)
+    plan = plan_for(model.geometry, windows, (0, 5, 22), 30, True)
     work = Pass(model, plan, tuple(STATISTICS))
-    work.run(windows, range(3), 2)
+    work.run(windows, range(0, 30, 10), 2)
     statistics = [each(plan, model.device) for each in STATISTICS.values()]
     for some in (range(2), range(2, 3)):
-        model.run(ids[some.start : some.stop], Edit(), statistics, samples=some, keep=0)
+        rows = range(0, 30, 10)[some.start : some.stop]
+        model.run(ids[some.start : some.stop], Edit(), statistics, samples=rows, keep=0)
 
     expected = work.sums()
     assert 14 < len(expected)
@@ -151,14 +152,16 @@ def test_a_statistic_knows_its_batch_by_argument_alone(loaded, ids, name):
     """Batches in another order add up to the same, and nothing of one is kept for the next."""
     model, windows = loaded["gpt2"], ids.clone()
     windows[1:, 7] = windows[1:, 6]  # a repeated token
-    plan = plan_for(model.geometry, windows.numpy(), (0, 5, 22), 3, True)
+    many = np.repeat(windows.numpy(), 10, axis=0)
+    plan = plan_for(model.geometry, many, (0, 5, 22), 30, True)
     work = Pass(model, plan, (name,))
-    work.run(windows.numpy(), range(3), 2)
+    work.run(many, range(0, 30, 10), 2)
 
     statistic = STATISTICS[name](plan, model.device)
     for some in (range(2, 3), range(2)):
         tokens = windows[some.start : some.stop]
-        model.run(tokens, observers=[statistic], samples=some, until=-1)
+        rows = range(0, 30, 10)[some.start : some.stop]
+        model.run(tokens, observers=[statistic], samples=rows, until=-1)
     for sums, expected in work.sums().items():
         np.testing.assert_allclose(statistic.sums[sums], expected, rtol=1e-6, atol=1e-6)
     passing = {"_diagonals", "_previous", "_rotations", "_texts"}

@@ -14,14 +14,15 @@ from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models.catalog import BUNDLED_MODELS
 from poskernel_core.storage.shipped import DIRECTORY, Shipped
-from poskernel_core.storage.statistics import StoredStatistics, part_key, write_statistics
+from poskernel_core.storage.statistics import StoredStatistics, part_key, write_statistic
 from poskernel_core.storage.store import Store
 
 STORED = {
     "n_layers": 2, "n_heads": 8, "n_kv_heads": 4, "n_ctx": 64, "n_vocab": 100,
     "architecture": "mistral", "scheme": "rotary", "d_head": 3, "d_model": 24, "context": 7,
     "windows": 1, "positions": [3, 6], "samples": 1, "start_token": False, "device": "cpu",
-    "dtype": "bfloat16", "headless": [None, "a mixer"], "scales": [0.125, 1.0],
+    "dtype": "bfloat16", "headless": [None, "a mixer"], "groups": 1, "dealt": "stretches",
+    "scales": [0.125, 1.0],
     "sliding_windows": [5, None], "chunks": [None, 4], "caps": [30.0, None], "slopes": [],
     "resumed_at_window": 0, "seconds": 0.25, "dtype_error": 0.0625, "tokens": [" a", "b"],
     "shards": 2,
@@ -47,6 +48,15 @@ def test_manifests_that_come_with_the_project(model, statistic):
     assert json.dumps(stored["pass"]) == json.dumps(PassHeader.read(stored["pass"]).as_json())
 
 
+def test_some_of_its_groups():
+    """Windows, samples and groups are fewer; all else is as it was."""
+    header = PassHeader.read(STORED | {"windows": 70, "samples": 20, "groups": 10})
+    few = header.of_groups(9)
+
+    assert (63, 18, 9) == (few.windows, few.samples, few.groups)
+    assert header == few.model_copy(update={"windows": 70, "samples": 20, "groups": 10})
+
+
 def test_it_cannot_be_changed():
     """Analyses share it."""
     with pytest.raises(ValidationError):
@@ -58,8 +68,8 @@ def test_a_manifest_of_another_layout_is_a_miss(tmp_path, change):
     """It is gathered again, not half understood."""
     store, run = Store(tmp_path), describe_run("demo-attn-2l", windows=1, context=7)
     run = run.model_copy(update={"gather": ("keys",)})
-    arrays = {"mean_keys": np.zeros((2, 4, 7, 3), np.float32)}
-    write_statistics(store, run, Gathered(PassHeader.read(STORED), {"keys": arrays}))
+    layers = [{"mean_keys": np.zeros((4, 7, 3), np.float32)}] * 2
+    write_statistic(store, run, "keys", PassHeader.read(STORED), layers)
     assert StoredStatistics.open(store, run).header == PassHeader.read(STORED)
 
     manifest = {"pass": STORED | change, "arrays": {"mean_keys": 2}}

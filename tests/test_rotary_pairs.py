@@ -7,12 +7,13 @@ from torch import nn
 from transformers import AutoModelForCausalLM, CohereConfig, GlmConfig, SmolLM3Config
 
 import poskernel_core as pk
+from poskernel_core.common import groups
 from poskernel_core.common.errors import NotInModel, UnsupportedModel
-from poskernel_core.common.specs import MAX_SKIP, PAIR_SKIPS
+from poskernel_core.common.specs import MAX_SKIP
+from poskernel_core.common.views import without
 from poskernel_core.forward import hooks
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.rotation import Rotation, read_rotation
-from poskernel_core.statistics.moments import GROUPS
 from tests import builders
 from tests.builders.rotary import SCALINGS, scaled
 from tests.oracles_rotary import mean_pair, turned_of
@@ -106,33 +107,33 @@ def test_means(models, name, batch):
         np.testing.assert_allclose(ours, [mean.real, mean.imag, power, size], atol=2e-5)
 
 
-def test_without_each_group(models):
-    """Every group of texts is left out once, at every skip that is kept for errors."""
-    texts = GROUPS + 3
-    ids = builders.random_ids(texts, 23, seed=6).numpy()
+def test_without_each_group(models, monkeypatch):
+    """Left out of the means, a group of texts is as it had never been read, at every skip."""
+    ids = builders.random_ids(30, 23, seed=6).numpy()
     model = pk.load(str(models["llama"]), device="cpu")
-    found = pk.run_pass(model, ids, positions=(0,), gather=("rotary",)).arrays
+    given = {"positions": (0,), "gather": ("rotary",)}
+    whole = pk.run_pass(model, ids, **given)
 
-    assert found["key_pairs_without"].shape[1:3] == (len(PAIR_SKIPS), GROUPS)
-    for group in (0, 2, GROUPS - 1):
-        rest = ids[[text for text in range(texts) if text % GROUPS != group]]
-        alone = pk.run_pass(model, rest, positions=(0,), gather=("rotary",)).arrays
-        for place, skip in enumerate(PAIR_SKIPS):
+    assert (10, MAX_SKIP + 1) == whole.arrays["key_pairs.groups"].shape[1:3]
+    monkeypatch.setattr(groups, "GROUPS", 9)  # of the passes over the other groups alone
+    for group in (0, 2, 9):
+        rest = ids[[text for text in range(30) if text // 3 != group]]
+        alone, view = pk.run_pass(model, rest, **given), without(whole, group)
+        for layer in range(3):
             for name in ("query_pairs", "key_pairs"):
-                np.testing.assert_allclose(
-                    found[f"{name}_without"][:, place, group], alone[name][:, skip],
-                    atol=1e-6, equal_nan=True,
-                )  # fmt: skip
+                found, expected = view.layer(layer)[name], alone.layer(layer)[name]
+                np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-5)
 
 
-@pytest.mark.parametrize(("texts", "groups"), [(1, 0), (2, 2), (GROUPS, GROUPS)])
-def test_few_texts(models, texts, groups):
+@pytest.mark.parametrize(("texts", "many"), [(1, 0), (2, 2), (10, 10)])
+def test_few_texts(models, texts, many):
     """As many groups as there are texts; none of one text, which leaves nothing."""
     ids = builders.random_ids(texts, 5, seed=7).numpy()
     model = pk.load(str(models["llama"]), device="cpu")
     found = pk.run_pass(model, ids, positions=(0,), gather=("rotary",)).arrays
 
-    assert groups == found["query_pairs_without"].shape[2]
+    assert ("query_pairs.groups" in found) == (many > 0)
+    assert many == found.get("query_pairs.groups", np.zeros((1, 0))).shape[1]
     assert np.isfinite(found["query_pairs"][:, :5]).all()
     assert np.isnan(found["query_pairs"][:, 5:]).all()
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core.common.views import Without, stacked
+from poskernel_core.common.views import stacked, without
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from poskernel_core.models.geometry import Geometry
@@ -91,7 +91,7 @@ def test_blocks_do_not_matter(model_dirs, monkeypatch):
     cut = gather(model_dirs["mistral"], ids, batch=1)
 
     for group in (None, *range(TEXTS)):
-        some, others = (each if group is None else Without(each, group) for each in (whole, cut))
+        some, others = (each if group is None else without(each, group) for each in (whole, cut))
         for name in ("alpha", "learned"):
             np.testing.assert_allclose(stacked(some, name), stacked(others, name), atol=1e-6)
 

@@ -18,7 +18,7 @@ from poskernel_core.storage.statistics import (
 )
 from poskernel_core.storage.store import Store
 
-WINDOWS, CONTEXT = 7, 23
+WINDOWS, CONTEXT = 50, 23
 CPU = Execution(device="cpu", batch=2)
 
 
@@ -41,9 +41,9 @@ def passes(monkeypatch):
     """What each pass gathered, in order."""
     seen, whole = [], runner.gather_run
 
-    def gather_run(workshop, run, execution, report):
+    def gather_run(workshop, run, *given):
         seen.append(run.gather)
-        whole(workshop, run, execution, report)
+        whole(workshop, run, *given)
 
     monkeypatch.setattr(runner, "gather_run", gather_run)
     return seen
@@ -89,8 +89,11 @@ def test_one_that_is_lost_is_gathered_alone(tmp_path, run, passes, lost):
     view = StoredStatistics.open(store, run)
     for layer, arrays in enumerate(before):
         assert set(arrays) == set(view.layer(layer))
-        for name, array in arrays.items():
-            np.testing.assert_allclose(view.layer(layer)[name], array, rtol=1e-5, atol=1e-5)
+        for name, array in arrays.items():  # of differences the last digit may be another
+            tolerance = 2 if name.endswith(".groups") else 1e-5
+            np.testing.assert_allclose(
+                view.layer(layer)[name].astype(float), array, rtol=1e-5, atol=tolerance
+            )
 
 
 def test_one_pass_for_all_who_wait(tmp_path, run, passes):
@@ -105,23 +108,31 @@ def test_one_pass_for_all_who_wait(tmp_path, run, passes):
     assert 1 == len(execute.missing_runs(store, longer))
 
 
-def test_a_pass_that_was_broken_off_goes_on_as_it_was(tmp_path, run, passes, monkeypatch):
-    """Its windows are not read again for what it gathered; what it did not gather follows."""
+@pytest.mark.parametrize(("until", "kept"), [(2, (0, 2)), (5, None), (13, (2, 4))])
+def test_a_pass_that_was_broken_off_goes_on_as_it_was(
+    tmp_path, run, passes, monkeypatch, until, kept
+):
+    """Its windows are not read again for what it gathered; what it did not gather follows.
+
+    That is so within a group of five windows, and between two.
+    """
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
     store = Store(tmp_path / "store")
 
     def report(done, total, note):
-        if done >= 4:
+        if done >= until:
             raise Cancelled("Enough.")
 
     with pytest.raises(Cancelled):
         gather(store, asked(run, "entropy"), report=report)
-    assert (4, ["entropy"]) == tuple(read_checkpoint(store, run)[0].values())
+    found = read_checkpoint(store, run)
+    assert kept == (found and (found[0]["group"], found[0]["done"]))
     gather(store, asked(run), asked(run, "entropy"))
 
     assert [("entropy",), ("entropy",), run.gather] == passes
     entropy = run.model_copy(update={"gather": ("entropy",)})
-    assert 4 == StoredStatistics.open(store, entropy).header.resumed_at_window
+    read = 5 * (until // 5) + (kept[1] if kept else 0)
+    assert read == StoredStatistics.open(store, entropy).header.resumed_at_window
     assert 0 == StoredStatistics.open(store, run).header.resumed_at_window
     assert read_checkpoint(store, run) is None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["GROUPS", "Dealt", "groups_of", "in_equal_groups"]
+__all__ = ["GROUPS", "Dealt", "first_of_all", "groups_of", "in_equal_groups"]
 
 GROUPS = 10
 """Groups that texts are dealt to: window ``w`` of a run belongs to group ``w % groups``."""
@@ -22,3 +22,12 @@ def groups_of(windows: int) -> int:
 def in_equal_groups(windows: int) -> int:
     """Return how many of so many windows are read: all groups have equally many."""
     return windows - windows % groups_of(windows) if windows else 0
+
+
+def first_of_all(count: int, windows: int) -> int:
+    """Return how many first windows are taken for ``count`` where all groups give equally many.
+
+    That is one of each group at least, and else no more than ``count``.
+    """
+    groups = groups_of(windows)
+    return max(1, min(count, windows) // groups) * groups

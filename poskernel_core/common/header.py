@@ -72,8 +72,9 @@ class PassHeader(PlanHeader):
             are none. Empty where no layer has any; so are the two next.
         caps: soft cap of the scores, per layer.
         slopes: of ALiBi, per layer.
-        resumed_at_window: the window that it went on from, 0 if it ran in one go.
-        seconds: how long it took since then.
+        resumed_at_window: how many windows were read already when it went on, 0 if it ran in one
+            go.
+        seconds: how long its windows took, but for what was read in vain.
         dtype_error: relative error of mean keys in its precision, measured against float32.
         tokens: the tokens of a single text.
         shards: how many parts it was put together from, 0 if it ran as one.

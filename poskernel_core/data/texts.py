@@ -7,9 +7,11 @@ import gzip
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +46,25 @@ LONGEST = 2**26
 """Characters of a row at most."""
 HELD = 2**26
 """Characters of texts that are held at a time, unless one is longer."""
+MIXED = 1000
+"""Documents of a data set whose rows are lines that are held to be put into another order."""
 ROWS = 16
 """Rows of a .parquet file that are unpacked at a time."""
 
 
 @dataclass(frozen=True)
 class HubCorpus:
-    """A data set on the hub, pinned to one revision."""
+    """A data set on the hub, pinned to one revision.
+
+    Attributes:
+        title: of a data set whose rows are lines, the pattern of those that begin a document.
+    """
 
     repository: str
     revision: str
     split: str = "train"
     subset: str | None = None
+    title: str | None = None
 
 
 HUB = {
@@ -64,6 +73,7 @@ HUB = {
         "Salesforce/wikitext",
         "b08601e04326c79dfdd32d625aee71d232d685c3",
         subset="wikitext-103-raw-v1",
+        title=r" = (?!= ).*(?<! =) = \n",
     ),
 }
 
@@ -346,7 +356,33 @@ def _stream_hub(spec: CorpusSpec, seed: int) -> Iterator[str]:
             streaming=True,
             revision=spec.revision,
         )
-        for row in rows.shuffle(seed=seed, buffer_size=10_000):
-            yield row["text"]
+        if source.title is None:
+            for row in rows.shuffle(seed=seed, buffer_size=10_000):
+                yield row["text"]
+        else:
+            yield from _mixed(_joined((row["text"] for row in rows), source.title), seed)
     except OSError as error:
         raise NoNetwork(_no_network(spec.name)) from error
+
+
+def _joined(lines: Iterator[str], title: str) -> Iterator[str]:
+    """Yield documents whose lines follow each other, each beginning at a title."""
+    held: list[str] = []
+    for line in lines:
+        if held and re.fullmatch(title, line):
+            yield "".join(held)
+            held = []
+        if held or line.strip():
+            held.append(line)
+    if held:
+        yield "".join(held)
+
+
+def _mixed(documents: Iterator[str], seed: int) -> Iterator[str]:
+    """Yield documents in an order fixed by ``seed``, each out of as many as are held at a time."""
+    draw, held = np.random.default_rng(seed), list(islice(documents, MIXED))
+    for document in documents:
+        place = int(draw.integers(len(held)))
+        yield held[place]
+        held[place] = document
+    yield from (held[place] for place in draw.permutation(len(held)))

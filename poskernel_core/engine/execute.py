@@ -20,6 +20,7 @@ from poskernel_core.common.views import StatisticsView
 from poskernel_core.engine.provenance import NOT_KEPT, keep, software, stored
 from poskernel_core.engine.requests import CanonicalRequest, canonical_of
 from poskernel_core.models import catalog
+from poskernel_core.storage.shards import is_begun
 from poskernel_core.storage.statistics import (
     LayerMissing,
     StoredStatistics,
@@ -96,7 +97,8 @@ def gather_missing(
             missing = set(missing_statistics(store, _gathering(windows, together)))
             while missing:
                 begun = read_checkpoint(store, windows)
-                part = missing & set(begun[0]["gather"]) if begun else missing
+                read = set(begun[0]["gather"]) if begun else set()
+                part = {g for g in missing if g in read or is_begun(store, windows, g)}
                 gather_run(
                     workshop, _gathering(windows, part or missing), execution, software(), report
                 )

@@ -9,8 +9,9 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 from poskernel_core.common.errors import BadRequest, ComputeDisabled
+from poskernel_core.common.groups import first_of_all, groups_of, in_equal_groups
 from poskernel_core.common.settings import read_only
-from poskernel_core.common.specs import ModelSpec, RunSpec
+from poskernel_core.common.specs import Gather, ModelSpec, RunSpec
 from poskernel_core.data.made import RANDOM, REPEATED
 from poskernel_core.data.texts import BUNDLED, HUB, check_reachable, find_file
 from poskernel_core.engine.execute import missing_runs
@@ -77,11 +78,14 @@ def _check_tokenizer(model: ModelSpec, needed: bool) -> None:
 
 def _check_room(limit: int, run: RunSpec) -> None:
     geometry = catalog.find_again(run.model).geometry
-    needed = least_bytes(geometry, run, _least_windows(run))
+    windows = _least_windows(run)
+    sums = 4 * groups_of(windows) * sum(_numbers(geometry, run, windows).values())
+    needed = sums + least_bytes(geometry, run, windows)
     if needed > limit:
         raise BadRequest(
-            f"The statistics of this run take {_megabytes(needed)} or more, the store holds "
-            f"{_megabytes(limit)}: raise POSKERNEL_CACHE_GB, or ask for a shorter context."
+            f"The statistics of this run take {_megabytes(needed)} or more while they are "
+            f"gathered, the store holds {_megabytes(limit)}: raise POSKERNEL_CACHE_GB, or ask for "
+            "a shorter context."
         )
 
 
@@ -92,24 +96,38 @@ def _megabytes(size: int) -> str:
 def _least_windows(run: RunSpec) -> int:
     """Return how many windows a run has at least, as far as that is known without reading."""
     if run.corpus.name in (REPEATED, RANDOM, *HUB):
-        return run.windows
+        return in_equal_groups(run.windows)
     if run.corpus.item is None and run.corpus.name in BUNDLED:
         size = find_file(run.corpus.name).stat().st_size
-        return max(1, min(run.windows, size // (LONGEST_TOKEN * run.context)))
+        least = min(run.windows, size // (LONGEST_TOKEN * run.context))
+        return in_equal_groups(max(1, least))
     return 1
 
 
 def least_bytes(geometry: Geometry, run: RunSpec, windows: int) -> int:
-    """Return the size of a run's statistics without their headers and smallest arrays."""
+    """Return the size of a run's statistics without their headers and smallest arrays.
+
+    A mean has 16 bits for each group of texts, if there are several; those of the stream have none.
+    """
+    groups = groups_of(windows)
+    bytes_of = {"queries": 4 * groups, "residuals": 4, "normed": 4}
+    mean = 4 + 2 * groups * (groups > 1)
+    found = _numbers(geometry, run, windows)
+    return sum(bytes_of.get(name, mean) * count for name, count in found.items())
+
+
+def _numbers(geometry: Geometry, run: RunSpec, windows: int) -> dict[Gather, int]:
+    """Return how many numbers the largest sums over one group of texts have, of all layers."""
     tokens, heads = run.context, geometry.n_heads
     queries = len([n for n in run.positions if n < tokens])
     stream, all_queries = tokens * geometry.d_model, heads * tokens * geometry.d_head
-    numbers = {
+    samples = first_of_all(run.queries_per_position, windows) // groups_of(windows)
+    numbers: dict[Gather, int] = {
         "keys": geometry.n_kv_heads * tokens * geometry.d_head,
-        "queries": queries * heads * min(run.queries_per_position, windows) * geometry.d_head,
+        "queries": queries * heads * samples * geometry.d_head,
         "patterns": heads * queries * tokens,
         "residuals": stream,
         "normed": stream,
         "scores": all_queries,
     }
-    return 4 * geometry.n_layers * sum(numbers.get(name, 0) for name in run.gather)
+    return {name: geometry.n_layers * numbers.get(name, 0) for name in run.gather}

@@ -15,6 +15,7 @@ import numpy as np
 
 import poskernel_core
 from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.common.groups import first_of_all
 from poskernel_core.common.header import PassHeader, PlanHeader
 from poskernel_core.common.result import TOKENS, Result, texts_array
 from poskernel_core.common.specs import SCHEMA, RunSpec
@@ -79,7 +80,7 @@ def stored(store: Store, key: str) -> Result | None:
 def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, Any]:
     """Return all that a reader needs to compute the same numbers again."""
     done = header if isinstance(header, PassHeader) else None
-    bound = run.pattern_windows is not None and run.pattern_windows < header.windows
+    seen = first_of_all(run.pattern_windows or header.windows, header.windows)
     return {
         "model": run.model.name,
         "revision": run.model.revision,
@@ -107,7 +108,7 @@ def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, An
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
     } | _of_some(
-        pattern_windows=run.pattern_windows if bound else None,
+        pattern_windows=seen if seen < header.windows else None,
         shards=(done.shards or None) if done else None,
     )
 

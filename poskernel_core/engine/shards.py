@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.progress import Report
-from poskernel_core.common.shards import Shard, ShardTask
+from poskernel_core.common.shards import WHOLE, Shard, ShardTask
 from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.engine.preflight import check_worker
 from poskernel_core.engine.provenance import software
@@ -82,8 +82,7 @@ def carry_out(workshop: Workshop, task: ShardTask, report: Report) -> dict[str, 
         report(0, 0, "Waiting for another process at the same shard")
 
     store, run, shard = workshop.store, task.run, task.shard
-    name = windows_of(run).digest(kind="lock", shard=shard.model_dump())
-    with store.lock(name, wait):
+    with store.lock(_lock_of(run, shard), wait):
         if not _is_there(store, task) and not gather_shard(
             workshop, run, shard, task.execution, software(), report
         ):
@@ -99,6 +98,12 @@ def carry_out(workshop: Workshop, task: ShardTask, report: Report) -> dict[str, 
         file = Path(task.folder) / file_name(task)
         export_entries(store, keys, run.model, file)
     return {"keys": keys, "file": None if file is None else str(file)}
+
+
+def _lock_of(run: RunSpec, shard: Shard) -> str:
+    """Return the name of a shard's lock; that of a run that is not cut is the run's own."""
+    of = {} if shard == WHOLE else {"shard": shard.model_dump()}
+    return windows_of(run).digest(kind="lock", **of)
 
 
 def _is_there(store: Store, task: ShardTask) -> bool:
@@ -189,6 +194,6 @@ def merge(
 
     merged = False
     for run in passes:
-        with store.lock(windows_of(run).digest(kind="lock"), wait):
+        with store.lock(_lock_of(run, WHOLE), wait):
             merged = merge_shards(store, sources, run, of, report) or merged
     return merged

@@ -1,7 +1,8 @@
 """From the shards of a run to its statistics: checked against each other, and added.
 
-Sums are exact, so their addition does not depend on its order, and shards are cut between what is
-read at a time. So the statistics equal, bit for bit, those of one process that reads all windows.
+Sums are exact, so their addition does not depend on its order, and shards are cut between what a
+CPU reads at a time. So the statistics equal, bit for bit, those of one process on a CPU that reads
+all windows; a GPU reads more at a time, and its sums over a batch are rounded otherwise.
 """
 
 from __future__ import annotations
@@ -192,12 +193,12 @@ def _together(blocks: Sequence[_Found], of: int) -> PassHeader:
     for left, right in pairwise(blocks):
         _check_pair(left.partial, right.partial)
     headers = [each.partial.header for each in blocks]
-    resumed = (header.resumed_at_window for header in headers)
+    resumed = max(header.resumed_at_window for header in headers)
     return headers[0].model_copy(
         update={
             "device": ", ".join(dict.fromkeys(header.device for header in headers)),
             "seconds": round(sum(header.seconds for header in headers), 3),
-            "resumed_at_window": next(filter(None, resumed), 0) if of == 1 else 0,
+            "resumed_at_window": resumed if of == 1 else 0,
             "shards": len({each.partial.shard.number for each in blocks}) if of > 1 else 0,
         }
     )

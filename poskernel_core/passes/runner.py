@@ -9,7 +9,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -32,7 +32,7 @@ from poskernel_core.passes.plan import locate_again, plan_header
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.passes.workshop import Workshop
 from poskernel_core.statistics import Plan, Sums
-from poskernel_core.storage.shards import Made, is_written, write_partial
+from poskernel_core.storage.shards import Made, drop_partial, is_written, write_partial
 from poskernel_core.storage.statistics import (
     drop_checkpoint,
     read_checkpoint,
@@ -40,12 +40,19 @@ from poskernel_core.storage.statistics import (
 )
 from poskernel_core.storage.store import Store
 
-__all__ = ["gather", "gather_run", "gather_shard", "lower"]
+__all__ = ["gather", "gather_run", "gather_shard", "lower", "per_number"]
 
 T = TypeVar("T")
-PER_SUM = 9
-"""Room that a run takes in the store for each of its sums: a block of each group, a checkpoint, and
-the means with their groups."""
+
+
+def per_number(groups: int) -> int:
+    """Return the bytes that a run takes in the store at most for each number of a block.
+
+    They are the sum of each group in single precision, a checkpoint in double, and what becomes of
+    them: the queries of all groups in single precision, or a mean and 16 bits for each group, which
+    is no more.
+    """
+    return 4 * groups + 8 + 4 * groups
 
 
 def gather_run(
@@ -87,27 +94,33 @@ def gather_shard(
     blocks = shard.blocks(ready.plan.windows, ready.plan.context)
     digest = hashlib.sha256(np.ascontiguousarray(ready.windows, dtype=np.int64).tobytes())
     made = Made(digest.hexdigest(), dict(versions))
+    drop_partial(store, run, shard, but=made)
     work = Pass(ready.model, ready.plan, run.gather, run.dtype)
-    store.make_room(PER_SUM * work.nbytes())
-    total, done = sum(len(block.windows) for block in blocks), 0
+    store.make_room(work.numbers() * per_number(ready.plan.groups))
+    total, done, batch = sum(len(block.windows) for block in blocks), 0, execution.batch
+    begins = True
     for block in blocks:
 
         def told(read: int, before: int = done) -> None:
             report(before + read, total, "Reading windows of text")
 
         told(0)
-        done += len(block.windows)
         if not is_written(store, run, shard, block, made):
-            header, sums = _attempts(
-                partial(_read, work, ready, run, block, store=store, shard=shard, told=told),
-                ready,
-                execution,
-            )
-            header = header.model_copy(update=ready.known)
+            keep = _Keep(store, shard, made)
+            read = partial(_read, work, ready, run, block, keep=keep, told=told)
+            (header, sums), batch = _attempts(read, ready, batch)
+            resumed = done + header.resumed_at_window if begins else 0
+            header = header.model_copy(update={**ready.known, "resumed_at_window": resumed})
+            begins = False
             write_partial(store, run, shard, block, header, made, sums)
-    if blocks:
-        drop_checkpoint(store, run, shard)
-        report(total, total, "Writing the statistics")
+            drop_checkpoint(store, run, shard)
+        done += len(block.windows)
+    if not all(is_written(store, run, shard, block, made) for block in blocks):
+        raise ComputeFailed(
+            "The sums were dropped as soon as they were written: the store is too small for this "
+            "run (POSKERNEL_CACHE_GB)."
+        )
+    report(total, total, "Writing the statistics")
     return bool(blocks)
 
 
@@ -136,12 +149,17 @@ def _prepare(workshop: Workshop, run: RunSpec, execution: Execution, report: Rep
     return _Ready(model, windows, plan, known)
 
 
-def _attempts(work: Callable[[int | None], T], ready: _Ready, execution: Execution) -> T:
-    """Read a block; where memory runs out, go on from the last checkpoint with half a batch."""
-    batch, context = execution.batch, ready.plan.context
+def _attempts(
+    work: Callable[[int | None], T], ready: _Ready, batch: int | None
+) -> tuple[T, int | None]:
+    """Read a block; where memory runs out, go on from the last checkpoint with half a batch.
+
+    Returns what it gave, and the batch that fitted.
+    """
+    context = ready.plan.context
     while True:
         try:
-            return work(batch)
+            return work(batch), batch
         except streaming.OutOfMemory as error:
             tried = batch or streaming.default_batch(ready.model.device.type, context)
             batch = tried // 2
@@ -169,7 +187,7 @@ def gather(
     blocks, began = [], time.monotonic()
     for block in WHOLE.blocks(plan.windows, plan.context):
         header, sums = _read(work, ready, run, block, batch)
-        blocks.append({name: _copied(each) for name, each in sums.items()})
+        blocks.append({name: _single(each) for name, each in sums.items()})
     header = header.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
     layers = range(plan.geometry.n_layers)
     parts: dict[Gather, dict[str, np.ndarray]] = {}
@@ -183,12 +201,21 @@ def gather(
     return Gathered(header, parts)
 
 
-def _copied(sums: Sums) -> Sums:
-    return {name: array.copy() for name, array in sums.items()}
+def _single(sums: Sums) -> Sums:
+    return {name: array.astype(np.float32) for name, array in sums.items()}
 
 
 def _layer(sums: Sums, layer: int) -> Sums:
     return {name: array[layer : layer + 1] for name, array in sums.items()}
+
+
+@dataclass(frozen=True)
+class _Keep:
+    """Where checkpoints are kept, of which shard, and what its sums are made of."""
+
+    store: Store
+    shard: Shard
+    made: Made
 
 
 def _read(
@@ -198,8 +225,7 @@ def _read(
     block: Block,
     batch: int | None,
     *,
-    store: Store | None = None,
-    shard: Shard = WHOLE,
+    keep: _Keep | None = None,
     told: Callable[[int], None] = lambda read: None,
 ) -> tuple[PassHeader, dict[Gather, Sums]]:
     """Return the sums of a block by statistic; they are the pass' own until it reads the next.
@@ -212,18 +238,18 @@ def _read(
         NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
     """
     began, pause = time.monotonic(), settings.checkpoint_seconds()
-    resumed = read = _resume(work, store, run, block, shard)
+    resumed = read = _resume(work, run, block, keep)
     saved, plan = -math.inf, ready.plan
     step = batch or streaming.default_batch(ready.model.device.type, plan.context)
     for rows in streaming.batches(block.windows[read:], step, plan.seen):
         told(read)
         work.run(ready.windows, rows, batch)
         read += len(rows)
-        if store and read < len(block.windows) and time.monotonic() - saved >= pause:
+        if keep and read < len(block.windows) and time.monotonic() - saved >= pause:
             work.check_finite()
-            write_checkpoint(store, run, block.group, read, work.sums(), shard)
+            made = asdict(keep.made)
+            write_checkpoint(keep.store, run, block.group, read, made, work.sums(), keep.shard)
             saved = time.monotonic()
-    told(read)
     work.check_finite()
     header = PassHeader(
         **plan_header(plan, run, ready.model.where).model_dump(),
@@ -244,13 +270,14 @@ def lower(
     return streaming.dtype_error(model, plan, windows, dtype)
 
 
-def _resume(work: Pass, store: Store | None, run: RunSpec, block: Block, shard: Shard) -> int:
+def _resume(work: Pass, run: RunSpec, block: Block, keep: _Keep | None) -> int:
     """Restore the block's checkpoint if there is a fitting one; return how much of it is read."""
-    found = read_checkpoint(store, run, shard) if store else None
-    if found is not None:
+    found = read_checkpoint(keep.store, run, keep.shard) if keep else None
+    if keep and found is not None:
         header, sums = found
         fits = header["group"] == block.group and 0 < header["done"] < len(block.windows)
-        if fits and set(run.gather) <= set(header["gather"]):
+        same = header.get("made") == asdict(keep.made)
+        if fits and same and set(run.gather) <= set(header["gather"]):
             work.restore(sums)
             return int(header["done"])
     work.clear()

@@ -156,9 +156,9 @@ class Pass:
         for _, total in self._totals():
             total.zero_()
 
-    def nbytes(self) -> int:
-        """Return the size of the sums."""
-        return sum(total.nbytes for _, total in self._totals())
+    def numbers(self) -> int:
+        """Return how many numbers the sums have."""
+        return sum(total.numel() for _, total in self._totals())
 
     def check_finite(self) -> None:
         """Check that no sum has become infinite or NaN.

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.differences import average
-from poskernel_core.common.groups import Dealt, groups_of
+from poskernel_core.common.groups import Dealt, first_of_all, groups_of
 from poskernel_core.forward.observers import Observer
 from poskernel_core.models.geometry import Geometry
 
@@ -39,9 +39,10 @@ class Plan:
         context: ``T``, tokens per window, the start token included.
         windows: number of windows in all shards together.
         positions: recorded query positions, ascending, all below ``context``.
-        samples: queries kept per position at most; the first windows of each group give them.
+        samples: how many queries per position are asked for; the first windows give them.
         start_token: whether position 0 holds the start token.
-        pattern_windows: how many first windows statistics of the attention itself see at most.
+        pattern_windows: how many first windows are asked for of which statistics of the attention
+            itself are kept; None: all.
         dealt: what the groups are made of.
     """
 
@@ -59,23 +60,15 @@ class Plan:
         """How many groups the windows belong to: window ``w`` to group ``w % groups``."""
         return groups_of(self.windows)
 
-    def of_all_groups(self, count: int) -> int:
-        """Return about how many windows are meant where all groups give equally many."""
-        return max(1, min(count, self.windows) // self.groups) * self.groups
-
     @property
     def seen(self) -> int:
         """How many windows statistics of the attention itself see."""
-        return self.of_all_groups(self.pattern_windows or self.windows)
+        return first_of_all(self.pattern_windows or self.windows, self.windows)
 
     @property
     def sampled(self) -> int:
         """How many windows give their queries."""
-        return self.of_all_groups(self.samples)
-
-    def group(self, number: int) -> range:
-        """Return the windows of a group."""
-        return range(number, self.windows, self.groups)
+        return first_of_all(self.samples, self.windows)
 
 
 class Statistic(Observer, ABC):

@@ -40,7 +40,7 @@ class SampledQueries(Statistic):
         if count > 0:
             taken = call.q[:count, :, list(self.plan.positions)].float()
             taken = fitted(taken, slots.shape[-1])
-            slots[:, :, first : first + count] = taken.permute(2, 1, 0, 3)
+            slots[:, :, first : first + count] += taken.permute(2, 1, 0, 3).to(self.device)
 
     @classmethod
     def finish(cls, blocks: Sequence[Sums], plan: Plan, windows: int) -> dict[str, np.ndarray]:

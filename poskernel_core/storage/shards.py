@@ -18,7 +18,7 @@ import numpy as np
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.header import PassHeader
-from poskernel_core.common.shards import Block, Shard
+from poskernel_core.common.shards import WHOLE, Block, Shard
 from poskernel_core.common.specs import Gather, RunSpec
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.statistics import MANIFEST, alone
@@ -30,6 +30,7 @@ __all__ = [
     "Source",
     "drop_partial",
     "find_partial",
+    "is_begun",
     "is_written",
     "other_partials",
     "partial_keys",
@@ -71,7 +72,6 @@ class Partial:
         statistic: whose sums they are.
         shard: the part of the run that they are of.
         group: the group of texts that they are of.
-        windows: the numbers of their windows: first, stop, step.
         header: what the pass over these windows knew of itself.
         made: what they were made of, and by what.
         layers: checksum of the sums of every layer.
@@ -81,7 +81,6 @@ class Partial:
     statistic: Gather
     shard: Shard
     group: int
-    windows: tuple[int, int, int]
     header: PassHeader
     made: Made
     layers: tuple[str, ...]
@@ -94,7 +93,6 @@ class Partial:
             "statistic": self.statistic,
             "shard": self.shard.model_dump(),
             "group": self.group,
-            "windows": list(self.windows),
             "pass": self.header.as_json(),
             "tokens": self.made.tokens,
             "versions": dict(self.made.versions),
@@ -112,7 +110,6 @@ class Partial:
                 stored["statistic"],
                 Shard.model_validate(stored["shard"]),
                 int(stored["group"]),
-                _three(stored["windows"]),
                 PassHeader.model_validate(stored["pass"]),
                 Made(
                     str(stored["tokens"]),
@@ -122,11 +119,6 @@ class Partial:
             )
         except (KeyError, TypeError, ValueError, AttributeError, InvalidField):
             return None
-
-
-def _three(numbers: Any) -> tuple[int, int, int]:
-    first, stop, step = numbers
-    return int(first), int(stop), int(step)
 
 
 def _key(run: RunSpec, statistic: Gather, shard: Shard, group: int, part: str) -> str:
@@ -153,9 +145,9 @@ def write_partial(
     sums: Mapping[Gather, Mapping[str, np.ndarray]],
 ) -> None:
     """Write the sums ``[layer, ...]`` of a block, by statistic, each with its manifest last."""
-    windows = _three((block.windows.start, block.windows.stop, block.windows.step))
     for statistic, arrays in sums.items():
-        checksums = []
+        manifest, checksums = _key(run, statistic, shard, block.group, MANIFEST), []
+        store.drop(manifest)
         for layer in range(header.n_layers):
             there = {name: each[layer] for name, each in arrays.items() if layer < len(each)}
             kind = np.float32 if block.whole else np.float64
@@ -163,10 +155,8 @@ def write_partial(
             store.put(_key(run, statistic, shard, block.group, str(layer)), {"layer": layer}, there)
             checksums.append(checksum(there))
         known = alone(run, statistic)
-        partial = Partial(
-            known, statistic, shard, block.group, windows, header, made, tuple(checksums)
-        )
-        store.put(_key(run, statistic, shard, block.group, MANIFEST), partial.as_json(), {})
+        partial = Partial(known, statistic, shard, block.group, header, made, tuple(checksums))
+        store.put(manifest, partial.as_json(), {})
 
 
 def find_partial(
@@ -186,6 +176,11 @@ def is_written(store: Store, run: RunSpec, shard: Shard, block: Block, made: Mad
         if not all(map(store.has, block_keys(run, statistic, shard, found))):
             return False
     return True
+
+
+def is_begun(store: Store, run: RunSpec, statistic: Gather) -> bool:
+    """Tell whether the store holds blocks of a run that is not cut into shards."""
+    return bool(partials_of(store, run, statistic, WHOLE))
 
 
 def read_layer(source: Source, partial: Partial, layer: int) -> dict[str, np.ndarray]:
@@ -226,10 +221,13 @@ def partial_keys(source: Source, run: RunSpec, shard: Shard) -> list[str]:
     ]
 
 
-def drop_partial(store: Store, run: RunSpec, shard: Shard) -> None:
-    """Forget a shard whose sums have been added."""
-    for key in partial_keys(store, run, shard):
-        store.drop(key)
+def drop_partial(store: Store, run: RunSpec, shard: Shard, but: Made | None = None) -> None:
+    """Forget the blocks of a shard, but those that are made of the same and by the same."""
+    for statistic in run.gather:
+        for found in partials_of(store, run, statistic, shard):
+            if found.made != but:
+                for key in block_keys(run, statistic, shard, found):
+                    store.drop(key)
 
 
 def other_partials(source: Source) -> Iterator[Partial]:

@@ -223,16 +223,20 @@ def write_checkpoint(
     run: RunSpec,
     group: int,
     done: int,
+    made: Mapping[str, Any],
     sums: dict[str, np.ndarray],
     shard: Shard = WHOLE,
 ) -> None:
-    """Keep the sums of a shard's windows of a group, the first ``done`` of them."""
-    header = {"group": group, "done": done, "gather": list(run.gather)}
+    """Keep the sums of a shard's windows of a group, the first ``done`` of them.
+
+    ``made`` tells what they are made of and by what, in JSON values.
+    """
+    header = {"group": group, "done": done, "gather": list(run.gather), "made": dict(made)}
     store.put(_checkpoint_key(run, shard), header, sums)
 
 
 def read_checkpoint(store: Store, run: RunSpec, shard: Shard = WHOLE) -> Entry | None:
-    """Return ``group``, ``done``, what was gathered, and the sums of a pass that was broken off."""
+    """Return of a pass that was broken off what :func:`write_checkpoint` kept."""
     found = store.get(_checkpoint_key(run, shard))
     return found if found and _is_checkpoint(found[0]) else None
 
