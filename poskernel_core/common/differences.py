@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-__all__ = ["DIFFERENCES", "STEP", "average", "left_out"]
+__all__ = ["DIFFERENCES", "STEP", "average", "left_out", "of_groups"]
 
 DIFFERENCES, STEP = ".groups", ".step"
 LARGEST = np.iinfo(np.int16).max
@@ -46,3 +46,11 @@ def left_out(arrays: Mapping[str, np.ndarray], name: str, group: int) -> np.ndar
         return arrays[name]
     step = arrays[f"{name}{STEP}"][0] / np.float32(len(groups) - 1)
     return arrays[name] - groups[group] * step
+
+
+def of_groups(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Return the means of each group ``[group, ...]``; one that has no groups is one of its own."""
+    groups = arrays.get(f"{name}{DIFFERENCES}")
+    if groups is None:
+        return arrays[name][None]
+    return arrays[name] + groups * arrays[f"{name}{STEP}"]

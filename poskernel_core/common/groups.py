@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["GROUPS", "Dealt", "groups_of", "in_equal_groups"]
+from poskernel_core.common.axes import Tokens
+
+__all__ = ["GROUPS", "Dealt", "first_in_equal_groups", "groups_of", "in_equal_groups"]
 
 GROUPS = 10
 """Groups that texts are dealt to: window ``w`` of a run belongs to group ``w % groups``."""
@@ -22,3 +24,8 @@ def groups_of(windows: int) -> int:
 def in_equal_groups(windows: int) -> int:
     """Return how many of so many windows are read: all groups have equally many."""
     return windows - windows % groups_of(windows) if windows else 0
+
+
+def first_in_equal_groups(windows: Tokens, count: int) -> Tokens:
+    """Return about the first ``count`` windows of a run: all groups have equally many of them."""
+    return windows[: in_equal_groups(min(count, len(windows)))]
