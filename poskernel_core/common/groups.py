@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from poskernel_core.common.axes import Tokens
+import numpy as np
 
 __all__ = ["GROUPS", "Dealt", "first_in_equal_groups", "groups_of", "in_equal_groups"]
 
@@ -26,6 +26,6 @@ def in_equal_groups(windows: int) -> int:
     return windows - windows % groups_of(windows) if windows else 0
 
 
-def first_in_equal_groups(windows: Tokens, count: int) -> Tokens:
+def first_in_equal_groups(windows: np.ndarray, count: int) -> np.ndarray:
     """Return about the first ``count`` windows of a run: all groups have equally many of them."""
     return windows[: in_equal_groups(min(count, len(windows)))]

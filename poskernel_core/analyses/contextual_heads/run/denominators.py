@@ -57,7 +57,7 @@ def denominators(
         for some, seen in last_rows(subject, main, windows, params.skip, (layer,), groups):
             rows.add(seen[0], some)
         kept.append([
-            {TAKEN.get(name, name): array[head] for name, array in each.items() if name in VALUES}
+            {TAKEN.get(name, name): np.asarray(array[head]) for name, array in each.items() if name in VALUES}
             for each in rows.values()
         ])  # fmt: skip
         of_own = np.full(len(own), np.nan)
