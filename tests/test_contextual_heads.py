@@ -184,7 +184,9 @@ def test_relative_spread(values, factor):
     """The spread is that of loops, and knows no scale."""
     expected = pytest.approx(oracle.relative_spread(values), rel=1e-6, abs=1e-5)
     for row in (np.array(values), factor * np.array(values)):
-        assert expected == relative_spread(len(row), row.mean(), (row**2).mean())
+        assert expected == relative_spread(
+            len(row), np.array(row.mean()), np.array((row**2).mean())
+        )
 
 
 def test_relative_spread_by_hand():
