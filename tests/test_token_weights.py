@@ -41,9 +41,9 @@ def paths(model_dirs, tmp_path_factory):
 
 
 def latin(length=LENGTH):
-    """Windows in which every ordinary token stands at every place once."""
+    """Windows in which every ordinary token stands at every place once, ten times over."""
     pool = np.arange(1, VOCABULARY)
-    return np.stack([np.roll(pool, -shift)[:length] for shift in range(len(pool))])
+    return np.stack([np.roll(pool, -shift)[:length] for shift in range(len(pool))] * 10)
 
 
 def check(found, kept, windows, fewest):
@@ -160,7 +160,7 @@ def test_ends_of_the_list(paths, tmp_path):
     """Through the laboratory: known weights of every token; the ends are listed in their order."""
     np.save(tmp_path / "latin.npy", latin())
     params = {"query": 30, "skip": 0, "min_count": 1, "top_k": 5}
-    run = {"context": LENGTH, "windows": 292, "start_token": False, "seed": 4}
+    run = {"context": LENGTH, "windows": 2920, "start_token": False, "seed": 4}
     found = ask(tmp_path, "token-weights", paths["additive"], params, tmp_path / "latin.npy", **run)
 
     tokens, weights = found.coordinates["token"].tolist(), found.values["log_weight"]
