@@ -24,7 +24,9 @@ __all__ = [
     "jackknife",
     "keys_at",
     "mean_keys",
+    "mean_keys_kept",
     "moments",
+    "moments_and_errors",
     "numbers",
     "relative_spread",
     "shares",
@@ -98,23 +100,53 @@ def relative_spread(values: Sequence[float]) -> float:
     return math.sqrt(squares / (len(values) - 1)) / middle
 
 
+def mean_keys_kept(path: Path, windows: np.ndarray) -> list[list[np.ndarray]]:
+    """Mean keys of all windows, and then without each group; window `w` is of `w mod 10`."""
+    groups = range(min(GROUPS, len(windows)))
+    rests = [[w for w in range(len(windows)) if w % GROUPS != group] for group in groups]
+    return [mean_keys(path, windows), *(mean_keys(path, windows[rest]) for rest in rests)]
+
+
+def moments_and_errors(
+    truth: Truth, kept: list[list[np.ndarray]], *place: object
+) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """Values of one head, and errors and biases of its denominator, mean and spread.
+
+    `truth` is of the first texts, `kept` as :func:`mean_keys_kept`: each group is left out in the
+    texts and in the mean keys. `place` is what `head_rows` wants to know.
+    """
+    found, left_out = moments(head_rows(truth, kept[0], *place)), []
+    texts = range(len(truth.keys[0]))
+    for group in range(min(GROUPS, len(texts))):
+        rows = head_rows(truth, kept[1 + group], *place)
+        rest = [t for t in texts if t % GROUPS != group]
+        left = Rows(rows.n, [rows.kernels[t] for t in rest], [rows.scores[t] for t in rest])
+        left_out.append(moments(left))
+    columns = {
+        name: [each[name] for each in left_out] for name in ("denominator", "denominator_cv")
+    }
+    errors = {name: oracles.jackknife_se(column) for name, column in columns.items()}
+    biases = {
+        name: (len(column) - 1) * (oracles.mean(column) - found[name])
+        for name, column in columns.items()
+    }
+    return found, errors, biases
+
+
 def moments(rows: Rows) -> dict[str, float]:
-    """All values of one head, errors as `name_error`."""
-    texts, z = len(rows.kernels), rows.denominators
+    """All values of one head."""
+    z = rows.denominators
     weights = [math.exp(c) for scores in rows.scores for c in scores.values()]
     weight_mean = oracles.mean(weights)
     variance = oracles.mean([(w - weight_mean) ** 2 for w in weights])
     squares = oracles.mean([1 / oracles.etc(kernel) for kernel in rows.kernels])
-    kernel, spread = oracles.mean_row(rows.kernels), relative_spread(z)
-    left_out = [relative_spread(z[:t] + z[t + 1 :]) for t in range(texts)]
+    kernel = oracles.mean_row(rows.kernels)
     return {
         "etc": oracles.etc(kernel),
         "local_mass": oracles.local_mass(kernel, rows.n),
         "visible_keys": len(rows.scores[0]),
         "denominator": oracles.mean(z),
-        "denominator_error": spread * oracles.mean(z) / math.sqrt(texts),
-        "denominator_cv": spread,
-        "denominator_cv_error": oracles.jackknife_se(left_out),
+        "denominator_cv": relative_spread(z),
         "predicted_cv": math.sqrt(variance * squares) / weight_mean,
         "weight_mean": weight_mean,
         "weight_variance": variance,

@@ -41,27 +41,35 @@ def paths(model_dirs, tmp_path_factory):
 
 
 def latin(length=LENGTH):
-    """Windows in which every ordinary token stands at every place once."""
+    """Windows in which every ordinary token stands at every place once, ten times over."""
     pool = np.arange(1, VOCABULARY)
-    return np.stack([np.roll(pool, -shift)[:length] for shift in range(len(pool))])
+    return np.stack([np.roll(pool, -shift)[:length] for shift in range(len(pool))] * 10)
 
 
-def check(found, rows, windows, fewest):
-    """Mean, error and number of each token's places, by loops; rare ones are left out."""
-    scores = oracle.token_scores(rows, windows)
+def check(found, kept, windows, fewest):
+    """Mean, error and number of each token's places, by loops; rare ones are left out.
+
+    `kept` are the rows with the mean keys of all windows, and without each group of one.
+    """
+    scores = oracle.token_scores(kept[0], windows)
+    left = []
+    for out, rows in enumerate(kept[1:]):
+        rest = [text for text in range(len(windows)) if text != out]
+        chosen = oracle.Rows(rows.n, rows.kernels, [rows.scores[text] for text in rest])
+        left.append(oracle.token_scores(chosen, windows[rest]))
     often = sorted(t for t, each in scores.items() if len(each) >= fewest and t != builders.START)
     assert often == found.coordinates["token"].tolist()
     for place, token in enumerate(often):
-        each = scores[token]
-        middle, count = oracles.mean(each), len(each)
-        assert count == found.values["count"][place]
+        assert len(scores[token]) == found.values["count"][place]
+        middle = oracles.mean(scores[token])
         assert middle == pytest.approx(float(found.values["log_weight"][place]), abs=1e-4)
-        error = math.nan
-        if count > 1:
-            squares = math.fsum((score - middle) ** 2 for score in each)
-            error = math.sqrt(squares / (count - 1) / count)
-        known = float(found.errors["log_weight"][place])
-        assert error == pytest.approx(known, abs=1e-4, nan_ok=True)
+        error, bias = float(found.errors["log_weight"][place]), found.biases["log_weight"][place]
+        if not all(token in each for each in left):
+            assert math.isnan(error)
+            continue
+        without = [oracles.mean(each[token]) for each in left]
+        assert oracles.jackknife_se(without) == pytest.approx(error, abs=1e-3)
+        assert (len(left) - 1) * (oracles.mean(without) - middle) == pytest.approx(bias, abs=2e-3)
     return often
 
 
@@ -75,9 +83,9 @@ def test_later_layers(paths, case, batch):
     subject, main = study(paths[name], windows, start, batch)
     layer, head = int(CELLS[case][1]), int(CELLS[case][3])
     changed = with_token(windows, query, subject.single_id(" the"))
-    truth, means = truth_of(paths[name], changed), oracle.mean_keys(paths[name], windows)
-    seen, scale = window[layer], 1 / divisor[layer]
-    rows = oracle.head_rows(truth, means, (layer, head), scale, query, skip, seen)
+    truth, kept = truth_of(paths[name], changed), oracle.mean_keys_kept(paths[name], windows)
+    place = (layer, head), 1 / divisor[layer], query, skip, window[layer]
+    rows = [oracle.head_rows(truth, means, *place) for means in kept]
 
     for fewest in (1, 3):
         params = {"query": query, "skip": skip, "head": CELLS[case], "min_count": fewest}
@@ -102,8 +110,9 @@ def test_first_layer(paths, start):
     subject, main = study(paths["gpt2"], windows, start)
     alone = np.repeat(np.arange(VOCABULARY)[:, None], 20, axis=1)
     alone = with_token(alone, 19, subject.single_id(" the"))
-    means = oracle.mean_keys(paths["gpt2"], windows)
-    rows = oracle.head_rows(truth_of(paths["gpt2"], alone), means, (0, 3), 7**-0.5, 19, 2)
+    kept = oracle.mean_keys_kept(paths["gpt2"], windows)
+    truth = truth_of(paths["gpt2"], alone)
+    rows, *left = [oracle.head_rows(truth, means, (0, 3), 7**-0.5, 19, 2) for means in kept]
     places, occurs = quarters(rows.kernels[0]), np.bincount(windows.ravel(), minlength=VOCABULARY)
     assert 4 == len(places)
 
@@ -116,9 +125,10 @@ def test_first_layer(paths, start):
         for row, token in enumerate(listed):
             scores = [rows.scores[token][place] for place in places]
             middle = oracles.mean(scores)
-            error = math.sqrt(math.fsum((each - middle) ** 2 for each in scores) / 3 / 4)
+            without = [oracles.mean([each.scores[token][p] for p in places]) for each in left]
+            error = oracles.jackknife_se(without)
             assert middle == pytest.approx(float(found.values["log_weight"][row]), abs=1e-4)
-            assert error == pytest.approx(float(found.errors["log_weight"][row]), abs=1e-4)
+            assert error == pytest.approx(float(found.errors["log_weight"][row]), abs=1e-3)
 
 
 def test_none_so_often(paths):
@@ -150,7 +160,7 @@ def test_ends_of_the_list(paths, tmp_path):
     """Through the laboratory: known weights of every token; the ends are listed in their order."""
     np.save(tmp_path / "latin.npy", latin())
     params = {"query": 30, "skip": 0, "min_count": 1, "top_k": 5}
-    run = {"context": LENGTH, "windows": 292, "start_token": False, "seed": 4}
+    run = {"context": LENGTH, "windows": 2920, "start_token": False, "seed": 4}
     found = ask(tmp_path, "token-weights", paths["additive"], params, tmp_path / "latin.npy", **run)
 
     tokens, weights = found.coordinates["token"].tolist(), found.values["log_weight"]

@@ -17,6 +17,7 @@ from threadpoolctl import ThreadpoolController
 
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import Cancelled
+from poskernel_core.common.groups import Dealt
 from poskernel_core.common.jackknife import bias, jackknife
 from poskernel_core.common.result import Result, Value, texts_array
 from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec, Spec
@@ -145,6 +146,7 @@ class Question(ABC, Generic[P]):
         if odd:
             raise ValueError(f"{cls.name!r} does not declare {sorted(odd)}, or not with errors")
         known = {name: (declared | spoken)[name] for name in (*values, *texts)}
+        told = {"errors": cls.error_counts} if errors and cls.error_counts else {}
         return Result(
             analysis=cls.name,
             params=params.model_dump(),
@@ -156,7 +158,7 @@ class Question(ABC, Generic[P]):
             texts={name: texts_array(text) for name, text in texts.items()},
             labels=dict(labels or {}),
             coordinates=dict(coordinates or {}),
-            provenance=dict(provenance or {}),
+            provenance=told | dict(provenance or {}),
         )
 
     def default_query(self, context: int) -> int:
@@ -198,15 +200,17 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
 
 
 def _errors(
-    declared: Sequence[Value], whole: Result, without: Sequence[Result]
+    declared: Sequence[Value],
+    whole: Mapping[str, np.ndarray],
+    without: Sequence[Mapping[str, np.ndarray]],
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the errors and biases that the results without each group give."""
+    """Return the errors and biases that the values without each group give."""
     errors, biases = {}, {}
     for value in declared:
-        if not value.has_error or value.name not in whole.values:
+        if not value.has_error or value.name not in whole:
             continue
-        found = whole.values[value.name].astype(np.float64)
-        each = np.array([one.values[value.name] for one in without], dtype=np.float64)
+        found = whole[value.name].astype(np.float64)
+        each = np.array([one[value.name] for one in without], dtype=np.float64)
         each = np.where(np.isnan(found), np.nan, each.reshape(len(without), *found.shape))
         if value.unit == "radians":  # the nearest turn
             each = found + np.angle(np.exp(1j * (each - found)))
@@ -267,7 +271,7 @@ class Analysis(Question[P]):
                 pool.shutdown(cancel_futures=True)
         whole, *replicates = (future.result() for future in work)
         counts = {"errors": header.dealt, "groups": header.groups}
-        errors, biases = _errors(self.values, whole, replicates)
+        errors, biases = _errors(self.values, whole.values, [one.values for one in replicates])
         made = whole.provenance | (counts if replicates else {"errors": UNKNOWN})
         return replace(whole, errors=errors, biases=biases, provenance=made), replicates
 
@@ -348,6 +352,7 @@ class Subject:
         source: what random tokens are drawn from.
         batch: sequences per forward pass; None: a suitable number.
         single_id, encode: a text -> its one token's id, its ids; None without a tokenizer.
+        dealt: what the groups are made of that the windows belong to.
     """
 
     model: Any
@@ -359,6 +364,7 @@ class Subject:
     batch: int | None = None
     single_id: Callable[[str], int] | None = None
     encode: Callable[[str], list[int]] | None = None
+    dealt: Dealt = "windows"
 
 
 class Experiment(Question[P]):
@@ -376,6 +382,42 @@ class Experiment(Question[P]):
     draws: ClassVar[bool] = False
 
     runs: ClassVar[str]
+
+    @classmethod
+    def estimated(
+        cls,
+        subject: Subject,
+        params: Params,
+        whole: Mapping[str, np.ndarray],
+        without: Sequence[Mapping[str, np.ndarray]],
+        others: Mapping[str, np.ndarray] | None = None,
+        errors: Mapping[str, np.ndarray] | None = None,
+        *,
+        provenance: Mapping[str, Any] | None = None,
+        **parts: Any,
+    ) -> Result:
+        """Return an answer with the errors and biases over groups of the windows that it reads.
+
+        Args:
+            subject: what it works on.
+            params: its parameters.
+            whole: the values of all windows.
+            without: those without each group; only what has errors is looked at.
+            others: values that do not come from groups of windows.
+            errors: the errors of these.
+            provenance, parts: as for :meth:`result`.
+        """
+        found, biases = _errors(cls.values, whole, without)
+        counts = {"errors": subject.dealt, "groups": len(without)}
+        told = counts if len(without) > 1 else {"errors": UNKNOWN}
+        return cls.result(
+            params,
+            {**whole, **(others or {})},
+            {**found, **(errors or {})},
+            biases,
+            provenance=told | dict(provenance or {}),
+            **parts,
+        )
 
     def reads(self, run: RunSpec, params: P) -> RunSpec:
         """Return the run whose windows it is handed: the canonical one, if it does not say another.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-__all__ = ["DIFFERENCES", "STEP", "average", "of_groups"]
+__all__ = ["DIFFERENCES", "STEP", "average", "each_group", "of_groups"]
 
 DIFFERENCES, STEP = ".groups", ".step"
 LARGEST = np.iinfo(np.int16).max
@@ -49,3 +49,11 @@ def of_groups(arrays: Mapping[str, np.ndarray], name: str, kept: Sequence[int]) 
     off = groups[list(few)].sum(axis=0, dtype=np.int32)
     step = arrays[f"{name}{STEP}"][0] * np.float32(sign / len(kept))
     return np.asarray(arrays[name] + off * step, dtype=np.float32)
+
+
+def each_group(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Return the means of each group ``[group, ...]``; one that has no groups is one of its own."""
+    groups = arrays.get(f"{name}{DIFFERENCES}")
+    if groups is None:
+        return arrays[name][None]
+    return arrays[name] + groups * arrays[f"{name}{STEP}"]

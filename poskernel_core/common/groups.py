@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["GROUPS", "Dealt", "first_of_all", "groups_of", "in_equal_groups"]
+import numpy as np
+
+__all__ = [
+    "GROUPS",
+    "Dealt",
+    "first_in_equal_groups",
+    "first_of_all",
+    "groups_of",
+    "in_equal_groups",
+]
 
 GROUPS = 10
 """Groups that texts are dealt to: window ``w`` of a run belongs to group ``w % groups``."""
@@ -31,3 +40,8 @@ def first_of_all(count: int, windows: int) -> int:
     """
     groups = groups_of(windows)
     return max(1, min(count, windows) // groups) * groups
+
+
+def first_in_equal_groups(windows: np.ndarray, count: int) -> np.ndarray:
+    """Return about the first ``count`` windows of a run: all groups have equally many of them."""
+    return windows[: in_equal_groups(min(count, len(windows)))]

@@ -249,6 +249,7 @@ def perform(
         execution.batch,
         tokenizer.single_id if tokenizer else None,
         tokenizer.encode if tokenizer else None,
+        plan.dealt,
     )
     views = open_views(workshop.store, asked)
     result = experiment.perform(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from poskernel_core.common.groups import GROUPS
 
-__all__ = ["GROUPS", "Groups", "Moments"]
+__all__ = ["GROUPS", "Groups", "Moments", "Numbers", "means_of", "replicated"]
+
+Numbers = dict[str, np.ndarray]
+"""Arrays by name."""
 
 
 class Moments:
@@ -48,9 +53,10 @@ class Moments:
 
 
 class Groups:
-    """Sums over ten groups of samples, for errors of what is no mean (a fit, a softmax of means).
+    """Sums over ten groups of samples, or one of each where they are fewer.
 
-    Sample ``i`` belongs to group ``i mod 10``, however samples are cut into batches.
+    Sample ``i`` belongs to group ``i mod 10``, as the windows of a run do, however samples are cut
+    into batches.
     """
 
     def __init__(self) -> None:
@@ -79,3 +85,17 @@ class Groups:
         left = self._counts.sum() - self._counts[there]
         shape = (-1, *[1] * (self._sums.dim() - 1))
         return ((self._sums.sum(dim=0) - self._sums[there]) / left.view(shape)).numpy()
+
+
+def replicated(numbers: Callable[..., Numbers], *sums: Groups) -> tuple[Numbers, list[Numbers]]:
+    """Return the numbers that the means of all samples give, and those without each group."""
+    left_out = zip(*(each.without_each() for each in sums), strict=True)
+    return numbers(*(each.mean for each in sums)), [numbers(*means) for means in left_out]
+
+
+def means_of(samples: Mapping[str, np.ndarray]) -> tuple[Numbers, list[Numbers]]:
+    """Return the means of samples ``[text, ...]`` by name, and those without each group."""
+    sums = [Groups() for _ in samples]
+    for each, array in zip(sums, samples.values(), strict=True):
+        each.add(torch.from_numpy(array), range(len(array)))
+    return replicated(lambda *means: dict(zip(samples, means, strict=True)), *sums)

@@ -10,11 +10,10 @@ from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.analyses.base import Progress, Statistics, Subject
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.statistics.moments import GROUPS
+from poskernel_core.statistics.moments import GROUPS, Numbers
 
 __all__ = ["additivity", "cosines", "shares", "shift_places"]
 
@@ -96,31 +95,32 @@ def _result(
     shifts: np.ndarray,
 ) -> Result:
     """Return the shares of every head; ``count [group]`` is the number of passages."""
-    geometry = subject.model.geometry
-    values: dict[str, list[np.ndarray]] = {}
-    errors: dict[str, list[np.ndarray]] = {}
-    there = np.flatnonzero(count)
-    for layer in range(geometry.n_layers):
-        mean, gram = keys.mean[layer].numpy(), keys.gram[layer].numpy()
-        whole = _numbers(mean.sum(0), gram.sum(0), count.sum())
-        out = [
-            _numbers(mean.sum(0) - mean[g], gram.sum(0) - gram[g], count.sum() - count[g])
-            for g in there
+    geometry, there = subject.model.geometry, np.flatnonzero(count)
+
+    def numbers(kept: np.ndarray) -> Numbers:
+        layers = [
+            _numbers(
+                *(sums[at][kept].sum(0).numpy() for sums in (keys.mean, keys.gram)),
+                count[kept].sum(),
+            )
+            for at in range(geometry.n_layers)
         ]
-        for name, array in whole.items():
-            spread = jackknife(np.stack([each[name] for each in out]))
-            values.setdefault(name, []).append(repeat_kv(array, geometry.n_heads))
-            errors.setdefault(name, []).append(repeat_kv(spread, geometry.n_heads))
-    return Additivity.result(
+        return {
+            name: np.stack([repeat_kv(each[name], geometry.n_heads) for each in layers])
+            for name in layers[0]
+        }
+
+    return Additivity.estimated(
+        subject,
         params,
-        {name: np.stack(rows) for name, rows in values.items()},
-        {name: np.stack(rows) for name, rows in errors.items()},
+        numbers(there),
+        [numbers(np.delete(there, place)) for place in range(len(there))],
         coordinates={"shift": shifts},
         provenance={"passages": int(count.sum())},
     )
 
 
-def _numbers(mean: np.ndarray, gram: np.ndarray, count: float) -> dict[str, np.ndarray]:
+def _numbers(mean: np.ndarray, gram: np.ndarray, count: float) -> Numbers:
     """Return all values of a layer from sums over ``count`` passages, ``[kv, ...]``."""
     found = dict(zip(NAMES, shares(mean, gram, count), strict=True))
     return found | {"content_similarity": cosines(mean, gram, count)}

@@ -41,8 +41,8 @@ class Additivity(Experiment[AdditivityParams]):
     with position, so that little is additive in them.
 
     Limits: the model was not trained on positions with a gap. With few passages, chance adds to the
-    share of position: about the content's share over their number. Errors are jackknives over ten
-    groups of passages.
+    share of position: about the content's share over their number, which its bias tells. Errors are
+    over groups of texts, each of which a passage begins.
 
     Source: what "Positional kernels of attention heads" assumes and leaves open; the test is ours.
     """

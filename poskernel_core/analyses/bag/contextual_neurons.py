@@ -51,7 +51,8 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     centred $R^2$ shows what the bag knows of the text. Layer 0 only; the current token is not the
     destination token whose kernel is used, which is the main error. Special tokens are left out of
     the vocabulary, and those rarer in the run's windows than ``min_count``, as embeddings that were
-    hardly trained have wild contributions. Errors are jackknives over ten groups of windows.
+    hardly trained have wild contributions. Errors
+    are over groups of windows; the bag itself, with the mean keys, is left as it is.
 
     Source: "Contextual attention heads in the first layer of GPT-2"; scales by token, shares and
     rankings are ours.

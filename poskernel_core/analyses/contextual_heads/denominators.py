@@ -48,8 +48,8 @@ class Denominators(Experiment[DenominatorsParams]):
     Choices: as for contextual heads; positions are evenly spaced, the last of the context among
     them. Texts of your own are drawn alongside and do not enter mean and variation.
 
-    Limits: one token at a time; 16 windows determine a coefficient of variation to within about a
-    fifth.
+    Limits: one token at a time; ten windows determine a coefficient of variation to within about a
+    quarter. Errors are over groups of texts, left out in the windows and in the mean keys.
 
     Source: "Contextual attention heads in the first layer of GPT-2".
     """
@@ -133,11 +133,13 @@ class TokenWeights(Experiment[TokenWeightsParams]):
     token.
 
     Choices: in layer 0, whose keys depend on token and position alone, every token is placed at
-    four positions that share the mass of the head's kernel equally; the error is over them. In
-    later layers, where context matters, scores are means over the places where the token stands in
-    the windows. Tokens rarer in the windows than ``min_count`` are left out, special ones always.
+    four positions that share the mass of the head's kernel equally. In later layers, where context
+    matters, scores are means over the places where the token stands in the windows. Tokens rarer in
+    the windows than ``min_count`` are left out, special ones always.
 
-    Limits: a mean over contexts hides that a later head may weight a token by its context.
+    Limits: a mean over contexts hides that a later head may weight a token by its context. Errors
+    are over groups of texts: in layer 0 the mean keys alone stand on texts, so that all tokens have
+    one error; in later layers a token that stands in one group alone has none.
 
     Source: "Contextual attention heads in the first layer of GPT-2" (keywords and stop words).
     """

@@ -52,8 +52,9 @@ class ContextualHeads(Experiment[ContextualParams]):
     all four can be changed.
 
     Limits: exponentials have heavy tails: where a few keys carry the denominator, its variation
-    over 64 windows is itself uncertain; its error is a jackknife over windows. The groups
-    are those of layer 0; in later layers a head with a local kernel need not join words together.
+    over 60 windows is itself uncertain. Errors are over groups of texts, left out in the windows
+    and in the mean keys; those of duplicates over random sequences. The behaviour groups are those
+    of layer 0; in later layers a head with a local kernel need not join words together.
 
     Source: "Contextual attention heads in the first layer of GPT-2" and "Positional kernels of
     attention heads"; thresholds and the measure of duplicate attention are ours.

@@ -15,7 +15,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.statistics.moments import Moments
+from poskernel_core.statistics.moments import Groups, replicated
 
 __all__ = ["head_examples"]
 
@@ -143,11 +143,11 @@ def head_examples(
     kept = _Kept(heads, context, params, _limits(np.concatenate(begun), params.intervals))
     counts = np.zeros((*heads, BINS), dtype=np.int64)
     layers, columns = np.indices(heads)
-    mean = Moments()
+    mean = Groups()
 
     def see_all(seen: _Largest, some: range) -> None:
         largest = _stacked(seen)
-        mean.add(torch.from_numpy(largest))
+        mean.add(torch.from_numpy(largest), some)
         for row, number in enumerate(some):
             bins = np.clip((largest[row] * BINS).astype(np.int64), 0, BINS - 1)
             counts[layers, columns, bins] += 1
@@ -195,12 +195,16 @@ def _result(
     params: HeadExamplesParams,
     kept: _Kept,
     counts: np.ndarray,
-    mean: Moments,
+    mean: Groups,
 ) -> Result:
     numbers = np.unique(kept.number[kept.number >= 0])
     ids, token = np.unique(subject.windows[numbers], return_inverse=True)
-    return HeadExamples.result(
+    whole, without = replicated(lambda found: {"mean_max_activation": found}, mean)
+    return HeadExamples.estimated(
+        subject,
         params,
+        whole,
+        without,
         {
             "interval": kept.interval,
             "example_text": kept.number,
@@ -208,10 +212,8 @@ def _result(
             "top_key": kept.key,
             "top_attention": np.round(kept.attention, 4),
             "activation_histogram": counts,
-            "mean_max_activation": mean.mean,
             "token": token.reshape(len(numbers), -1),
         },
-        {"mean_max_activation": mean.error},
         coordinates={"text": numbers},
         texts={"words": subject.decode(ids.tolist())},
     )

@@ -31,7 +31,7 @@ class Averaging(Experiment[AveragingParams]):
     ``keep`` positions can be spared.
 
     Limits: in the stream, $X^l$ is measured on prompts of one repeated token without a start
-    token. Errors are over windows.
+    token. Errors are over groups of windows, those of changes paired.
 
     Source: "The positional embedding matrix and previous-token heads", which averages in groups of
     5, 10 and 20, finds the output nearly unchanged, and worse at 50 and 100.
@@ -49,7 +49,7 @@ class Averaging(Experiment[AveragingParams]):
             "loss_change",
             "group",
             "nats",
-            "the loss against the clean run, paired over windows",
+            "the loss against the clean run, paired over groups of windows",
             has_error=True,
         ),
         *each(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, SkipParams
+from poskernel_core.analyses.base import UNKNOWN, Experiment, SkipParams
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.common.result import each
 from poskernel_core.common.specs import RunSpec
@@ -50,6 +50,7 @@ class _OnText(Experiment[OwnTextParams]):
 
     ignores = Experiment.ignores | {"positions", "destination", "repeat_every"}
     uses = ("token embeddings",)
+    error_counts = UNKNOWN
 
     def with_params(self, run: RunSpec, params: OwnTextParams) -> RunSpec:
         """Return the run whose mean keys are used.
@@ -83,8 +84,8 @@ class OwnText(_OnText):
     attention is averaged and over whose keys it is summed, so that rows still sum to 1 (less what a
     learned sink takes).
 
-    Limits: one text shows what a head does there, not what it does on average. A text that is
-    longer than the run's context has no mean keys at its end, and is refused.
+    Limits: one text shows what a head does there, not what it does on average: there are no errors. A
+    text that is longer than the run's context has no mean keys at its end, and is refused.
 
     Source: the split is that of "Positional kernels of attention heads".
     """

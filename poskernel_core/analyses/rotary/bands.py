@@ -41,7 +41,7 @@ class ChangedBands(Experiment[ChangedBandsParams]):
     changed one by one. Bands are those of the rotary spectrum.
 
     Limits: a model was never trained like this, so that a loss says that a band is used, and not
-    for what alone. Errors are over windows, those of changes paired.
+    for what alone. Errors are over groups of windows, those of changes paired.
 
     Source: ours; that wavelengths are removed follows "Round and round we go! What makes rotary
     positional encodings useful?" (2410.06205).

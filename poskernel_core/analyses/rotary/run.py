@@ -18,6 +18,7 @@ from poskernel_core.data.moves import parse_cells, parse_layers
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.interventions import ChangedBand
 from poskernel_core.forward.readout import Measured, measure
+from poskernel_core.statistics.moments import means_of
 
 __all__ = ["change_bands", "edits_of"]
 
@@ -51,7 +52,7 @@ def change_bands(
             )
             clean = clean or found
             rows[-1].append(_effects(found, clean, int(subject.start_token)))
-    return _result(params, rows)
+    return _result(subject, params, rows)
 
 
 def edits_of(subject: Subject, params: ChangedBandsParams) -> list[Edit]:
@@ -95,17 +96,13 @@ def _profile(pattern: Float[np.ndarray, "query key"], context: int) -> Float[np.
     return np.pad(means, (0, context - len(means)), constant_values=np.nan)
 
 
-def _result(params: ChangedBandsParams, rows: list[list[dict[str, np.ndarray]]]) -> Result:
+def _result(
+    subject: Subject, params: ChangedBandsParams, rows: list[list[dict[str, np.ndarray]]]
+) -> Result:
     """Return means over windows with their errors."""
     names = rows[0][0]
     each = {name: np.array([[run[name] for run in row] for row in rows]) for name in names}
     for name in ("loss", "previous_mass"):
         each[f"{name}_change"] = each[name] - each[name][:, :1]
-    return ChangedBands.result(
-        params,
-        {value.name: each[value.name].mean(axis=0) for value in ChangedBands.values},
-        {
-            value.name: each[value.name].std(axis=0, ddof=1) / np.sqrt(len(rows))
-            for value in ChangedBands.values
-        },
-    )
+    ordered = {value.name: each[value.name] for value in ChangedBands.values}
+    return ChangedBands.estimated(subject, params, *means_of(ordered))

@@ -8,86 +8,122 @@ import torch
 from poskernel_core.analyses.base import Progress, Statistics, Subject
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
 from poskernel_core.common.attention import repeat_kv
-from poskernel_core.common.jackknife import jackknife
+from poskernel_core.common.differences import each_group
+from poskernel_core.common.groups import first_in_equal_groups, groups_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.statistics.moments import Numbers
 
-__all__ = ["score_shares", "shares"]
+__all__ = ["score_shares", "shares", "weights"]
 
-PARTS = ("position_share", "content_share", "covariance_share")
-CELLS = 2**21
+CELLS = 2**22
 """Scores of one layer that are split at a time."""
 
+FEWEST = 4
+"""Groups from which on products of different ones are taken: three, also without one of them."""
 
-class _Variances(Observer):
-    """Keeps the variance of each row's parts: ``parts [part, layer, head, query, text]``."""
 
-    def __init__(
-        self, main: StatisticsView, heads: int, positions: tuple[int, ...], texts: int, skip: int
-    ) -> None:
-        self.parts = np.zeros((len(PARTS), main.header.n_layers, heads, len(positions), texts))
-        self._main, self._positions, self._skip = main, positions, skip
+class _Products(Observer):
+    """Adds up what the shares of each row are made of.
+
+    ``sums [part, layer, kept, head, query]`` are the variance of the score by position, its
+    covariance with the score, and the score's variance; of all windows, and without each group.
+    """
+
+    def __init__(self, main: StatisticsView, heads: int, texts: int, skip: int) -> None:
+        header, groups = main.header, groups_of(texts)
+        sizes = (3, header.n_layers, 1 + groups, heads, len(header.positions))
+        self.sums = np.zeros(sizes)
+        self._main, self._positions, self._skip = main, header.positions, skip
+        found = weights(max(1, header.groups), groups)
+        self._pairs, self._alone, self._kept = (torch.from_numpy(each) for each in found)
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        heads, width = call.q.shape[1], call.q.shape[-1]
-        mean = torch.from_numpy(self._main.layer(call.layer)["mean_keys"].copy()).double()
-        mean, keys = repeat_kv(mean, heads), repeat_kv(call.k.cpu().double(), heads, 1)
-        for place, n in enumerate(self._positions):
-            seen = range(call.rule.first_visible(n, self._skip), n + 1)
-            query = call.q[:, :, n, :, None].cpu().double()
-            score, position = (
-                call.rule.scores((each @ query).swapaxes(-1, -2), [n], seen)[:, :, 0]
-                for each in (
-                    keys[:, :, seen.start : seen.stop],
-                    mean[:, seen.start : seen.stop, :width],
-                )
-            )
-            a, c = (_centred(x) for x in (position, score - position))
-            found = [(x * y).sum(dim=-1).numpy() for x, y in ((a, a), (c, c), (a, 2 * c))]
-            rows = slice(batch.samples.start, batch.samples.stop)
-            self.parts[:, call.layer, :, place, rows] = np.stack(found).swapaxes(1, 2)
+        heads, width, length = call.q.shape[1], call.q.shape[-1], max(self._positions) + 1
+        rule, keys = call.rule, torch.arange(length, device="cpu")
+        queries = call.q[:, :, list(self._positions)].cpu().double()
+        means = each_group(self._main.layer(call.layer), "mean_keys")[:, :, :length, :width]
+        means = repeat_kv(torch.from_numpy(means).double(), heads, 1)
+        own = repeat_kv(call.k[:, :, :length].cpu().double(), heads, 1)
+        places = torch.tensor(self._positions, device="cpu")[:, None]
+        hidden = rule.is_hidden(places, keys) | (keys < self._skip)
+        score, position = (
+            rule.scores(products, self._positions, keys).masked_fill_(hidden, 0)
+            for products in (queries @ own.mT, torch.einsum("thnd,ghkd->gthnk", queries, means))
+        )
+        position, score = position.movedim(0, -2), score[..., None]
+        total, count = position.sum(dim=-1)[..., None], (~hidden).sum(dim=-1).clamp(min=1)
+        count = count[:, None, None]
+        pairs = position @ position.mT - total @ total.mT / count
+        alone = (position @ score - total * score.sum(dim=-2, keepdim=True) / count)[..., 0]
+        whole = (score**2).sum(dim=(-2, -1)) - score.sum(dim=(-2, -1)) ** 2 / count[:, 0, 0]
+        group = [sample % len(self._kept) for sample in batch.samples]
+        found = (
+            torch.einsum("tvgf,thngf->vhn", self._pairs[group], pairs),
+            torch.einsum("tvg,thng->vhn", self._alone[group], alone),
+            torch.einsum("tv,thn->vhn", self._kept[group], whole),
+        )
+        self.sums[:, call.layer] += torch.stack(found).numpy()
 
 
-def _centred(x: torch.Tensor) -> torch.Tensor:
-    return x - x.mean(dim=-1, keepdim=True) if x.shape[-1] else x
+def weights(groups: int, read: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return how a window of each group counts, with all windows and without each group.
+
+    Of mean keys there are ``groups``, of windows ``read``. Products of two mean keys count by
+    ``[group of the window, kept, group, group]``, those of one with the score by
+    ``[group of the window, kept, group]``, and the window itself by ``[group of it, kept]``. From
+    four groups on, all of a product are different ones; else all count alike.
+    """
+    there = np.ones((1 + read, groups))
+    if groups > 1:
+        there[1 + np.arange(read), np.arange(read)] = 0
+    kept = np.concatenate([np.ones((read, 1)), 1 - np.eye(read)], axis=1)
+    apart = groups >= FEWEST
+    alone = there * (1 - apart * np.eye(read, groups)[:, None])
+    pairs = alone[..., None] * alone[..., None, :] * (1 - apart * np.eye(groups))
+    pairs *= kept[..., None, None] / np.maximum(pairs.sum(axis=(-2, -1), keepdims=True), 1)
+    alone *= kept[..., None] / np.maximum(alone.sum(axis=-1, keepdims=True), 1)
+    return pairs, alone, kept
 
 
-def shares(parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shares ``[part, ...]`` and their jackknife errors of ``parts [part, ..., text]``.
+def shares(position: np.ndarray, common: np.ndarray, score: np.ndarray) -> Numbers:
+    """Return the shares of sums of variances: by position, its covariance with scores, of scores.
 
     NaN where no text has scores that differ.
     """
-    total = parts.sum(axis=0)
+    content, covariance = score - 2 * common + position, 2 * (common - position)
     with np.errstate(invalid="ignore", divide="ignore"):
-        whole = parts.sum(axis=-1) / total.sum(axis=-1)
-        left = (parts.sum(axis=-1, keepdims=True) - parts) / (
-            total.sum(axis=-1, keepdims=True) - total
-        )
-        return whole, jackknife(left, axis=-1)
+        return {
+            "position_share": position / score,
+            "content_share": content / score,
+            "covariance_share": covariance / score,
+        }
 
 
 def score_shares(
     subject: Subject, statistics: Statistics, params: ShareParams, progress: Progress
 ) -> Result:
     """Run the texts; see :class:`~poskernel_core.analyses.score_shares.spec.ScoreShares`."""
-    main = statistics["main"]
-    geometry, positions = subject.model.geometry, main.header.positions
-    texts = subject.windows[: params.first_windows]
-    seen = _Variances(main, geometry.n_heads, positions, len(texts), params.skip)
-    size = subject.batch or max(1, CELLS // (texts.shape[1] * geometry.n_heads * geometry.d_head))
+    main, geometry = statistics["main"], subject.model.geometry
+    texts = first_in_equal_groups(subject.windows, params.first_windows)
+    seen = _Products(main, geometry.n_heads, len(texts), params.skip)
+    places = main.header.groups * len(main.header.positions)
+    widest = max(geometry.d_head, places)
+    size = subject.batch or max(1, CELLS // (texts.shape[1] * geometry.n_heads * widest))
     for first in range(0, len(texts), size):
         progress(first, len(texts))
         some = range(first, min(first + size, len(texts)))
         tokens = torch.from_numpy(np.ascontiguousarray(texts[some.start : some.stop]))
         subject.model.run(tokens, observers=[seen], samples=some, until=-1)
     progress(len(texts), len(texts))
-    found, errors = shares(seen.parts)
-    return ScoreShares.result(
+    whole, *without = (shares(*each) for each in np.moveaxis(seen.sums, 2, 0))
+    return ScoreShares.estimated(
+        subject,
         params,
-        dict(zip(PARTS, found, strict=True)),
-        dict(zip(PARTS, errors, strict=True)),
-        coordinates={"query": np.array(positions)},
+        whole,
+        without,
+        coordinates={"query": np.array(main.header.positions)},
         provenance={"first_windows": len(texts)},
     )

@@ -31,6 +31,7 @@ from poskernel_core.analyses.contextual_heads.run.contents import (
     token_id,
 )
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.groups import first_in_equal_groups
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.forward.first_layer import FirstLayer, see, take_apart
 
@@ -152,7 +153,7 @@ def _build(subject: Subject, main: StatisticsView, heads: tuple[int, ...], param
 ) -> Bag:  # fmt: skip
     layer = take_apart(subject.model)
     token = token_id(subject, params.token)
-    texts = subject.windows[: params.first_windows]
+    texts = first_in_equal_groups(subject.windows, params.first_windows)
     start, chosen = int(subject.start_token), list(heads)
     queries = destination_queries(subject, token)
     kernels = destination_kernels(queries, main)[chosen]
@@ -160,7 +161,7 @@ def _build(subject: Subject, main: StatisticsView, heads: tuple[int, ...], param
     scores = content_scores(subject, main, queries[:, params.query], places)
     log_weight = scores.mean(dim=0)[chosen]
     rows = destination_windows(texts, params.query, token)
-    found = [seen[0].denominator for _, seen in last_rows(subject, main, rows, 0, (0,))]
+    found = [seen[0].denominator[0] for _, seen in last_rows(subject, main, rows, 0, (0,))]
     denominators = torch.cat(found).quantile(0.5, dim=0).float()[chosen]
     scales, first = _scales(subject, layer, texts)
     return Bag(

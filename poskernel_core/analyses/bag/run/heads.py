@@ -14,6 +14,7 @@ from poskernel_core.analyses.contextual_heads.run.contents import (
 from poskernel_core.analyses.contextual_heads.run.contextual import LayerRows
 from poskernel_core.analyses.contextual_heads.run.duplicates import duplicates
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.groups import first_in_equal_groups
 from poskernel_core.common.specs import DEFAULT_SKIP
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.data.moves import parse_cells
@@ -49,13 +50,13 @@ def chosen_heads(subject: Subject, main: StatisticsView, params: BagParams) -> t
 
 
 def _contextual(subject: Subject, main: StatisticsView, params: BagParams) -> tuple[int, ...]:
-    texts = subject.windows[: params.first_windows]
+    texts = first_in_equal_groups(subject.windows, params.first_windows)
     rows = LayerRows(subject.model.geometry.n_heads, len(texts))
     windows = destination_windows(texts, params.query, token_id(subject, params.token))
     skip = min(DEFAULT_SKIP, params.query - 1)
     for some, seen in last_rows(subject, main, windows, skip, (0,)):
         rows.add(seen[0], some)
     copies = duplicates(subject, params.query, SAMPLES, lambda _: None, last=0)
-    values = rows.values() | {name: mean[0] for name, (mean, _) in copies.items()}
+    values = rows.values()[0] | {name: mean[0] for name, (mean, _) in copies.items()}
     group = behaviour(values, Thresholds())
     return tuple(int(head) for head in (group == BEHAVIOURS.index("contextual")).nonzero()[0])

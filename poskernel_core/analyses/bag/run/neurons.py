@@ -19,11 +19,11 @@ from poskernel_core.analyses.bag.run.quality import VARIANTS, Quality
 from poskernel_core.analyses.bag.run.vocabulary import ends, worded
 from poskernel_core.analyses.base import Progress, Statistics, Subject
 from poskernel_core.analyses.random_tokens.run.sampled import steps
+from poskernel_core.common.groups import first_in_equal_groups
 from poskernel_core.common.heads import cell_name
-from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result
 from poskernel_core.forward.first_layer import see
-from poskernel_core.statistics.moments import Groups
+from poskernel_core.statistics.moments import Groups, Numbers, replicated
 
 __all__ = ["NeuronSums", "contextual_neurons"]
 
@@ -49,13 +49,11 @@ class NeuronSums:
         rows = (true, true**2, (true - whole) ** 2, added, added**2, left, left**2, agree, fires)
         self._sums.add(torch.stack([row.mean(dim=0) for row in rows])[None], range(text, text + 1))
 
-    def numbers(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return values and their jackknife errors, ``[neuron]`` each."""
-        whole = self._numbers(self._sums.mean)
-        out = [self._numbers(mean) for mean in self._sums.without_each()]
-        return whole, {name: jackknife(np.stack([each[name] for each in out])) for name in whole}
+    def numbers(self) -> tuple[Numbers, list[Numbers]]:
+        """Return values, and those without each group, ``[neuron]`` each."""
+        return replicated(self._numbers, self._sums)
 
-    def _numbers(self, means: np.ndarray) -> dict[str, np.ndarray]:
+    def _numbers(self, means: np.ndarray) -> Numbers:
         mean = dict(zip(self.NAMES, means, strict=True))
         variance, left = (_variance(mean[f"{name}2"], mean[name]) for name in ("true", "left"))
         drive = np.maximum(mean["bag2"] - mean["bag"] ** 2, 0)
@@ -84,7 +82,7 @@ def contextual_neurons(
         BadRequest: heads that are not of layer 0, a model without neurons, or an unknown token.
     """
     main = statistics["main"]
-    texts = torch.from_numpy(subject.windows[: params.first_windows])
+    texts = torch.from_numpy(first_in_equal_groups(subject.windows, params.first_windows))
     count = steps(progress, len(texts))
     bag = bag_of(subject, main, params)
     quality, neurons = Quality(bag, texts.shape[1], params.n_positions), NeuronSums()
@@ -106,14 +104,20 @@ def _result(
     quality: Quality,
     neurons: NeuronSums,
 ) -> Result:
-    values, errors = neurons.numbers()
-    joint, joint_errors = quality.numbers()
-    values |= joint | _vocabulary(subject, params, bag) | _of_bag(bag, params.query)
+    of_neurons, of_bag = neurons.numbers(), quality.numbers()
+    whole, *without = (
+        mine | theirs
+        for mine, theirs in zip(
+            *([all_of_it, *out] for all_of_it, out in (of_neurons, of_bag)), strict=True
+        )
+    )
+    values = whole | _vocabulary(subject, params, bag) | _of_bag(bag, params.query)
     words = worded(subject.decode, {name: values[name] for name in ENDS})
-    return ContextualNeurons.result(
+    return ContextualNeurons.estimated(
+        subject,
         params,
         values,
-        errors | joint_errors,
+        without,
         coordinates={
             "query": quality.places,
             "percentile": np.array(PERCENTILES),

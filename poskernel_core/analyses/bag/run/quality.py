@@ -8,8 +8,7 @@ from torch import Tensor
 
 from poskernel_core.analyses.bag.run.bag import Bag
 from poskernel_core.analyses.bag.run.predicted import KERNELS, SCALES, joint
-from poskernel_core.common.jackknife import jackknife
-from poskernel_core.statistics.moments import Groups
+from poskernel_core.statistics.moments import Groups, Numbers, replicated
 
 __all__ = ["VARIANTS", "Quality"]
 
@@ -27,8 +26,7 @@ class Quality:
     def __init__(self, bag: Bag, length: int, places: int) -> None:
         self._bag = bag
         self.places = np.unique(np.linspace(bag.start, length - 1, places).round().astype(int))
-        self._true, self._scalars = Groups(), Groups()
-        self._predicted = [Groups() for _ in VARIANTS]
+        self._true, self._scalars, self._predicted = Groups(), Groups(), Groups()
 
     def add(self, tokens: Tensor, heads: Tensor, text: int) -> None:
         """Add a text: its tokens ``[pos]`` and the true ``heads [pos, head, d]``."""
@@ -45,20 +43,14 @@ class Quality:
         rows = [torch.stack([cosine, error, squares]) for cosine, error in numbers]
         self._scalars.add(torch.stack(rows, dim=1)[None], some)
         self._true.add(true[None], some)
-        for sums, each in zip(self._predicted, found, strict=True):
-            sums.add(each[None], some)
+        self._predicted.add(torch.stack(found)[None], some)
 
-    def numbers(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return values and their jackknife errors, ``[variant, query]`` each."""
-        means = [self._scalars.mean, self._true.mean, np.stack([p.mean for p in self._predicted])]
-        predicted = np.stack([p.without_each() for p in self._predicted], axis=1)
-        left = zip(self._scalars.without_each(), self._true.without_each(), predicted, strict=True)
-        out = [_numbers(*each) for each in left]
-        whole = _numbers(*means)
-        return whole, {name: jackknife(np.stack([each[name] for each in out])) for name in whole}
+    def numbers(self) -> tuple[Numbers, list[Numbers]]:
+        """Return values, and those without each group, ``[variant, query]`` each."""
+        return replicated(_numbers, self._scalars, self._true, self._predicted)
 
 
-def _numbers(scalars: np.ndarray, true: np.ndarray, predicted: np.ndarray) -> dict[str, np.ndarray]:
+def _numbers(scalars: np.ndarray, true: np.ndarray, predicted: np.ndarray) -> Numbers:
     """Return the numbers from means over windows.
 
     ``scalars [3, variant, query]`` are cosine, squared error and squared length; ``true [query,

@@ -20,6 +20,7 @@ __all__ = [
     "content_scores",
     "destination_kernels",
     "destination_queries",
+    "mean_key_scores",
     "quantiles",
 ]
 
@@ -74,8 +75,7 @@ def content_scores(
 
     ALiBi's bias is the same for all tokens, so that content has no part in it.
     """
-    geometry, mean = subject.model.geometry, _mean_keys(main, query)
-    rule = main.header.rule(0)
+    geometry, rule = subject.model.geometry, main.header.rule(0)
     found = torch.zeros(
         len(places), geometry.n_heads, geometry.n_vocab, dtype=torch.float64, device="cpu"
     )
@@ -86,9 +86,17 @@ def content_scores(
             subject.model.run(tokens, observers=[seen], positions=at, until=0)
             keys = repeat_kv(seen.keys[:, :, 0], len(query), 1)
             products = torch.einsum("hd,thd->ht", query, keys)
-            at_mean = torch.einsum("hd,hd->h", query, mean[:, place])[:, None]
-            row[:, ids] = rule.capped(rule.scale * products) - rule.capped(rule.scale * at_mean)
-    return found
+            row[:, ids] = rule.capped(rule.scale * products)
+    return found - mean_key_scores(main, query, places)[..., None]
+
+
+def mean_key_scores(
+    main: StatisticsView, query: Float[Tensor, "head d"], places: list[int]
+) -> Float[Tensor, "place head"]:
+    """Return the scores of the mean keys at some positions, for queries in layer 0."""
+    rule, mean = main.header.rule(0), _mean_keys(main, query)[:, places]
+    scores: Tensor = rule.capped(rule.scale * torch.einsum("hd,hpd->ph", query, mean))
+    return scores
 
 
 def _mean_keys(main: StatisticsView, queries: Tensor) -> Float[Tensor, "head key d"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from poskernel_core.analyses.base import Subject
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import CorpusSpec
-from poskernel_core.common.views import StatisticsView
+from poskernel_core.common.views import StatisticsView, without
 from poskernel_core.data import texts
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch, Observer
@@ -23,6 +23,7 @@ __all__ = [
     "LastQuery",
     "chapter",
     "destination_windows",
+    "kept_windows",
     "last_rows",
     "own_texts",
     "token_counts",
@@ -44,8 +45,10 @@ class LastQuery:
     Attributes:
         layer: number of the layer.
         first: first key that counts: ``skip``, or the beginning of a sliding window.
-        kernel: ``K(n, .)`` over the keys from ``first`` on, ``[text, head, key]``; sums to 1.
+        kernel: ``K(n, .)`` over the keys from ``first`` on, ``[kept, text, head, key]``; sums to 1.
         log_weight: content scores ``c(n, .)``, whose exponentials are the content weights.
+
+    What is kept of the mean keys is all of them, and then all but each group.
     """
 
     layer: int
@@ -55,7 +58,7 @@ class LastQuery:
 
     @property
     def denominator(self) -> Tensor:
-        """``Z_n = sum_j K(n,j) exp(c(n,j))``, ``[text, head]``."""
+        """``Z_n = sum_j K(n,j) exp(c(n,j))``, ``[kept, text, head]``."""
         return torch.logsumexp(self.kernel.log() + self.log_weight, dim=-1).exp()
 
 
@@ -114,6 +117,12 @@ def token_ids(subject: Subject, text: str) -> np.ndarray:
     return np.concatenate([first, subject.encode(text)])[:length].astype(np.int64)
 
 
+def kept_windows(windows: int, groups: int) -> np.ndarray:
+    """Return which windows are kept, ``[kept, text]``: all, and then all but each group's."""
+    group = np.arange(windows) % max(1, groups)
+    return np.concatenate([np.ones((1, windows), bool), group != np.arange(groups)[:, None]])
+
+
 def destination_windows(windows: np.ndarray, query: int, token: int) -> np.ndarray:
     """Return the windows up to position ``query``, which holds the destination token."""
     cut = windows[:, : query + 1].copy()
@@ -127,15 +136,18 @@ def last_rows(
     windows: np.ndarray,
     skip: int,
     layers: Collection[int] | None = None,
+    groups: int = 0,
 ) -> Iterator[tuple[range, list[LastQuery]]]:
     """Yield the numbers of some texts at a time, and the row of their last query in every layer.
 
     ``main`` holds the mean keys of the model's pass; ``layers`` are those wanted (default: all).
+    Rows are also made with the mean keys without each of so many ``groups``.
     """
+    views = [main, *(without(main, group) for group in range(groups))]
     size = subject.batch or max(1, min(MOST_BATCH, KEYS // windows.shape[1]))
     for first in range(0, len(windows), size):
         some = range(first, min(first + size, len(windows)))
-        seen = _LastQuery(main, skip, layers)
+        seen = _LastQuery(views, skip, layers)
         tokens = torch.from_numpy(np.ascontiguousarray(windows[some.start : some.stop]))
         last = -1 if layers is None else max(layers)
         subject.model.run(tokens, observers=[seen], samples=some, until=last)
@@ -145,26 +157,26 @@ def last_rows(
 class _LastQuery(Observer):
     """Splits the last query's scores into position and content."""
 
-    def __init__(self, main: StatisticsView, skip: int, layers: Collection[int] | None) -> None:
+    def __init__(
+        self, views: Sequence[StatisticsView], skip: int, layers: Collection[int] | None
+    ) -> None:
         self.rows: list[LastQuery] = []
-        self._main, self._skip, self._layers = main, skip, layers
+        self._views, self._skip, self._layers = views, skip, layers
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         if self._layers is not None and call.layer not in self._layers:
             return
         heads, length = call.q.shape[1:3]
         first = call.rule.first_visible(length - 1, self._skip)
-        mean = torch.tensor(
-            self._main.layer(call.layer)["mean_keys"][:, first:length], device="cpu"
-        )
+        found = [view.layer(call.layer)["mean_keys"][:, first:length] for view in self._views]
         query, width = call.q[:, :, -1].cpu().double(), call.q.shape[-1]
         keys = repeat_kv(call.k[:, :, first:].cpu().double(), heads, 1)
-        mean = repeat_kv(mean.double(), heads)[..., :width]
+        mean = repeat_kv(torch.from_numpy(np.stack(found)).double(), heads, 1)[..., :width]
         score, position = (
-            call.rule.scores(products[:, :, None], [length - 1], range(first, length))[:, :, 0]
+            call.rule.scores(products[..., None, :], [length - 1], range(first, length))[..., 0, :]
             for products in (
                 (keys @ query[..., None])[..., 0],
-                torch.einsum("thd,hkd->thk", query, mean),
+                torch.einsum("thd,ghkd->gthk", query, mean),
             )
         )
         kernel = torch.softmax(position, dim=-1)

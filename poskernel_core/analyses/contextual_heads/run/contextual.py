@@ -10,14 +10,16 @@ from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS, behav
 from poskernel_core.analyses.contextual_heads.run.contents import (
     LastQuery,
     destination_windows,
+    kept_windows,
     last_rows,
     token_id,
 )
 from poskernel_core.analyses.contextual_heads.run.duplicates import copy_distances, duplicates
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
 from poskernel_core.analyses.random_tokens.run.sampled import steps
-from poskernel_core.common.jackknife import jackknife
+from poskernel_core.common.groups import first_in_equal_groups, groups_of
 from poskernel_core.common.result import Result
+from poskernel_core.statistics.moments import Numbers
 
 __all__ = ["LayerRows", "contextual_heads", "relative_spread"]
 
@@ -25,59 +27,57 @@ LOCAL_TOKENS = 10
 
 
 class LayerRows:
-    """What is kept of one layer: denominators of all windows, sums of all else, ``[head]`` each."""
+    """What is kept of one layer: denominators of all windows ``[head, text]``, sums of all else.
 
-    def __init__(self, heads: int, texts: int) -> None:
+    Sums are kept of all windows, and of all but each group of them.
+    """
+
+    def __init__(self, heads: int, texts: int, groups: int = 0) -> None:
         self.denominators = np.zeros((heads, texts))
-        self.kernel: np.ndarray | float = 0.0
-        self.squares = np.zeros(heads)
-        self.weights = np.zeros((2, heads))
-        self.keys = 0
+        self._kept = torch.from_numpy(kept_windows(texts, groups)).double()
+        self._kernel: np.ndarray | float = 0.0
+        self._sums = np.zeros((5, 1 + groups, heads))
+        self._keys = 0
 
     def add(self, row: LastQuery, some: range) -> None:
         """Add some texts."""
-        kernel, weight = row.kernel, row.log_weight.exp()
-        self.denominators[:, some.start : some.stop] = row.denominator.T.numpy()
-        self.kernel = self.kernel + kernel.sum(dim=0).numpy()
-        self.squares += (kernel**2).sum(dim=(0, 2)).numpy()
-        self.weights += torch.stack([weight.sum(dim=(0, 2)), (weight**2).sum(dim=(0, 2))]).numpy()
-        self.keys = kernel.shape[-1]
+        kernel, weight, z = row.kernel, row.log_weight.exp(), row.denominator
+        kept = self._kept[:, some.start : some.stop]
+        self.denominators[:, some.start : some.stop] = z[0].T.numpy()
+        self._kernel = self._kernel + torch.einsum("gt,gthk->ghk", kept, kernel).numpy()
+        each = (z, z**2, *((x**p).sum(dim=-1) for x, p in ((kernel, 2), (weight, 1), (weight, 2))))
+        self._sums += torch.einsum("gt,ngth->ngh", kept, torch.stack(each)).numpy()
+        self._keys = kernel.shape[-1]
 
-    def values(self) -> dict[str, np.ndarray]:
-        """Return the values of the layer, ``[head]`` each; errors as ``name_error``."""
-        heads, texts = self.denominators.shape
-        mean = np.asarray(self.kernel) / texts
-        weight_mean, square = self.weights / (texts * self.keys)
-        variance = np.maximum(square - weight_mean**2, 0)
-        spread, error = relative_spread(self.denominators)
-        return {
-            "etc": 1 / (mean**2).sum(axis=-1),
-            "local_mass": mean[:, -LOCAL_TOKENS:].sum(axis=-1),
-            "visible_keys": np.full(heads, self.keys),
-            "denominator": self.denominators.mean(axis=1),
-            "denominator_error": self.denominators.std(axis=1, ddof=1) / np.sqrt(texts),
-            "denominator_cv": spread,
-            "denominator_cv_error": error,
-            "predicted_cv": np.sqrt(variance * self.squares / texts) / weight_mean,
-            "weight_mean": weight_mean,
-            "weight_variance": variance,
-        }
+    def values(self) -> list[Numbers]:
+        """Return the values ``[head]`` of all windows, and those without each group."""
+        texts = self._kept.sum(dim=1).numpy()
+        rows = zip(texts, np.asarray(self._kernel), self._sums.swapaxes(0, 1), strict=True)
+        return [_numbers(*row, self._keys) for row in rows]
 
 
-def relative_spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return standard deviation over mean of ``values [..., text]``, and its jackknife error.
+def _numbers(texts: float, kernel: np.ndarray, sums: np.ndarray, keys: int) -> Numbers:
+    mean, (z, z_square, squares, *weights) = kernel / texts, sums / texts
+    weight_mean, square = np.array(weights) / keys
+    variance = np.maximum(square - weight_mean**2, 0)
+    return {
+        "etc": 1 / (mean**2).sum(axis=-1),
+        "local_mass": mean[:, -LOCAL_TOKENS:].sum(axis=-1),
+        "visible_keys": np.full(len(mean), keys),
+        "denominator": z,
+        "denominator_cv": relative_spread(texts, z, z_square),
+        "predicted_cv": np.sqrt(variance * squares) / weight_mean,
+        "weight_mean": weight_mean,
+        "weight_variance": variance,
+    }
 
-    What is left without text ``i`` follows from sums of squares about the mean of all.
-    """
-    texts, mean = values.shape[-1], values.mean(axis=-1)
-    apart = values - mean[..., None]
-    squares = (apart**2).sum(axis=-1)
-    spread = np.asarray(np.sqrt(squares / (texts - 1)) / mean)
-    if texts < 3:
-        return spread, np.full_like(spread, np.nan)
-    left = np.maximum(squares[..., None] - apart**2 * texts / (texts - 1), 0) / (texts - 2)
-    out = np.sqrt(left) / (mean[..., None] - apart / (texts - 1))
-    return spread, jackknife(out, axis=-1)
+
+def relative_spread(count: float, mean: np.ndarray, square: np.ndarray) -> np.ndarray:
+    """Return standard deviation over mean, of means and mean squares; NaN for a single number."""
+    if count < 2:
+        return np.full_like(mean, np.nan)
+    variance = np.maximum(square - mean**2, 0) * count / (count - 1)
+    return np.asarray(np.sqrt(variance) / mean)
 
 
 def contextual_heads(
@@ -90,37 +90,32 @@ def contextual_heads(
     """
     main = statistics["main"]
     geometry = subject.model.geometry
-    texts = subject.windows[: params.first_windows]
+    texts = first_in_equal_groups(subject.windows, params.first_windows)
+    groups = groups_of(len(texts))
     windows = destination_windows(texts, params.query, token_id(subject, params.token))
-    layers = [LayerRows(geometry.n_heads, len(windows)) for _ in range(geometry.n_layers)]
+    layers = [LayerRows(geometry.n_heads, len(windows), groups) for _ in range(geometry.n_layers)]
     count = steps(progress, len(windows) + params.samples)
-    for some, rows in last_rows(subject, main, windows, params.skip):
+    for some, rows in last_rows(subject, main, windows, params.skip, groups=groups):
         for row in rows:
             layers[row.layer].add(row, some)
         count(len(some))
-    found = [layer.values() for layer in layers]
-    stacked = {name: np.stack([each[name] for each in found]) for name in found[0]}
+    whole, *without = (
+        {name: np.stack([layer[name] for layer in every]) for name in every[0]}
+        for every in zip(*(layer.values() for layer in layers), strict=True)
+    )
     copies = duplicates(subject, params.query, params.samples, count)
-    return _all_heads(subject, params, stacked, copies, len(windows))
-
-
-def _all_heads(
-    subject: Subject,
-    params: ContextualParams,
-    stacked: dict[str, np.ndarray],
-    copies: dict[str, tuple[np.ndarray, np.ndarray]],
-    texts: int,
-) -> Result:
-    values = {
-        value.name: stacked[value.name] for value in ContextualHeads.values if value.name in stacked
-    } | {n: v for n, (v, _) in copies.items()}
-    values["group"] = behaviour(values, params)
-    errors = {name: stacked[f"{name}_error"] for name in ("denominator", "denominator_cv")}
-    return ContextualHeads.result(
+    means = {name: mean for name, (mean, _) in copies.items()}
+    return ContextualHeads.estimated(
+        subject,
         params,
-        values,
-        errors | {name: error for name, (_, error) in copies.items()},
+        whole,
+        without,
+        means | {"group": behaviour(whole | means, params)},
+        {name: error for name, (_, error) in copies.items()},
         labels={"group": BEHAVIOURS},
         coordinates={"distance": copy_distances(params.query, int(subject.start_token))},
-        provenance={"first_windows": texts},
+        provenance={
+            "first_windows": len(windows),
+            "errors": f"sequences of random tokens (duplicates) and {subject.dealt}",
+        },
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,12 +17,17 @@ from poskernel_core.analyses.contextual_heads.run.contents import (
 )
 from poskernel_core.analyses.contextual_heads.run.contextual import LayerRows
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.groups import first_in_equal_groups, groups_of
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
+from poskernel_core.statistics.moments import Numbers
 
 __all__ = ["denominators"]
 
 TITLE = 40
+VALUES = {"denominator", "denominator_cv", "predicted_cv", "etc"}
+TAKEN = {"denominator": "mean"}
+"""What is taken of a layer's values, and what is called otherwise here."""
 
 
 def denominators(
@@ -35,43 +41,44 @@ def denominators(
     main = statistics["main"]
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
-    texts, token = subject.windows[: params.first_windows], token_id(subject, params.token)
+    texts = first_in_equal_groups(subject.windows, params.first_windows)
+    groups, token = groups_of(len(texts)), token_id(subject, params.token)
     own = own_texts(subject, params.own_texts, params.items)
     last = texts.shape[1] - 1
     queries = np.unique(np.linspace(min(params.skip + 1, last), last, params.n_positions).round())
     if own and max(len(ids) for ids in own.values()) <= queries[0]:
         raise BadRequest(f"Expected texts longer than {int(queries[0])} tokens: give more text.")
-    kept: list[dict[str, np.ndarray]] = []
+    kept: list[list[Numbers]] = []
+    others: list[Numbers] = []
     for place, query in enumerate(queries.astype(int).tolist()):
         progress(place, len(queries))
-        rows = LayerRows(geometry.n_heads, len(texts))
+        rows = LayerRows(geometry.n_heads, len(texts), groups)
         windows = destination_windows(texts, query, token)
-        for some, seen in last_rows(subject, main, windows, params.skip, (layer,)):
+        for some, seen in last_rows(subject, main, windows, params.skip, (layer,), groups):
             rows.add(seen[0], some)
-        found = {name: np.asarray(array[head]) for name, array in rows.values().items()}
-        found |= {"mean": found["denominator"], "denominator": rows.denominators[head]}
-        found["own_denominator"] = np.full(len(own), np.nan)
+        kept.append([
+            {TAKEN.get(name, name): np.asarray(array[head]) for name, array in each.items() if name in VALUES}
+            for each in rows.values()
+        ])  # fmt: skip
+        of_own = np.full(len(own), np.nan)
         for number, ids in enumerate(own.values()):
             if len(ids) > query:
                 one = destination_windows(ids[None], query, token)
                 ((_, seen),) = last_rows(subject, main, one, params.skip, (layer,))
-                found["own_denominator"][number] = float(seen[0].denominator[0, head])
-        kept.append(found)
-    return _result(params, kept, queries.astype(int), list(own))
-
-
-def _result(
-    params: DenominatorsParams,
-    kept: list[dict[str, np.ndarray]],
-    queries: np.ndarray,
-    own: list[str],
-) -> Result:
-    found = {name: np.stack([each[name] for each in kept], axis=-1) for name in kept[0]}
-    names = [value.name for value in Denominators.values if own or value.name != "own_denominator"]
-    return Denominators.result(
+                of_own[number] = float(seen[0].denominator[0, 0, head])
+        others.append({"denominator": rows.denominators[head]})
+        others[-1] |= {"own_denominator": of_own} if own else {}
+    whole, *without = (_along_queries(each) for each in zip(*kept, strict=True))
+    return Denominators.estimated(
+        subject,
         params,
-        {name: found[name] for name in names},
-        {"denominator_cv": found["denominator_cv_error"], "mean": found["denominator_error"]},
-        coordinates={"query": queries},
+        whole,
+        without,
+        _along_queries(others),
+        coordinates={"query": queries.astype(int)},
         texts={"own_texts": [re.sub(r"\s+", " ", title)[:TITLE] for title in own]},
     )
+
+
+def _along_queries(found: Sequence[Numbers]) -> Numbers:
+    return {name: np.stack([each[name] for each in found], axis=-1) for name in found[0]}

@@ -14,6 +14,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.readout import measure
+from poskernel_core.statistics.moments import means_of
 
 __all__ = ["average"]
 
@@ -41,20 +42,20 @@ def average(
             masses.append(found[1])
     geometry = subject.model.geometry
     shape = (texts, len(sizes), geometry.n_layers, geometry.n_heads)
-    return _result(params, np.reshape(loss, (texts, -1)), np.reshape(masses, shape), sizes)
+    return _result(subject, params, np.reshape(loss, (texts, -1)), np.reshape(masses, shape), sizes)
 
 
 def _result(
-    params: AveragingParams, loss: np.ndarray, masses: np.ndarray, sizes: tuple[int, ...]
+    subject: Subject,
+    params: AveragingParams,
+    loss: np.ndarray,
+    masses: np.ndarray,
+    sizes: tuple[int, ...],
 ) -> Result:
     """Return means over windows: ``loss [text, group]``, ``masses [text, group, layer, head]``."""
     each = {"loss": loss, "loss_change": loss - loss[:, :1], "previous_mass": masses}
-    return Averaging.result(
-        params,
-        {name: array.mean(axis=0) for name, array in each.items()},
-        {n: a.std(axis=0, ddof=1) / np.sqrt(len(a)) for n, a in each.items()},
-        coordinates={"group": np.array(sizes)},
-    )
+    coordinates = {"group": np.array(sizes)}
+    return Averaging.estimated(subject, params, *means_of(each), coordinates=coordinates)
 
 
 def _one(subject: Subject, text: int, edit: Edit) -> tuple[float, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from poskernel_core.common.attention import ScoreRule, repeat_kv
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.forward.attention import AttentionCall, hidden_keys
 from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.statistics.moments import Groups
+from poskernel_core.statistics.moments import Groups, Numbers, replicated
 
 __all__ = ["MEANS", "mean_scores", "patterns_and_parts"]
 
@@ -49,8 +50,8 @@ def mean_scores(
     layers = [means.layer(layer) for layer in range(subject.model.geometry.n_layers)]
     return {
         name: (
-            np.stack([value[name] for value, _ in layers]),
-            np.stack([jackknife(replicates[name]) for _, replicates in layers]),
+            np.stack([whole[name] for whole, _ in layers]),
+            np.stack([jackknife(np.stack([x[name] for x in without])) for _, without in layers]),
         )
         for name in MEANS
     }
@@ -69,20 +70,19 @@ class _MeanQueriesAndKeys(Observer):
         self._queries.setdefault(call.layer, Groups()).add(call.q, batch.samples)
         self._keys.setdefault(call.layer, Groups()).add(call.k, batch.samples)
 
-    def layer(self, layer: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return a layer's numbers ``[head, ...]``, and their replicates ``[group, head, ...]``."""
-        queries, keys = self._queries[layer], self._keys[layer]
-        whole = self._numbers(layer, queries.mean[None], keys.mean[None])
-        replicates = self._numbers(layer, queries.without_each(), keys.without_each())
-        return {name: array[0] for name, array in whole.items()}, replicates
+    def layer(self, layer: int) -> tuple[Numbers, list[Numbers]]:
+        """Return a layer's numbers ``[head, ...]``, and those without each group."""
+        numbers = partial(self._numbers, self._calls[layer])
+        return replicated(numbers, self._queries[layer], self._keys[layer])
 
-    def _numbers(self, layer: int, q: np.ndarray, k: np.ndarray) -> dict[str, np.ndarray]:
-        rule, all_of_it = self._calls[layer], slice(0, q.shape[2])
-        keys = repeat_kv(torch.from_numpy(k), q.shape[1], 1)
+    @staticmethod
+    def _numbers(rule: ScoreRule, q: np.ndarray, k: np.ndarray) -> Numbers:
+        all_of_it = slice(0, q.shape[1])
+        keys = repeat_kv(torch.from_numpy(k), len(q))
         scores = rule.capped(rule.scale * torch.from_numpy(q) @ keys.transpose(-1, -2))
         if rule.slopes is not None:
             scores = scores + rule.bias(all_of_it, all_of_it, scores)
-        hidden = hidden_keys(q.shape[2], rule.window, scores.device, rule.chunk)
+        hidden = hidden_keys(q.shape[1], rule.window, scores.device, rule.chunk)
         pattern = torch.softmax(scores.masked_fill(hidden, -torch.inf), dim=-1)
         parts = {"score": scores.masked_fill(hidden, torch.nan), **patterns_and_parts(pattern)}
         return {name: part.numpy() for name, part in parts.items()}
