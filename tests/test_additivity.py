@@ -137,6 +137,8 @@ def test_every_head(paths, case):
 
     first, step = int(start), (context - start - LENGTH) // (SHIFTS - 1)
     assert [0, step, 2 * step] == found.coordinates["shift"].tolist()
+    windows = windows[: len(windows) // 10 * 10 or len(windows)]
+    passages = len(windows)
     texts, seen = windows[:, : first + LENGTH].tolist(), []
     for shift in range(SHIFTS):
         places = range(first + shift * step, first + shift * step + LENGTH)

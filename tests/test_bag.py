@@ -15,6 +15,7 @@ from poskernel_core.analyses.bag.run import predicted
 from poskernel_core.analyses.bag.run.bag import build_bag, by_position, listed_tokens
 from poskernel_core.analyses.bag.run.heads import chosen_heads
 from poskernel_core.analyses.bag.run.quality import VARIANTS, Quality
+from poskernel_core.common.jackknife import jackknife
 from tests import oracles_bag as oracle
 from tests.builders import START, VOCABULARY
 from tests.builders import bag as made

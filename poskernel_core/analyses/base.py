@@ -405,7 +405,8 @@ class Experiment(Question[P]):
             without: those without each group; only what has errors is looked at.
             others: values that do not come from groups of windows.
             errors: the errors of these.
-            provenance, parts: as for :meth:`result`.
+            provenance: what else is to be told, or told otherwise.
+            **parts: as for :meth:`result`.
         """
         found, biases = _errors(cls.values, whole, without)
         counts = {"errors": subject.dealt, "groups": len(without)}

@@ -98,13 +98,10 @@ def _result(
     geometry, there = subject.model.geometry, np.flatnonzero(count)
 
     def numbers(kept: np.ndarray) -> Numbers:
-        layers = [
-            _numbers(
-                *(sums[at][kept].sum(0).numpy() for sums in (keys.mean, keys.gram)),
-                count[kept].sum(),
-            )
-            for at in range(geometry.n_layers)
-        ]
+        size, layers = float(count[kept].sum()), []
+        for at in range(geometry.n_layers):
+            mean, gram = (sums[at][kept].sum(dim=0).numpy() for sums in (keys.mean, keys.gram))
+            layers.append(_numbers(mean, gram, size))
         return {
             name: np.stack([repeat_kv(each[name], geometry.n_heads) for each in layers])
             for name in layers[0]

@@ -84,8 +84,8 @@ class OwnText(_OnText):
     attention is averaged and over whose keys it is summed, so that rows still sum to 1 (less what a
     learned sink takes).
 
-    Limits: one text shows what a head does there, not what it does on average: there are no errors. A
-    text that is longer than the run's context has no mean keys at its end, and is refused.
+    Limits: one text shows what a head does there, not what it does on average: there are no errors.
+    A text that is longer than the run's context has no mean keys at its end, and is refused.
 
     Source: the split is that of "Positional kernels of attention heads".
     """

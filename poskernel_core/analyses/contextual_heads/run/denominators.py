@@ -25,9 +25,8 @@ from poskernel_core.statistics.moments import Numbers
 __all__ = ["denominators"]
 
 TITLE = 40
-VALUES = {"denominator", "denominator_cv", "predicted_cv", "etc"}
-TAKEN = {"denominator": "mean"}
-"""What is taken of a layer's values, and what is called otherwise here."""
+CALLED = {"denominator": "mean"} | {n: n for n in ("denominator_cv", "predicted_cv", "etc")}
+"""What is taken of a layer's values, and what it is called here."""
 
 
 def denominators(
@@ -57,7 +56,7 @@ def denominators(
         for some, seen in last_rows(subject, main, windows, params.skip, (layer,), groups):
             rows.add(seen[0], some)
         kept.append([
-            {TAKEN.get(name, name): np.asarray(array[head]) for name, array in each.items() if name in VALUES}
+            {called: np.asarray(each[name][head]) for name, called in CALLED.items()}
             for each in rows.values()
         ])  # fmt: skip
         of_own = np.full(len(own), np.nan)
