@@ -80,7 +80,8 @@ def run_pass(
     Args:
         model: what :func:`load` returned, or what it takes.
         windows: token ids; used as they are, no start token is added. Of ten windows or more as
-            many are read as fill ten equal groups, each of them consecutive windows: 20 of 23.
+            many are read as fill ten equal groups, each of them consecutive windows: 20 of 23. What
+            ``token_windows`` has dealt to groups stays as it is.
         positions: query positions to record (default: 32 evenly spaced, and 400 and 1000).
         queries_per_position: queries kept per position, one per window.
         start_token: whether position 0 holds a start token (the diagonal profile leaves it out).
@@ -91,13 +92,14 @@ def run_pass(
         BadRequest: windows of another shape, ids outside the vocabulary, or an argument that
             does not fit.
     """
-    from poskernel_core.data.corpora import in_stretches
+    from poskernel_core.data.corpora import Cut, in_stretches
     from poskernel_core.forward.loaded import LoadedModel
     from poskernel_core.passes.plan import check_ids, plan_of
     from poskernel_core.passes.runner import gather as run
 
+    dealt = windows if isinstance(windows, Cut) else None
     try:
-        windows = np.asarray(windows)
+        windows = np.asarray(windows if dealt is None else dealt.tokens)
     except (ValueError, TypeError) as error:
         raise BadRequest(
             "Expected integers of shape [windows, T], got windows of unequal lengths."
@@ -121,7 +123,7 @@ def run_pass(
     )
     remedy = f"make the windows with the tokenizer of {spec.model.name!r}, or load their own model"
     check_ids(loaded.geometry, windows, remedy)
-    cut = in_stretches(windows)
+    cut = dealt or in_stretches(windows)
     plan = plan_of(spec, loaded.geometry, cut.tokens, cut.dealt)
     spec = spec.model_copy(update={"positions": plan.positions})
     gathered = run(loaded, cut.tokens, plan, spec, batch=execution.batch)

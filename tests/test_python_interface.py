@@ -12,6 +12,7 @@ import torch
 import poskernel_core as pk
 from poskernel_core import api
 from poskernel_core.common.errors import PosKernelError
+from poskernel_core.data.corpora import Cut
 from poskernel_core.engine import engine as engines
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.requests import canonical
@@ -403,3 +404,16 @@ def test_a_question_that_is_broken_off(
         pk.show("etc", MODEL, context=CONTEXT)
 
     assert {"cancel": workers[0].hear()["key"]} == workers[0].hear()
+
+
+def test_windows_that_were_dealt_stay_in_their_groups(hands):
+    """What ``token_windows`` has cut is read in its order, by documents."""
+    ids = np.resize(IDS, (20, IDS.shape[1]))
+    ids[:, 1] = np.arange(20)
+    dealt = pk.run_pass(hands.loaded, Cut(ids, "documents"), gather=("queries",))
+    plain = pk.run_pass(hands.loaded, ids, gather=("queries",))
+    assert ("documents", "stretches") == (dealt.header.dealt, plain.header.dealt)
+    order = [2 * group + place for place in range(2) for group in range(10)]
+    np.testing.assert_allclose(
+        plain.arrays["queries"], dealt.arrays["queries"][:, :, :, order], atol=1e-6
+    )
