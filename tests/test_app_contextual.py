@@ -170,7 +170,7 @@ def a_row_selects_a_head(page: Page) -> None:
     line = page.get_by_test_id("stMain").get_by_role(
         "row", name=re.compile(r"^ETC at n = \d+ \(tokens\)")
     )
-    expect(line).to_contain_text(f"{etc:.3g}")
+    expect(line).to_contain_text(f"{etc:.4g}")
     no_trouble(page)
 
 

@@ -102,7 +102,7 @@ def test_every_setting(show):
     page.get_by_role("button", name="Settings").click()
     with redraws(page, "shape"):
         press(page, "Repeated tokens, one per prompt", "ArrowRight")
-    assert f"{TOKENS + 1}" == parameter(page, "rtok")
+    assert f"{TOKENS + 10}" == parameter(page, "rtok")
     with redraws(page, "helix"):
         press(page, "Leave out the first positions", "ArrowRight")
     assert "1" == parameter(page, "out")

@@ -47,7 +47,7 @@ def test_files_that_change_meanwhile(copied, tmp_path, what):
         np.save(ids, random_ids(3, 11, seed=1).numpy())
     store = Store(tmp_path / "store")
     with pytest.raises(BadRequest, match="changed meanwhile"):
-        gather_run(Workshop(store), run, Execution(device="cpu"), lambda done, total, note: None)
+        gather_run(Workshop(store), run, Execution(device="cpu"), {}, lambda *_: None)
     assert [] == list(store.keys())
     store.close()
 

@@ -167,6 +167,7 @@ def test_a_positional_head_and_a_symbolic_one(tmp_path):
     T = 31
     path = contextual.additive(tmp_path / "additive", CONTENT, T)
     shifts = (np.arange(VOCABULARY)[:, None] + 3 * np.arange(T)) % VOCABULARY
+    shifts = np.tile(shifts, (10, 1))  # a group each
     found = [
         on_text(path, shifts, False, HeadOnText, T, head=f"L0H{head}", skip=1) for head in range(3)
     ]

@@ -12,7 +12,7 @@ RUN = RunSpec(
 HEADER = PassHeader.read({
     "n_layers": 2, "n_heads": 3, "n_kv_heads": 3, "n_ctx": 64, "n_vocab": 100, "d_head": 5,
     "d_model": 15, "start_token": False, "dtype": "bfloat16", "resumed_at_window": 0,
-    "architecture": "gpt2", "scheme": "learned", "context": 29, "windows": 17, "samples": 5,
+    "architecture": "gpt2", "scheme": "learned", "context": 29, "windows": 20, "samples": 5,
     "positions": [3, 11], "sliding_windows": [None, 7], "scales": [1.0, 0.5], "device": "cpu",
     "dtype_error": 0.01, "seconds": 2.5,
 })  # fmt: skip
@@ -25,7 +25,7 @@ def test_provenance():
     expected = {
         "model": "m", "revision": "main", "model_fingerprint": "abc", "architecture": "gpt2",
         "position_scheme": "learned", "corpus": "bible", "corpus_item": "Exodus 12",
-        "corpus_revision": "7", "corpus_fingerprint": "def", "context": 29, "windows": 17,
+        "corpus_revision": "7", "corpus_fingerprint": "def", "context": 29, "windows": 20,
         "windows_asked": 500, "queries_per_position": 5, "start_token": False, "seed": 3,
         "positions": [3, 11],
         "sliding_windows": [None, 7], "score_scales": [1.0, 0.5], "dtype": "bfloat16",
@@ -40,6 +40,6 @@ def test_provenance():
 def test_fewer_patterns_are_said():
     """A bound below the windows that were read is told, one above them changes nothing."""
     few = RUN.model_copy(update={"pattern_windows": 11})
-    assert provenance(few, HEADER, 0.0)["pattern_windows"] == 11
+    assert provenance(few, HEADER, 0.0)["pattern_windows"] == 10
     many = RUN.model_copy(update={"pattern_windows": 64})
     assert "pattern_windows" not in provenance(many, HEADER, 0.0)

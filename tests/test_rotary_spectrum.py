@@ -47,7 +47,7 @@ def kernels_of(gathered, **params):
     question = find("equivariant-kernel")
     views = {"main": gathered, "rotary": gathered}
     asked = question.params(**{"query": QUERY, "skip": SKIP, **params})
-    return question.compute(views, asked, lambda done, total: None)
+    return question.answer(views, asked, lambda done, total: None)
 
 
 def made(pairs):

@@ -45,7 +45,7 @@ def test_shares_add_up(sums, factor):
     found, scaled = (np.stack([*shares(*each).values()]) for each in (sums, sums * factor**2))
 
     np.testing.assert_allclose(found.sum(axis=0), 1)
-    np.testing.assert_allclose(found, scaled)
+    np.testing.assert_allclose(found, scaled, rtol=1e-7, atol=1e-12)
 
 
 def covariance(x, y):

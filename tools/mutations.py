@@ -93,8 +93,8 @@ COMMON = (
     ),
     Break(
         "common/rounding.py",
-        "digits = 1 - math.floor",
-        "digits = -math.floor",
+        "return 1 - math.floor(math.log10",
+        "return -math.floor(math.log10",
         "a number is rounded to one digit of its error",
         "rounding",
     ),
@@ -622,8 +622,8 @@ KERNELS = (
     ),
     Break(
         "analyses/kernels/formulas.py",
-        "np.cumsum(kernel[..., ::-1], axis=-1)",
-        "np.cumsum(kernel, axis=-1)",
+        "turned = kernel[..., ::-1]",
+        "turned = kernel",
         "half of the mass is counted from the first key",
         "kernels",
     ),
@@ -643,17 +643,10 @@ KERNELS = (
     ),
     Break(
         "analyses/kernels/formulas.py",
-        "np.arange(count) - count + 1)",
-        "np.arange(count) - count)",
-        "consistency weighs sorted queries wrongly",
+        "pairs += gap.shape[1] * groups",
+        "pairs += gap.shape[1]",
+        "queries of different groups are counted too few",
         "kernel_distances",
-    ),
-    Break(
-        "analyses/kernels/formulas.py",
-        "- kernels) / (count - 1)",
-        "- kernels) / count",
-        "kernels without one query divide by all",
-        "kernels analyses",
     ),
     Break(
         "statistics/sinks.py",
@@ -671,16 +664,9 @@ KERNELS = (
     ),
     Break(
         "analyses/score_shares/run.py",
-        "(a, 2 * c)",
-        "(a, c)",
+        "covariance = score - 2 * common + position, 2 * (",
+        "covariance = score - 2 * common + position, (",
         "the covariance of position and content counts once",
-        "score_shares",
-    ),
-    Break(
-        "analyses/score_shares/run.py",
-        "keepdims=True) - total",
-        "keepdims=True)",
-        "shares without one text divide by all of them",
         "score_shares",
     ),
     Break(
@@ -762,23 +748,9 @@ KERNELS = (
     ),
     Break(
         "analyses/kernels/etc.py",
-        'errors["etc"] / values["etc"]',
-        'errors["etc"]',
-        "the error of a logarithm is that of the number",
-        "analyses",
-    ),
-    Break(
-        "analyses/kernels/etc.py",
         '"local_mass": mean[:, -local_tokens:]',
         '"local_mass": mean[:, :local_tokens]',
         "local mass is that of the first keys",
-        "analyses",
-    ),
-    Break(
-        "analyses/kernels/kernel.py",
-        "ddof=1) / np.sqrt(samples)",
-        "ddof=1)",
-        "the error of a kernel is the spread of queries",
         "analyses",
     ),
     Break(
@@ -856,8 +828,8 @@ TOPICS = (
     ),
     Break(
         "analyses/helix/tangent.py",
-        "points[here + 1] - points[here - 1]",
-        "points[here + 1] - points[here]",
+        "points[query + 1] - points[query - 1]",
+        "points[query + 1] - points[query]",
         "the tangent is one-sided",
         "tangent",
     ),

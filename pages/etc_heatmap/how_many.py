@@ -6,10 +6,10 @@ from typing import Final
 
 import streamlit as st
 
-from pages.shared import results
 from pages.shared.cards import card
 from pages.shared.explained import explained
 from pages.shared.measures import Measure
+from pages.shared.pressed import fetch_when_asked
 from pages.shared.selection import Selection
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
@@ -39,7 +39,7 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
             key="wanted",
             bind=URL,
         )
-        found = results.fetch(
+        found = fetch_when_asked(
             HowManyTexts,
             selection.run,
             HowManyTextsParams(
@@ -48,6 +48,7 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
                 skip=selection.skip,
                 wanted=wanted or None,
             ),
+            "compute-how-many",
         )
         if found is None:
             return

@@ -60,7 +60,9 @@ def choose_prompts(selection: Selection) -> HelixParams:
     with right.popover("Settings", icon=":material/tune:", width="stretch"):
         return HelixParams(
             prompts=prompts,
-            tokens=st.slider("Repeated tokens, one per prompt", 1, 200, 100, key="rtok", bind=URL),
+            tokens=st.slider(
+                "Repeated tokens, one per prompt", 10, 200, 100, step=10, key="rtok", bind=URL
+            ),
             leave_out=st.slider(
                 "Leave out the first positions",
                 0,

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from pydantic import ConfigDict, Field
-from threadpoolctl import ThreadpoolController
 
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import Cancelled
@@ -196,6 +195,8 @@ class Question(ABC, Generic[P]):
 
 def _one_blas_thread() -> AbstractContextManager[Any]:
     """Let NumPy multiply in the calling thread alone: its products are small, the threads ours."""
+    from threadpoolctl import ThreadpoolController  # not where nothing is computed
+
     return ThreadpoolController().select(internal_api="openblas").limit(limits=1)
 
 

@@ -34,6 +34,7 @@ PAGES: Final = {
     "sinks": "",
     "score-variance": "",
     "head-measures": "",
+    "how-many-texts": "",
     "depth": "compare",
     "verdicts": "head",
     "compare-kernels": "compare",

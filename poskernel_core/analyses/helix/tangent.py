@@ -59,6 +59,7 @@ class Tangent(Analysis[TangentParams]):
     title = "Tangent and radial reading of the helix"
     spoken = "what heads read of the helix"
     params = TangentParams
+    error_counts = "windows"
     values = (
         *each(
             "position_score",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import UNKNOWN, Experiment, SkipParams
+from poskernel_core.analyses.base import Experiment, SkipParams
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.common.result import each
 from poskernel_core.common.specs import RunSpec
@@ -50,7 +50,6 @@ class _OnText(Experiment[OwnTextParams]):
 
     ignores = Experiment.ignores | {"positions", "destination", "repeat_every"}
     uses = ("token embeddings",)
-    error_counts = UNKNOWN
 
     def with_params(self, run: RunSpec, params: OwnTextParams) -> RunSpec:
         """Return the run whose mean keys are used.

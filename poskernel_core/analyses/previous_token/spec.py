@@ -201,7 +201,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         values = diagonals(profile) | {"profile": profile, "score_profile": scores}
         values |= _split(main, scores)
         there = _stacked(doubled, "repeat_texts")[:, None]
-        known = np.where(there > 0, there, np.nan)
+        known = np.where(2 * there * doubled.header.windows > 1, there, np.nan)  # rounding left
         repeats = np.moveaxis(_stacked(doubled, "repeats") / known, -1, 0)
         values["unrepeated_mass"], values["repeated_mass"] = repeats
         values["self_contrast"], values["previous_contrast"] = bands.contrasts(scores)
