@@ -6,10 +6,11 @@ from typing import Final
 
 import streamlit as st
 
+from pages.shared import results
 from pages.shared.cards import card
 from pages.shared.explained import explained
 from pages.shared.measures import Measure
-from pages.shared.pressed import fetch_when_asked
+from pages.shared.pressed import is_wanted, want
 from pages.shared.selection import Selection
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
@@ -39,7 +40,17 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
             key="wanted",
             bind=URL,
         )
-        found = fetch_when_asked(
+        if not is_wanted(HowManyTexts.name):
+            st.button(
+                "Compute it",
+                key="compute-how-many",
+                icon=":material/play_arrow:",
+                on_click=want,
+                args=(HowManyTexts.name,),
+                help="from the sums that are stored: some seconds",
+            )
+            return
+        found = results.fetch(
             HowManyTexts,
             selection.run,
             HowManyTextsParams(
@@ -48,7 +59,6 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
                 skip=selection.skip,
                 wanted=wanted or None,
             ),
-            "compute-how-many",
         )
         if found is None:
             return
