@@ -643,7 +643,7 @@ KERNELS = (
     ),
     Break(
         "analyses/kernels/formulas.py",
-        "pairs += gap.shape[1] * groups",
+        "pairs += gap.shape[1] * gap.shape[2]",
         "pairs += gap.shape[1]",
         "queries of different groups are counted too few",
         "kernel_distances",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
-from threading import Event
+from threading import Event, Lock
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
@@ -193,11 +193,19 @@ class Question(ABC, Generic[P]):
         """
 
 
-def _one_blas_thread() -> AbstractContextManager[Any]:
-    """Let NumPy multiply in the calling thread alone: its products are small, the threads ours."""
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Let NumPy multiply in the calling thread alone: its products are small, the threads ours.
+
+    The limit is the process' own, so one answer at a time has it, and gives it back.
+    """
     from threadpoolctl import ThreadpoolController  # not where nothing is computed
 
-    return ThreadpoolController().select(internal_api="openblas").limit(limits=1)
+    with _LIMITING, ThreadpoolController().select(internal_api="openblas").limit(limits=1):
+        yield
+
+
+_LIMITING = Lock()
 
 
 def _errors(

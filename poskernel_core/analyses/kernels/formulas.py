@@ -33,6 +33,8 @@ __all__ = [
 
 KINDS = ("local", "slow decay", "uniform")
 LOCAL_TOKENS = 10
+CELLS = 2**17
+"""Numbers of kernels that are made at a time: a megabyte."""
 
 
 def kernel_rows(
@@ -47,6 +49,18 @@ def kernel_rows(
     slopes where ``rule`` has any. The last key is the query's own position; ``first`` is the
     first one's. ``head // kv`` query heads share each key head, in order.
     """
+    weights = _weights(queries, mean_keys, rule, first)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights
+
+
+def _weights(
+    queries: Float[np.ndarray, "head sample d"],
+    mean_keys: Float[np.ndarray, "kv key d"],
+    rule: ScoreRule | float,
+    first: int,
+) -> Float[np.ndarray, "head sample key"]:
+    """Return kernels as far as a factor of each row, whose largest number is 1."""
     heads, samples, width = queries.shape
     shared = queries.reshape(mean_keys.shape[0], -1, width).astype(np.float64)
     rule = rule if isinstance(rule, ScoreRule) else ScoreRule(rule)
@@ -58,7 +72,6 @@ def kernel_rows(
         scores = (scores.reshape(heads, samples, -1) + bias).reshape(scores.shape)
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
-    scores /= scores.sum(axis=-1, keepdims=True)
     return scores.reshape(heads, samples, -1)
 
 
@@ -115,17 +128,21 @@ def mean_kernels(
 ) -> tuple[Float[np.ndarray, "head key"], Float[np.ndarray, " head"]]:
     """Return the kernels' means over the queries, and the query variation of each head.
 
-    Arguments as of :func:`kernel_rows` and :func:`query_variation`. One key head at a time, so that
-    its kernels stay in the processor's cache.
+    Arguments as of :func:`kernel_rows` and :func:`query_variation`. Few key heads at a time, so
+    that their kernels stay in the processor's cache.
     """
     shared = len(queries) // len(mean_keys)
     means = np.empty((len(queries), mean_keys.shape[1]))
-    variation = np.empty(len(queries))
-    for place, keys in enumerate(mean_keys):
-        heads = slice(place * shared, (place + 1) * shared)
-        kernels = kernel_rows(queries[heads], keys[None], rule.of_heads(heads), first)
-        means[heads] = kernels.mean(axis=1)
-        variation[heads] = query_variation(kernels, groups)
+    variation = np.full(len(queries), np.nan)
+    size = max(1, CELLS // (shared * queries.shape[1] * mean_keys.shape[1]))
+    for place in range(0, len(mean_keys), size):
+        heads = slice(place * shared, (place + size) * shared)
+        keys = mean_keys[place : place + size]
+        weights = _weights(queries[heads], keys, rule.of_heads(heads), first)
+        factors = 1 / weights.sum(axis=-1)
+        means[heads] = (factors[:, None] @ weights)[:, 0] / queries.shape[1]
+        if groups > 1:
+            variation[heads] = query_variation(weights * factors[..., None], groups)
     return means, variation
 
 
@@ -145,9 +162,10 @@ def query_variation(
     split = split.reshape(heads, -1, groups, keys)
     total, pairs = np.zeros(heads), 0
     for apart in (1, 2) if groups > 2 else (1,):
-        gap = split - np.roll(split, apart, axis=2)
-        total += np.abs(gap, out=gap).sum(axis=(1, 2, 3), dtype=np.float64)
-        pairs += gap.shape[1] * groups
+        for low, high in ((slice(-apart), slice(apart, None)), (slice(apart), slice(-apart, None))):
+            gap = split[:, :, high] - split[:, :, low]
+            total += np.abs(gap, out=gap).sum(axis=(1, 2, 3))
+            pairs += gap.shape[1] * gap.shape[2]
     return 0.5 * total / pairs
 
 
