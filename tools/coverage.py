@@ -21,8 +21,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from holdout import split_lines
-
 import poskernel_core as pk
 from poskernel_core.analyses import find
 from poskernel_core.common.result import Result
@@ -34,6 +32,7 @@ from poskernel_core.models.catalog import locate
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes.plan import plan_of
 from poskernel_core.passes.runner import gather
+from tools.holdout import split_lines
 
 CHARACTERS, SHORTEST = 1050, 700
 """Of a document at most and at least."""

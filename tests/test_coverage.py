@@ -1,0 +1,44 @@
+"""Intervals of 95 % hold what many texts say, in about 95 of 100 samples of few texts."""
+
+import numpy as np
+import pytest
+
+from tools.coverage import coverage, short_documents
+
+SAMPLES = 24
+
+
+@pytest.fixture(scope="module")
+def found():
+    """A quarter of the samples that the tool takes, of the small model."""
+    return coverage("demo-attn-2l", SAMPLES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "measure", ["ETC", "half-mass distance", "attention to the previous token"]
+)
+def test_intervals_hold_the_truth(found, measure):
+    """Over heads together; neither too narrow nor as wide as if they said nothing."""
+    assert 0.90 < found[measure].held.mean() < 0.99
+
+
+@pytest.mark.slow
+def test_biases_are_told(found):
+    """ETC comes out too small, and distances too large, by about what the jackknife says."""
+    etc, distance = found["ETC"], found["distance to observed attention"]
+    assert -0.8 < np.median(etc.bias) < -0.2
+    assert abs(np.median(etc.told - etc.bias)) < 0.25
+    assert np.median(distance.bias) > np.median(distance.told) > 1
+
+
+def test_documents_are_short():
+    """Enough of them for a hundred samples of eleven, in an order that is always the same.
+
+    Only a single line is longer than the rest.
+    """
+    texts = short_documents()
+    assert len(texts) >= 1100
+    assert all(len(text) >= 700 for text in texts)
+    assert all("\n" not in text.strip() for text in texts if len(text) > 1050)
+    assert texts == short_documents()
