@@ -111,6 +111,8 @@ def test_figures(gathered):
     one = figure_of(found.select(layer=1, head=2))
     law, marks = one.data
     np.testing.assert_array_equal([6, 15, 30], marks.x)
+    (note,) = one.layout.annotations
+    assert note.y == pytest.approx(math.log10(found.values["wanted"][1, 2]))
     np.testing.assert_allclose(law.y, found.values["law"][1, 2] / np.sqrt(law.x))
     assert "of L1H2" in one.layout.title.text
     assert counted(f"{enough[1, 2]:,.0f}", "window") in one.layout.title.text

@@ -36,7 +36,7 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
             f"Wanted error ({named[measure.value]})",
             min_value=0.0,
             value=None,
-            placeholder="a twentieth of a number on a log scale, else 0.02",
+            placeholder="5 % or 0.02",
             key="wanted",
             bind=URL,
         )

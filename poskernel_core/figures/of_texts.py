@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
-from poskernel_core.figures.layout import log_ticks, number, set_title, style
+from poskernel_core.figures.layout import legend_under_title, log_ticks, number, set_title, style
 from poskernel_core.figures.palette import CATEGORICAL, SCALE
 
 
@@ -41,10 +41,15 @@ def error_curve(found: Result) -> go.Figure:
         marker={"color": CATEGORICAL[0], "size": 9},
         hovertemplate="%{x} windows: %{y:.3g}<extra>measured</extra>",
     )
-    figure.add_hline(
-        y=wanted,
-        line={"color": CATEGORICAL[1], "dash": "dot"},
-        annotation={"text": f"wanted: {wanted:.3g}", "xanchor": "right"},
+    figure.add_hline(y=wanted, line={"color": CATEGORICAL[1], "dash": "dot"})
+    figure.add_annotation(
+        x=0,
+        xref="paper",
+        y=np.log10(wanted),  # a log axis places annotations by their logarithm
+        text=f"wanted: {wanted:.3g}",
+        showarrow=False,
+        xanchor="left",
+        yanchor="bottom",
     )
     shown = np.concatenate([law / np.sqrt(x), found.values["error"], [wanted]])
     head = cell_name(found.chosen["layer"], found.chosen["head"])
@@ -54,7 +59,7 @@ def error_curve(found: Result) -> go.Figure:
     figure.update_xaxes(type="log", tickvals=log_ticks(windows[0], 1.1 * last))
     low, high = float(np.nanmin(shown)) / 1.2, 1.2 * float(np.nanmax(shown))
     figure.update_yaxes(type="log", tickvals=log_ticks(low, high))
-    return figure
+    return legend_under_title(figure)
 
 
 def enough_map(found: Result) -> go.Figure:
