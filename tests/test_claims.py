@@ -208,11 +208,21 @@ def test_a_wavelength_of_few_groups(groups, about):
     assert f"of {about}23 tokens." in said(result)
 
 
+@pytest.mark.parametrize(("bias", "passes"), [(0.0, "yes"), (0.04, "about"), (0.2, "no")])
+def test_an_interval_lies_around_a_number_less_its_bias(bias, passes):
+    """What is too large for want of texts passes less."""
+    assert passes == Number(0.35, 0.01, 2.26, bias).passes(0.3)
+    result = answer("induction-scores", induction=(0.35, 0.01))
+    result.biases["induction"] = np.array([[bias]])
+    assert passes == Head({"it": result}, 0, 0).number("it", "induction").passes(0.3)
+
+
 def test_without_an_error_nothing_is_certain():
     """An error that is not known allows «about» only; no number allows nothing."""
     assert "about" == Number(0.9, NAN, 2.26).passes(0.3)
     assert "no" == Number(0.1, NAN, 2.26).passes(0.3)
     assert Number(NAN, 0.1, 2.26).passes(0.3) is None
+    assert "yes" == Number(0.9, 0.1, 2.26, NAN).passes(0.3)
 
 
 def verdicts(engine, model, context, windows, **params):

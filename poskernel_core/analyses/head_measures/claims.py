@@ -33,12 +33,14 @@ class Number:
     Attributes:
         value: the measure.
         error: its standard error.
-        width: by how many errors its 95 % interval reaches to either side.
+        width: by how many errors its 95 % interval reaches to either side of the value less its bias.
+        bias: by how much it is too large for want of texts, as far as that is known.
     """
 
     value: float
     error: float
     width: float
+    bias: float = 0.0
 
     def passes(self, limit: float) -> Passes | None:
         """Return whether it lies at a limit or above; None where it is not known.
@@ -49,9 +51,10 @@ class Number:
             return None
         if math.isnan(self.error):
             return "about" if self.value >= limit else "no"
-        if self.value - self.width * self.error >= limit:
+        middle = self.value - (0.0 if math.isnan(self.bias) else self.bias)
+        if middle - self.width * self.error >= limit:
             return "yes"
-        return "no" if self.value + self.width * self.error < limit else "about"
+        return "no" if middle + self.width * self.error < limit else "about"
 
     def __str__(self) -> str:
         """Return it as it is read: rounded to its error."""
@@ -78,9 +81,11 @@ class Head:
     def number(self, question: str, value: str, *place: int) -> Number:
         """Return a number; a value that is declared without an error counts as exact."""
         result, at = self.found[question], (self.layer, self.head, *place)
-        errors = result.errors.get(value)
-        error = 0.0 if errors is None else float(errors[at])
-        return Number(float(result.values[value][at]), error, result.interval)
+        error, bias = (
+            0.0 if value not in part else float(part[value][at])
+            for part in (result.errors, result.biases)
+        )
+        return Number(float(result.values[value][at]), error, result.interval, bias)
 
     def word(self, question: str, value: str) -> str | None:
         """Return what a kind is called; None where the head has none."""

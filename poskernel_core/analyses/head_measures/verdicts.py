@@ -37,10 +37,10 @@ def names_between_commas(text: str) -> tuple[str, ...]:
 class HeadVerdicts(Composition[HeadVerdictsParams]):
     r"""What every head does, in a sentence made from its measures, with all of them.
 
-    Formula: a measure $x \pm \sigma$ passes a limit $t$ where $x - w\sigma \ge t$ and fails it
-    where $x + w\sigma < t$; in between the sentence says "about". Its 95 % interval reaches from
-    $x - w\sigma$ to $x + w\sigma$: of errors over $G$ groups $w$ is Student's $t_{0.975,\,G-1}$
-    (2.26 of ten), else 1.96. The sentence begins with the kind of the kernel: local where the mass
+    Formula: a measure $x \pm \sigma$ of bias $b$ passes a limit $t$ where $x - b - w\sigma \ge t$
+    and fails it where $x - b + w\sigma < t$; in between the sentence says "about". Its 95 %
+    interval reaches $w\sigma$ to either side of $x - b$: of errors over $G$ groups $w$ is
+    Student's $t_{0.975,\,G-1}$ (2.26 of ten), else 1.96. The sentence begins with the kind of the kernel: local where the mass
     in the last tokens passes 0.5, uniform where ETC passes half of the visible keys, slow decay
     where it fails both. A head *looks back* $k$ tokens where its largest diagonal $P(k)$ passes
     0.3; it is an induction head, is drawn to duplicates of the current token, or has a sink on the
