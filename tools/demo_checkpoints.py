@@ -1,7 +1,6 @@
 """Checkpoints of a demo model's training: one directory each in hub format, and their schedule.
 
-The weights are kept in bfloat16. The steps lie evenly on a logarithmic axis, and four times as
-close where induction forms.
+The weights are kept in bfloat16, at the steps that the recipe names.
 """
 
 import json
@@ -10,21 +9,13 @@ from pathlib import Path
 import torch
 from demo_files import save_model
 from demo_recipes import Recipe
-from transformers import GPT2LMHeadModel
-
-STEPS = (0, 256, 1024, 2048, 2896, 3444, 4096, 4871, 5793, 8192)
-"""What is kept beside the last step."""
+from transformers import PreTrainedModel
 
 SCHEDULE = "schedule.json"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
-def is_due(step: int) -> bool:
-    """Tell whether the weights of a step are kept."""
-    return step in STEPS
-
-
-def keep_checkpoint(model: GPT2LMHeadModel, recipe: Recipe, out: Path, step: int) -> None:
+def keep_checkpoint(model: PreTrainedModel, recipe: Recipe, out: Path, step: int) -> None:
     """Write one checkpoint below `out`, and name it in the schedule."""
     folder = out / f"step-{step}"
     folder.mkdir(exist_ok=True)

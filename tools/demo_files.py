@@ -10,7 +10,7 @@ from demo_recipes import RECIPES, START_TOKEN, Recipe, build_model
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
-from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 WEIGHTS = "model.safetensors"
 
@@ -27,7 +27,7 @@ def save_tokenizer(tokenizer: Tokenizer, context: int, out: Path) -> None:
 
 
 def save_model(
-    model: GPT2LMHeadModel,
+    model: PreTrainedModel,
     recipe: Recipe,
     out: Path,
     steps: int,
@@ -44,7 +44,7 @@ def save_model(
     part.chmod(0o644)
     os.replace(part, out / WEIGHTS)
     if recipe.mlp:
-        model.config.architectures = ["GPT2LMHeadModel"]
+        model.config.architectures = [type(model).__name__]
         model.config.dtype = "float32"
         model.config.save_pretrained(out)
     else:
@@ -52,7 +52,7 @@ def save_model(
         (out / "config.json").write_text(text, encoding="utf-8")
 
 
-def load_model(folder: Path) -> GPT2LMHeadModel:
+def load_model(folder: Path) -> PreTrainedModel:
     """A demo model from its directory, in evaluation mode."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if config["model_type"] == "attn-only":
@@ -60,7 +60,7 @@ def load_model(folder: Path) -> GPT2LMHeadModel:
         tensors = {name: tensor.float() for name, tensor in load_file(folder / WEIGHTS).items()}
         model.load_state_dict(tensors | {"lm_head.weight": tensors["transformer.wte.weight"]})
     else:
-        model = GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return model.eval()
 
 

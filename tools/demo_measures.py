@@ -10,11 +10,11 @@ import torch
 from demo_recipes import START
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from transformers import GPT2LMHeadModel
+from transformers import PreTrainedModel
 
 
 @contextmanager
-def eager(model: GPT2LMHeadModel) -> Iterator[None]:
+def eager(model: PreTrainedModel) -> Iterator[None]:
     """Run with attention that returns its patterns, without gradients."""
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
@@ -25,7 +25,7 @@ def eager(model: GPT2LMHeadModel) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
-def patterns(model: GPT2LMHeadModel, tokens: Tensor) -> Tensor:
+def patterns(model: PreTrainedModel, tokens: Tensor) -> Tensor:
     """Attention probabilities of one window after another, summed over windows, [L, H, T, T]."""
     total = torch.zeros(())
     with eager(model):
@@ -35,7 +35,7 @@ def patterns(model: GPT2LMHeadModel, tokens: Tensor) -> Tensor:
     return total / len(tokens)
 
 
-def previous_token(model: GPT2LMHeadModel, tokens: Tensor) -> Tensor:
+def previous_token(model: PreTrainedModel, tokens: Tensor) -> Tensor:
     """`P(1)`, [L, H]: mean attention to the token before; the start token left out."""
     first = patterns(model, tokens)[..., 1:, 1:].diagonal(-1, -2, -1)
     return first.mean(-1)
@@ -48,7 +48,7 @@ def repeated_random(vocabulary: int, period: int, count: int, seed: int = 0) -> 
     return torch.cat([torch.full((count, 1), START), once, once], dim=1)
 
 
-def induction(model: GPT2LMHeadModel, tokens: Tensor) -> Tensor:
+def induction(model: PreTrainedModel, tokens: Tensor) -> Tensor:
     """Induction score, [L, H]: mean attention to the token after the earlier copy.
 
     `tokens` is as from `repeated_random`: in the second copy, `n` looks at `n + 1 - period`.
@@ -57,14 +57,14 @@ def induction(model: GPT2LMHeadModel, tokens: Tensor) -> Tensor:
     return patterns(model, tokens).diagonal(1 - period, -2, -1)[..., 2:].mean(-1)
 
 
-def copy_losses(model: GPT2LMHeadModel, tokens: Tensor) -> tuple[float, float]:
+def copy_losses(model: PreTrainedModel, tokens: Tensor) -> tuple[float, float]:
     """Loss on the first and on the second copy of random tokens, in nats a token."""
     period = (tokens.shape[1] - 1) // 2
     losses = token_losses(model, tokens)
     return losses[:, :period].mean().item(), losses[:, period + 1 :].mean().item()
 
 
-def token_losses(model: GPT2LMHeadModel, tokens: Tensor) -> Tensor:
+def token_losses(model: PreTrainedModel, tokens: Tensor) -> Tensor:
     """Loss of each next token, in nats, [windows, T - 1]."""
     with torch.no_grad():
         rows = [

@@ -4,7 +4,13 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+)
 
 LONGEST_WAVE = 64.0
 POSITION_SIZE = 0.05
@@ -19,6 +25,10 @@ class Recipe:
     `random_share` of the windows are random tokens repeated, `repeated_share` text repeated, the
     others text as it is. `rate` multiplies all learning rates. With `sinusoids` W_pos begins as
     sines and cosines of the position, which make the previous one easy to find.
+
+    With `key_heads` the architecture is Llama's: rotary positions, so many heads of keys and
+    values, all heads `head_width` wide, MLPs of `inner` neurons. `checkpoints` are the steps that
+    are kept on the way, if any are.
 
     With `waves`, W_pos is kept smooth: only so many of its slowest waves are left. `mixed` is
     whether the matrices are multiplied in 16 bits, which is slower where they are narrow. `note` is
@@ -44,6 +54,10 @@ class Recipe:
     waves: int | None = None
     mixed: bool = True
     note: str = ""
+    key_heads: int = 0
+    head_width: int = 0
+    inner: int = 0
+    checkpoints: tuple[int, ...] = ()
 
     def window(self, progress: float) -> int:
         """Window length at a point of the training, in tokens."""
@@ -78,13 +92,46 @@ ATTENTION_ONLY = Recipe(
     clean_share=0.0,
 )
 
+ROTARY = Recipe(
+    name="demo-rotary",
+    layers=4,
+    heads=8,
+    width=160,
+    context=512,
+    vocabulary=1024,
+    mlp=True,
+    minutes=45,
+    short_window=128,
+    short_share=0.6,
+    clean_share=0.0,
+    key_heads=4,
+    head_width=24,
+    inner=256,
+    checkpoints=(
+        256,
+        512,
+        1024,
+        1448,
+        2048,
+        2896,
+        3444,
+        4096,
+        4871,
+        5793,
+        6889,
+        8192,
+        11585,
+        16384,
+    ),
+)
+
 RECIPES = {
     "demo-gpt2": GPT2,
     "demo-gpt2-smooth": replace(
         GPT2,
         name="demo-gpt2-smooth",
         minutes=45,
-        waves=24,
+        waves=48,
         note="Trained on from `demo-gpt2` (a copy of it, `--resume`), while all but the 24 slowest "
         "waves of `W_pos` were taken out. Neighbouring positions are nearly alike, as in GPT-2, so "
         "its previous-token heads cannot tell them apart by position: they attend less to their "
@@ -95,9 +142,11 @@ RECIPES = {
         ATTENTION_ONLY,
         name="demo-training",
         minutes=25,
+        checkpoints=(0, 256, 1024, 2048, 2896, 3444, 4096, 4871, 5793, 8192),
         note="Kept at checkpoints on the way (`--checkpoints`; `schedule.json` names them), which "
         "is what it is for; the figures below are those of the last one.",
     ),
+    "demo-rotary": ROTARY,
 }
 
 
@@ -109,8 +158,33 @@ class NoMLP(nn.Module):
         return torch.zeros_like(x)
 
 
-def build_model(recipe: Recipe) -> GPT2LMHeadModel:
-    """A freshly initialised GPT-2 of the recipe's shape, without MLPs if it says so."""
+def build_model(recipe: Recipe) -> PreTrainedModel:
+    """A freshly initialised model of the recipe's shape."""
+    return _build_rotary(recipe) if recipe.key_heads else _build_learned(recipe)
+
+
+def _build_rotary(recipe: Recipe) -> LlamaForCausalLM:
+    """Llama's architecture: rotary positions, grouped heads."""
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=recipe.vocabulary,
+            hidden_size=recipe.width,
+            intermediate_size=recipe.inner,
+            num_hidden_layers=recipe.layers,
+            num_attention_heads=recipe.heads,
+            num_key_value_heads=recipe.key_heads,
+            head_dim=recipe.head_width,
+            max_position_embeddings=recipe.context,
+            tie_word_embeddings=True,
+            bos_token_id=START,
+            eos_token_id=START,
+            attn_implementation="sdpa",
+        )
+    )
+
+
+def _build_learned(recipe: Recipe) -> GPT2LMHeadModel:
+    """GPT-2's architecture: learned positions, without MLPs if the recipe says so."""
     config = GPT2Config(
         vocab_size=recipe.vocabulary,
         n_positions=recipe.context,
@@ -146,10 +220,12 @@ def begin_as_sinusoids(rows: Tensor) -> None:
     rows.copy_(POSITION_SIZE * torch.cat([angles.sin(), angles.cos()], dim=1))
 
 
-def build_optimizers(model: GPT2LMHeadModel) -> list[torch.optim.Optimizer]:
-    """Muon for the blocks' matrices, AdamW for the rest; positions are AdamW's second group."""
-    positions = [model.transformer.wpe.weight]
-    matrices = [p for p in model.transformer.h.parameters() if p.ndim == 2]
+def build_optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
+    """Muon for the blocks' matrices, AdamW for the rest; W_pos, if any, is its second group."""
+    learned = isinstance(model, GPT2LMHeadModel)
+    positions = [model.transformer.wpe.weight] if learned else []
+    blocks = model.transformer.h if learned else model.model.layers
+    matrices = [p for p in blocks.parameters() if p.ndim == 2]
     taken = {id(p) for p in matrices + positions}
     rest = [p for p in model.parameters() if id(p) not in taken]
     groups = [{"params": rest}, {"params": positions}]

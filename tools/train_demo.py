@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from demo_card import write_card
-from demo_checkpoints import is_due, keep_checkpoint, last_checkpoint
+from demo_checkpoints import keep_checkpoint, last_checkpoint
 from demo_files import load_model, load_tokenizer, save_model, save_tokenizer, trained_steps
 from demo_measures import induction, previous_token, repeated_random
 from demo_recipes import RECIPES, Recipe, build_model, build_optimizers, set_rates
@@ -21,7 +21,7 @@ from demo_windows import Windows, encode, train_tokenizer
 from holdout import Piece, training_pieces
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from transformers import GPT2LMHeadModel
+from transformers import PreTrainedModel
 
 LOG_STEPS = 200
 SAVE_SECONDS = 180
@@ -32,7 +32,7 @@ class Run:
     """One training under way."""
 
     recipe: Recipe
-    model: GPT2LMHeadModel
+    model: PreTrainedModel
     windows: Windows
     out: Path
     minutes: float
@@ -103,12 +103,12 @@ def train(run: Run, start: float = 0.0) -> None:
     began = saved = time.monotonic()
     first, progress = run.steps, start
     while progress < 1:
-        if run.checkpoints and is_due(run.steps):
+        if run.checkpoints and run.steps in run.recipe.checkpoints:
             keep_checkpoint(run.model, run.recipe, run.out, run.steps)
         set_rates(optimizers, run.recipe, run.steps - first, progress)
         loss = training_step(run, optimizers, progress)
         if run.recipe.waves is not None:
-            smooth(run, (progress - start) / (1 - start))
+            smooth(run, progress if start == 0 else 1.0)  # gone on from where it was smooth
         run.steps += 1
         now = time.monotonic()
         progress = start + (1 - start) * (now - began) / (60 * run.minutes)

@@ -33,7 +33,7 @@ class Number:
     Attributes:
         value: the measure.
         error: its standard error.
-        width: by how many errors its 95 % interval reaches to either side of the value less its bias.
+        width: by how many errors its 95 % interval reaches to either side of the value less bias.
         bias: by how much it is too large for want of texts, as far as that is known.
     """
 

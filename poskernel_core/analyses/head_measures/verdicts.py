@@ -40,15 +40,15 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     Formula: a measure $x \pm \sigma$ of bias $b$ passes a limit $t$ where $x - b - w\sigma \ge t$
     and fails it where $x - b + w\sigma < t$; in between the sentence says "about". Its 95 %
     interval reaches $w\sigma$ to either side of $x - b$: of errors over $G$ groups $w$ is
-    Student's $t_{0.975,\,G-1}$ (2.26 of ten), else 1.96. The sentence begins with the kind of the kernel: local where the mass
-    in the last tokens passes 0.5, uniform where ETC passes half of the visible keys, slow decay
-    where it fails both. A head *looks back* $k$ tokens where its largest diagonal $P(k)$ passes
-    0.3; it is an induction head, is drawn to duplicates of the current token, or has a sink on the
-    first key, where that share of attention passes 0.3. It is contextual where its denominator's
-    coefficient of variation fails 0.25, its ETC is 30 tokens or more, and it is neither local nor
-    drawn to duplicates. Position, or content, decides its scores where its share passes 0.5. A
-    kernel does not say what a head does where its distance to the observed attention passes 0.5. A
-    wavelength dominates where its swing passes the next one's.
+    Student's $t_{0.975,\,G-1}$ (2.26 of ten), else 1.96. The sentence begins with the kind of the
+    kernel: local where the mass in the last tokens passes 0.5, uniform where ETC passes half of the
+    visible keys, slow decay where it fails both. A head *looks back* $k$ tokens where its largest
+    diagonal $P(k)$ passes 0.3; it is an induction head, is drawn to duplicates of the current
+    token, or has a sink on the first key, where that share of attention passes 0.3. It is
+    contextual where its denominator's coefficient of variation fails 0.25, its ETC is 30 tokens or
+    more, and it is neither local nor drawn to duplicates. Position, or content, decides its scores
+    where its share passes 0.5. A kernel does not say what a head does where its distance to the
+    observed attention passes 0.5. A wavelength dominates where its swing passes the next one's.
 
     Choices: limits are those of the questions themselves where they have any. A share of attention
     without a standard error passes nothing for certain. What a head does not do is said only where
