@@ -13,7 +13,8 @@ from poskernel_core.common.specs import ALL_GATHERED
 from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models.catalog import BUNDLED_MODELS
-from poskernel_core.storage.shipped import DIRECTORY, Shipped
+from poskernel_core.models.stored import RESULTS
+from poskernel_core.storage.shipped import Shipped
 from poskernel_core.storage.statistics import StoredStatistics, part_key, write_statistic
 from poskernel_core.storage.store import Store
 
@@ -43,7 +44,9 @@ def test_written_as_it_was_read():
 @pytest.mark.parametrize("statistic", ALL_GATHERED)
 def test_manifests_that_come_with_the_project(model, statistic):
     """They are read, and would be written today as they are, but that they name no groups."""
-    stored, _ = Shipped(DIRECTORY).get(part_key(describe_run(model), statistic, "manifest"))
+    stored, _ = Shipped([*RESULTS.glob("*.zip")]).get(
+        part_key(describe_run(model), statistic, "manifest")
+    )
     written = PassHeader.read(stored["pass"]).as_json()
 
     assert (0, "windows") == (written.pop("groups"), written.pop("dealt"))

@@ -16,8 +16,9 @@ from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.provenance import from_entry
 from poskernel_core.engine.requests import canonical
 from poskernel_core.models import catalog, fragments
+from poskernel_core.models.stored import RESULTS
 from poskernel_core.storage.encoding import encode
-from poskernel_core.storage.shipped import ASKED_FILE, DIRECTORY, Shipped, pack, unpack
+from poskernel_core.storage.shipped import ASKED_FILE, Shipped, pack, unpack
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
 
@@ -59,7 +60,7 @@ def archive(tmp_path):
 def beneath(archive, tmp_path, monkeypatch):
     """A store with that archive beneath it."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    monkeypatch.setattr("poskernel_core.storage.shipped.DIRECTORY", archive.parent)
+    monkeypatch.setattr("poskernel_core.storage.shipped.RESULTS", archive.parent)
     return Store(tmp_path / "cache")
 
 
@@ -130,7 +131,7 @@ def test_damaged(archive):
         place = file.getinfo("one").header_offset
     data[place + 200] ^= 255
     archive.write_bytes(bytes(data))
-    found = Shipped(archive.parent)
+    found = Shipped([archive])
 
     assert found.has("one")
     assert found.get("one") is None
@@ -142,13 +143,13 @@ def test_no_archive(tmp_path):
     """A file that is no archive, or no folder at all, holds nothing."""
     (tmp_path / "m.zip").write_bytes(b"nonsense")
 
-    assert not Shipped(tmp_path).has("one")
-    assert not Shipped(tmp_path / "none").has("one")
+    assert not Shipped([]).has("one")
+    assert not Shipped([tmp_path / "none.zip"]).has("one")
 
 
 def asked(model):
     """The requests that an archive answers, by page."""
-    with zipfile.ZipFile(DIRECTORY / f"{model}.zip") as file:
+    with zipfile.ZipFile(RESULTS / f"{model}.zip") as file:
         pages = json.loads(file.read(ASKED_FILE))
     return {
         page: [Request.model_validate(each) for each in requests]
@@ -167,7 +168,7 @@ def today(request):
 @pytest.mark.parametrize("model", MODELS)
 def test_not_stale(model):
     """Layout, weights, texts and parameters are those that the archive was made with."""
-    found = Shipped(DIRECTORY)
+    found = Shipped([*RESULTS.glob("*.zip")])
     pages = asked(model)
 
     assert {"etc_heatmap", "helix"} <= set(pages), STALE
@@ -229,7 +230,7 @@ def test_statistics_agree_with_results(model, cold):
 def test_a_sample_is_computed_anew(model, tmp_path):
     """One question of each model, answered by the model itself on an empty store."""
     request = next(r for each in asked(model).values() for r in each if r.analysis == "stages")
-    shipped = from_entry(Shipped(DIRECTORY).get(request.key))
+    shipped = from_entry(Shipped([*RESULTS.glob("*.zip")]).get(request.key))
     engine = Engine(Store(tmp_path))
     try:
         ours = engine.result(request)
@@ -243,4 +244,4 @@ def test_a_sample_is_computed_anew(model, tmp_path):
 
 def test_size():
     """All archives together take little of a clone."""
-    assert sum(file.stat().st_size for file in DIRECTORY.glob("*.zip")) < 30e6
+    assert sum(file.stat().st_size for file in RESULTS.glob("*.zip")) < 30e6

@@ -5,6 +5,7 @@
 Opens every page of each model at its default settings, computes what it asks for, and writes
 `poskernel_core/demo/results/<model>.zip`. What is computed is kept in `build/shipped-cache`, so
 that a run that was stopped goes on where it was, and one after a small change computes that only.
+The weights of smollm2-135m are those that `make real-model` fetches.
 """
 
 import json
@@ -12,27 +13,44 @@ import os
 import sys
 import time
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build" / "shipped-cache"
+REAL_MODEL = ROOT / "build" / "real-model"
 os.environ["POSKERNEL_SHIPPED"] = "0"
-sys.path[:0] = [str(ROOT)]
+os.environ["POSKERNEL_CACHE"] = str(CACHE)
+os.environ["PYTHONPATH"] = str(REAL_MODEL)  # of the worker
+sys.path[:0] = [str(ROOT), str(REAL_MODEL)]
 
 from recorded import visit_all  # noqa: E402
 
+from poskernel_core.analyses import find  # noqa: E402
+from poskernel_core.common.differences import DIFFERENCES, STEP  # noqa: E402
 from poskernel_core.common.result import Result  # noqa: E402
 from poskernel_core.common.specs import Request  # noqa: E402
 from poskernel_core.engine.engine import Engine, describe_run  # noqa: E402
-from poskernel_core.engine.requests import CanonicalRequest  # noqa: E402
-from poskernel_core.models.catalog import BUNDLED_MODELS  # noqa: E402
-from poskernel_core.storage.encoding import encode  # noqa: E402
-from poskernel_core.storage.shipped import ASKED_FILE, DIRECTORY, pack  # noqa: E402
-from poskernel_core.storage.statistics import (  # noqa: E402
-    missing_statistics,
-    statistics_keys,
-)
+from poskernel_core.engine.precomputed import first_questions  # noqa: E402
+from poskernel_core.engine.requests import CanonicalRequest, canonical_of  # noqa: E402
+from poskernel_core.models.catalog import BUNDLED_MODELS, locate  # noqa: E402
+from poskernel_core.models.known import telling_head  # noqa: E402
+from poskernel_core.models.stored import MANIFEST, RESULTS  # noqa: E402
+from poskernel_core.storage.encoding import Entry, encode  # noqa: E402
+from poskernel_core.storage.shipped import ASKED_FILE, pack  # noqa: E402
+from poskernel_core.storage.statistics import missing_statistics, statistics_keys  # noqa: E402
 from poskernel_core.storage.store import Store  # noqa: E402
+from poskernel_core.storage.view import about, add, for_display  # noqa: E402
+
+WITH_STATISTICS = ("demo-attn-2l", "demo-gpt2")
+"""Models of which what the landing page stands on is shipped, without what differs by groups."""
+
+VIEWS = {"smollm2-135m": {"context": 512, "windows": 500}}
+"""Models that come without weights, and the run that is shown of them."""
+
+QUERIES, SKIPS = (31, 63, 127, 191, 255, 319, 400, 511), (0, 4)
+"""Where the kernels of all heads of such a model are shipped."""
 
 PICTURES = ("stages",)
 """Results that are large pictures of one text, without errors: rounded as statistics are."""
@@ -43,12 +61,6 @@ COARSE = 9
 FINER = {"mean_keys": 14, "mean_rows": 13}
 """Statistics that a kernel, or its distance from observed attention, depends on the most."""
 
-THOROUGH = 1_000_000
-"""Bytes of an entry from which the slower compression is worth its time."""
-
-LONG_AGO = (1980, 1, 1, 0, 0, 0)
-"""The date of every entry, so that equal entries make equal files."""
-
 Pages = dict[str, dict[str, Request]]
 
 
@@ -57,9 +69,11 @@ def main() -> None:
     store = Store(CACHE)
     engine = Engine(store)
     try:
-        for model in sys.argv[1:] or BUNDLED_MODELS:
+        for model in sys.argv[1:] or [*BUNDLED_MODELS, *VIEWS]:
             began = time.monotonic()
             pages = dict(visit_all(model, lambda asked: answer(engine, asked)))
+            if model in VIEWS:
+                pages["more"] = more(engine, model)
             size = write(store, model, pages)
             print(f"{model}: {size / 1e6:.1f} MB, {time.monotonic() - began:.0f} s", flush=True)
     finally:
@@ -75,37 +89,73 @@ def answer(engine: Engine, asked: CanonicalRequest) -> Result:
     return found
 
 
+def more(engine: Engine, model: str) -> dict[str, Request]:
+    """Compute what cannot be computed where the weights are not; return it by its keys."""
+    asked = {}
+    for each in _wanted(model):
+        answer(engine, each)
+        for part in each.parts().values() or [each]:
+            asked[part.key] = part.wire
+    return asked
+
+
+def _wanted(model: str) -> Iterator[CanonicalRequest]:
+    run, geometry = describe_run(model, **VIEWS[model]), locate(model).geometry
+    wanted = first_questions(run, geometry, telling_head(model), experiments=True)
+    wanted += [("verdicts", {}), ("head-measures", {"experiments": True})]
+    for skip in SKIPS:
+        wanted.append(("etc", {"skip": skip}))
+        wanted += [("kernel", {"skip": skip, "query": query}) for query in QUERIES]
+    for name, params in wanted:
+        question = find(name)
+        yield canonical_of(question, run, question.params.model_validate(params))
+
+
 def write(store: Store, model: str, pages: Pages) -> int:
     """Write the archive of a model; return its size in bytes."""
     results = {key for asked in pages.values() for key in asked}
-    run = describe_run(model)
-    assert not missing_statistics(store, run), "no page asked for the effective token count"
-    statistics = set(statistics_keys(store, run))
+    statistics = set()
+    if model in WITH_STATISTICS:
+        run = describe_run(model)
+        assert not missing_statistics(store, run), "no page asked for the effective token count"
+        statistics = set(statistics_keys(store, run))
     asked = {
         script: [request.model_dump(mode="json") for request in asked.values()]
         for script, asked in pages.items()
     }
-    DIRECTORY.mkdir(exist_ok=True)
-    target = DIRECTORY / f"{model}.zip"
+    RESULTS.mkdir(exist_ok=True)
+    target = RESULTS / f"{model}.zip"
     partial = target.with_suffix(".partial")
-    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(partial, "w") as archive:
         add(archive, ASKED_FILE, json.dumps(asked, indent=1).encode())
+        if model in VIEWS:
+            headers = [store.get(key)[0] for key in results]
+            add(archive, MANIFEST, json.dumps(about(locate(model), headers)).encode())
         for key in sorted(results | statistics):
             entry = store.get(key)
             assert entry is not None, key
-            coarse = key in statistics or entry[0].get("analysis") in PICTURES
-            bits = dict.fromkeys(entry[1], COARSE) | FINER if coarse else {}
-            add(archive, key, encode(key, *pack(entry, bits)))
+            add(archive, key, encode(key, *lighter(entry, key in statistics)))
     os.replace(partial, target)
     return target.stat().st_size
 
 
-def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    """Add one entry, the same way on every machine."""
-    info = zipfile.ZipInfo(name, LONG_AGO)
-    how = zipfile.ZIP_LZMA if len(data) > THOROUGH else zipfile.ZIP_DEFLATED
-    info.compress_type, info.external_attr = how, 0o644 << 16
-    archive.writestr(info, data, compresslevel=9)
+def lighter(entry: Entry, is_statistics: bool) -> Entry:
+    """Return an entry as it is shipped."""
+    header, arrays = entry
+    if not is_statistics:
+        bits = dict.fromkeys(arrays, COARSE) if header["analysis"] in PICTURES else {}
+        return pack(for_display(entry), bits)
+    if "pass" in header:  # the manifest: sums that are not kept by groups
+        header = header | {
+            "pass": header["pass"] | {"groups": 0},
+            "arrays": whole(header["arrays"]),
+        }
+    return pack((header, whole(arrays)), dict.fromkeys(arrays, COARSE) | FINER)
+
+
+def whole(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return what is kept of all groups together."""
+    return {name: each for name, each in arrays.items() if not name.endswith((DIFFERENCES, STEP))}
 
 
 if __name__ == "__main__":

@@ -106,6 +106,8 @@ class Export(Command):
             raise click.MissingParameter(ctx=ctx, param=file)
         if len(wanted) > 1:
             ctx.fail(f"Give one of FILE, {', '.join(map(_folder_option, FOLDERS))}, not several")
+        if ctx.params["view"] and wanted != ["file"]:
+            ctx.fail("--view is for FILE: a folder is one already")
         for each in self.params:
             of_run = isinstance(each, Option) and each.section == FOLDER_RUN
             given = ctx.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE

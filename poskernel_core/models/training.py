@@ -114,8 +114,8 @@ def training_run(name: str) -> TrainingRun | None:
         UnsupportedModel: a directory whose schedule cannot be read.
     """
     directory = catalog.local_directory(name.strip())
-    if directory is not None:
-        found = local_checkpoints(directory)
+    if directory is not None or catalog.is_local(name.strip()):
+        found = local_checkpoints(directory) if directory else ()
         return TrainingRun(name.strip(), found) if found else None
     official = official_name(name.strip())
     schedule = schedule_for(official)

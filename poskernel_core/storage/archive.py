@@ -23,12 +23,12 @@ from poskernel_core.common.files import parse_json
 from poskernel_core.common.specs import SCHEMA, ModelSpec, model_prefix
 from poskernel_core.common.whole import check_target, write_whole
 from poskernel_core.models.catalog import Located
+from poskernel_core.models.stored import MANIFEST
 from poskernel_core.storage.encoding import DIGEST, Entry, decode, intact
 from poskernel_core.storage.store import Store
 
 __all__ = ["ArchiveEntries", "export_entries", "export_model", "import_archive", "read_archive"]
 
-MANIFEST = "poskernel.json"
 KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{64}")
 DAMAGE = (
     zipfile.BadZipFile,

@@ -1,12 +1,13 @@
 """What comes with the project: results of the bundled models, a read-only layer beneath the store.
 
 One zip file a model, ``demo/results/<model>.zip``, made by ``tools/ship_results.py``: the results
-that its pages ask for first, and the statistics that every head, query position and skip of the
-landing and kernels pages stand on. The entries lie under the same content addresses as those of
-the store, which looks here last; of an address what follows the prefix counts, so that archives of
-an earlier layout are still read. So they are never copied, evicted or in the way of newer ones, and
-an entry whose address is no longer asked for is never found. ``POSKERNEL_SHIPPED=0`` turns
-the layer off.
+that its pages ask for first, and of some models the statistics that every head, query position and
+skip of the landing page stand on. Beside them lie the files of results that the host offers
+(``POSKERNEL_MODELS``). The entries lie under the same content addresses as those of the store,
+which looks here last; of an address what follows the prefix counts, so that archives of an earlier
+layout are still read. So they are never copied, evicted or in the way of newer ones, and an entry
+whose address is no longer asked for is never found. ``POSKERNEL_SHIPPED=0`` leaves out what comes
+with the project.
 
 Results are kept in single precision, statistics and pictures of one text with fewer bits.
 """
@@ -18,7 +19,7 @@ import lzma
 import threading
 import zipfile
 import zlib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -28,12 +29,11 @@ import numpy as np
 
 from poskernel_core.common.settings import use_shipped
 from poskernel_core.common.specs import model_prefix
-from poskernel_core.models.catalog import DEMO
+from poskernel_core.models.stored import MANIFEST, RESULTS, offered_files
 from poskernel_core.storage.encoding import Entry, decode, read_header
 
-__all__ = ["ASKED_FILE", "DIRECTORY", "SINGLE", "Shipped", "pack", "rounded", "shipped", "unpack"]
+__all__ = ["ASKED_FILE", "SINGLE", "SMALL", "Shipped", "pack", "rounded", "shipped", "unpack"]
 
-DIRECTORY = DEMO / "results"
 ASKED_FILE = "asked.json"
 """The requests that an archive answers, page by page, for who checks whether it is stale."""
 
@@ -60,10 +60,10 @@ DAMAGE = (
 
 
 class Shipped:
-    """The entries of a folder of archives, by key; safe to share between threads."""
+    """The entries of archives, by key; safe to share between threads."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files
         self._lock = threading.Lock()
         self._places: dict[str, tuple[Path, str]] | None = None
 
@@ -90,7 +90,7 @@ class Shipped:
 
     def headers(self, known: Container[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield every key but those known with the header of its entry; arrays are not read."""
-        for file in sorted(self._directory.glob("*.zip")):
+        for file in self._files:
             with suppress(*DAMAGE), zipfile.ZipFile(file) as archive:
                 for name in _names(file):
                     with suppress(*DAMAGE), archive.open(name) as stream:
@@ -104,7 +104,7 @@ class Shipped:
         with self._lock:
             if self._places is None:
                 self._places = {}
-                for file in sorted(self._directory.glob("*.zip")):
+                for file in self._files:
                     self._places |= {_address(name): (file, name) for name in _names(file)}
             return self._places
 
@@ -117,23 +117,24 @@ def _address(key: str) -> str:
 def _names(file: Path) -> list[str]:
     try:
         with zipfile.ZipFile(file) as archive:
-            return [name for name in archive.namelist() if name != ASKED_FILE]
+            return [name for name in archive.namelist() if name not in (ASKED_FILE, MANIFEST)]
     except DAMAGE:
         return []
 
 
 @cache
-def _of(directory: Path) -> Shipped:
-    return Shipped(directory)
+def _of(files: tuple[Path, ...]) -> Shipped:
+    return Shipped(files)
 
 
-def shipped() -> Shipped | None:
-    """Return what comes with the project, or None where it is turned off.
+def shipped() -> Shipped:
+    """Return what comes with the project, unless that is turned off, and what the host offers.
 
     Raises:
         BadRequest: ``POSKERNEL_SHIPPED`` is neither on nor off.
     """
-    return _of(DIRECTORY) if use_shipped() else None
+    own = sorted(RESULTS.glob("*.zip")) if use_shipped() else []
+    return _of((*own, *offered_files()))
 
 
 def pack(entry: Entry, bits: Mapping[str, int]) -> Entry:
@@ -156,6 +157,8 @@ def pack(entry: Entry, bits: Mapping[str, int]) -> Entry:
 def unpack(entry: Entry) -> Entry:
     """Return an entry as the store holds it."""
     header, planes = dict(entry[0]), entry[1]
+    if PACKED not in header:  # as 'export' writes all that is stored
+        return entry
     packed = json.loads(header.pop(PACKED))
     arrays = {}
     for name, how in packed.items():

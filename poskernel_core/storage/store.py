@@ -135,7 +135,7 @@ class Store:
         found = self._read(key)
         if found is not None:
             return found[1]
-        return self._shipped.get(key) if self._shipped else None
+        return self._shipped.get(key)
 
     def put_bytes(self, key: str, data: bytes) -> None:
         """Write checked bytes, as another store's :meth:`get_bytes` returned them.
@@ -181,7 +181,7 @@ class Store:
 
         Damage shows when it is read: from then on it is missing.
         """
-        if self._shipped and self._shipped.has(key):
+        if self._shipped.has(key):
             return True
         if key in self._unreadable:
             return self._read(key) is not None
@@ -232,8 +232,7 @@ class Store:
                     header = read_header(stream.read)
                     if header is not None:
                         yield key, header
-        if self._shipped:
-            yield from self._shipped.headers(known)
+        yield from self._shipped.headers(known)
 
     def size(self) -> int:
         """Return the size of the store in bytes."""

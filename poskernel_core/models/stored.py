@@ -1,0 +1,125 @@
+"""Models on offer by their results: what an exported file says of the model that it is about.
+
+Such a model needs no weights here: pages show what the file holds. The file's first entry names the
+model, its configuration and the run that is shown first.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from poskernel_core.common.errors import BadArchive, BadRequest, InvalidField
+from poskernel_core.common.files import parse_json
+from poskernel_core.common.specs import CorpusSpec, Dtype, ModelSpec, Spec
+
+__all__ = [
+    "MANIFEST",
+    "RESULTS",
+    "Shown",
+    "StoredModel",
+    "is_archive",
+    "offered_files",
+    "read",
+    "stored_models",
+]
+
+RESULTS = Path(__file__).resolve().parents[1] / "demo" / "results"
+"""Where the results lie that come with the project."""
+
+MANIFEST = "poskernel.json"
+MAX_MANIFEST_BYTES = 2**20
+SUFFIX = ".zip"
+
+
+class Shown(Spec):
+    """The run that a file's results are of, and at which positions and skips kernels are there."""
+
+    called = "run that is shown"
+
+    context: int = Field(ge=1)
+    windows: int = Field(ge=1)
+    corpus: CorpusSpec
+    start_token: bool
+    dtype: Dtype
+    queries: tuple[int, ...]
+    skips: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A model as an exported file describes it."""
+
+    file: Path
+    spec: ModelSpec
+    config: Mapping[str, Any]
+    shown: Shown
+
+
+def stored_models() -> dict[str, StoredModel]:
+    """Return the models of which results are on offer, by name; unreadable files are left out."""
+    found = {}
+    for file in [*sorted(RESULTS.glob(f"*{SUFFIX}")), *offered_files()]:
+        try:
+            each = read(file)
+        except BadRequest:
+            continue
+        found[each.spec.name] = each
+    return found
+
+
+def is_archive(name: str) -> bool:
+    """Tell whether a name is that of an exported file."""
+    return name.endswith(SUFFIX)
+
+
+def offered_files() -> list[Path]:
+    """Return the exported files among ``POSKERNEL_MODELS``."""
+    names = (name.strip() for name in os.environ.get("POSKERNEL_MODELS", "").split(","))
+    return [Path(name).expanduser() for name in names if is_archive(name)]
+
+
+def read(file: Path) -> StoredModel:
+    """Return the model that an exported file is about.
+
+    Raises:
+        BadArchive: there is no such file, or it says nothing of how its model is built.
+    """
+    try:
+        state = file.stat()
+        return _read(file, state.st_size, state.st_mtime_ns)
+    except OSError as error:
+        raise BadArchive(
+            f"Expected a file of results that 'export' wrote, got {str(file)!r}, which cannot be "
+            f"read ({error.strerror})."
+        ) from error
+
+
+@lru_cache(maxsize=64)
+def _read(file: Path, _size: int, _time: int) -> StoredModel:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            info = archive.getinfo(MANIFEST)
+            if info.file_size > MAX_MANIFEST_BYTES:
+                raise ValueError("its description is larger than 1 MB")
+            about = parse_json(archive.read(info))
+        config, shown = about["config"], Shown.model_validate(about["shown"])
+        if not isinstance(config, dict):
+            raise ValueError("its configuration is none")
+        return StoredModel(file, ModelSpec.model_validate(about["model"]), config, shown)
+    except (
+        zipfile.BadZipFile, zlib.error, EOFError, KeyError, InvalidField, NotImplementedError,
+        RuntimeError, TypeError, ValueError,
+    ) as error:  # fmt: skip
+        raise BadArchive(
+            f"{file.name!r} is no file that 'export MODEL FILE --view' wrote, or it is damaged: "
+            "write it again with this version."
+        ) from error

@@ -1,0 +1,140 @@
+"""A file of results that is made to be shown: small, without the sums that they stand on.
+
+Numbers are rounded where that cannot be seen: a value to a power of two of at most an eighth of its
+error, what has no error to 12 bits, errors and biases to 5.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import SCHEMA, CorpusSpec, model_prefix
+from poskernel_core.common.whole import check_target, write_whole
+from poskernel_core.models.catalog import Located
+from poskernel_core.models.stored import MANIFEST, Shown
+from poskernel_core.storage.encoding import Entry, encode
+from poskernel_core.storage.shipped import SMALL, pack, rounded
+from poskernel_core.storage.store import Store
+
+__all__ = ["about", "add", "export_view", "for_display", "results_of"]
+
+OF_ERROR = 8
+EXACT, ROUGH = 12, 5
+"""Bits of the mantissa of numbers without an error, and of errors."""
+
+THOROUGH = 1_000_000
+"""Bytes of an entry from which the slower compression is worth its time."""
+
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
+"""The date of every entry, so that equal entries make equal files."""
+
+
+def export_view(store: Store, located: Located, target: Path) -> int:
+    """Write all results of a model, and nothing that they stand on; return how many there are.
+
+    The file appears whole or not at all.
+
+    Raises:
+        BadRequest: there are none, or the file cannot be written.
+    """
+    check_target(target)
+    headers = results_of(store, located)
+    if not headers:
+        raise BadRequest(
+            f"No results of {located.spec.name!r} are stored yet: run 'precompute "
+            f"{located.spec.name}' first."
+        )
+
+    def write(path: Path) -> None:
+        with zipfile.ZipFile(path, "w") as archive:
+            add(archive, MANIFEST, json.dumps(about(located, headers.values())).encode())
+            for key in sorted(headers):
+                entry = store.get(key)
+                if entry is not None:  # it may have been evicted meanwhile
+                    add(archive, key, encode(key, *pack(for_display(entry), {})))
+
+    write_whole(target, write)
+    return len(headers)
+
+
+def results_of(store: Store, located: Located) -> dict[str, dict[str, Any]]:
+    """Return the headers of all results of a model, by key."""
+    prefix = model_prefix(located.spec.fingerprint)
+    every = store.headers()
+    return {key: each for key, each in every if key.startswith(prefix) and "analysis" in each}
+
+
+def about(located: Located, headers: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return what a file says of its model and of the run that most of its results are of."""
+    every = list(headers)
+    runs = Counter(json.dumps(run) for run in map(_run_of, every))
+    run = json.loads(runs.most_common(1)[0][0])
+    kernels = [
+        each["params"] for each in every if each["analysis"] == "kernel" and _run_of(each) == run
+    ]
+    places = {name: sorted({each[of] for each in kernels}) for name, of in PLACES.items()}
+    return {
+        "schema": SCHEMA,
+        "model": located.spec.model_dump(mode="json"),
+        "config": located.config,
+        "shown": Shown(**run, **places).model_dump(mode="json"),
+    }
+
+
+PLACES = {"queries": "query", "skips": "skip"}
+
+
+def _run_of(header: dict[str, Any]) -> dict[str, Any]:
+    made = header["provenance"]
+    return {
+        "context": made["context"],
+        "windows": made["windows_asked"],
+        "corpus": CorpusSpec(name=made["corpus"]).model_dump(mode="json"),
+        "start_token": made["start_token"],
+        "dtype": made["dtype"],
+    }
+
+
+def for_display(entry: Entry) -> Entry:
+    """Return a result whose numbers have no more digits than can be seen."""
+    header, arrays = entry
+    return header, dict(_lighter(arrays))
+
+
+def _lighter(arrays: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    for path, array in arrays.items():
+        part, _, name = path.partition("/")
+        error = arrays.get(f"errors/{name}")
+        if array.dtype.kind != "f" or array.size < SMALL or part == "coordinates":
+            yield path, array
+        elif part == "values":
+            yield path, _to_error(array, error)
+        else:
+            yield path, rounded(array.astype(np.float32), ROUGH)
+
+
+def _to_error(array: np.ndarray, error: np.ndarray | None) -> np.ndarray:
+    plain = rounded(array.astype(np.float32), EXACT)
+    if error is None:
+        return plain
+    with np.errstate(divide="ignore", invalid="ignore"):
+        step = np.exp2(np.floor(np.log2(error / OF_ERROR)))
+        stepped = np.rint(array / step) * step
+    known = np.isfinite(stepped) & (step > 0)
+    return np.where(known, stepped, plain).astype(np.float32)
+
+
+def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    """Add one entry, compressed, the same way on every machine."""
+    info = zipfile.ZipInfo(name, LONG_AGO)
+    how = zipfile.ZIP_LZMA if len(data) > THOROUGH else zipfile.ZIP_DEFLATED
+    info.compress_type, info.external_attr = how, 0o644 << 16
+    archive.writestr(info, data, compresslevel=9)
