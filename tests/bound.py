@@ -9,14 +9,18 @@ from streamlit.testing.v1.element_tree import Widget
 from tests.server import ROOT
 from tools.recorded import open_page
 
-MODELS = {"over_training": {"model": "demo-training"}}
+FIRST = {"model": "demo-gpt2"}
+MODELS = {
+    "over_training": {"model": "demo-training"},
+    "rotary_spectrum": {"model": "demo-rotary"},
+}
 TYPED = "blue fire water"
 
 
 def opened(name: str, **parameters: Any) -> AppTest:
     """A page, drawn as a script, of a model that fills it unless a model is given."""
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    for parameter, value in (MODELS.get(name, {}) | parameters).items():
+    for parameter, value in (FIRST | MODELS.get(name, {}) | parameters).items():
         app.query_params[parameter] = value
     return open_page(app, name)
 

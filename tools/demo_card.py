@@ -103,10 +103,14 @@ def percent(share: float) -> str:
 def shape(recipe: Recipe, dtype: str) -> str:
     """The model's shape in one sentence."""
     blocks = "GPT-2 architecture" if recipe.mlp else "Attention only (GPT-2 blocks without MLPs)"
+    positions, heads = "learned positions", f"{recipe.heads} heads"
+    if recipe.key_heads:
+        blocks, positions = "Llama architecture", "rotary positions"
+        heads += f" ({recipe.key_heads} of keys and values)"
     return (
-        f"{blocks}: {recipe.layers} layers of {recipe.heads} heads, width {recipe.width}, context "
-        f"{recipe.context}, its own byte-level vocabulary of {recipe.vocabulary:,} tokens, learned "
-        f"positions, tied embeddings, {dtype}."
+        f"{blocks}: {recipe.layers} layers of {heads}, width {recipe.width}, context "
+        f"{recipe.context}, its own byte-level vocabulary of {recipe.vocabulary:,} tokens, "
+        f"{positions}, tied embeddings, {dtype}."
     )
 
 
@@ -134,10 +138,19 @@ def figures(measured: Measured) -> list[tuple[str, str]]:
         ("induction heads, score", best_heads(measured["induction"])),
         (f"kinds of heads ({at})", ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())),
         ("effective token count, least to most", spread(measured["etc"])),
-        (
-            "variance in three components, `W_pos` and before each later layer",
-            ", ".join(f"{share:.1%}" for share in measured["explained_variance"]),
-        ),
+        *positions(measured),
+    ]
+
+
+def positions(measured: Measured) -> list[tuple[str, str]]:
+    """What is said of learned positions, or of rotations."""
+    if "explained_variance" in measured:
+        shares = ", ".join(f"{share:.1%}" for share in measured["explained_variance"])
+        return [("variance in three components, `W_pos` and before each later layer", shares)]
+    moved = measured["without_short_waves"]
+    return [
+        ("kernels that move most without waves under 16 tokens, TV distance", best_heads(moved)),
+        ("dominant wavelength, least to most", spread(measured["dominant_wavelength"])),
     ]
 
 

@@ -6,12 +6,13 @@ Shapes: L layers, H heads, T positions, D residual width, d head width.
 import torch
 from demo_measures import eager
 from torch import Tensor
-from transformers import GPT2LMHeadModel
+from transformers import GPT2LMHeadModel, PreTrainedModel
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 NEAR = 10
 
 
-def kernels(model: GPT2LMHeadModel, tokens: Tensor, query: int, skip: int) -> Tensor:
+def kernels(model: PreTrainedModel, tokens: Tensor, query: int, skip: int) -> Tensor:
     """Mean positional kernel of every head at position `query`, [L, H, query + 1 - skip].
 
     Keys are averaged over the windows; each window's own query gives a kernel, and these are
@@ -23,8 +24,10 @@ def kernels(model: GPT2LMHeadModel, tokens: Tensor, query: int, skip: int) -> Te
     return torch.softmax(scores / keys.shape[-1] ** 0.5, dim=-1).mean(0)
 
 
-def queries_and_keys(model: GPT2LMHeadModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and keys with their biases, both [windows, L, H, T, d]."""
+def queries_and_keys(model: PreTrainedModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys with their biases, or after rotation, both [windows, L, H, T, d]."""
+    if not isinstance(model, GPT2LMHeadModel):
+        return rotated(model, tokens)
     projected: list[Tensor] = []
     hooks = [
         block.attn.c_attn.register_forward_hook(lambda _module, _input, out: projected.append(out))
@@ -37,6 +40,27 @@ def queries_and_keys(model: GPT2LMHeadModel, tokens: Tensor) -> tuple[Tensor, Te
     heads, layers = model.config.n_head, torch.stack(projected, dim=1)
     query, key, _ = (part.unflatten(-1, (heads, -1)) for part in layers.chunk(3, dim=-1))
     return query.transpose(2, 3), key.transpose(2, 3)
+
+
+def rotated(model: PreTrainedModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys of a Llama after rotation; a key for each head that shares it."""
+    config = model.config
+    at = torch.arange(tokens.shape[1])[None]
+    with torch.no_grad():
+        states = model.model(tokens, output_hidden_states=True).hidden_states
+        turns = model.model.rotary_emb(states[0], at)
+        found = []
+        for block, state in zip(model.model.layers, states, strict=False):
+            normed = block.input_layernorm(state)
+            projected = (block.self_attn.q_proj(normed), block.self_attn.k_proj(normed))
+            heads = (
+                part.unflatten(-1, (-1, config.head_dim)).transpose(1, 2) for part in projected
+            )
+            query, key = apply_rotary_pos_emb(*heads, *turns)
+            shared = query.shape[1] // key.shape[1]
+            found.append((query, key.repeat_interleave(shared, dim=1)))
+    query, key = (torch.stack(parts, dim=1) for parts in zip(*found, strict=True))
+    return query, key
 
 
 def effective_tokens(kernel: Tensor) -> Tensor:

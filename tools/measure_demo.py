@@ -6,6 +6,7 @@ Arrays are indexed [layer][head], or [layer] for the positional embeddings.
 import argparse
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from demo_measures import copy_losses, induction, previous_token, repeated_rando
 from demo_recipes import START
 from holdout import TEXTS
 from torch import Tensor
-from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import GPT2LMHeadModel, PreTrainedModel, PreTrainedTokenizerFast
 
 SKIP = 4
 PERIOD = 50
@@ -34,8 +35,9 @@ def main() -> None:
 def measure(folder: Path) -> Measured:
     """All figures of one model."""
     model = load_model(folder)
-    text = sample_windows(load_tokenizer(folder), model.config.n_positions)
-    period = min(PERIOD, (model.config.n_positions - 1) // 2)
+    context = model.config.max_position_embeddings
+    text = sample_windows(load_tokenizer(folder), context)
+    period = min(PERIOD, (context - 1) // 2)
     copies = repeated_random(model.config.vocab_size, period, WINDOWS)
     first, second = copy_losses(model, copies)
     return {
@@ -46,13 +48,35 @@ def measure(folder: Path) -> Measured:
         "previous_token": rounded(previous_token(model, text)),
         "induction": rounded(induction(model, copies)),
         **measure_kernels(model, text),
-        **measure_positions(model),
+        **(measure_positions(model) if learned(model) else measure_bands(folder)),
     }
 
 
-def measure_kernels(model: GPT2LMHeadModel, text: Tensor) -> Measured:
+def learned(model: PreTrainedModel) -> bool:
+    """Whether positions are embedded, and not rotations."""
+    return isinstance(model, GPT2LMHeadModel)
+
+
+def measure_bands(folder: Path) -> Measured:
+    """How far each head's kernel moves without its short waves, and its dominant wavelength.
+
+    The one figure that PosKernel itself measures, as the rotary page shows it.
+    """
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    import poskernel_core as pk
+
+    asked = {"windows": WINDOWS, "params": {"skip": SKIP}}
+    bands = pk.show("equivariant-kernel", str(folder), **asked).values["band_distance"]
+    lengths = pk.show("rotary-spectrum", str(folder), **asked).values["dominant_wavelength"]
+    return {
+        "without_short_waves": rounded(torch.from_numpy(bands[..., 0])),
+        "dominant_wavelength": rounded(torch.from_numpy(lengths), digits=1),
+    }
+
+
+def measure_kernels(model: PreTrainedModel, text: Tensor) -> Measured:
     """Effective token counts and kinds at one query position."""
-    query = min(400, model.config.n_positions - 28)
+    query = min(400, model.config.max_position_embeddings - 28)
     kernel = kernels(model, text, query, SKIP)
     return {
         "query": query,

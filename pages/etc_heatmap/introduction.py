@@ -17,8 +17,9 @@ SENTENCES = (
     "Average a head's keys over many windows, so that only position is left, and what remains of "
     "its attention is its <b>positional kernel</b>: how much it would look at each earlier token "
     "if all content were alike.",
-    "Each cell below is one head of a model, dark where its kernel holds few tokens and yellow "
-    "where it holds many: click one to see its kernel, then try another model or measure.",
+    "Each cell below is one head of a model with its kernel, dark where the kernel holds few "
+    "tokens "
+    "and yellow where it holds many: click one to see it large, then try another model or measure.",
 )
 _HERE = Path(__file__).parent
 _COMPONENT = st.components.v2.component(

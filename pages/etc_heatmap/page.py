@@ -18,13 +18,14 @@ from pages.shared.measures import MEASURES, Measure
 from pages.shared.pins import compare_link, pin_button
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
-from pages.shared.selection import Selection
+from pages.shared.selection import Selection, select_model
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.formulas import KINDS
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.common.result import Result
 from poskernel_core.figures.exports import identity
 from poskernel_core.figures.of_kernels import head_curve
+from poskernel_core.models.catalog import BUNDLED_MODELS
 
 PLACE = Place("Heads", "Map", 0, picture=Picture("head=L2H6"))
 
@@ -54,6 +55,7 @@ def draw_measure(
     def draw() -> None:
         small = kernels is not None and st.toggle(
             "Kernels in the cells",
+            True,
             key="curves",
             bind=URL,
             help="each head's kernel as a small curve, larger where you point",
@@ -71,6 +73,16 @@ def draw_measure(
     )
 
 
+def offer_small_models() -> None:
+    """Lead from results alone to models that are computed while one looks."""
+    with st.container(horizontal=True, vertical_alignment="center", key="small-models"):
+        st.markdown("Small models that compute live here:", width="content")
+        for name in BUNDLED_MODELS:
+            st.button(
+                name, key=f"show-{name}", type="tertiary", on_click=select_model, args=(name,)
+            )
+
+
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.title(PLACE.title)
@@ -80,6 +92,8 @@ def page(selection: Selection) -> None:
         f"position {selection.query}. Other measures of all heads can be chosen."
     )
     introduce()
+    if selection.located.away:
+        offer_small_models()
     colour, show, sort, kinds = st.columns([5, 6, 4, 3], vertical_alignment="bottom")
     geometry = selection.located.geometry
     offered = [title for title, measure in MEASURES.items() if measure.fits(geometry)]

@@ -11,7 +11,7 @@ import streamlit as st
 from pages.shared import results
 from pages.shared.plain import plain, say_error
 from pages.shared.pressed import NOTHING_NEW
-from pages.shared.selection import Selection, own_model
+from pages.shared.selection import Selection
 from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
@@ -144,7 +144,7 @@ def _want(model: str) -> None:
 
 
 def choose_run(selection: Selection) -> Chosen | None:
-    """Return the checkpoints of the model; say so where the page has chosen it."""
+    """Return the checkpoints of the model; say so where it has none."""
     name = selection.run.model.name
     try:
         training = results.training(name)
@@ -154,14 +154,6 @@ def choose_run(selection: Selection) -> Chosen | None:
     if training is None:
         say_error(f"{name} comes without checkpoints of its training: choose another model.")
         return None
-    if own := own_model():
-        st.info(
-            plain(
-                f"{own} comes without checkpoints of its training, so this page has chosen {name}. "
-                f"Other pages go back to {own}."
-            ),
-            icon=":material/info:",
-        )
     if len(training.checkpoints) > MANY:
         every = st.toggle(
             f"All {len(training.checkpoints)} checkpoints, not only those nearest to powers of two",

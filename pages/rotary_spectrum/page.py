@@ -6,19 +6,21 @@ import streamlit as st
 
 from pages.rotary_spectrum.changes import draw_changes
 from pages.rotary_spectrum.controls import Bands, choose_bands, choose_view
-from pages.rotary_spectrum.elsewhere import say_why_not
 from pages.rotary_spectrum.sections import draw_all_heads, draw_kernels, draw_spectrum
 from pages.shared import results
 from pages.shared.contents import contents_here
 from pages.shared.head_choice import choose_head
-from pages.shared.place import Place
+from pages.shared.lending import say_lent
+from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from poskernel_core.analyses.rotary.kernel import EquivariantKernel, EquivariantParams
 from poskernel_core.analyses.rotary.spec import RotarySpectrum, SpectrumParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded, value_text
 
-PLACE = Place("Positions", "Spectrum", 10, picture=None)
+PLACE = Place(
+    "Positions", "Spectrum", 10, picture=Picture("model=demo-rotary", "spectrum"), needs="rotary"
+)
 
 SHORT_BAND = 0
 
@@ -72,10 +74,8 @@ def draw_page(selection: Selection, bands: Bands) -> None:
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.title(PLACE.title)
+    say_lent(PLACE, selection.run.model.name)
     contents_here()
-    if selection.located.geometry.scheme != "rotary":
-        say_why_not(selection)
-        return
     st.markdown(
         "How a rotary head tells distances: each pair of its dimensions is a clock that turns at a "
         "speed of its own, and attention adds them up."

@@ -38,7 +38,7 @@ class Place:
         order: its rank among all pages; sections come in the order of their first pages.
         picture: what the picture of it shows; none, where no bundled model fills it.
         idle: settings of the sidebar that change nothing on it; ``run`` is all of a run.
-        needs_training: whether it needs a model with checkpoints of its training.
+        needs: what of a model it cannot do without, by its name in ``lending``.
     """
 
     section: str
@@ -46,7 +46,7 @@ class Place:
     order: int
     picture: Picture | None = Picture()
     idle: frozenset[str] = frozenset()
-    needs_training: bool = False
+    needs: str = ""
 
 
 def page_link(address: str, title: str) -> str:

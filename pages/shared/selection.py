@@ -19,6 +19,7 @@ from pages.shared import results
 from pages.shared.fit import fitted, fitted_index
 from pages.shared.fragment import draw_note
 from pages.shared.head_link import OVERVIEW, head_link
+from pages.shared.lending import DRAWN, lacks, lend_model
 from pages.shared.links import write
 from pages.shared.place import Place
 from poskernel_core.common.errors import BadRequest
@@ -46,15 +47,13 @@ __all__ = [
     "Selection",
     "choose",
     "offered_corpora",
-    "own_model",
     "select_cell",
     "select_model",
 ]
 
 URL: Final = "query-params"
-OWN, DRAWN = "own-model", "model-drawn"
-BUNDLED_TRAINING: Final = "demo-training"
 NO_PART: Final = "not used on this page"
+RESULTS_ALONE: Final = "Results alone are here, not the weights"
 CORPUS_HELP: Final = (
     "**sample**: 225 passages, 1.2 million characters, of public-domain text that the demo models "
     "were not trained on: books of Project Gutenberg, the King James Bible, speeches of United "
@@ -95,29 +94,38 @@ def choose(place: Place) -> Selection:
         run = _choose_run(located, idle)
         layer, head = _choose_cell(located, idle)
         _link_to_head(place, cell_name(layer, head))
-        positions = default_positions(run.context)
-        query = st.select_slider(
+        shown = located.shown if located.away else None
+        query = _one_of(
             "Query position n (tokens)",
-            positions,
-            key="query",
-            bind=URL,
+            list((shown and shown.queries) or default_positions(run.context)),
+            "query",
+            min(DEFAULT_QUERY, run.context - 1),
             **_helped("query", idle, "the position that attends; kernels are shown for this one"),
-            **fitted("query", positions, min(DEFAULT_QUERY, run.context - 1)),
         )
-        skip = st.slider(
-            "Skip first keys (tokens)",
-            0,
-            MAX_SKIP,
-            key="skip",
-            bind=URL,
-            **_helped(
-                "skip",
-                idle,
-                "heads park attention on the first tokens; kernels leave these keys out",
-            ),
-            **fitted("skip", range(MAX_SKIP + 1), DEFAULT_SKIP),
+        about_skip = _helped(
+            "skip", idle, "heads park attention on the first tokens; kernels leave these keys out"
         )
+        label = "Skip first keys (tokens)"
+        if shown and shown.skips:
+            skip = _one_of(label, list(shown.skips), "skip", DEFAULT_SKIP, **about_skip)
+        else:
+            span = fitted("skip", range(MAX_SKIP + 1), DEFAULT_SKIP)
+            skip = st.slider(label, 0, MAX_SKIP, key="skip", bind=URL, **about_skip, **span)
     return Selection(located, run, layer, head, query, skip)
+
+
+def _one_of(label: str, numbers: list[int], key: str, usual: int, **more: Any) -> int:
+    """Draw a choice of one of several numbers; a single one leaves none."""
+    usual = min(numbers, key=lambda each: abs(each - usual))
+    if len(numbers) == 1:
+        chosen: int = st.selectbox(
+            label, numbers, key=key, bind=URL, **more | fitted_index(key, numbers, usual)
+        )
+        return chosen
+    moved: int = st.select_slider(
+        label, numbers, key=key, bind=URL, **more | fitted(key, numbers, usual)
+    )
+    return moved
 
 
 def select_cell(cell: str) -> None:
@@ -167,37 +175,13 @@ def _bare(geometry: Geometry) -> str:
     return f" {_count(len(geometry.reasons), 'layer')} without heads ({why})."
 
 
-def _lend_model(place: Place, asked: str) -> str:
-    """Choose the model that a page needs, and after it the reader's own again, with its head."""
-    state = st.session_state
-    own = state.pop(OWN, None)
-    if place.needs_training and not results.has_checkpoints(asked):
-        state[OWN] = asked, state.get("head")
-        if DRAWN not in state:  # Streamlit writes what is chosen for a widget it has drawn
-            st.query_params["model"] = BUNDLED_TRAINING
-        select_model(BUNDLED_TRAINING)
-    elif own and asked == BUNDLED_TRAINING and place.needs_training:
-        state[OWN] = own
-    elif own and asked == BUNDLED_TRAINING:
-        model, cell = own
-        select_model(model)
-        if cell is not None:
-            select_cell(cell)
-    return str(state.get("model", asked))
-
-
-def own_model() -> str:
-    """Return the model that the reader had chosen before a page needed another; else nothing."""
-    return str(st.session_state.get(OWN, [""])[0])
-
-
 def _choose_model(place: Place) -> Located:
     idle = place.idle
     names = [entry.name for entry in catalog.entries()]
     about = {entry.name: entry for entry in catalog.entries()}
     free = catalog.may_type_any_model()
     asked = st.session_state.get("model") or st.query_params.get("model") or names[0]
-    asked = _lend_model(place, asked)
+    asked = lend_model(place, asked)
     unknown = asked not in names and not free
     name = st.selectbox(  # what a link asks for stays in the list, so that the address does as well
         "Model",
@@ -214,7 +198,7 @@ def _choose_model(place: Place) -> Located:
             "with POSKERNEL_MODELS, or allows all with POSKERNEL_ALLOW_ANY_MODEL=1."
         )
     st.session_state[DRAWN] = True
-    if place.needs_training and not results.has_checkpoints(name):
+    if lacks(place, name):
         st.rerun()  # Back and Forward bring the address's model, whatever was chosen before
     revision = None
     if not catalog.is_local(name):
@@ -243,6 +227,8 @@ def _choose_model(place: Place) -> Located:
         f"{geometry.scheme} positions, "
         f"context {geometry.n_ctx}.{_bare(geometry)}{good_for}"
     )
+    if located.away:
+        st.caption(f":material/inventory_2: {RESULTS_ALONE}. To compute more, {located.away}.")
     draw_note(name)
     return located
 
@@ -272,15 +258,22 @@ def _count(number: int, of: str) -> str:
 
 
 def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
-    longest = located.geometry.n_ctx
+    longest, shown, alone = located.geometry.n_ctx, located.shown, bool(located.away)
     contexts = sorted({length for length in CONTEXT_LENGTHS if length < longest} | {longest})
     default = max(length for length in contexts if length <= max(DEFAULT_CONTEXT, contexts[0]))
-    offered = offered_corpora()
+    counts = list(WINDOW_COUNTS)
+    offered, many, starts, dtypes = offered_corpora(), DEFAULT_TEXTS, True, typing.get_args(Dtype)
+    if shown:
+        default, many = shown.context, shown.windows
+        contexts = [default] if alone else sorted({*contexts, default})
+        counts = [many] if alone else sorted({*counts, many})
+    if shown and alone:
+        offered, starts, dtypes = [shown.corpus.name], shown.start_token, (shown.dtype,)
     corpus = st.selectbox(
         "Corpus", offered, key="corpus", bind=URL, **_helped("run", idle, CORPUS_HELP)
     )
-    unused = "run" in idle
-    why = NO_PART if unused else None
+    unused = "run" in idle or alone
+    why = RESULTS_ALONE if alone else NO_PART if unused else None
     with st.expander("Run"):
         context = st.selectbox(
             "Context T (tokens)",
@@ -291,21 +284,13 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
             help=why,
             **fitted_index("context", contexts, default),
         )
-        windows = st.select_slider(
-            "Windows of text, at most",
-            WINDOW_COUNTS,
-            key="windows",
-            bind=URL,
-            disabled=unused,
-            help=why,
-            **fitted("windows", WINDOW_COUNTS, DEFAULT_TEXTS),
+        windows = _one_of(
+            "Windows of text, at most", counts, "windows", many, disabled=unused, help=why
         )
         start = st.toggle(
-            "Start token first", True, key="start", bind=URL, disabled=unused, help=why
+            "Start token first", starts, key="start", bind=URL, disabled=unused, help=why
         )
-        dtype = st.selectbox(
-            "Precision", typing.get_args(Dtype), key="dtype", bind=URL, disabled=unused, help=why
-        )
+        dtype = st.selectbox("Precision", dtypes, key="dtype", bind=URL, disabled=unused, help=why)
     try:
         return describe_run(
             located.spec.name,

@@ -78,17 +78,21 @@ def list_models() -> None:
     store = Store()
     for entry in catalog.entries():
         try:
-            local = hub.on_this_machine(entry.name) or catalog.is_local(entry.name)
-            count = _cached_results(store, entry.name) if local else 0
-            state = f"{count} cached" if count else "ready" if local else "on the hub"
+            state = _state(store, entry.name)
         except PosKernelError as error:
             state = str(error)
         say(f"{entry.name:40} {entry.size:>8}  {entry.positions:22} {state:12} {entry.good_for}")
 
 
-def _cached_results(store: Store, name: str) -> int:
-    prefix = model_prefix(catalog.locate(name).spec.fingerprint)
-    return sum(1 for _ in store.keys(prefix))
+def _state(store: Store, name: str) -> str:
+    """Return what is here of a model on offer."""
+    if not (hub.on_this_machine(name) or catalog.is_local(name)):
+        return "on the hub"
+    located = catalog.locate(name)
+    if located.away:
+        return f"results alone ({located.away})"
+    count = sum(1 for _ in store.keys(model_prefix(located.spec.fingerprint)))
+    return f"{count} cached" if count else "ready"
 
 
 def precompute(

@@ -98,6 +98,9 @@ class Located:
 
 CURATED: tuple[ModelEntry, ...] = (
     ModelEntry(
+        "smollm2-135m", "135 M", "rotary", "a first look, offline: 270 heads of a real model"
+    ),
+    ModelEntry(
         "demo-gpt2", "2.7 M", "learned", "a first look, offline: every kind of head in 4 layers"
     ),
     ModelEntry(
@@ -175,7 +178,12 @@ def may_type_any_model() -> bool:
 
 def entries() -> tuple[ModelEntry, ...]:
     """Return the models on offer: the curated list, then ``POSKERNEL_MODELS``."""
-    listed = {entry.name: entry for entry in CURATED}
+    here = stored_models()
+    listed = {
+        entry.name: entry
+        for entry in CURATED
+        if entry.name not in HOW_TO_GET or entry.name in here or is_local(entry.name)
+    }
     for text in os.environ.get("POSKERNEL_MODELS", "").split(","):
         name = _name_in(text.strip())
         if name and name not in listed:
@@ -255,8 +263,8 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
 
 def _results_alone(name: str) -> StoredModel | None:
     """Return what is said of a model whose results are on offer and whose weights are not here."""
-    kept = stored_models().get(name)
-    here = kept and (local_directory(name) or on_this_machine(name))
+    kept, directory = stored_models().get(name), local_directory(name)
+    here = os.path.exists(directory) if directory else kept and on_this_machine(name)
     return None if here else kept
 
 

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from poskernel_core.common.errors import BadArchive, BadRequest, InvalidField
 from poskernel_core.common.files import parse_json
+from poskernel_core.common.settings import use_shipped
 from poskernel_core.common.specs import CorpusSpec, Dtype, ModelSpec, Spec
 
 __all__ = [
@@ -67,7 +68,8 @@ class StoredModel:
 def stored_models() -> dict[str, StoredModel]:
     """Return the models of which results are on offer, by name; unreadable files are left out."""
     found = {}
-    for file in [*sorted(RESULTS.glob(f"*{SUFFIX}")), *offered_files()]:
+    own = sorted(RESULTS.glob(f"*{SUFFIX}")) if use_shipped() else []
+    for file in [*own, *offered_files()]:
         try:
             each = read(file)
         except BadRequest:

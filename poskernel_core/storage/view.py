@@ -85,7 +85,7 @@ def about(located: Located, headers: Iterable[dict[str, Any]]) -> dict[str, Any]
         "schema": SCHEMA,
         "model": located.spec.model_dump(mode="json"),
         "config": located.config,
-        "shown": Shown(**run, **places).model_dump(mode="json"),
+        "shown": Shown.model_validate(run | places).model_dump(mode="json"),
     }
 
 
