@@ -107,22 +107,11 @@ ROTARY = Recipe(
     key_heads=4,
     head_width=24,
     inner=256,
-    checkpoints=(
-        256,
-        512,
-        1024,
-        1448,
-        2048,
-        2896,
-        3444,
-        4096,
-        4871,
-        5793,
-        6889,
-        8192,
-        11585,
-        16384,
-    ),
+    checkpoints=(256, 512, 1024, 1448),
+    note="Kept at checkpoints on the way (`--checkpoints`; `schedule.json` names them). L1H7 looks "
+    "one token back by its short waves alone: without them its kernel is another one. In L2 and L3 "
+    "induction heads look where content decides, with kernels that are nearly uniform. The figures "
+    "below are those of the last checkpoint.",
 )
 
 RECIPES = {

@@ -121,6 +121,9 @@ CURATED: tuple[ModelEntry, ...] = (
         "are random, so what depends on content says nothing about GPT-2.",
     ),
     ModelEntry(
+        "demo-rotary", "1.0 M", "rotary", "rotary positions, offline: a head of short waves alone"
+    ),
+    ModelEntry(
         "demo-training", "0.8 M", "learned", "heads over training, offline: induction as it forms"
     ),
     ModelEntry("gpt2", "124 M", "learned", "the posts' model: heat map, helix, contextual heads"),
@@ -162,6 +165,7 @@ BUNDLED_MODELS = (
     "demo-gpt2",
     "demo-gpt2-smooth",
     "demo-attn-2l",
+    "demo-rotary",
     "gpt2-small-layer0",
     "demo-training",
 )

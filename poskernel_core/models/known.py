@@ -15,6 +15,7 @@ _TELLING = {
     "demo-gpt2": {"": "L2H6", "induction": "L3H4", "contextual": "L0H4"},
     "demo-gpt2-smooth": {"": "L2H6", "induction": "L3H7"},
     "demo-attn-2l": {"": "L0H0", "induction": "L1H0"},
+    "demo-rotary": {"": "L1H7", "induction": "L2H4"},
     "demo-training": {"": "L0H0", "induction": "L1H0"},
     "NeelNanda/Attn_Only_2L512W_C4_Code": {"": "L0H3", "induction": "L1H6"},
 }
