@@ -83,7 +83,8 @@ def list_models() -> None:
             state = f"{count} cached" if count else "ready" if local else "on the hub"
         except PosKernelError as error:
             state = str(error)
-        say(f"{entry.name:40} {entry.size:>8}  {entry.positions:22} {state:12} {entry.good_for}")
+        good_for = entry.good_for or catalog.note_of(entry.name)
+        say(f"{entry.name:40} {entry.size:>8}  {entry.positions:22} {state:12} {good_for}")
 
 
 def _cached_results(store: Store, name: str) -> int:
