@@ -133,6 +133,8 @@ def keep(name: str, file: Path, write: Callable[[Path], object]) -> None:
         make_folder(file.parent)
         write_whole(file, write)
     except BadRequest as error:
+        if type(error) is not BadRequest:  # what was to be written is refused, not the place
+            raise
         why = getattr(error.__cause__, "strerror", None) or "its place is taken"
         raise StoreFailed(
             f"What is made of the GGUF file {name!r} cannot be kept ({why}): whoever runs this "
