@@ -522,6 +522,36 @@ def test_the_command_line_tells_the_quantisation(made, fresh_engine, tmp_path):
     assert "" == catalog.note_of(str(made("llama")[1]))
 
 
+def test_models_lists_it(made, monkeypatch, capsys):
+    """The line of a host's own file says that it is ready, and what its numbers are worth."""
+    from poskernel_core.cli import main as cli
+
+    _, file = made("llama", "Q4_1")
+    monkeypatch.setenv("POSKERNEL_MODELS", f"{file},{file}.gguf")
+    assert 0 == cli.main(["models"])
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [each for each in lines if each.startswith(f"{file} ")]
+    assert "ready" in line
+    assert "4-bit weights (Q4_1)" in line
+    assert [True] == ["found none" in each for each in lines if each.startswith(f"{file}.gguf")]
+
+
+@pytest.mark.usefixtures("shipped_only")
+def test_the_sidebar_tells_it(made, monkeypatch):
+    """A host's file is on offer there, with its sizes and what its numbers are worth."""
+    from tests.bound import opened
+
+    _, file = made("llama", "Q4_1")
+    monkeypatch.setenv("POSKERNEL_MODELS", str(file))
+    app = opened("explore", model=str(file))
+    said = "\n".join(each.value for each in app.caption).replace("\\", "")
+
+    assert not app.exception
+    assert str(file) in app.selectbox(key="model").options
+    assert "3 layers × 6 heads, rotary positions" in said
+    assert "4-bit weights" in said
+
+
 @pytest.fixture(scope="session")
 def real():
     """SmolLM2-135M at 4 bits, which `make real-model` brings."""
