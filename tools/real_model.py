@@ -25,7 +25,7 @@ def is_there() -> bool:
     if not FILE.is_file():
         return False
     with FILE.open("rb") as stream:
-        return SHA256 == hashlib.file_digest(stream, "sha256").hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest() == SHA256
 
 
 def fetch() -> None:

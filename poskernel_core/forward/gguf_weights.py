@@ -25,7 +25,15 @@ from poskernel_core.common.files import read_object
 from poskernel_core.forward.attn_only import mismatch
 from poskernel_core.forward.memory import gigabytes
 from poskernel_core.models.catalog import Located
-from poskernel_core.models.gguf import BLOCKS, Header, Stored, check_same, keep, read_header
+from poskernel_core.models.gguf import (
+    BLOCKS,
+    Header,
+    Stored,
+    check_same,
+    keep,
+    keeping,
+    read_header,
+)
 
 __all__ = ["convert", "is_converted"]
 
@@ -34,6 +42,9 @@ LAYOUT = 1
 
 WEIGHTS = "model.safetensors"
 ABOUT = "gguf.json"
+UNFINISHED = ".weights.partial"
+"""The one file that is written under the lock: what a killed process left there is dropped."""
+
 INPUT_FIRST = ("attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight")
 
 
@@ -64,25 +75,26 @@ def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> Non
     if file is None or directory is None:
         raise ValueError("it is no GGUF file")
     header = read_header(name, file)
-    config = json.dumps(located.config, indent=1)
-    keep(name, directory / "config.json", lambda path: path.write_text(config))
-    with FileLock(directory / "convert.lock"):
+    keep(name, directory / "config.json", json.dumps(located.config, indent=1))
+    with keeping(name), FileLock(directory / "convert.lock"):
         if is_converted(located):
             return
+        unfinished = directory / UNFINISHED
+        unfinished.unlink(missing_ok=True)
         _check_disk(name, directory, 4 * header.numbers)
-        parameters = dict(make_skeleton(directory).named_parameters())
-        shapes = {key: tuple(each.shape) for key, each in parameters.items()}
+        parameters = make_skeleton(directory).named_parameters()
+        shapes = {key: tuple(each.shape) for key, each in parameters}
         paired = _paired(header, located.config, shapes)
-
-        def write(path: Path) -> None:
-            with path.open("wb") as stream:
+        try:
+            with unfinished.open("xb") as stream:
                 _write(stream, shapes, _read(file, paired, located.config))
             check_same(name, file, located.spec.fingerprint)
-
-        keep(name, directory / WEIGHTS, write)
+            os.replace(unfinished, directory / WEIGHTS)
+        finally:
+            unfinished.unlink(missing_ok=True)
         about = _about(located, (directory / WEIGHTS).stat().st_size)
         about |= {"file": file.name, "versions": _versions()}
-        keep(name, directory / ABOUT, lambda path: path.write_text(json.dumps(about, indent=1)))
+        keep(name, directory / ABOUT, json.dumps(about, indent=1))
 
 
 def _about(located: Located, size: int) -> dict[str, Any]:

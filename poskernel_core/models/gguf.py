@@ -12,7 +12,8 @@ import os
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +34,7 @@ __all__ = [
     "fingerprint",
     "is_gguf",
     "keep",
+    "keeping",
     "quantisation_note",
     "read_header",
 ]
@@ -123,23 +125,35 @@ def converted_directory(print_: str) -> Path:
     return default_directory().absolute() / "models" / print_
 
 
-def keep(name: str, file: Path, write: Callable[[Path], object]) -> None:
-    """Write a file of what is made of a GGUF file, whole or not at all.
+@contextmanager
+def keeping(name: str) -> Iterator[None]:
+    """Say in one sentence that what is made of a GGUF file cannot be written.
 
     Raises:
-        StoreFailed: it cannot be written; visitors read the sentence, which names no directory.
+        StoreFailed: visitors read the sentence, which names no directory.
     """
     try:
-        make_folder(file.parent)
-        write_whole(file, write)
-    except BadRequest as error:
-        if type(error) is not BadRequest:  # what was to be written is refused, not the place
-            raise
-        why = getattr(error.__cause__, "strerror", None) or "its place is taken"
+        yield
+    except (OSError, BadRequest) as error:
+        if isinstance(error, BadRequest) and type(error) is not BadRequest:
+            raise  # what was to be written is refused, not its place
+        cause = error if isinstance(error, OSError) else error.__cause__
+        why = getattr(cause, "strerror", None) or "its place is taken"
         raise StoreFailed(
             f"What is made of the GGUF file {name!r} cannot be kept ({why}): whoever runs this "
             "server can make room, or set POSKERNEL_CACHE to another directory."
         ) from error
+
+
+def keep(name: str, file: Path, text: str) -> None:
+    """Write a small file of what is made of a GGUF file, whole or not at all.
+
+    Raises:
+        StoreFailed: it cannot be written.
+    """
+    with keeping(name):
+        make_folder(file.parent)
+        write_whole(file, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def quantisation_note(quantisation: str) -> str:

@@ -54,8 +54,8 @@ def tokenizer_file(name: str, file: Path, directory: Path) -> Path | None:
             f"{' '.join(str(error).split())[:150]}."
         ) from error
     check_same(name, file, directory.name)
-    keep(name, made.with_name("tokenizer_config.json"), lambda path: path.write_text(settings))
-    keep(name, made, lambda path: path.write_text(text, encoding="utf-8"))
+    keep(name, made.with_name("tokenizer_config.json"), settings)
+    keep(name, made, text)
     return made
 
 
