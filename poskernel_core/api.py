@@ -52,7 +52,7 @@ __all__ = ["analyse", "build_request", "load", "run_pass", "show", "view"]
 
 
 def load(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -> Any:
-    """Load a model by bundled name, directory or hub name, ready for :func:`run_pass`.
+    """Load a model by bundled name, directory, GGUF file or hub name, ready for :func:`run_pass`.
 
     ``device`` is a device of torch or its name; None is ``auto``.
 

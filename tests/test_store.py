@@ -109,7 +109,7 @@ def test_default_directory(monkeypatch, tmp_path):
     monkeypatch.delenv("POSKERNEL_CACHE")
     assert Path(__file__).resolve().parents[1] / "cache" == default_directory()
 
-    monkeypatch.setattr("poskernel_core.storage.store.CHECKOUT", ("no such file",))
+    monkeypatch.setattr("poskernel_core.common.folders.CHECKOUT", ("no such file",))
     assert platformdirs.user_cache_path() in default_directory().parents
     assert "poskernel" in default_directory().parts
 

@@ -19,12 +19,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build" / "shipped-cache"
-REAL_MODEL = ROOT / "build" / "real-model"
 os.environ["POSKERNEL_SHIPPED"] = "0"
 os.environ["POSKERNEL_CACHE"] = str(CACHE)
-os.environ["PYTHONPATH"] = str(REAL_MODEL)  # of the worker
-sys.path[:0] = [str(ROOT), str(REAL_MODEL)]
+sys.path[:0] = [str(ROOT)]
 
+from real_model import FOLDER as REAL_MODEL  # noqa: E402
 from recorded import visit_all  # noqa: E402
 
 from poskernel_core.analyses import find  # noqa: E402
@@ -36,21 +35,31 @@ from poskernel_core.engine.precomputed import first_questions  # noqa: E402
 from poskernel_core.engine.requests import CanonicalRequest, canonical_of  # noqa: E402
 from poskernel_core.models.catalog import BUNDLED_MODELS, locate  # noqa: E402
 from poskernel_core.models.known import telling_head  # noqa: E402
-from poskernel_core.models.stored import MANIFEST, RESULTS  # noqa: E402
+from poskernel_core.models.stored import MANIFEST, RESULTS, Shown  # noqa: E402
 from poskernel_core.storage.encoding import Entry, encode  # noqa: E402
 from poskernel_core.storage.shipped import ASKED_FILE, pack  # noqa: E402
 from poskernel_core.storage.statistics import missing_statistics, statistics_keys  # noqa: E402
 from poskernel_core.storage.store import Store  # noqa: E402
 from poskernel_core.storage.view import about, add, for_display  # noqa: E402
 
+os.environ["PYTHONPATH"] = str(REAL_MODEL)  # of the worker
+sys.path[:0] = [str(REAL_MODEL)]
+
 WITH_STATISTICS = ("demo-attn-2l", "demo-gpt2")
 """Models of which what the landing page stands on is shipped, without what differs by groups."""
 
-VIEWS = {"smollm2-135m": {"context": 512, "windows": 500}}
+VIEWS = {
+    "smollm2-135m": Shown(
+        context=512,
+        windows=500,
+        corpus="sample",
+        start_token=True,
+        dtype="float32",
+        queries=(31, 63, 127, 191, 255, 319, 400, 511),
+        skips=(0, 4),
+    )
+}
 """Models that come without weights, and the run that is shown of them."""
-
-QUERIES, SKIPS = (31, 63, 127, 191, 255, 319, 400, 511), (0, 4)
-"""Where the kernels of all heads of such a model are shipped."""
 
 PICTURES = ("stages",)
 """Results that are large pictures of one text, without errors: rounded as statistics are."""
@@ -71,6 +80,8 @@ def main() -> None:
     try:
         for model in sys.argv[1:] or [*BUNDLED_MODELS, *VIEWS]:
             began = time.monotonic()
+            if model in VIEWS:
+                describe(model)
             pages = dict(visit_all(model, lambda asked: answer(engine, asked)))
             if model in VIEWS:
                 pages["more"] = more(engine, model)
@@ -89,6 +100,19 @@ def answer(engine: Engine, asked: CanonicalRequest) -> Result:
     return found
 
 
+def describe(model: str) -> None:
+    """Offer the run that is shown of a model, so that its pages open on it."""
+    file = CACHE / f"{model}.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(MANIFEST, manifest(model))
+    os.environ["POSKERNEL_MODELS"] = str(file)
+
+
+def manifest(model: str) -> str:
+    """Return what the archive of a model says of it."""
+    return json.dumps(about(locate(model), VIEWS[model]))
+
+
 def more(engine: Engine, model: str) -> dict[str, Request]:
     """Compute what cannot be computed where the weights are not; return it by its keys."""
     asked = {}
@@ -100,12 +124,12 @@ def more(engine: Engine, model: str) -> dict[str, Request]:
 
 
 def _wanted(model: str) -> Iterator[CanonicalRequest]:
-    run, geometry = describe_run(model, **VIEWS[model]), locate(model).geometry
+    run, geometry, shown = describe_run(model), locate(model).geometry, VIEWS[model]
     wanted = first_questions(run, geometry, telling_head(model), experiments=True)
     wanted += [("verdicts", {}), ("head-measures", {"experiments": True})]
-    for skip in SKIPS:
+    for skip in shown.skips:
         wanted.append(("etc", {"skip": skip}))
-        wanted += [("kernel", {"skip": skip, "query": query}) for query in QUERIES]
+        wanted += [("kernel", {"skip": skip, "query": query}) for query in shown.queries]
     for name, params in wanted:
         question = find(name)
         yield canonical_of(question, run, question.params.model_validate(params))
@@ -129,8 +153,7 @@ def write(store: Store, model: str, pages: Pages) -> int:
     with zipfile.ZipFile(partial, "w") as archive:
         add(archive, ASKED_FILE, json.dumps(asked, indent=1).encode())
         if model in VIEWS:
-            headers = [store.get(key)[0] for key in results]
-            add(archive, MANIFEST, json.dumps(about(locate(model), headers)).encode())
+            add(archive, MANIFEST, manifest(model).encode())
         for key in sorted(results | statistics):
             entry = store.get(key)
             assert entry is not None, key

@@ -34,6 +34,7 @@ from poskernel_core.figures.exports import (
 from poskernel_core.figures.grid_picture import grid_picture
 from poskernel_core.figures.layout import THIRD, broken, is_square, without_title
 from poskernel_core.figures.pictures import Picture
+from poskernel_core.models.gguf import quantisation_note
 
 __all__ = ["Explanation", "card", "chart", "dark", "keep_grid", "provenance_line"]
 
@@ -255,6 +256,7 @@ def provenance_line(result: Result) -> str:
         f"start token {'first' if run['start_token'] else 'absent'}, seed {run['seed']}. "
         + ("" if skip is None else f"First {counted(skip, 'key')} skipped. ")
         + f"{precision} on {run['device']}, {run['date']}."
+        + (f" {told}." if (told := quantisation_note(run.get("quantisation", ""))) else "")
     )
 
 

@@ -1,4 +1,4 @@
-"""What every page says of a model that is a part of another one."""
+"""What every page says of a model that is a part of another one, or a rounded one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["draw_note"]
 
 
 def draw_note(model: str) -> None:
-    """Say what is not real in a model; nothing of a whole one."""
+    """Say what is not real in a model, or rounded; nothing of a whole one."""
     note = catalog.note_of(model)
     if note:
         st.caption(f":material/info: {plain(note)}")

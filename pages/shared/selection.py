@@ -189,7 +189,9 @@ def _choose_model(place: Place) -> Located:
         key="model",
         bind=URL,
         accept_new_options=free,
-        help="type any hub name or directory" if free else "chosen by the host of this page",
+        help="type any hub name, directory or GGUF file"
+        if free
+        else "chosen by the host of this page",
     )
     if name is None or (name not in names and not free):
         results.stop(

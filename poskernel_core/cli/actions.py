@@ -81,7 +81,8 @@ def list_models() -> None:
             state = _state(store, entry.name)
         except PosKernelError as error:
             state = str(error)
-        say(f"{entry.name:40} {entry.size:>8}  {entry.positions:22} {state:12} {entry.good_for}")
+        good_for = entry.good_for or catalog.note_of(entry.name)
+        say(f"{entry.name:40} {entry.size:>8}  {entry.positions:22} {state:12} {good_for}")
 
 
 def _state(store: Store, name: str) -> str:

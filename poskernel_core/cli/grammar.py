@@ -75,7 +75,7 @@ class Model(click.Argument):
     """The argument that names a model."""
 
     def __init__(self) -> None:
-        super().__init__(["model"], help="bundled name, hub name or directory")
+        super().__init__(["model"], help="bundled name, hub name, directory or GGUF file")
 
 
 class Command(click.Command):

@@ -14,6 +14,7 @@ from poskernel_core.common.result import Result, Texts
 from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.engine.job import Job
 from poskernel_core.ledger.compare import Checked, brief
+from poskernel_core.models.gguf import quantisation_note
 
 __all__ = ["ledger_text", "print_line", "print_progress", "summary"]
 
@@ -51,7 +52,7 @@ def summary(result: Result) -> str:
         f"{counted(run['context'], 'token')} of {run['corpus']!r}, "
         f"{run['dtype']} on {run['device']}, {run['date']}",
         f"parameters: {result.params}",
-        *filter(None, [errors_of(result)]),
+        *filter(None, [quantisation_note(run.get("quantisation", "")), errors_of(result)]),
     ]
     for name, texts in result.texts.items():
         if result.units[name] == "name" and texts.ndim == 1:

@@ -13,6 +13,7 @@ from poskernel_core.cli.grammar import Option, Value
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import is_folder
 from poskernel_core.models.catalog import locate
+from poskernel_core.models.gguf import is_gguf
 from poskernel_core.server import DEFAULT_PORT, arguments
 from poskernel_core.storage.store import Store, default_directory
 
@@ -143,11 +144,11 @@ def _check_door(host: str, port: int | None) -> None:
 
 
 def _model(text: str) -> str:
-    """Return a model as the server knows it: a directory by its whole path."""
+    """Return a model as the server knows it: a directory or file by its whole path."""
     if not text.strip() or "," in text:
         raise ValueError
     path = Path(text).expanduser()
-    return str(path.absolute()) if is_folder(path) else text.strip()
+    return str(path.absolute()) if is_folder(path) or is_gguf(text.strip()) else text.strip()
 
 
 def _port(text: str) -> int:

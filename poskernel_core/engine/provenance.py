@@ -20,6 +20,7 @@ from poskernel_core.common.header import PassHeader, PlanHeader
 from poskernel_core.common.result import TOKENS, Result, texts_array
 from poskernel_core.common.specs import SCHEMA, RunSpec
 from poskernel_core.engine.requests import CanonicalRequest
+from poskernel_core.models.catalog import quantisation_of
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
 
@@ -110,11 +111,12 @@ def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, An
     } | _of_some(
         pattern_windows=seen if seen < header.windows else None,
         shards=(done.shards or None) if done else None,
+        quantisation=quantisation_of(run.model.name) or None,
     )
 
 
-def _of_some(**found: int | None) -> dict[str, int]:
-    """Return what is there: most runs have neither, and their results say nothing of it."""
+def _of_some(**found: int | str | None) -> dict[str, int | str]:
+    """Return what is there: most runs have none of it, and their results say nothing of it."""
     return {name: value for name, value in found.items() if value is not None}
 
 

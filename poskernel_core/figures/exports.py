@@ -20,6 +20,7 @@ from poskernel_core import __version__
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result, Texts
+from poskernel_core.models.gguf import quantisation_note
 
 __all__ = [
     "bibtex",
@@ -106,6 +107,7 @@ def identity(result: Result) -> dict[str, Any]:
         "start token": run.get("start_token"),
         "seed": run.get("seed"),
         "precision": run.get("dtype"),
+        "weights": quantisation_note(str(run.get("quantisation", ""))) or None,
         "run": _digest(result),
         "date": run.get("date"),
     }
@@ -156,9 +158,11 @@ def _title(result: Result, name: str) -> str:
 def caption(result: Result) -> str:
     """Return one line that says what a result is of and where it comes from."""
     about = identity(result)
+    weights = about.pop("weights", None)
     shown = [
         f"{name} {value}" for name, value in about.items() if name not in ("layer", "head", "heads")
     ]
+    shown += filter(None, [weights])
     head = _head(about)
     return ", ".join([*([head] if head else []), *shown]) + f"; {PACKAGE} {__version__}"
 
@@ -176,6 +180,7 @@ def citation(result: Result, title: str) -> str:
     return (
         f"{PACKAGE} {__version__}: {title}. {of}{', ' if places else ''}{places}, "
         f"run {about['run']}, {about.get('date', 'no date')}."
+        + (f" {about['weights']}." if "weights" in about else "")
     )
 
 
@@ -183,12 +188,13 @@ def bibtex(result: Result, title: str) -> str:
     """Return a citation of a figure as an entry for BibTeX."""
     about = identity(result)
     date = str(about.get("date", ""))
+    note = f"revision {about.get('revision', 'main')}, run {about['run']}, {date[:10]}"
     fields = {
         "title": f"{{{title}, {', '.join([str(about.get('model', '')), *_places(about)])}}}",
         "author": f"{{{{{PACKAGE} contributors}}}}",
         "year": f"{{{date[:4]}}}",
         "version": f"{{{__version__}}}",
-        "note": f"{{revision {about.get('revision', 'main')}, run {about['run']}, {date[:10]}}}",
+        "note": f"{{{'; '.join(filter(None, [note, about.get('weights')]))}}}",
     }
     lines = ",\n".join(f"  {name} = {value}" for name, value in fields.items())
     return f"@software{{poskernel-{about['run']},\n{lines}\n}}"

@@ -30,6 +30,7 @@ from poskernel_core.common.settings import allow_disk
 from poskernel_core.forward import attn_only
 from poskernel_core.forward.adapters import ADAPTED
 from poskernel_core.forward.finite import is_finite
+from poskernel_core.forward.gguf_weights import convert, is_converted
 from poskernel_core.forward.hooks import IMPLEMENTATION, Hooks
 from poskernel_core.forward.loaded import POSITIONS, LoadedModel, blocks_of, body_of
 from poskernel_core.forward.memory import check_room, needed, room
@@ -37,6 +38,7 @@ from poskernel_core.forward.placement import Placement, place
 from poskernel_core.forward.proof import check_layers, prove
 from poskernel_core.models.catalog import Located, check_weights_here, weight_files
 from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.gguf import read_header
 from poskernel_core.models.hub import fetch_snapshot
 from poskernel_core.models.weights import (
     UNUSED,
@@ -92,7 +94,7 @@ def has_room(located: Located, device: str) -> bool:
     if located.directory is None and located.geometry.architecture == "attn-only":
         numbers = 2 * fewest_numbers(located.geometry, located.config)  # no header to look into
     else:
-        numbers = count_numbers(located.spec.name, _weights(located))
+        numbers = _count(located)
     return ROOM * needed(numbers, "float32") <= min(next(iter(free.values())), free["cpu"])
 
 
@@ -101,8 +103,17 @@ def _weights(located: Located) -> list[Path]:
     return weight_files(name, located.directory or fetch_snapshot(name, located.spec.fingerprint))
 
 
+def _count(located: Located) -> int:
+    """Return how many numbers a model has; of a GGUF file from its header."""
+    if located.gguf is not None and not is_converted(located):
+        return read_header(located.spec.name, located.gguf).numbers
+    return count_numbers(located.spec.name, _weights(located))
+
+
 def load(located: Located, device: str = "auto", dtype: str = "float32") -> LoadedModel:
     """Load a located model's weights (safetensors; no remote code, no pickles).
+
+    A GGUF file is written as a model directory in float32 the first time.
 
     They are in float32. Where ``dtype`` is ``bfloat16``, and so is the file, they stay as they
     are; a file of more bits is read into 16 only where float32 does not fit.
@@ -111,6 +122,7 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
 
     Raises:
         ComputeFailed: they do not fit into memory.
+        StoreFailed: those of a GGUF file cannot be kept.
         UnsupportedModel: weights that do not fit the configuration, or are no numbers; tensors
             that no part of the model uses.
         NoNetwork, UnknownModel: as :mod:`poskernel_core.models.hub`.
@@ -206,11 +218,16 @@ def hooked(
 def _load_hub_format(
     located: Located, device: torch.device, dtype: str
 ) -> tuple[PreTrainedModel, Placement | None]:
-    name, geometry, files = located.spec.name, located.geometry, _weights(located)
+    name, geometry, free = located.spec.name, located.geometry, room(device)
+    everywhere = math.inf if allow_disk() else sum(free.values())
+    numbers = _count(located)
+    if located.gguf is not None and not is_converted(located):
+        least = "bfloat16" if dtype == "bfloat16" else "float32"
+        check_room(name, numbers, least, everywhere)
+        convert(located, lambda made: _skeleton(name, _configuration(made, geometry), numbers))
+    files = _weights(located)
     directory = files[0].parent
     check_weights(name, files, geometry, located.config)
-    numbers, free = count_numbers(name, files), room(device)
-    everywhere = math.inf if allow_disk() else sum(free.values())
     halved = dtype == "bfloat16" and (
         is_bfloat16(name, files) or needed(numbers, "float32") > everywhere
     )

@@ -16,16 +16,31 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from poskernel_core.common.errors import BadArchive, ComputeDisabled, UnknownModel, UnsupportedModel
+from poskernel_core.common.errors import (
+    BadArchive,
+    ComputeDisabled,
+    PosKernelError,
+    UnknownModel,
+    UnsupportedModel,
+)
 from poskernel_core.common.files import MAX_JSON_BYTES, read_object
 from poskernel_core.common.settings import allow_any_model
 from poskernel_core.common.specs import AnyModel, ModelSpec
+from poskernel_core.models import gguf
 from poskernel_core.models.aliases import official_name
 from poskernel_core.models.checkpoints import local_checkpoints
 from poskernel_core.models.geometry import Geometry, read_geometry
+from poskernel_core.models.gguf_config import model_config
 from poskernel_core.models.hub import fetch_file, on_this_machine
-from poskernel_core.models.stored import Shown, StoredModel, is_archive, read, stored_models
-from poskernel_core.models.weights import check_weights
+from poskernel_core.models.stored import (
+    Shown,
+    StoredModel,
+    is_archive,
+    packaged_file,
+    read,
+    stored_models,
+)
+from poskernel_core.models.weights import check_enough, check_weights
 
 __all__ = [
     "CURATED",
@@ -39,6 +54,7 @@ __all__ = [
     "locate",
     "may_type_any_model",
     "note_of",
+    "quantisation_of",
     "weight_files",
 ]
 
@@ -81,9 +97,12 @@ class Located:
 
     Attributes:
         spec: name, revision and fingerprint (SHA-256 of the files, or the hub's commit).
-        directory: where the files lie, or None for a hub model not yet downloaded.
+        directory: where the files lie, or None for a hub model not yet downloaded; those made of a
+            GGUF file are written there when they are first needed.
         config: the model's ``config.json``.
         geometry: layers, heads and positions, read from the configuration.
+        gguf: the GGUF file that it is, or None.
+        quantisation: how such a file stores weights, as people call it: ``Q4_K_M``.
         shown: the run that is shown first, of a model whose results are on offer.
         away: how to get its weights, in words, where results alone are here; else nothing.
     """
@@ -92,6 +111,8 @@ class Located:
     directory: Path | None
     config: dict[str, Any]
     geometry: Geometry
+    gguf: Path | None = None
+    quantisation: str = ""
     shown: Shown | None = None
     away: str = ""
 
@@ -203,19 +224,39 @@ def _name_in(text: str) -> str:
 
 
 def note_of(name: str) -> str:
-    """Return what a reader must know of a model on offer; mostly nothing."""
+    """Return what a reader must know of a model; mostly nothing."""
+    if told := quantisation_of(name):
+        note = gguf.quantisation_note(told)
+        return f"{note}." if note else ""
     return next((entry.note for entry in CURATED if entry.name == name), "")
+
+
+def quantisation_of(name: str) -> str:
+    """Return how the weights of a GGUF file are stored; nothing of another model."""
+    file = local_directory(name)
+    if file is None:
+        kept = _results_alone(name)
+        return kept.quantisation if kept else ""
+    try:
+        return gguf.read_header(name, file).quantisation if gguf.is_gguf(file.name) else ""
+    except PosKernelError:
+        return ""
 
 
 def is_local(name: str) -> bool:
     """Tell whether a model, or its results alone, is here, so that no network is needed."""
-    here = name in _bundled() or os.path.isdir(os.path.expanduser(name))
-    return here or _results_alone(name) is not None
+    return (
+        name in _bundled()
+        or os.path.isdir(os.path.expanduser(name))
+        or gguf.is_gguf(name.strip())
+        or packaged_file(name) is not None
+        or _results_alone(name) is not None
+    )
 
 
 def local_directory(name: str) -> Path | None:
-    """Return the directory of a bundled model or of one named by its path; None for the hub's."""
-    directory = _bundled().get(name)
+    """Return where a bundled model lies, or one named by its path; None for the hub's."""
+    directory = _bundled().get(name) or packaged_file(name)
     if directory is None and (os.path.isdir(name) or _looks_like_path(name)):
         directory = Path(os.path.expanduser(name))
     return directory
@@ -231,7 +272,7 @@ def find_again(spec: ModelSpec) -> Located:
 
 
 def locate(model: AnyModel, revision: str | None = None) -> Located:
-    """Find a model by bundled name, local directory, hub name or transformer_lens' short name.
+    """Find a model by bundled name, directory, GGUF file, hub name or transformer_lens' short name.
 
     A description is found by its name and revision.
 
@@ -280,7 +321,15 @@ def _locate_results(kept: StoredModel, revision: str | None) -> Located:
         )
     geometry = read_geometry(kept.spec.name, dict(kept.config))
     how = HOW_TO_GET.get(kept.spec.name, HOW_TO_GET[""])
-    return Located(kept.spec, None, dict(kept.config), geometry, kept.shown, how)
+    return Located(
+        kept.spec,
+        None,
+        dict(kept.config),
+        geometry,
+        quantisation=kept.quantisation,
+        shown=kept.shown,
+        away=how,
+    )
 
 
 def check_weights_here(located: Located) -> None:
@@ -297,11 +346,14 @@ def check_weights_here(located: Located) -> None:
 
 
 def _looks_like_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+    told = name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+    return told or gguf.is_gguf(name)
 
 
 def _locate_local(name: str, directory: Path, revision: str | None) -> Located:
-    """Find a model directory, or one of the checkpoints in it."""
+    """Find a GGUF file, a model directory, or one of the checkpoints in it."""
+    if gguf.is_gguf(directory.name):
+        return _locate_gguf(name, directory, revision)
     own = os.path.isfile(directory / "config.json")
     if own and not revision:
         return _locate_directory(name, directory, None)
@@ -319,6 +371,20 @@ def _locate_local(name: str, directory: Path, revision: str | None) -> Located:
     return _locate_directory(name, directory / (chosen or ""), chosen)
 
 
+def _locate_gguf(name: str, file: Path, revision: str | None) -> Located:
+    if revision:
+        raise UnknownModel(f"A GGUF file has no revisions: leave out {revision!r} for {name!r}.")
+    header = gguf.read_header(name, file)
+    config = model_config(name, file, header)
+    geometry = read_geometry(name, config)
+    check_enough(name, header.numbers, geometry, config)
+    spec = ModelSpec(name=name, fingerprint=gguf.fingerprint(file))
+    directory = gguf.converted_directory(str(spec.fingerprint))
+    kept = stored_models().get(name)
+    shown = kept.shown if kept and kept.spec.fingerprint == spec.fingerprint else None
+    return Located(spec, directory, config, geometry, file, header.quantisation, shown)
+
+
 def _brief_list(names: list[str]) -> str:
     shown = names if len(names) <= LISTED else [*names[:LISTED], "...", names[-1]]
     return ", ".join(shown)
@@ -326,9 +392,11 @@ def _brief_list(names: list[str]) -> str:
 
 def _locate_directory(name: str, directory: Path, revision: str | None) -> Located:
     if not os.path.isfile(directory / "config.json"):
+        found = next((each.name for each in directory.glob(f"*{gguf.SUFFIX}")), None)
+        advice = f": name the GGUF file itself, {str(directory / found)!r}" if found else ""
         raise UnknownModel(
             f"Expected a model directory with config.json and {WEIGHTS}; "
-            f"{name!r} has no config.json."
+            f"{name!r} has no config.json{advice}."
         )
     config = _read_config(name, directory / "config.json")
     extras = [directory / file for file in TOKENIZER_FILES if (directory / file).is_file()]

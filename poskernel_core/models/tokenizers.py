@@ -14,6 +14,7 @@ import tokenizers
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
 from poskernel_core.common.files import read_object
 from poskernel_core.models.catalog import Located
+from poskernel_core.models.gguf_tokenizer import has_vocabulary, tokenizer_file
 from poskernel_core.models.hub import fetch_file
 from poskernel_core.models.pieces import Pieces, normalizer_steps
 
@@ -116,6 +117,7 @@ def load_tokenizer(located: Located) -> Tokenizer | None:
 
     Raises:
         UnsupportedModel: the file is damaged.
+        StoreFailed: that of a GGUF file cannot be kept.
         NoNetwork: a hub model's tokenizer is not on this machine.
     """
     name = located.spec.name
@@ -152,6 +154,10 @@ def check_tokenizer(located: Located, needed: bool) -> None:
         UnsupportedModel: it cannot be read.
         BadRequest: there is none, and it is ``needed``.
     """
+    if located.gguf is not None:
+        if needed and not has_vocabulary(located.spec.name, located.gguf):
+            raise BadRequest(NONE_THERE)
+        return
     directory = Path(str(located.directory))
     if (directory / "tokenizer.json").is_file():
         load_tokenizer(located)
@@ -160,6 +166,8 @@ def check_tokenizer(located: Located, needed: bool) -> None:
 
 
 def _tokenizer_file(located: Located) -> Path | None:
+    if located.gguf is not None and located.directory is not None:
+        return tokenizer_file(located.spec.name, located.gguf, located.directory)
     if located.directory is not None:
         file = Path(located.directory) / "tokenizer.json"
         return file if file.is_file() else None

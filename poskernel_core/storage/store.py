@@ -24,11 +24,11 @@ from typing import Any, TypeVar
 
 import diskcache
 import numpy as np
-import platformdirs
 from filelock import FileLock, Timeout
 
 from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.common.files import is_file
+from poskernel_core.common.folders import default_directory
 from poskernel_core.common.settings import cache_gb, checked_gb
 from poskernel_core.common.specs import brief
 from poskernel_core.storage.disk import (
@@ -50,20 +50,7 @@ T = TypeVar("T")
 LEAST_FREE = 2**18
 """Bytes that the database needs besides what is written."""
 
-CHECKOUT = ("pyproject.toml", "serve.py")
-"""Files that lie next to the package in a checkout, and not where it is installed."""
-
 UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-
-
-def default_directory() -> Path:
-    """Return ``POSKERNEL_CACHE``, or ``cache/`` in a checkout, or the user's cache directory."""
-    if named := os.environ.get("POSKERNEL_CACHE"):
-        return Path(named)
-    root = Path(__file__).resolve().parents[2]
-    if all((root / each).is_file() for each in CHECKOUT):
-        return root / "cache"
-    return platformdirs.user_cache_path("poskernel", appauthor=False)
 
 
 class Store:

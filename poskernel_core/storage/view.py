@@ -24,7 +24,7 @@ from poskernel_core.storage.encoding import Entry, encode
 from poskernel_core.storage.shipped import SMALL, pack, rounded
 from poskernel_core.storage.store import Store
 
-__all__ = ["about", "add", "export_view", "for_display", "results_of"]
+__all__ = ["about", "add", "export_view", "for_display"]
 
 OF_ERROR = 8
 EXACT, ROUGH = 12, 5
@@ -46,7 +46,7 @@ def export_view(store: Store, located: Located, target: Path) -> int:
         BadRequest: there are none, or the file cannot be written.
     """
     check_target(target)
-    headers = results_of(store, located)
+    headers = _results_of(store, located)
     if not headers:
         raise BadRequest(
             f"No results of {located.spec.name!r} are stored yet: run 'precompute "
@@ -55,7 +55,8 @@ def export_view(store: Store, located: Located, target: Path) -> int:
 
     def write(path: Path) -> None:
         with zipfile.ZipFile(path, "w") as archive:
-            add(archive, MANIFEST, json.dumps(about(located, headers.values())).encode())
+            told = about(located, _shown_by(headers.values()))
+            add(archive, MANIFEST, json.dumps(told).encode())
             for key in sorted(headers):
                 entry = store.get(key)
                 if entry is not None:  # it may have been evicted meanwhile
@@ -65,15 +66,26 @@ def export_view(store: Store, located: Located, target: Path) -> int:
     return len(headers)
 
 
-def results_of(store: Store, located: Located) -> dict[str, dict[str, Any]]:
+def _results_of(store: Store, located: Located) -> dict[str, dict[str, Any]]:
     """Return the headers of all results of a model, by key."""
     prefix = model_prefix(located.spec.fingerprint)
     every = store.headers()
     return {key: each for key, each in every if key.startswith(prefix) and "analysis" in each}
 
 
-def about(located: Located, headers: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return what a file says of its model and of the run that most of its results are of."""
+def about(located: Located, shown: Shown) -> dict[str, Any]:
+    """Return what a file says of its model, and of the run that is shown."""
+    return {
+        "schema": SCHEMA,
+        "model": located.spec.model_dump(mode="json"),
+        "config": located.config,
+        "quantisation": located.quantisation,
+        "shown": shown.model_dump(mode="json"),
+    }
+
+
+def _shown_by(headers: Iterable[dict[str, Any]]) -> Shown:
+    """Return the run that most results are of, and where its kernels are there."""
     every = list(headers)
     runs = Counter(json.dumps(run) for run in map(_run_of, every))
     run = json.loads(runs.most_common(1)[0][0])
@@ -81,12 +93,7 @@ def about(located: Located, headers: Iterable[dict[str, Any]]) -> dict[str, Any]
         each["params"] for each in every if each["analysis"] == "kernel" and _run_of(each) == run
     ]
     places = {name: sorted({each[of] for each in kernels}) for name, of in PLACES.items()}
-    return {
-        "schema": SCHEMA,
-        "model": located.spec.model_dump(mode="json"),
-        "config": located.config,
-        "shown": Shown.model_validate(run | places).model_dump(mode="json"),
-    }
+    return Shown.model_validate(run | places)
 
 
 PLACES = {"queries": "query", "skips": "skip"}

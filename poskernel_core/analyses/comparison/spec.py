@@ -201,6 +201,9 @@ def told_together(provenances: Sequence[dict[str, Any]]) -> dict[str, Any]:
         for name in ("model", "revision", "corpus", "context", "windows", "dtype")
         if len({str(each.get(name)) for each in provenances}) > 1
     }
+    rounded = dict.fromkeys(each.get("quantisation") for each in provenances)
+    if any(rounded):
+        told["quantisation"] = ", ".join(filter(None, rounded))
     return first | told | errors_together(provenances)
 
 

@@ -1,0 +1,23 @@
+"""Where what PosKernel keeps lies: results, and models converted from other formats."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+__all__ = ["default_directory"]
+
+CHECKOUT = ("pyproject.toml", "serve.py")
+"""Files that lie next to the package in a checkout, and not where it is installed."""
+
+
+def default_directory() -> Path:
+    """Return ``POSKERNEL_CACHE``, or ``cache/`` in a checkout, or the user's cache directory."""
+    if named := os.environ.get("POSKERNEL_CACHE"):
+        return Path(named)
+    root = Path(__file__).resolve().parents[2]
+    if all((root / each).is_file() for each in CHECKOUT):
+        return root / "cache"
+    return platformdirs.user_cache_path("poskernel", appauthor=False)
