@@ -18,6 +18,7 @@ from streamlit import cli_util, config, net_util
 from streamlit.web.server import server_util
 
 from poskernel_core.common.settings import open_browser
+from poskernel_core.models.catalog import name_in
 from poskernel_core.server import PATIENCE, answers
 
 __all__ = ["ask_nobody", "greet"]
@@ -36,7 +37,7 @@ def greet() -> None:
 
     They open on the first of ``POSKERNEL_MODELS``, and with ``POSKERNEL_OPEN`` in a browser.
     """
-    first = os.environ.get("POSKERNEL_MODELS", "").partition(",")[0].strip()
+    first = name_in(os.environ.get("POSKERNEL_MODELS", "").partition(",")[0].strip())
     pages = served_at() + (f"/?{urlencode({'model': first})}" if first else "")
     print(f"\n  PosKernel is served at {pages}\n", file=sys.stderr, flush=True)
     if open_browser():

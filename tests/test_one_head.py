@@ -1,15 +1,25 @@
 """One model and one head for all pages: what a reader chose stays, and nothing moves by itself."""
 
+from importlib import import_module
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from poskernel_core.models import catalog
 from tests.bound import opened
+from tests.server import ROOT
 from tools.recorded import open_page, page_names
 
 pytestmark = pytest.mark.usefixtures("shipped_only")
 
+FIRST = catalog.CURATED[0].name
 TRAINED, TRAINING = "over_training", "demo-training"
 """The page that needs checkpoints of a training, and the bundled model that has some."""
+
+
+def needs(name):
+    """What a page needs of a model."""
+    return import_module(f"pages.{name}.page").PLACE.needs
 
 
 def chosen(app: AppTest) -> tuple[str, str]:
@@ -25,7 +35,7 @@ def test_the_head_stays_on_every_page(cell):
     kept = "demo-gpt2", cell or "L2H6"
     assert kept == chosen(app)
     for name in page_names():
-        if name != TRAINED:
+        if needs(name) in ("", "learned"):
             assert kept == chosen(open_page(app, name)), name
 
 
@@ -38,6 +48,35 @@ def test_a_model_is_lent_and_given_back():
     app.run()
     assert (TRAINING, "L0H0") == chosen(app)
     assert ("demo-gpt2", "L2H3") == chosen(open_page(app, "head"))
+
+
+@pytest.mark.parametrize(
+    ("name", "lent"), [("rotary_spectrum", "demo-rotary"), ("over_training", TRAINING)]
+)
+def test_every_page_that_needs_something_says_what_it_shows(name, lent):
+    """The first figure is of a model that has it; a line says why."""
+    app = opened("etc_heatmap")
+    open_page(app, name)
+    assert lent == chosen(app)[0]
+    assert f"this page has chosen {lent}".replace("-", "\\-") in app.info[0].value
+
+
+def test_a_helix_for_who_has_chosen_nothing():
+    """The first model has none: a bundled one is lent; the first is shown to who asks for it."""
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    open_page(app, "helix")
+    assert "demo-gpt2" == chosen(app)[0]
+    assert "no helix" in app.info[0].value
+    app.button(key="all-the-same").click().run()
+    assert FIRST == chosen(app)[0]
+    assert FIRST == chosen(open_page(app, "head"))[0]
+    assert FIRST == chosen(open_page(app, "helix"))[0]
+
+
+def test_who_has_chosen_a_rotary_model_keeps_it_on_the_helix():
+    """Something is to be seen of it, and it was chosen on purpose."""
+    app = opened("helix", model="demo-rotary")
+    assert "demo-rotary" == chosen(app)[0]
 
 
 def test_a_model_that_was_chosen_on_purpose_is_kept():

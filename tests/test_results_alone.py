@@ -180,3 +180,10 @@ def test_rounding_by_the_error(seed, scale):
     assert (moved <= room).all()
     assert np.isnan(once["values/x"][7, 2])
     assert np.isfinite(once["values/x"][3, 5])
+
+
+def test_a_server_opens_on_the_model_that_the_file_is_about(offered):
+    """The file's own name is no model."""
+    assert offered[1] == catalog.name_in(str(offered[0]))
+    assert "demo-gpt2" == catalog.name_in("demo-gpt2")
+    assert "none.zip" == catalog.name_in("none.zip")

@@ -53,6 +53,7 @@ __all__ = [
     "local_directory",
     "locate",
     "may_type_any_model",
+    "name_in",
     "note_of",
     "quantisation_of",
     "weight_files",
@@ -210,13 +211,13 @@ def entries() -> tuple[ModelEntry, ...]:
         if entry.name not in HOW_TO_GET or entry.name in here or is_local(entry.name)
     }
     for text in os.environ.get("POSKERNEL_MODELS", "").split(","):
-        name = _name_in(text.strip())
+        name = name_in(text.strip())
         if name and name not in listed:
             listed[name] = ModelEntry(name, "", "", "")
     return tuple(listed.values())
 
 
-def _name_in(text: str) -> str:
+def name_in(text: str) -> str:
     """Return the name of the model that a text names: itself, or a file of its results."""
     with suppress(BadArchive):
         return read(Path(text).expanduser()).spec.name if is_archive(text) else text
