@@ -64,8 +64,8 @@ class Recipe:
         return self.short_window if progress < self.short_share else self.context
 
 
-GPT2 = Recipe(
-    name="demo-gpt2",
+ROUGH = Recipe(
+    name="demo-gpt2-rough",
     layers=4,
     heads=8,
     width=192,
@@ -126,16 +126,18 @@ ROTARY = Recipe(
 )
 
 RECIPES = {
-    "demo-gpt2": GPT2,
-    "demo-gpt2-smooth": replace(
-        GPT2,
-        name="demo-gpt2-smooth",
-        minutes=45,
+    "demo-gpt2-rough": ROUGH,
+    "demo-gpt2-slow": replace(ROUGH, name="demo-gpt2-slow", minutes=45, waves=24),
+    "demo-gpt2": replace(
+        ROUGH,
+        name="demo-gpt2",
+        minutes=42,
         waves=48,
-        note="Trained on from `demo-gpt2` (a copy of it, `--resume`), while all but the 24 slowest "
-        "waves of `W_pos` were taken out. Neighbouring positions are nearly alike, as in GPT-2, so "
-        "its previous-token heads cannot tell them apart by position: they attend less to their "
-        "own token instead.",
+        note="These are the steps of three stages in one folder. `demo-gpt2-rough` takes 70 "
+        "minutes; then `demo-gpt2-slow --resume`, 45 minutes, takes out all but the 24 slowest "
+        "waves of `W_pos`; then `demo-gpt2 --resume --from-progress 0.35`, 42 minutes, lets it "
+        "have 48. Neighbouring positions are nearly alike, as in GPT-2, so its previous-token "
+        "heads cannot tell them apart by position: they attend less to their own token instead.",
     ),
     "demo-attn-2l": ATTENTION_ONLY,
     "demo-training": replace(

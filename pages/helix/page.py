@@ -32,7 +32,7 @@ PLACE = Place(
     "Helix",
     9,
     idle=frozenset({"head", "query", "skip"}),
-    picture=Picture("model=demo-gpt2-smooth&hl=1", "variance"),
+    picture=Picture("model=demo-gpt2&hl=1", "variance"),
 )
 
 FAR = "far_share"

@@ -13,7 +13,6 @@ _TELLING = {
     "gpt2": {"": "L4H11", "induction": "L5H1"},
     "gpt2-small-layer0": {"": "L0H7"},
     "demo-gpt2": {"": "L2H6", "induction": "L3H4", "contextual": "L0H4"},
-    "demo-gpt2-smooth": {"": "L2H6", "induction": "L3H7"},
     "demo-attn-2l": {"": "L0H0", "induction": "L1H0"},
     "demo-training": {"": "L0H0", "induction": "L1H0"},
     "NeelNanda/Attn_Only_2L512W_C4_Code": {"": "L0H3", "induction": "L1H6"},

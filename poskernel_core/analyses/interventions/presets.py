@@ -171,16 +171,6 @@ def _any_model(prompt: str, scheme: str = "learned") -> tuple[Preset, ...]:
 _BY_MODEL = {
     "gpt2": _GPT2,
     "demo-gpt2": _demo(
-        _LIST,
-        "L2H6",
-        "0-2",
-        "king>fire, water>blue",
-        {
-            "move": "The list repeats, and the model copies: after fire comes water. With L2H6's "
-            "attention at king and at water moved, fire seems to have been followed by king."
-        },
-    ),
-    "demo-gpt2-smooth": _demo(
         _LONG_LIST,
         "L2H6",
         "0-1",
