@@ -133,10 +133,10 @@ RECIPES = {
         name="demo-gpt2",
         minutes=42,
         waves=48,
-        note="These are the steps of three stages in one folder. `demo-gpt2-rough` takes 70 "
-        "minutes; then `demo-gpt2-slow --resume`, 45 minutes, takes out all but the 24 slowest "
-        "waves of `W_pos`; then `demo-gpt2 --resume --from-progress 0.35`, 42 minutes, lets it "
-        "have 48. Neighbouring positions are nearly alike, as in GPT-2, so its previous-token "
+        note="The steps are those of three stages in one folder: `demo-gpt2-rough`, 70 minutes; "
+        "`demo-gpt2-slow`, 45 minutes with `--resume`, which takes out all but the 24 slowest "
+        "waves of `W_pos`; and this recipe, 42 minutes with `--resume --from-progress 0.35`, which "
+        "leaves it 48. Neighbouring positions are nearly alike, as in GPT-2, so its previous-token "
         "heads cannot tell them apart by position: they attend less to their own token instead.",
     ),
     "demo-attn-2l": ATTENTION_ONLY,
