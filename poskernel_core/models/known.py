@@ -12,7 +12,7 @@ __all__ = ["known_heads", "telling_head"]
 _TELLING = {
     "gpt2": {"": "L4H11", "induction": "L5H1"},
     "gpt2-small-layer0": {"": "L0H7"},
-    "demo-gpt2": {"": "L2H6", "induction": "L3H4", "contextual": "L0H4"},
+    "demo-gpt2": {"": "L2H6", "induction": "L3H5", "contextual": "L0H4"},
     "demo-attn-2l": {"": "L0H0", "induction": "L1H0"},
     "demo-training": {"": "L0H0", "induction": "L1H0"},
     "NeelNanda/Attn_Only_2L512W_C4_Code": {"": "L0H3", "induction": "L1H6"},
@@ -43,7 +43,8 @@ _POSTS: dict[str, dict[str, str]] = {
 
 
 _MEASURED = {"previous_token": "previous token, P(1) =", "induction": "induction, score"}
-_ENOUGH = 0.5
+_ENOUGH = 0.3
+"""Share of attention from which a head is said to have a function, as in verdicts."""
 
 
 def known_heads(model: str) -> dict[str, str]:

@@ -21,8 +21,7 @@ _STRINGS = (
     " green ladder",
     "1pdjpm3efe4",
 )
-_LIST = "blue fire water house king garden; blue fire"
-_LONG_LIST = (
+_LIST = (
     "blue fire water house king garden river; blue fire water house king garden river; blue fire"
 )
 _TOY_LIST = "day house king land people man; day house"
@@ -171,7 +170,7 @@ def _any_model(prompt: str, scheme: str = "learned") -> tuple[Preset, ...]:
 _BY_MODEL = {
     "gpt2": _GPT2,
     "demo-gpt2": _demo(
-        _LONG_LIST,
+        _LIST,
         "L2H6",
         "0-1",
         "king>fire, water>blue",
@@ -203,5 +202,5 @@ def presets_for(model: str, scheme: str = "learned", context: int = SHORT) -> tu
 
     ``scheme`` is its position scheme; their prompt is short where ``context`` is, in tokens.
     """
-    prompt = _repeat_after_me(" apple orange", "") if context >= SHORT else _LONG_LIST
+    prompt = _repeat_after_me(" apple orange", "") if context >= SHORT else _LIST
     return _BY_MODEL.get(model) or _any_model(prompt, scheme)
