@@ -110,6 +110,9 @@ OLD = [
      {"source": "sampled windows", "head": "L2H3", "windows": "50"}),
     ("own_text", {"cell": "L1H7", "texts": "200"}, {"head": "L1H7", "windows": "200"}),
     ("head", {"cell": "L3H2", "texts": "50"}, {"head": "L3H2", "windows": "50"}),
+    ("helix", {"model": "demo-gpt2-smooth"}, {"model": "demo-gpt2"}),
+    ("compare", {"model": "demo-attn-2l", "second": "demo-gpt2-smooth"},
+     {"model": "demo-attn-2l", "second": "demo-gpt2"}),
 ]  # fmt: skip
 
 
@@ -127,9 +130,9 @@ def test_an_old_link_opens_as_it_was_meant(follow, script, old, new):
 
 
 def test_old_pins_are_kept(follow):
-    """Their windows are named as in the address."""
-    app = follow("compare", pins="L0H1@demo-gpt2;context=64;texts=50")
-    assert "L0H1@demo-gpt2;context=64;windows=50" == app.query_params["pins"]
+    """Their windows are named as in the address, and their models as they are called today."""
+    app = follow("compare", pins="L0H1@demo-gpt2-smooth;context=64;texts=50,L2H6@demo-gpt2-smooth")
+    assert "L0H1@demo-gpt2;context=64;windows=50,L2H6@demo-gpt2" == app.query_params["pins"]
     assert not app.warning
 
 
@@ -190,7 +193,7 @@ def test_an_unknown_model_stops_the_page(follow):
     assert not app.warning
 
 
-@pytest.mark.parametrize("model", ["demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l"])
+@pytest.mark.parametrize("model", ["demo-gpt2", "demo-attn-2l"])
 def test_a_model_opens_on_its_telling_head(follow, model):
     """The head that the first intervention changes."""
     cell = follow(model=model).selectbox(key="head").value

@@ -6,6 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from poskernel_core.models import catalog
+from poskernel_core.models.known import telling_head
 from tests.bound import opened
 from tests.server import ROOT
 from tools.recorded import open_page, page_names
@@ -32,7 +33,7 @@ def chosen(app: AppTest) -> tuple[str, str]:
 def test_the_head_stays_on_every_page(cell):
     """The one that a model opens with, and one that was chosen."""
     app = opened("etc_heatmap", **({"head": cell} if cell else {}))
-    kept = "demo-gpt2", cell or "L2H6"
+    kept = "demo-gpt2", cell or telling_head("demo-gpt2")
     assert kept == chosen(app)
     for name in page_names():
         if needs(name) in ("", "learned"):
@@ -99,10 +100,12 @@ def test_a_model_without_checkpoints_is_not_shown_as_another():
 
 
 @pytest.mark.parametrize(
-    ("name", "model", "cell"), [("contextual", "demo-gpt2", "L0H4"), (TRAINED, TRAINING, "L1H0")]
+    ("name", "model", "topic"),
+    [("contextual", "demo-gpt2", "contextual"), (TRAINED, TRAINING, "induction")],
 )
-def test_a_more_telling_head_is_offered(name, model, cell):
+def test_a_more_telling_head_is_offered(name, model, topic):
     """In a line; a click selects it for all pages, and the line goes."""
+    cell = telling_head(model, topic)
     app = opened(name, model=model)
     button = app.button(key="select-offered")
     assert f"Select {cell}, which shows more here" == button.label

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from poskernel_core.analyses import ANALYSES, find
 from poskernel_core.cli.main import main
 from poskernel_core.cli.options import Run
 from poskernel_core.common import renamed
-from poskernel_core.common.errors import BadRequest, UnknownAnalysis
-from poskernel_core.common.specs import CorpusSpec, ModelSpec, RunSpec
+from poskernel_core.common.errors import BadRequest, UnknownAnalysis, UnknownModel
+from poskernel_core.common.specs import CorpusSpec, ModelSpec, Request, RunSpec
+from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.requests import check_params
+from poskernel_core.models.catalog import BUNDLED_MODELS, locate
 from tests.server import ROOT
 
 MODEL = "demo-gpt2"
@@ -38,6 +41,7 @@ MEASURES = {declared.title for each in ANALYSES.values() for declared in each.me
         (renamed.PARAMETERS, set().union(*FIELDS)),
         (renamed.VALUES, VALUES),
         (renamed.MEASURES, MEASURES),
+        (renamed.MODELS, {*BUNDLED_MODELS}),
         (renamed.KEYS, KEYS),
     ],
 )
@@ -73,7 +77,7 @@ def test_choices_exist():
     sources = "".join(file.read_text("utf-8") for file in (ROOT / "pages").rglob("*.py"))
     for choices in renamed.SHOWN.values():
         for new in choices.values():
-            assert new in {*ANALYSES} | MEASURES or f'"{new}"' in sources
+            assert new in {*ANALYSES, *BUNDLED_MODELS} | MEASURES or f'"{new}"' in sources
 
 
 @pytest.mark.parametrize("old", renamed.QUESTIONS)
@@ -171,3 +175,30 @@ def test_measures():
     """By their titles."""
     with pytest.raises(BadRequest, match="'fidelity' is called 'distance to observed attention'"):
         pk.show("depth", MODEL, params={"measure": "fidelity"})
+
+
+@pytest.mark.parametrize("old", renamed.MODELS)
+def test_models(old, capsys, tmp_path, monkeypatch, near_worker):
+    """In Python, pins, requests of before and on the command line; a folder may be called so."""
+    sentence = f"'{old}' is called '{renamed.MODELS[old]}' now."
+    run = describe_run(MODEL, windows=50, context=64)
+    before = run.model_copy(update={"model": ModelSpec(name=old, fingerprint="0" * 64)})
+    engine = pk.Engine(pk.Store(tmp_path / "store"))
+    for ask in (
+        lambda: pk.load(old),
+        lambda: pk.show("etc", old),
+        lambda: pk.show("over-training", old),
+        lambda: pk.show("compare-kernels", MODEL, params={"heads": f"L0H0,L0H1@{old}"}),
+        lambda: engine.result(Request(analysis="etc", run=before)),
+    ):
+        with pytest.raises(UnknownModel) as error:
+            ask()
+        assert sentence == str(error.value)
+    engine.close()
+    monkeypatch.setenv("POSKERNEL_MODELS", "")  # which serving sets
+    for words in (("show", "etc"), ("precompute",), ("serve", "--model"), ("reproduce",)):
+        assert 2 == main([*words, old])
+        assert capsys.readouterr().err.startswith(sentence)
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(locate(MODEL).directory, old)
+    assert old == locate(old).spec.name

@@ -9,7 +9,7 @@ from uvicorn.middleware import proxy_headers
 
 from poskernel_core.common import limits, settings
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.renamed import VARIABLES
+from poskernel_core.common.renamed import MODELS, VARIABLES
 from poskernel_core.storage.shipped import shipped
 from serving.limits import Bounds
 from tests.server import ROOT, environment
@@ -186,6 +186,17 @@ def test_paths_on_offer(monkeypatch, tmp_path, name):
         with pytest.raises(BadRequest, match=rf"^Expected {name} to name .* nothing at '.*no"):
             settings.check_paths()
         settings.check_settings()  # a page whose model is gone says so by itself
+
+
+@pytest.mark.parametrize(("old", "new"), MODELS.items())
+def test_models_on_offer_go_by_their_names_of_today(monkeypatch, tmp_path, old, new):
+    """A server says so at its start; a folder may be called so."""
+    monkeypatch.setenv("POSKERNEL_MODELS", f"gpt2, {old}")
+    with pytest.raises(BadRequest, match=f"^POSKERNEL_MODELS: '{old}' is called '{new}' now.$"):
+        settings.check_paths()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / old).mkdir()
+    settings.check_paths()
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ def write_card(
         text=percent(1 - recipe.repeated_share - recipe.random_share),
         repeated=percent(recipe.repeated_share),
         random=percent(recipe.random_share),
-        note=f"\n\n{fill(recipe.note, 100)}" if recipe.note else "",
+        note=f"\n\n{fill(recipe.note, 100, break_on_hyphens=False)}" if recipe.note else "",
         step_tokens=recipe.tokens_per_step,
         tokens=steps * recipe.tokens_per_step / 1e6,
         data=data_table(pieces),

@@ -64,8 +64,8 @@ class Recipe:
         return self.short_window if progress < self.short_share else self.context
 
 
-GPT2 = Recipe(
-    name="demo-gpt2",
+ROUGH = Recipe(
+    name="demo-gpt2-rough",
     layers=4,
     heads=8,
     width=192,
@@ -115,16 +115,16 @@ ROTARY = Recipe(
 )
 
 RECIPES = {
-    "demo-gpt2": GPT2,
-    "demo-gpt2-smooth": replace(
-        GPT2,
-        name="demo-gpt2-smooth",
+    "demo-gpt2-rough": ROUGH,
+    "demo-gpt2": replace(
+        ROUGH,
+        name="demo-gpt2",
         minutes=45,
-        waves=48,
-        note="Trained on from `demo-gpt2` (a copy of it, `--resume`), while all but the 24 slowest "
-        "waves of `W_pos` were taken out. Neighbouring positions are nearly alike, as in GPT-2, so "
-        "its previous-token heads cannot tell them apart by position: they attend less to their "
-        "own token instead.",
+        waves=24,
+        note="The steps are those of two stages in one folder: `demo-gpt2-rough`, 70 minutes, and "
+        "this recipe with `--resume`, which takes out all but the 24 slowest waves of `W_pos`. "
+        "Neighbouring positions are nearly alike, as in GPT-2, so its previous-token heads cannot "
+        "tell them apart by position: they attend less to their own token instead.",
     ),
     "demo-attn-2l": ATTENTION_ONLY,
     "demo-training": replace(

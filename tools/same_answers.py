@@ -39,7 +39,7 @@ for model in models:
         print(json.dumps([model, name, said]), flush=True)
 engine.close()
 """
-MODELS = ("demo-gpt2", "demo-attn-2l", "demo-gpt2-smooth", "gpt2-small-layer0")
+MODELS = ("demo-gpt2", "demo-attn-2l", "gpt2-small-layer0")
 
 
 def answers(tree: Path, context: int, texts: int) -> dict[tuple[str, str], object]:

@@ -1,4 +1,4 @@
-"""Train a bundled demo model: `python tools/train_demo.py demo-gpt2 --corpus DIR --out DIR`.
+"""Train a bundled demo model: `python tools/train_demo.py demo-attn-2l --corpus DIR --out DIR`.
 
 One thread of a processor is enough. The rate and the window length follow the clock, so that the
 training ends when its minutes are over; what is on disk at any time is whole and loads. With

@@ -18,7 +18,7 @@ SMOOTH_SHARE = 0.85
 MOST_NAMED = 4
 SHOWS = {
     "gpt2-small-layer0": "GPT-2's own positions, a helix",
-    "demo-gpt2-smooth": "positions on a smooth curve",
+    "demo-gpt2": "positions on a smooth curve",
 }
 
 
@@ -43,7 +43,7 @@ def say_what_to_see(helix: Result, selection: Selection) -> None:
     offered = {entry.name for entry in catalog.entries()} - {selection.run.model.name}
     buttons = st.container(horizontal=True)
     for name, what in SHOWS.items():
-        if name in offered and not (curve and name == "demo-gpt2-smooth"):
+        if name in offered and not (curve and name == "demo-gpt2"):
             buttons.button(
                 f"Show {name}: {what}",
                 icon=":material/gesture:",

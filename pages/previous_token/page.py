@@ -25,7 +25,7 @@ PLACE = Place(
     "Previous token",
     6,
     idle=frozenset({"skip"}),
-    picture=Picture("model=demo-gpt2-smooth&head=L2H6", "scores"),
+    picture=Picture("model=demo-gpt2&head=L2H6", "scores"),
 )
 
 MOST_OFFSETS = 32

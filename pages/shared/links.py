@@ -11,6 +11,7 @@ filled from the address in each run anew until one run has drawn the whole page 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.shared.plain import plain
 from poskernel_core.common.heads import layer_of
-from poskernel_core.common.renamed import KEYS, SHOWN
+from poskernel_core.common.renamed import KEYS, MODELS, SHOWN
 
 __all__ = ["read_link", "taken", "tell", "waits", "write"]
 
@@ -90,8 +91,14 @@ def _forwarded(link: dict[str, list[str]]) -> dict[str, list[str]]:
         if key == "head":
             found[key] = [value.upper() if layer_of(value) >= 0 else value for value in values]
         elif key == "pins":
-            found[key] = [value.replace(";texts=", ";windows=") for value in values]
+            found[key] = [_forwarded_pins(value) for value in values]
     return found
+
+
+def _forwarded_pins(pins: str) -> str:
+    """Return pins by the names of today."""
+    pins = pins.replace(";texts=", ";windows=")
+    return re.sub("(?<=@)[^@;,]+", lambda name: MODELS.get(name[0], name[0]), pins)
 
 
 def write(key: str, value: Any) -> None:

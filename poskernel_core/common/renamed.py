@@ -39,6 +39,7 @@ MEASURES = {
     "spread of the denominator": "CV of the softmax denominator",
     "attention to far copies": "attention to far duplicates",
 }  # fmt: skip
+MODELS = {"demo-gpt2-smooth": "demo-gpt2"}
 KEYS = {  # of addresses
     "cell": "head", "texts": "windows", "contexts": "firstwindows", "silenced": "ablated",
     "silenced0": "ablated0", "silencedhow": "ablation", "flatten": "equalise",
@@ -50,6 +51,7 @@ SHOWN: Mapping[str, Mapping[str, str]] = {  # in addresses, by their keys of tod
     "change": {"switch heads off": "ablate heads"}, "method": QUESTIONS,
     "source": {"sampled texts": "sampled windows"},
     **{key: {"texts of the corpus": "windows of the corpus"} for key in ("prompts", "helixof")},
+    **dict.fromkeys(("model", "second"), MODELS),
     **dict.fromkeys(("measure", "x", "y", "colour", "follow", "compared"), MEASURES),
 }  # fmt: skip
 VARIABLES = {

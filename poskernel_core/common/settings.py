@@ -21,7 +21,7 @@ from poskernel_core.common.limits import (
     most_sessions,
     most_sessions_each,
 )
-from poskernel_core.common.renamed import VARIABLES
+from poskernel_core.common.renamed import MODELS, VARIABLES, told
 from poskernel_core.common.specs import brief, is_device, plain_python
 from poskernel_core.common.variables import quantity, switch
 
@@ -211,12 +211,12 @@ def use_shipped() -> bool:
 
 
 def check_paths() -> None:
-    """Check that the paths are there that the two lists have among their names.
+    """Check the paths that the two lists have among their names, and names of models by their age.
 
     A server does so at its start: one that vanishes later stops nothing but itself.
 
     Raises:
-        BadRequest: one is not.
+        BadRequest: a path at which nothing is, or an old name.
     """
     lists = {name: os.environ.get(name, "") for name in ("POSKERNEL_MODELS", "POSKERNEL_CORPORA")}
     for name, path in ((n, each.strip()) for n, text in lists.items() for each in text.split(",")):
@@ -225,6 +225,8 @@ def check_paths() -> None:
                 f"Expected {name} to name what is there, found nothing at {path[:80]!r}: correct "
                 "the path, or take it out."
             )
+        if (new := told(path, MODELS)) and name == "POSKERNEL_MODELS" and not os.path.isdir(path):
+            raise BadRequest(f"{name}: {new}")
 
 
 def user_header() -> str | None:

@@ -24,6 +24,7 @@ from poskernel_core.common.errors import (
     UnsupportedModel,
 )
 from poskernel_core.common.files import MAX_JSON_BYTES, read_object
+from poskernel_core.common.renamed import MODELS, told
 from poskernel_core.common.settings import allow_any_model
 from poskernel_core.common.specs import AnyModel, ModelSpec
 from poskernel_core.models import gguf
@@ -123,13 +124,10 @@ CURATED: tuple[ModelEntry, ...] = (
         "smollm2-135m", "135 M", "rotary", "a first look, offline: 270 heads of a real model"
     ),
     ModelEntry(
-        "demo-gpt2", "2.7 M", "learned", "a first look, offline: every kind of head in 4 layers"
-    ),
-    ModelEntry(
-        "demo-gpt2-smooth",
+        "demo-gpt2",
         "2.7 M",
         "learned, smooth",
-        "the post on previous-token heads, offline: a smooth curve, negative self-attention",
+        "a first look that computes live, offline: every kind of head and a helix in 4 layers",
     ),
     ModelEntry(
         "demo-attn-2l", "0.9 M", "learned", "induction in two attention-only layers, offline"
@@ -185,7 +183,6 @@ HOW_TO_GET = {
 
 BUNDLED_MODELS = (
     "demo-gpt2",
-    "demo-gpt2-smooth",
     "demo-attn-2l",
     "demo-rotary",
     "gpt2-small-layer0",
@@ -281,7 +278,7 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
 
     Raises:
         InvalidField: neither a name nor a description.
-        UnknownModel: nothing of that name.
+        UnknownModel: nothing of that name, or an old name.
         UnsupportedModel: a configuration or file format that is not read.
         NoNetwork: a hub model, and the hub cannot be reached.
     """
@@ -304,6 +301,8 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
     directory = local_directory(name)
     if directory is not None:
         return _locate_local(name, directory, revision)
+    if new := told(name, MODELS):
+        raise UnknownModel(new)
     return _locate_on_hub(official_name(name), revision)
 
 

@@ -12,8 +12,7 @@ __all__ = ["known_heads", "telling_head"]
 _TELLING = {
     "gpt2": {"": "L4H11", "induction": "L5H1"},
     "gpt2-small-layer0": {"": "L0H7"},
-    "demo-gpt2": {"": "L2H6", "induction": "L3H4", "contextual": "L0H4"},
-    "demo-gpt2-smooth": {"": "L2H6", "induction": "L3H7"},
+    "demo-gpt2": {"": "L2H6", "induction": "L3H7", "contextual": "L0H4"},
     "demo-attn-2l": {"": "L0H0", "induction": "L1H0"},
     "demo-rotary": {"": "L1H7", "induction": "L2H4"},
     "demo-training": {"": "L0H0", "induction": "L1H0"},
@@ -45,7 +44,8 @@ _POSTS: dict[str, dict[str, str]] = {
 
 
 _MEASURED = {"previous_token": "previous token, P(1) =", "induction": "induction, score"}
-_ENOUGH = 0.5
+_ENOUGH = 0.3
+"""Share of attention from which a head is said to have a function, as in verdicts."""
 
 
 def known_heads(model: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ from tools.recorded import page_names
 
 __all__ = ["AT_ONCE", "MODELS", "PAGES", "address", "ten_at_once", "tracebacks", "visited"]
 
-MODELS = ("demo-gpt2", "demo-gpt2-smooth", "demo-attn-2l")
+MODELS = ("demo-gpt2", "demo-attn-2l", "demo-training")
 AT_ONCE = 4
 PAGES = ("", *page_names(), "no_such_page")
 PARAMETERS = {

@@ -21,8 +21,7 @@ _STRINGS = (
     " green ladder",
     "1pdjpm3efe4",
 )
-_LIST = "blue fire water house king garden; blue fire"
-_LONG_LIST = (
+_LIST = (
     "blue fire water house king garden river; blue fire water house king garden river; blue fire"
 )
 _TOY_LIST = "day house king land people man; day house"
@@ -173,16 +172,6 @@ _BY_MODEL = {
     "demo-gpt2": _demo(
         _LIST,
         "L2H6",
-        "0-2",
-        "king>fire, water>blue",
-        {
-            "move": "The list repeats, and the model copies: after fire comes water. With L2H6's "
-            "attention at king and at water moved, fire seems to have been followed by king."
-        },
-    ),
-    "demo-gpt2-smooth": _demo(
-        _LONG_LIST,
-        "L2H6",
         "0-1",
         "king>fire, water>blue",
         {
@@ -190,6 +179,7 @@ _BY_MODEL = {
             "attention at king and at water moved, fire seems to have been followed by king.",
             "average": "Hardly anything changes, as the post found in GPT-2: order is read off the "
             "causal mask, and the head shuns its own token.",
+            "ablate": "The induction heads find less to copy; L2H2 and L2H5 still look one back.",
             "remove": "Even without any positional embedding the list goes on: the causal mask is "
             "enough.",
         },
@@ -213,5 +203,5 @@ def presets_for(model: str, scheme: str = "learned", context: int = SHORT) -> tu
 
     ``scheme`` is its position scheme; their prompt is short where ``context`` is, in tokens.
     """
-    prompt = _repeat_after_me(" apple orange", "") if context >= SHORT else _LONG_LIST
+    prompt = _repeat_after_me(" apple orange", "") if context >= SHORT else _LIST
     return _BY_MODEL.get(model) or _any_model(prompt, scheme)
