@@ -179,7 +179,6 @@ _BY_MODEL = {
             "attention at king and at water moved, fire seems to have been followed by king.",
             "average": "Hardly anything changes, as the post found in GPT-2: order is read off the "
             "causal mask, and the head shuns its own token.",
-            "ablate": "The induction heads find less to copy; L2H2 and L2H5 still look one back.",
             "remove": "Even without any positional embedding the list goes on: the causal mask is "
             "enough.",
         },
