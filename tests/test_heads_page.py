@@ -1,0 +1,36 @@
+"""The page on the heads of SmolLM2-135M: written from what ships, true of it, and not stale."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tools.heads_page import TARGET, Numbers, page
+
+
+@pytest.fixture(scope="module")
+def written():
+    """The page as it follows from the stored results of today."""
+    return page()
+
+
+def test_it_is_the_page_that_the_results_make(written):
+    """`python tools/heads_page.py` writes it again."""
+    assert TARGET.read_text("utf-8") == written
+
+
+def test_every_number_has_its_error_and_its_link(written):
+    """In every table of heads; a head is named by what its link selects."""
+    rows = re.findall(r"^\| \[(L\d+H\d+)\]\((\S+)\) \|(.*)\|$", written, re.M)
+    assert len(rows) > 20
+    for head, link, numbers in rows:
+        assert link.endswith(f"&head={head}")
+        assert all("±" in each or each.strip() == "1.000" for each in numbers.split("|")[:1])
+
+
+def test_a_head_does_something_where_its_whole_interval_does():
+    """By hand: 0.5 less a bias of 0.1, two errors of 0.04 on either side."""
+    one = [np.array([[each]]) for each in (0.5, 0.04, 0.1)]
+    numbers = Numbers(*one, width=2.0)
+    assert numbers.above(0.31)
+    assert not numbers.above(0.33)
