@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import poskernel_core as pk
+from poskernel_core.analyses.comparison.spec import told_together
 from poskernel_core.common.errors import (
     BadRequest,
     ComputeFailed,
@@ -410,6 +411,15 @@ def test_quantisation_in_words():
     stored = [reading.Stored("a", (2, 32), 3, 0, 40), reading.Stored("b", (3,), 0, 0, 12)]
     assert "Q4_1" == reading.Header({}, tuple(stored)).quantisation
     assert "Q4_K_M" == reading.Header({"general.file_type": 15}, tuple(stored)).quantisation
+
+
+def test_a_comparison_tells_every_quantisation():
+    """Whichever of the models compared have one; without any it says nothing."""
+    whole, four, eight = {"model": "a"}, {"quantisation": "Q4_1"}, {"quantisation": "Q8_0"}
+
+    assert "Q4_1" == told_together([whole, four])["quantisation"]
+    assert "Q8_0, Q4_1" == told_together([eight, whole, four, eight])["quantisation"]
+    assert "quantisation" not in told_together([whole, whole])
 
 
 HEADERS = {
