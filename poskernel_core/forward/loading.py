@@ -218,9 +218,9 @@ def hooked(
 def _load_hub_format(
     located: Located, device: torch.device, dtype: str
 ) -> tuple[PreTrainedModel, Placement | None]:
-    name, geometry, free = located.spec.name, located.geometry, room(device)
+    name, geometry = located.spec.name, located.geometry
+    numbers, free = _count(located), room(device)
     everywhere = math.inf if allow_disk() else sum(free.values())
-    numbers = _count(located)
     if located.gguf is not None and not is_converted(located):
         least = "bfloat16" if dtype == "bfloat16" else "float32"
         check_room(name, numbers, least, everywhere)

@@ -76,8 +76,10 @@ READ_BELOW = {
     "vocab_size", "attention.head_count_kv", "attention.key_length", "attention.value_length",
     "rope.dimension_count", "rope.freq_base", "tensor_data_layout",
 }  # fmt: skip
+READ_OF_GPT2 = {"vocab_size", "attention.head_count_kv"}
 WITHOUT_EFFECT = {
     "rope.scaling.type": "none",
+    "rope.freq_base_swa": 10_000.0,
     "attention.causal": True,
     "expert_count": 0,
     "expert_used_count": 0,
@@ -123,7 +125,7 @@ def model_config(name: str, file: Path, header: Header) -> dict[str, Any]:
     config["tie_word_embeddings"] = "output.weight" not in names
     for field_ in ("bos_token_id", "eos_token_id"):
         token = values.get(f"tokenizer.ggml.{field_}")
-        config[field_] = token if type(token) is int and token < embedded[0] else None
+        config[field_] = token if type(token) is int and 0 <= token < embedded[0] else None
     if family.kind != "gpt2":
         config |= _of_rotary(name, own, told, config)
         config["attention_bias"] = "blk.0.attn_q.bias" in names
@@ -139,12 +141,13 @@ def model_config(name: str, file: Path, header: Header) -> dict[str, Any]:
 def _of_rotary(name: str, own: str, told: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     """Return key heads, the heads' width and their rotation, which turns all of it."""
     heads = config["num_attention_heads"]
-    width = told.get("attention.key_length", config["hidden_size"] // heads)
+    told_width = told.get("attention.key_length", config["hidden_size"] // heads)
+    width = _number(name, f"{own}attention.key_length", told_width)
     for key in ("attention.value_length", "rope.dimension_count"):
         if told.get(key, width) != width:
             raise UnsupportedModel(
-                f"{name!r} has keys of width {width} and {own}{key} of {told[key]!r}, which is not "
-                "read from GGUF: give the model it was made from."
+                f"{name!r} has keys of width {width} and {own}{key} of {str(told[key])[:40]}, "
+                "which is not read from GGUF: give the model it was made from."
             )
     base = _number(name, f"{own}rope.freq_base", told.get("rope.freq_base", 10_000.0))
     rotation: dict[str, Any] = {"rope_type": "default", "rope_theta": float(base)}
@@ -154,7 +157,7 @@ def _of_rotary(name: str, own: str, told: dict[str, Any], config: dict[str, Any]
     shared = told.get("attention.head_count_kv", heads)
     return {
         "num_key_value_heads": _number(name, f"{own}attention.head_count_kv", shared),
-        "head_dim": _number(name, f"{own}attention.key_length", width),
+        "head_dim": width,
         "rope_parameters": rotation,
     }
 
@@ -177,9 +180,7 @@ def _check_whole(name: str, file: Path, values: dict[str, Any]) -> None:
 
 def _check_known(name: str, own: str, family: _Family, told: dict[str, Any]) -> None:
     """Refuse what a family is not known to have: it might change the attention."""
-    known = {*family.sizes, *family.more, *READ_BELOW}
-    if family.kind == "gpt2":
-        known -= {"attention.key_length", "attention.value_length", "rope.freq_base"}
+    known = {*family.sizes, *family.more, *(READ_OF_GPT2 if family.kind == "gpt2" else READ_BELOW)}
     for key, value in told.items():
         if key in known or (key in WITHOUT_EFFECT and value == WITHOUT_EFFECT[key]):
             continue
