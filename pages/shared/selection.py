@@ -98,8 +98,8 @@ def choose(place: Place) -> Selection:
         query = _one_of(
             "Query position n (tokens)",
             list((shown and shown.queries) or default_positions(run.context)),
-            "query",
-            min(DEFAULT_QUERY, run.context - 1),
+            key="query",
+            usual=min(DEFAULT_QUERY, run.context - 1),
             **_helped("query", idle, "the position that attends; kernels are shown for this one"),
         )
         about_skip = _helped(
@@ -107,14 +107,14 @@ def choose(place: Place) -> Selection:
         )
         label = "Skip first keys (tokens)"
         if shown and shown.skips:
-            skip = _one_of(label, list(shown.skips), "skip", DEFAULT_SKIP, **about_skip)
+            skip = _one_of(label, list(shown.skips), key="skip", usual=DEFAULT_SKIP, **about_skip)
         else:
             span = fitted("skip", range(MAX_SKIP + 1), DEFAULT_SKIP)
             skip = st.slider(label, 0, MAX_SKIP, key="skip", bind=URL, **about_skip, **span)
     return Selection(located, run, layer, head, query, skip)
 
 
-def _one_of(label: str, numbers: list[int], key: str, usual: int, **more: Any) -> int:
+def _one_of(label: str, numbers: list[int], *, key: str, usual: int, **more: Any) -> int:
     """Draw a choice of one of several numbers; a single one leaves none."""
     usual = min(numbers, key=lambda each: abs(each - usual))
     if len(numbers) == 1:
@@ -287,7 +287,12 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
             **fitted_index("context", contexts, default),
         )
         windows = _one_of(
-            "Windows of text, at most", counts, "windows", many, disabled=unused, help=why
+            "Windows of text, at most",
+            counts,
+            key="windows",
+            usual=many,
+            disabled=unused,
+            help=why,
         )
         start = st.toggle(
             "Start token first", starts, key="start", bind=URL, disabled=unused, help=why
