@@ -125,7 +125,7 @@ def more(engine: Engine, model: str) -> dict[str, Request]:
 
 def _wanted(model: str) -> Iterator[CanonicalRequest]:
     run, geometry, shown = describe_run(model), locate(model).geometry, VIEWS[model]
-    wanted = first_questions(run, geometry, telling_head(model), experiments=True)
+    wanted = first_questions(run, geometry, telling_head(model), experiments=False)
     wanted += [("verdicts", {}), ("head-measures", {"experiments": True})]
     for skip in shown.skips:
         wanted.append(("etc", {"skip": skip}))
