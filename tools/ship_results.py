@@ -29,7 +29,7 @@ from recorded import visit_all  # noqa: E402
 from poskernel_core.analyses import find  # noqa: E402
 from poskernel_core.common.differences import DIFFERENCES, STEP  # noqa: E402
 from poskernel_core.common.result import Result  # noqa: E402
-from poskernel_core.common.specs import Request  # noqa: E402
+from poskernel_core.common.specs import DEFAULT_QUERY, Request  # noqa: E402
 from poskernel_core.engine.engine import Engine, describe_run  # noqa: E402
 from poskernel_core.engine.precomputed import first_questions  # noqa: E402
 from poskernel_core.engine.requests import CanonicalRequest, canonical_of  # noqa: E402
@@ -126,7 +126,7 @@ def more(engine: Engine, model: str) -> dict[str, Request]:
 def _wanted(model: str) -> Iterator[CanonicalRequest]:
     run, geometry, shown = describe_run(model), locate(model).geometry, VIEWS[model]
     wanted = first_questions(run, geometry, telling_head(model), experiments=False)
-    wanted += [("verdicts", {}), ("head-measures", {"experiments": True})]
+    wanted += [("verdicts", {}), ("head-measures", {"query": DEFAULT_QUERY, "experiments": True})]
     for skip in shown.skips:
         wanted.append(("etc", {"skip": skip}))
         wanted += [("kernel", {"skip": skip, "query": query}) for query in shown.queries]
