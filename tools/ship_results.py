@@ -126,13 +126,14 @@ def more(engine: Engine, model: str) -> dict[str, Request]:
 def _wanted(model: str) -> Iterator[CanonicalRequest]:
     run, geometry, shown = describe_run(model), locate(model).geometry, VIEWS[model]
     wanted = first_questions(run, geometry, telling_head(model), experiments=False)
-    wanted += [("verdicts", {}), ("head-measures", {"query": DEFAULT_QUERY, "experiments": True})]
+    wanted += [("verdicts", {}), ("head-measures", {"experiments": True})]
     for skip in shown.skips:
         wanted.append(("etc", {"skip": skip}))
         wanted += [("kernel", {"skip": skip, "query": query}) for query in shown.queries]
     for name, params in wanted:
         question = find(name)
-        yield canonical_of(question, run, question.params.model_validate(params))
+        query = {"query": DEFAULT_QUERY} if "query" in question.params.model_fields else {}
+        yield canonical_of(question, run, question.params.model_validate(query | params))
 
 
 def write(store: Store, model: str, pages: Pages) -> int:
