@@ -25,6 +25,8 @@ _LIST = (
     "blue fire water house king garden river; blue fire water house king garden river; blue fire"
 )
 _TOY_LIST = "day house king land people man; day house"
+_ROTARY_LIST = "data line table name man code; data line table name man code; data line"
+"""Words that are tokens of its small vocabulary."""
 SHORT = 512
 """Contexts of fewer tokens may not hold the post's prompt, of about 320."""
 
@@ -112,9 +114,12 @@ _GPT2 = (
 
 
 def _demo(
-    prompt: str, cell: str, layers: str, moves: str, about: dict[str, str]
+    prompt: str, cell: str, layers: str, moves: str, about: dict[str, str], *, learned: bool = True
 ) -> tuple[Preset, ...]:
-    """Return the presets of a demo model around its previous-token head."""
+    """Return the presets of a demo model around its previous-token head.
+
+    Positional embeddings are changed where they are ``learned``.
+    """
     changes: dict[str, dict[str, Any]] = {
         "The previous-token head's attention moved": {
             "change": "move",
@@ -135,6 +140,7 @@ def _demo(
     return tuple(
         Preset(name, texts[params["change"]], prompt, cell, params)
         for name, params in changes.items()
+        if learned or params["change"] not in ("average", "remove")
     )
 
 
@@ -192,6 +198,17 @@ _BY_MODEL = {
             "move": "The list repeats, and the model copies: after house comes king. With L0H0's "
             "attention at land and at king moved, house seems to have been followed by land."
         },
+    ),
+    "demo-rotary": _demo(
+        _ROTARY_LIST,
+        "L1H7",
+        "0-1",
+        "name>line, table>data",
+        {
+            "move": "The list repeats, and the model copies: after line comes table. With L1H7's "
+            "attention at name and at table moved, line seems to have been followed by name."
+        },
+        learned=False,
     ),
     "demo-training": _any_model(_TOY_LIST),
 }
