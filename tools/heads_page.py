@@ -212,7 +212,8 @@ def _spectrum(answers: Answers) -> Iterator[str]:
     found = answers.of("rotary-spectrum", skip=SKIP)
     length = found.values["dominant_wavelength"]
     bands = {"short": "short_weight", "middle": "middle_weight", "long": "long_weight"}
-    limits = found.params["short"], found.params["long"]
+    params = find("rotary-spectrum").params.model_validate(found.params)
+    limits = params.short, params.longest(int(found.provenance["context"]))
     yield from _heading("The rotary spectrum")
     weights = {name: found.values[value] for name, value in bands.items()}
     most = np.stack(list(weights.values())).argmax(axis=0)
@@ -341,7 +342,7 @@ def _table(
     if not cells:
         return
     yield ""
-    yield f"| head | {title} | " + "".join(f"{name} | " for name in beside)
+    yield "| " + " | ".join(("head", title, *beside)) + " |"
     yield "|:--|" + "--:|" * (1 + len(beside))
     for layer, head in cells:
         name = cell_name(layer, head)

@@ -78,10 +78,10 @@ def main() -> None:
     store = Store(CACHE)
     engine = Engine(store)
     try:
-        for model in sys.argv[1:] or [*BUNDLED_MODELS, *VIEWS]:
+        for model in VIEWS:  # before any page has looked for it
+            describe(model)
+        for model in sys.argv[1:] or [*VIEWS, *BUNDLED_MODELS]:
             began = time.monotonic()
-            if model in VIEWS:
-                describe(model)
             pages = dict(visit_all(model, lambda asked: answer(engine, asked)))
             if model in VIEWS:
                 pages["more"] = more(engine, model)
