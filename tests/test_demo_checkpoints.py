@@ -31,23 +31,28 @@ def tools():
 
 def test_steps_that_are_kept(tools):
     """Evenly on a logarithmic axis, by factors of 4, 2, and of the root of 2 around 4,096."""
-    kept = [step for step in range(20_000) if tools[0].is_due(step)]
+    kept = tools[2].RECIPES["demo-training"].checkpoints
 
-    assert [0, 256, 1024, 2048, 2896, 3444, 4096, 4871, 5793, 8192] == kept
-    assert [round(2048 * 2 ** (k / 4)) for k in (2, 3, 4, 5, 6)] == kept[4:9]
+    assert [round(2048 * 2 ** (k / 4)) for k in (2, 3, 4, 5, 6)] == [*kept[4:9]]
 
 
-def test_a_training_leaves_a_run(tools, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("demo-training", {}),
+        ("demo-rotary", {"key_heads": 1, "head_width": 4, "inner": 5}),
+    ],
+)
+def test_a_training_leaves_a_run(tools, tmp_path, name, sizes):
     """Each checkpoint loads as a model; the schedule tells steps and tokens; they differ."""
     checkpoints, files, recipes, windows, train = tools
     text = [" ".join(f"word{n}" for n in range(300))] * 3
     recipe = replace(
-        recipes.RECIPES["demo-training"], heads=2, width=6, context=41, vocabulary=600,
-        short_window=41, tokens_per_step=123,
+        recipes.RECIPES[name], heads=2, width=6, context=41, vocabulary=600,
+        short_window=41, tokens_per_step=123, checkpoints=(0, 2), **sizes,
     )  # fmt: skip
     tokenizer = windows.train_tokenizer(text, recipe.vocabulary)
     files.save_tokenizer(tokenizer, recipe.context, tmp_path)
-    monkeypatch.setattr(checkpoints, "STEPS", (0, 2))
     torch.manual_seed(0)
     source = windows.Windows(windows.encode(tokenizer, text), recipe, 0)
     model = recipes.build_model(recipe)
@@ -62,8 +67,22 @@ def test_a_training_leaves_a_run(tools, tmp_path, monkeypatch):
     assert {} == first_of_equals(found)
     last = catalog.locate(str(tmp_path))
     assert checkpoints.last_checkpoint(tmp_path) == last.directory
-    assert (2, 2, 41) == (last.geometry.n_layers, last.geometry.n_heads, last.geometry.n_ctx)
-    assert torch.float32 == files.load_model(last.directory).transformer.wte.weight.dtype
+    assert (recipe.layers, 2, 41) == (
+        last.geometry.n_layers, last.geometry.n_heads, last.geometry.n_ctx,
+    )  # fmt: skip
+    loaded = files.load_model(last.directory)
+    assert torch.float32 == loaded.get_input_embeddings().weight.dtype
+
+
+def test_the_bundled_rotary_run():
+    """Grouped heads, four checkpoints besides the last, small; it was trained by its recipe."""
+    run, folder = training_run("demo-rotary"), Path(catalog.DEMO, "demo-rotary")
+    geometry = catalog.locate("demo-rotary").geometry
+
+    assert ("rotary", 4, 8) == (geometry.scheme, geometry.n_layers, geometry.n_heads)
+    assert [256, 512, 1024, 1448] == [each.step for each in run.checkpoints][:-1]
+    assert {} == first_of_equals(run)
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < 12e6
 
 
 def test_the_bundled_run():

@@ -64,6 +64,9 @@ VIEWS = {
 PICTURES = ("stages",)
 """Results that are large pictures of one text, without errors: rounded as statistics are."""
 
+FINELY = 4
+"""How much finer than for display results are kept where they can be computed anew."""
+
 COARSE = 9
 """Bits of the mantissa that statistics are rounded to: a relative error of 0.1 % at most."""
 
@@ -158,17 +161,18 @@ def write(store: Store, model: str, pages: Pages) -> int:
         for key in sorted(results | statistics):
             entry = store.get(key)
             assert entry is not None, key
-            add(archive, key, encode(key, *lighter(entry, key in statistics)))
+            finer = 1 if model in VIEWS else FINELY
+            add(archive, key, encode(key, *lighter(entry, key in statistics, finer)))
     os.replace(partial, target)
     return target.stat().st_size
 
 
-def lighter(entry: Entry, is_statistics: bool) -> Entry:
+def lighter(entry: Entry, is_statistics: bool, finer: int) -> Entry:
     """Return an entry as it is shipped."""
     header, arrays = entry
     if not is_statistics:
         bits = dict.fromkeys(arrays, COARSE) if header["analysis"] in PICTURES else {}
-        return pack(for_display(entry), bits)
+        return pack(for_display(entry, finer), bits)
     if "pass" in header:  # the manifest: sums that are not kept by groups
         header = header | {
             "pass": header["pass"] | {"groups": 0},

@@ -117,36 +117,39 @@ def _run_of(header: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def for_display(entry: Entry) -> Entry:
-    """Return a result whose numbers have no more digits than can be seen."""
+def for_display(entry: Entry, finer: int = 1) -> Entry:
+    """Return a result whose numbers have no more digits than can be seen.
+
+    ``finer``, a power of two, divides all steps.
+    """
     header, arrays = entry
-    return header, dict(_lighter(header.get("axes", {}), arrays))
+    return header, dict(_lighter(header.get("axes", {}), arrays, finer))
 
 
 def _lighter(
-    axes: dict[str, list[str]], arrays: dict[str, np.ndarray]
+    axes: dict[str, list[str]], arrays: dict[str, np.ndarray], finer: int
 ) -> Iterator[tuple[str, np.ndarray]]:
     for path, array in arrays.items():
         part, _, name = path.partition("/")
         if array.dtype.kind != "f" or array.size < SMALL or part == "coordinates":
             yield path, array
         elif part == "errors":
-            yield path, _in_steps(array, array / OF_ITSELF, name, axes)
+            yield path, _in_steps(array, array / OF_ITSELF / finer, name, axes, finer)
         else:
             base = name if f"errors/{name}" in arrays else name.rpartition("_")[0]
             error = arrays.get(f"errors/{base}")
-            step = np.zeros_like(array) if error is None else error / OF_ERROR
-            yield path, _in_steps(array, step, name, axes)
+            step = np.zeros_like(array) if error is None else error / OF_ERROR / finer
+            yield path, _in_steps(array, step, name, axes, finer)
 
 
 def _in_steps(
-    array: np.ndarray, step: np.ndarray, name: str, axes: dict[str, list[str]]
+    array: np.ndarray, step: np.ndarray, name: str, axes: dict[str, list[str]], finer: int
 ) -> np.ndarray:
     """Return numbers rounded to powers of two that are no larger than their steps."""
-    plain = rounded(array.astype(np.float32), EXACT)
+    plain = rounded(array.astype(np.float32), EXACT + finer.bit_length() - 1)
     if axes.get(name, [""])[-1] in CURVES:
         highest = np.nanmax(np.abs(array), axis=-1, keepdims=True, initial=0)
-        step = np.fmax(step, highest * UNSEEN)
+        step = np.fmax(step, highest * UNSEEN / finer)
     with np.errstate(divide="ignore", invalid="ignore"):
         power = np.exp2(np.floor(np.log2(step)))
         stepped = np.rint(array / power) * power
