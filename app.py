@@ -12,6 +12,7 @@ import streamlit as st
 from pages.shared.contents import fill_contents, no_contents
 from pages.shared.echo import note_drawn
 from pages.shared.fragment import draw_note
+from pages.shared.lending import say_lent
 from pages.shared.links import read_link, tell
 from pages.shared.pins import keep_pins
 from pages.shared.plain import nothing_said, say_error
@@ -67,6 +68,7 @@ try:
     check_settings()
     st.session_state["selection"] = chosen = choose(module.PLACE)
     draw_note(chosen.run.model.name)
+    say_lent(module.PLACE, chosen.run.model.name)
     try:
         page.run()
     except InvalidField as error:  # what was chosen makes no parameters

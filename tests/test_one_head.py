@@ -36,7 +36,7 @@ def test_the_head_stays_on_every_page(cell):
     kept = "demo-gpt2", cell or telling_head("demo-gpt2")
     assert kept == chosen(app)
     for name in page_names():
-        if needs(name) in ("", "learned"):
+        if needs(name) in ("", "learned", "weights"):
             assert kept == chosen(open_page(app, name)), name
 
 
@@ -72,6 +72,15 @@ def test_a_helix_for_who_has_chosen_nothing():
     assert FIRST == chosen(app)[0]
     assert FIRST == chosen(open_page(app, "head"))[0]
     assert FIRST == chosen(open_page(app, "helix"))[0]
+
+
+@pytest.mark.parametrize("name", [each for each in page_names() if needs(each) == "weights"])
+def test_where_readers_choose_what_runs_a_model_runs(name):
+    """Results alone give way to a model whose weights are here."""
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    open_page(app, name)
+    assert "demo-gpt2" == chosen(app)[0]
+    assert "results alone" in app.info[0].value
 
 
 def test_who_has_chosen_a_rotary_model_keeps_it_on_the_helix():

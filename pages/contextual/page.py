@@ -32,7 +32,7 @@ from poskernel_core.common.rounding import counted
 from poskernel_core.figures.contextual import plane_figure
 from poskernel_core.figures.layout import quoted
 
-PLACE = Place("One head", "Context", 7, picture=Picture("head=L0H4", "plane"))
+PLACE = Place("One head", "Context", 7, picture=Picture("model=demo-gpt2&head=L0H4", "plane"))
 
 URL: Final = "query-params"
 

@@ -34,7 +34,8 @@ PLACE = Place(
     "Neurons",
     14,
     idle=frozenset({"head", "skip"}),
-    picture=Picture("neuron=648", "neurons"),
+    picture=Picture("model=demo-gpt2&neuron=648", "neurons"),
+    needs="weights",
 )
 
 URL: Final = "query-params"

@@ -27,7 +27,7 @@ from poskernel_core.figures.exports import identity
 from poskernel_core.figures.of_kernels import head_curve
 from poskernel_core.models.catalog import BUNDLED_MODELS
 
-PLACE = Place("Heads", "Map", 0, picture=Picture("head=L2H6"))
+PLACE = Place("Heads", "Map", 0, picture=Picture())
 
 URL: Final = "query-params"
 ETC = next(iter(MEASURES))

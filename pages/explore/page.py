@@ -22,7 +22,7 @@ from poskernel_core.common.rounding import counted
 from poskernel_core.figures.head_scatter import Column, Head, head_scatter, shown_on
 from poskernel_core.figures.layout import TITLE, set_title
 
-PLACE = Place("Heads", "Explore", 1, picture=Picture("head=L2H6", "heads"))
+PLACE = Place("Heads", "Explore", 1, picture=Picture("", "heads"))
 
 LOOP: Final = "loop"
 TOOLS: Final = {LOOP: "lasso", "box": "select", "click": "pan"}

@@ -21,7 +21,7 @@ from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVer
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 
-PLACE = Place("One head", OVERVIEW, 4, picture=Picture("head=L2H6", "measures"))
+PLACE = Place("One head", OVERVIEW, 4, picture=Picture("", "measures"))
 
 
 def missing_experiments(selection: Selection) -> list[str]:

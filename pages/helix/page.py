@@ -13,7 +13,6 @@ from pages.shared import results
 from pages.shared import words_positions as words
 from pages.shared.cards import card, chart
 from pages.shared.contents import contents_here
-from pages.shared.lending import say_lent
 from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from poskernel_core.analyses.helix.spec import Helix
@@ -119,7 +118,6 @@ def draw_shape(helix: Result) -> None:
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.title(PLACE.title)
-    say_lent(PLACE, selection.run.model.name)
     contents_here()
     st.markdown(
         "How the residual stream holds position: in GPT-2 small the positional embeddings draw a "

@@ -35,7 +35,8 @@ PLACE = Place(
     "Interventions",
     11,
     idle=frozenset({"query", "skip"}),
-    picture=Picture("head=L2H6", "loss"),
+    picture=Picture("model=demo-gpt2&head=L2H6", "loss"),
+    needs="weights",
 )
 
 SHOWN_WHOLE = 64

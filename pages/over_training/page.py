@@ -17,7 +17,6 @@ from pages.over_training.sections import (
 )
 from pages.shared.contents import contents_here
 from pages.shared.head_choice import offer_head
-from pages.shared.lending import say_lent
 from pages.shared.measures import MEASURES, Measure
 from pages.shared.place import Picture, Place
 from pages.shared.plain import say_error
@@ -92,7 +91,6 @@ def draw_run(chosen: Chosen, measure: Measure) -> None:
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.title(PLACE.title)
-    say_lent(PLACE, selection.run.model.name)
     contents_here()
     st.markdown(
         "The same question, asked of every checkpoint of a training run: what each head did at "

@@ -34,9 +34,10 @@ PLACE = Place(
     8,
     idle=frozenset({"query"}),
     picture=Picture(
-        "head=L2H6&text=blue+fire+water+house+king+garden%3B+blue+fire+water+house+king+garden"
-        "%3B+blue+fire"
+        "model=demo-gpt2&head=L2H6&text=blue+fire+water+house+king+garden%3B"
+        "+blue+fire+water+house+king+garden%3B+blue+fire"
     ),
+    needs="weights",
 )
 
 URL: Final = "query-params"

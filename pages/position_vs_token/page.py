@@ -38,7 +38,7 @@ PLACE = Place(
     "Position and token",
     13,
     idle=RANDOM_TOKENS_IDLE,
-    picture=Picture("head=L2H6", "lookback"),
+    picture=Picture("model=demo-gpt2&head=L2H6", "lookback"),
 )
 
 URL: Final = "query-params"

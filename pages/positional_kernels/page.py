@@ -26,7 +26,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.figures import folded_square, kernel_map, small_multiples
 from poskernel_core.figures.of_kernels import head_curve
 
-PLACE = Place("One head", "Kernel", 5, picture=Picture("head=L2H6&log=offset", "map"))
+PLACE = Place("One head", "Kernel", 5, picture=Picture("log=offset", "map"))
 
 LOCAL = "offset of local heads"
 

@@ -10,7 +10,6 @@ from pages.rotary_spectrum.sections import draw_all_heads, draw_kernels, draw_sp
 from pages.shared import results
 from pages.shared.contents import contents_here
 from pages.shared.head_choice import choose_head
-from pages.shared.lending import say_lent
 from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from poskernel_core.analyses.rotary.kernel import EquivariantKernel, EquivariantParams
@@ -74,7 +73,6 @@ def draw_page(selection: Selection, bands: Bands) -> None:
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.title(PLACE.title)
-    say_lent(PLACE, selection.run.model.name)
     contents_here()
     st.markdown(
         "How a rotary head tells distances: each pair of its dimensions is a clock that turns at a "

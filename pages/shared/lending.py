@@ -41,6 +41,13 @@ class Need:
     always: bool = True
 
 
+def _is_away(name: str) -> bool:
+    try:
+        return bool(results.located(name, None).away)
+    except BadRequest:
+        return False
+
+
 def _positions(scheme: str) -> Callable[[str], bool]:
     def met(name: str) -> bool:
         try:
@@ -66,6 +73,11 @@ NEEDS: Final = {
         "demo-training",
         lambda name: results.has_checkpoints(name),
         "comes without checkpoints of its training",
+    ),
+    "weights": Need(
+        "demo-gpt2",
+        lambda name: not _is_away(name),
+        "is here by its results alone, and on this page the model runs on what you choose",
     ),
     "rotary": Need(
         "demo-rotary",
