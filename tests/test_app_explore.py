@@ -163,11 +163,11 @@ def test_choosing_by_hand(explore):
     pick(page, "click")
     until(page, DRAGS, "pan")
     with redraws(page, "heads"):
-        page.mouse.move(*place(page, "L1H3"))
-        expect(page.locator(f"{FIGURE} .hovertext")).to_contain_text("L1H3")
+        page.mouse.move(*place(page, "L2H5"))
+        expect(page.locator(f"{FIGURE} .hovertext")).to_contain_text("L2H5")
         page.mouse.down()
         page.mouse.up()
-    assert "L1H3" == values(page)["Head"] == parameter(page, "head")
+    assert "L2H5" == values(page)["Head"] == parameter(page, "head")
     assert [] == chosen(page)
     no_trouble(page)
 

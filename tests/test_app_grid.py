@@ -92,9 +92,11 @@ def test_the_curve_follows_the_kinds(landing):
 def test_kernels_in_the_cells(landing):
     """A switch draws every kernel in its cell; pointing at one shows it larger, with no request."""
     page = landing(head="L2H6")
+    flip(page, "Kernels in the cells", False)
+    assert "false" == parameter(page, "curves")
     expect(page.locator("[role=gridcell] svg")).to_have_count(0)
     flip(page, "Kernels in the cells", True)
-    assert "true" == parameter(page, "curves")
+    assert parameter(page, "curves") is None
     expect(page.locator("[role=gridcell] svg.small polyline")).to_have_count(32)
     shapes = page.locator("[role=gridcell] svg.small polyline").evaluate_all(
         "all => all.map(each => each.getAttribute('points'))"

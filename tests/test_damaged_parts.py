@@ -96,7 +96,7 @@ def test_a_part_that_comes_damaged_with_the_project(
     with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
         archive.writestr(part, bytes(data))
         archive.writestr("asked.json", json.dumps({}))
-    monkeypatch.setattr(store_module, "shipped", lambda: Shipped(tmp_path))
+    monkeypatch.setattr(store_module, "shipped", lambda: Shipped([tmp_path / "model.zip"]))
     engine.store.drop(part)
     made = Engine(Store(engine.store.directory))
 

@@ -14,6 +14,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,18 @@ def main() -> None:
             began = time.monotonic()
             pages = dict(visit_all(model, lambda asked: answer(engine, asked)))
             if model in VIEWS:
+                pages = {name: each for name, each in pages.items() if not runs_a_model(name)}
                 pages["more"] = more(engine, model)
             size = write(store, model, pages)
             print(f"{model}: {size / 1e6:.1f} MB, {time.monotonic() - began:.0f} s", flush=True)
     finally:
         engine.close()
+
+
+def runs_a_model(name: str) -> bool:
+    """Tell whether a page needs weights, and so shows another model where they are not."""
+    needs: str = import_module(f"pages.{name}.page").PLACE.needs
+    return needs == "weights"
 
 
 def answer(engine: Engine, asked: CanonicalRequest) -> Result:

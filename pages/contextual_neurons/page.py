@@ -29,13 +29,9 @@ from poskernel_core.analyses.bag.contextual_neurons import (
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 
+IDLE = frozenset({"head", "skip"})
 PLACE = Place(
-    "Experiments",
-    "Neurons",
-    14,
-    idle=frozenset({"head", "skip"}),
-    picture=Picture("model=demo-gpt2&neuron=648", "neurons"),
-    needs="weights",
+    "Experiments", "Neurons", 14, Picture("model=demo-gpt2&neuron=648", "neurons"), IDLE, "weights"
 )
 
 URL: Final = "query-params"

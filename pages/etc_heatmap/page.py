@@ -9,6 +9,7 @@ import streamlit as st
 from pages.etc_heatmap.head_grid import Order, draw_grid, kind_thresholds
 from pages.etc_heatmap.how_many import how_many_texts
 from pages.etc_heatmap.introduction import introduce
+from pages.etc_heatmap.small_models import offer_small_models
 from pages.shared import results, words_kernels
 from pages.shared.cards import card
 from pages.shared.fit import fitted_index
@@ -18,14 +19,13 @@ from pages.shared.measures import MEASURES, Measure
 from pages.shared.pins import compare_link, pin_button
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
-from pages.shared.selection import Selection, select_model
+from pages.shared.selection import Selection
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.formulas import KINDS
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.common.result import Result
 from poskernel_core.figures.exports import identity
 from poskernel_core.figures.of_kernels import head_curve
-from poskernel_core.models.catalog import BUNDLED_MODELS
 
 PLACE = Place("Heads", "Map", 0, picture=Picture())
 
@@ -71,16 +71,6 @@ def draw_measure(
         f"{measure.title[0].upper()}{measure.title[1:]}" + (f" at n = {at}" if at else ""),
         draw=draw,
     )
-
-
-def offer_small_models() -> None:
-    """Lead from results alone to models that are computed while one looks."""
-    with st.container(horizontal=True, vertical_alignment="center", key="small-models"):
-        st.markdown("Small models that compute live here:", width="content")
-        for name in BUNDLED_MODELS:
-            st.button(
-                name, key=f"show-{name}", type="tertiary", on_click=select_model, args=(name,)
-            )
 
 
 def page(selection: Selection) -> None:

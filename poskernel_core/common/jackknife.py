@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
 
 __all__ = ["bias", "interval", "jackknife"]
+
+STUDENT = (
+    12.7062047364, 4.3026527299, 3.1824463053, 2.7764451052, 2.5705818366, 2.4469118511,
+    2.3646242510, 2.3060041350, 2.2621571627,
+)  # fmt: skip
+"""Student's t at 0.975 with 1, 2, ... degrees of freedom: a server of pages alone has no scipy."""
 
 
 def jackknife(estimates: np.ndarray, axis: int = 0) -> np.ndarray:
@@ -37,6 +44,4 @@ def interval(groups: int) -> float:
 
     That is Student's t with one degree of freedom less; infinite for fewer than two groups.
     """
-    from scipy.special import stdtrit
-
-    return float(stdtrit(groups - 1, 0.975)) if groups > 1 else float("inf")
+    return STUDENT[groups - 2] if groups > 1 else math.inf

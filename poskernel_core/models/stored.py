@@ -156,6 +156,6 @@ def _read(file: Path, _size: int, _time: int) -> StoredModel:
         RuntimeError, TypeError, ValueError,
     ) as error:  # fmt: skip
         raise BadArchive(
-            f"{file.name!r} is no file that 'export MODEL FILE --view' wrote, or it is damaged: "
-            "write it again with this version."
+            f"{file.name!r} is no file of results that was exported to be shown, or it is damaged: "
+            "export it again with this version."
         ) from error
