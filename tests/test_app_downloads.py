@@ -109,6 +109,8 @@ def test_the_grid_as_a_picture(shown):
     tips = [(each, each.find(f"{SVG}title")) for each in root.iter(f"{SVG}polygon")]
     drawn = {tip.text.split(":")[0]: each.get("fill") for each, tip in tips if tip is not None}
     assert drawn == {name: as_hex(colour) for name, colour in on_page}
+    curves = [each for each, tip in tips if tip is None and len(each.get("points").split()) > 40]
+    assert 32 == len(curves)  # the kernels in the cells
     picture = download(shown, "etc", "PNG")
     assert picture.startswith(b"\x89PNG")
     page = download(shown, "etc", "HTML").decode()

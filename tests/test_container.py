@@ -220,7 +220,7 @@ def test_every_page_of_the_serving_image(tmp_path):
     Whether all that a page shows first comes with the project is not asked here.
     """
     opened = [(name, {}) for name in page_names()]
-    opened.append(("etc_heatmap", {"windows": "50", "context": "64"}))
+    opened.append(("etc_heatmap", {"model": "demo-gpt2", "windows": "50", "context": "64"}))
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, json.dumps(not_served()), json.dumps(opened)],
         cwd=ROOT, env=environment(tmp_path, shipped=True), capture_output=True, text=True,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.figures.sparklines import MISSING, compact_curves
+from poskernel_core.figures.sparklines import MISSING, compact_curves, heights_of
 
 
 def codes(found, layers, heads):
@@ -63,3 +63,17 @@ def test_size():
 
     assert 24 < len(found["starts"]) <= 32
     assert len(json.dumps(found)) < 250_000
+
+
+def test_heights_come_back():
+    """Within half a step of 254, from 0 to 1; a head without a kernel has none."""
+    kernels = np.random.default_rng(0).random((2, 3, 41))
+    kernels[1, 2] = np.nan
+    curves = compact_curves(kernels, 37, 4)
+    heights = heights_of(curves)
+
+    assert (2, 3, len(curves["starts"])) == heights.shape
+    assert np.isnan(heights[1, 2]).all()
+    heights[1, 2] = 1
+    np.testing.assert_array_equal(heights.max(axis=-1), 1)
+    assert (heights >= 0).all()

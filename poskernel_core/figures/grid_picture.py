@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from poskernel_core.common.heads import parse_cell
 from poskernel_core.figures.palette import KIND_LOOKS
 from poskernel_core.figures.pictures import Picture, Point
+from poskernel_core.figures.sparklines import heights_of
 
 __all__ = ["grid_picture"]
 
@@ -15,6 +19,7 @@ LEGEND = 78
 BAR = 300
 PAPER, INK = ("#ffffff", "#11181e"), ("#1b2630", "#e4eaee")
 OUTLINE = "#808080"
+LINE = 1.2
 GLYPHS: dict[str, tuple[Point, ...]] = {
     KIND_LOOKS["local"].glyph: ((0.28, 0.1), (0.56, 0.1), (0.56, 0.9), (0.28, 0.9)),
     KIND_LOOKS["slow decay"].glyph: ((0.1, 0.15), (0.9, 0.9), (0.1, 0.9)),
@@ -31,12 +36,22 @@ GLYPHS: dict[str, tuple[Point, ...]] = {
         (0.03, 0.37),
         (0.39, 0.37),
     ),
+    "∿": (
+        (0.0, 0.5),
+        (0.25, 0.2),
+        (0.5, 0.5),
+        (0.75, 0.8),
+        (1.0, 0.5),
+        (0.75, 0.98),
+        (0.5, 0.68),
+        (0.25, 0.38),
+    ),
 }
 """Outlines of the marks in a square of side 1, from its upper left corner."""
 
 
 def grid_picture(data: dict[str, Any], title: str, *, dark: bool = False) -> Picture:
-    """Draw what `head_grid` shows: cells in their order, marks, the selected head, the legend."""
+    """Draw what `head_grid` shows: cells in their order with marks or curves, the legend."""
     rows, columns = len(data["rows"]), len(data["rows"][0])
     cell = CELL_WIDTHS[(columns > 12) + (columns > 24)]
     high = max(16, min(34, 400 // rows))
@@ -47,13 +62,14 @@ def grid_picture(data: dict[str, Any], title: str, *, dark: bool = False) -> Pic
     ink = INK[dark]
     picture.text(MARGIN, MARGIN + 9, title, 14, ink, bold=True)
     _add_headers(picture, data, cell, top, ink)
-    chosen = None
+    chosen, curves = None, heights_of(data["curves"]) if "curves" in data else None
     for i, row in enumerate(data["rows"]):
         y = top + i * (high + GAP)
         picture.text(LEFT - 8, y + high / 2, f"L{i}", 11, ink, anchor="end")
         for j, each in enumerate(row):
             x = LEFT + j * (cell + GAP)
-            _add_cell(picture, each, (x, y), (cell, high))
+            curve = None if curves is None else curves[parse_cell(each["name"], rows, columns)]
+            _add_cell(picture, each, (x, y), (cell, high), curve)
             chosen = (x, y) if each["name"] == data["selected"] else chosen
     if chosen is not None:
         _add_ring(picture, chosen, (cell, high), (PAPER[dark], ink))
@@ -70,16 +86,36 @@ def _add_headers(picture: Picture, data: dict[str, Any], cell: float, top: float
             picture.text(middle, top - 11, name, 11, ink, anchor="middle")
 
 
-def _add_cell(picture: Picture, cell: dict[str, Any], at: Point, size: Point) -> None:
+def _add_cell(
+    picture: Picture, cell: dict[str, Any], at: Point, size: Point, curve: np.ndarray | None
+) -> None:
     opacity = 0.15 if cell["dimmed"] else 1
     picture.rectangle(
         *at, *size, cell["colour"], stroke=OUTLINE, line=0.6, opacity=opacity, tip=cell["label"]
     )
+    if curve is not None:
+        _add_curve(picture, curve, at, size, cell["ink"], opacity)
+        return
     side = min(12.0, 0.62 * size[1])
     left = at[0] + (size[0] - side * len(cell["mark"])) / 2
     _add_marks(
         picture, cell["mark"], (left, at[1] + (size[1] - side) / 2), side, cell["ink"], opacity
     )
+
+
+def _add_curve(
+    picture: Picture, heights: np.ndarray, at: Point, size: Point, ink: str, opacity: float
+) -> None:
+    """Draw a curve of heights from 0 to 1 in steps from left to right; none of NaN."""
+    if np.isnan(heights).any():
+        return
+    width = size[0] / len(heights)
+    edge = [
+        (at[0] + (place + side) * width, at[1] + size[1] * (0.97 - 0.92 * float(height)))
+        for place, height in enumerate(heights)
+        for side in (0, 1)
+    ]
+    picture.polygon([*edge, *((x, y + LINE) for x, y in reversed(edge))], ink, opacity)
 
 
 def _add_marks(

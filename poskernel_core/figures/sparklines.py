@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["MISSING", "compact_curves"]
+__all__ = ["MISSING", "compact_curves", "heights_of"]
 
 POINTS = 32
 MISSING = 255
@@ -45,3 +45,10 @@ def compact_curves(
             for row, ok in zip(most, there, strict=True)
         ],
     }
+
+
+def heights_of(curves: dict[str, Any]) -> Float[np.ndarray, "layer head point"]:
+    """Return the points of compact curves, from 0 to 1; NaN where a head has no kernel."""
+    codes = np.frombuffer(base64.b64decode(curves["codes"]), np.uint8)
+    shaped = codes.reshape(len(curves["most"]), len(curves["most"][0]), -1)
+    return np.where(shaped == MISSING, np.nan, shaped / 254)
