@@ -31,7 +31,8 @@ pytestmark = pytest.mark.browser
 GEOMETRY = catalog.locate("demo-gpt2").geometry
 MEASURES = {title: each for title, each in ALL_MEASURES.items() if each.fits(GEOMETRY)}
 COLOUR, ORDER, CONTEXT = "Colour heads by", "Order of heads", 128
-SHARES = r"position explains ([\d.]+).*, content ([\d.]+).*, and their interaction ([\d.]+)"
+NUMBER = r"(\(?[\d.]+(?: ± [\d.]+\)×10⁻\S)?)"
+SHARES = rf"position explains {NUMBER}.*, content {NUMBER}.*, and their interaction {NUMBER}"
 FACES = """cells => cells.map(cell => getComputedStyle(cell.firstChild).backgroundColor)"""
 
 
@@ -73,7 +74,12 @@ def drawn(page: Page, figure: str) -> None:
 def shares(page: Page) -> list[float]:
     """The three shares of the keys' variance, as the sentence tells them."""
     sentence = page.get_by_text("Of the variance of the keys of").inner_text()
-    return [float(each) for each in re.search(SHARES, sentence).groups()]
+    return [_number(each) for each in re.search(SHARES, sentence).groups()]
+
+
+def _number(text: str) -> float:
+    power = "⁰¹²³⁴⁵⁶⁷⁸⁹".index(text[-1]) if "×" in text else 0
+    return float(text.strip("(").split(" ")[0]) / 10**power
 
 
 def test_every_measure_is_drawn(landing):
