@@ -17,9 +17,7 @@ from poskernel_core.analyses.rotary.spec import RotarySpectrum, SpectrumParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded, value_text
 
-PLACE = Place(
-    "Positions", "Spectrum", 10, picture=Picture("model=demo-rotary", "spectrum"), needs="rotary"
-)
+PLACE = Place("Positions", "Spectrum", 10, picture=Picture("", "usage"), needs="rotary")
 
 SHORT_BAND = 0
 
