@@ -192,3 +192,28 @@ def test_a_server_opens_on_the_model_that_the_file_is_about(offered):
     assert offered[1] == catalog.name_in(str(offered[0]))
     assert "demo-gpt2" == catalog.name_in("demo-gpt2")
     assert "none.zip" == catalog.name_in("none.zip")
+
+
+def test_its_text_need_not_be_here(tmp_path, monkeypatch, model_dirs):
+    """A file of texts that only the machine knows where it was computed."""
+    texts = tmp_path / "mine.txt"
+    texts.write_text("She sells sea shells by the sea shore. " * 200, encoding="utf-8")
+    folder = shutil.copytree(model_dirs["gpt2"], tmp_path / "model")
+    engine = Engine(Store(tmp_path / "store"))
+    run = describe_run(str(folder), corpus=str(texts), context=23, windows=5)
+    wanted = asked("etc", run, skip=2)
+    before = engine.result(wanted)
+    located, file = catalog.locate(str(folder)), tmp_path / "view.zip"
+    assert 1 == export_view(engine.store, located, file)
+    engine.close()
+    shutil.rmtree(folder)
+    texts.unlink()
+
+    monkeypatch.setenv("POSKERNEL_MODELS", str(file))
+    for corpus in (None, str(texts)):
+        again = describe_run(str(folder), corpus=corpus)
+        assert wanted.key == asked("etc", again, skip=2).key
+    reader = Engine(Store(tmp_path / "other"))
+    found = reader.cached(asked("etc", again, skip=2))
+    assert before.provenance == found.provenance
+    reader.close()

@@ -169,18 +169,19 @@ def write(store: Store, model: str, pages: Pages) -> int:
         for key in sorted(results | statistics):
             entry = store.get(key)
             assert entry is not None, key
-            finer = 1 if model in VIEWS else FINELY
-            add(archive, key, encode(key, *lighter(entry, key in statistics, finer)))
+            add(archive, key, encode(key, *lighter(entry, key in statistics, model)))
     os.replace(partial, target)
     return target.stat().st_size
 
 
-def lighter(entry: Entry, is_statistics: bool, finer: int) -> Entry:
+def lighter(entry: Entry, is_statistics: bool, model: str) -> Entry:
     """Return an entry as it is shipped."""
     header, arrays = entry
     if not is_statistics:
         bits = dict.fromkeys(arrays, COARSE) if header["analysis"] in PICTURES else {}
-        return pack(for_display(entry, finer), bits)
+        if model not in WITH_STATISTICS:  # else they agree with what follows from these
+            entry = for_display(entry, 1 if model in VIEWS else FINELY)
+        return pack(entry, bits)
     if "pass" in header:  # the manifest: sums that are not kept by groups
         header = header | {
             "pass": header["pass"] | {"groups": 0},

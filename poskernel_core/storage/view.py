@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.specs import SCHEMA, CorpusSpec, model_prefix
+from poskernel_core.common.specs import SCHEMA, model_prefix
 from poskernel_core.common.whole import check_target, write_whole
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.stored import MANIFEST, Shown
@@ -60,7 +60,10 @@ def export_view(store: Store, located: Located, target: Path) -> int:
             f"{located.spec.name}' first."
         )
 
+    count = 0
+
     def write(path: Path) -> None:
+        nonlocal count
         with zipfile.ZipFile(path, "w") as archive:
             told = about(located, _shown_by(headers.values()))
             add(archive, MANIFEST, json.dumps(told).encode())
@@ -68,9 +71,10 @@ def export_view(store: Store, located: Located, target: Path) -> int:
                 entry = store.get(key)
                 if entry is not None:  # it may have been evicted meanwhile
                     add(archive, key, encode(key, *pack(for_display(entry), {})))
+                    count += 1
 
     write_whole(target, write)
-    return len(headers)
+    return count
 
 
 def _results_of(store: Store, located: Located) -> dict[str, dict[str, Any]]:
@@ -104,6 +108,7 @@ def _shown_by(headers: Iterable[dict[str, Any]]) -> Shown:
 
 
 PLACES = {"queries": "query", "skips": "skip"}
+OF_CORPUS = ("item", "revision", "fingerprint")
 
 
 def _run_of(header: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +116,7 @@ def _run_of(header: dict[str, Any]) -> dict[str, Any]:
     return {
         "context": made["context"],
         "windows": made["windows_asked"],
-        "corpus": CorpusSpec(name=made["corpus"]).model_dump(mode="json"),
+        "corpus": {"name": made["corpus"]} | {of: made[f"corpus_{of}"] for of in OF_CORPUS},
         "start_token": made["start_token"],
         "dtype": made["dtype"],
     }
