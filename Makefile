@@ -129,14 +129,14 @@ venv-dev: venv
 	$(call install,requirements-dev.txt,$(PIP) install -qq -r requirements-dev.txt)
 
 browser: venv-dev
-	@if ! $(BIN)/python -m tests.browser >/dev/null; then \
+	@if ! $(BIN)/python -m tests.support.browser >/dev/null; then \
 	  $(call from_debian,Chromium for the tests in a browser,the tests in a browser, \
 	    apt-get install -y -qq chromium >/dev/null); \
 	fi
 
 # The program alone, not its service, which would take the machine's web ports.
 caddy: venv-dev
-	@if ! $(BIN)/python -m tests.caddy >/dev/null; then \
+	@if ! $(BIN)/python -m tests.support.caddy >/dev/null; then \
 	  $(call from_debian,Caddy for the tests of proxy and sign-in,the tests of proxy and sign-in, \
 	    (cd $(VENV) && apt-get download -qq -o APT::Sandbox::User=root caddy && \
 	     dpkg -x caddy_*.deb caddy && rm caddy_*.deb)); \

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.browser import find_browser
-from tests.server import Server, serve
+from tests.support.browser import find_browser
+from tests.support.server import Server, serve
 
 __all__ = ["main"]
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.reader import Lost, Reader
-from tests.server import Server, command_line, serve
+from tests.support.server import Server, command_line, serve
 
 __all__ = ["Visit", "cpu_seconds", "crowd", "memory_mb", "percentile"]
 

@@ -22,22 +22,23 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 from playwright.sync_api import Browser, BrowserContext
 
-import tests.typecheck  # noqa: F401  (the hook below looks it up by name)
-from tests.browser import find_browser
-from tests.server import Server, serve
+import tests.support.typecheck  # noqa: F401  (the hook below looks it up by name)
+from tests.support import ROOT
+from tests.support.browser import find_browser
+from tests.support.server import Server, serve
 
 # Before anything imports poskernel_core: each array argument and result is checked from here on.
 # What is first imported by a module under the hook is compiled anew, and be it a large package:
 # these were imported above.
-install_import_hook("poskernel_core", "tests.typecheck.checked")
+install_import_hook("poskernel_core", "tests.support.typecheck.checked")
 
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
 
 torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it helps
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-WATCH = Path(__file__).with_name("watch.js")
+SHARED = ROOT.parent / "shared"
+WATCH = ROOT / "tests/support/watch.js"
 SITE = "http://127.0.0.1"  # of every server of the tests, whatever its port
 BROWSER_FLAGS = (
     "--no-sandbox",
@@ -61,15 +62,15 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 def near_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine's worker is a thread of this process, which has torch already."""
     from poskernel_core.engine import worker_client
-    from tests.near_worker import NearWorker
+    from tests.support.near_worker import NearWorker
 
     monkeypatch.setattr(worker_client, "subprocess", NearWorker.module())
 
 
 @pytest.fixture(scope="session")
 def model_dirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A directory in hub format for each tiny random model of `tests.builders`, built once."""
-    from tests.builders import ARCHITECTURES
+    """A directory in hub format for each tiny model of `tests.support.builders`, built once."""
+    from tests.support.builders import ARCHITECTURES
 
     root = tmp_path_factory.mktemp("models")
     return {name: build(root / name) for name, build in ARCHITECTURES.items()}
@@ -92,7 +93,7 @@ def request_of(model_dirs: dict[str, Path]) -> Callable[..., Any]:
 def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The workers that engines start: stand-ins, which say what the test tells them to say."""
     from poskernel_core.engine import worker_client
-    from tests.fake_worker import FakeWorker
+    from tests.support.fake_worker import FakeWorker
 
     made: list[FakeWorker] = []
     monkeypatch.setattr(worker_client.subprocess, "Popen", lambda *_, **__: FakeWorker(made))
@@ -199,7 +200,7 @@ def new_context(new_context: Callable[..., BrowserContext]) -> Callable[..., Bro
 @pytest.fixture(scope="session")
 def rotary(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The directory of a tiny model with rotary positions, which the server offers too."""
-    from tests.builders import llama
+    from tests.support.builders import llama
 
     return str(llama(tmp_path_factory.mktemp("rotary") / "llama"))
 
@@ -207,7 +208,7 @@ def rotary(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def training_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two checkpoints; in the second a head looks back."""
-    from tests.test_over_training import checkpoint
+    from tests.analyses.training.test_over_training import checkpoint
 
     root = tmp_path_factory.mktemp("training")
     for step, gain in ((0, 0.0), (8, 1.0)):
@@ -218,7 +219,7 @@ def training_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory, rotary: str) -> Iterator[Server]:
     """The app in a process of its own; the standard results of 50 windows are in its cache."""
-    from tests.near_worker import command_line_here
+    from tests.support.near_worker import command_line_here
 
     root = tmp_path_factory.mktemp("server")
     command_line_here(root / "cache", "precompute", "demo-gpt2", "--windows", "50")

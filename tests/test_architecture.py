@@ -15,8 +15,8 @@ from poskernel_core.forward.loading import load
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.storage.store import Store
+from tests.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "poskernel_core"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -19,8 +19,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from poskernel_core.common.specs import SCHEMA
-from tests.server import PATIENCE, ROOT, environment, free_port, wait_for
-from tests.visit import cell, visit
+from tests.support.server import PATIENCE, ROOT, environment, free_port, wait_for
+from tests.support.visit import cell, visit
 from tools.build_hook import DASHBOARD
 
 pytestmark = pytest.mark.slow

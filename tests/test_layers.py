@@ -5,13 +5,12 @@ import importlib
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import poskernel_core
+from tests.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "poskernel_core"
 ORDER = (
     "common", "models", "plotting", "data", "forward", "statistics", "storage", "passes",

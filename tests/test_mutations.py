@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.server import ROOT
+from tests.support.server import ROOT
 from tools.mutations import BREAKS, CORE
 
 

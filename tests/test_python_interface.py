@@ -17,7 +17,7 @@ from poskernel_core.engine import engine as engines
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.requests import canonical
 from poskernel_core.ledger.published import figures_of
-from tests.fake_worker import FakeWorker
+from tests.support.fake_worker import FakeWorker
 
 CONTEXT = 29
 IDS = np.random.default_rng(7).integers(0, 200, (3, CONTEXT))

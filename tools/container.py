@@ -24,8 +24,8 @@ from playwright.sync_api import Error as PlaywrightError
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.browser import find_browser  # noqa: E402  (found only from here on)
-from tools.container_engines import Engine, Running, find_engine  # noqa: E402
+from tests.support.browser import find_browser
+from tools.container_engines import Engine, Running, find_engine
 
 WHOLE, SERVING = "localhost/poskernel", "localhost/poskernel-serving"
 TARGETS = {WHOLE: "all", SERVING: "serving"}

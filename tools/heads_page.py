@@ -19,14 +19,14 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
-from poskernel_core.analyses import find  # noqa: E402
-from poskernel_core.analyses.kernels.formulas import KINDS  # noqa: E402
-from poskernel_core.common.heads import cell_name  # noqa: E402
-from poskernel_core.common.result import Result  # noqa: E402
-from poskernel_core.common.rounding import rounded  # noqa: E402
-from poskernel_core.engine.engine import Engine, describe_run  # noqa: E402
-from poskernel_core.engine.requests import canonical_of  # noqa: E402
-from poskernel_core.storage.store import Store  # noqa: E402
+from poskernel_core.analyses import find
+from poskernel_core.analyses.kernels.formulas import KINDS
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import rounded
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.requests import canonical_of
+from poskernel_core.storage.store import Store
 
 MODEL = "smollm2-135m"
 TARGET = ROOT / "docs" / "concepts" / "heads-of-smollm2-135m.md"

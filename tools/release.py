@@ -22,8 +22,8 @@ from playwright.sync_api import expect, sync_playwright
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.browser import find_browser  # noqa: E402  (found only from here on)
-from tests.server import free_port, wait_for  # noqa: E402
+from tests.support.browser import find_browser
+from tests.support.server import free_port, wait_for
 
 DIST = ROOT / "dist"
 PROJECTS = (ROOT, ROOT / "poskernel_core" / "demo")

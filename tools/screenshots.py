@@ -21,9 +21,9 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.browser import find_browser  # noqa: E402  (found only from here on)
-from tests.server import serve  # noqa: E402
-from tools.recorded import page_names  # noqa: E402
+from tests.support.browser import find_browser
+from tests.support.server import serve
+from tools.recorded import page_names
 
 FOLDER = ROOT / "docs" / "screenshots"
 SCHEMES = ("light", "dark")

@@ -24,24 +24,24 @@ os.environ["POSKERNEL_SHIPPED"] = "0"
 os.environ["POSKERNEL_CACHE"] = str(CACHE)
 sys.path[:0] = [str(ROOT)]
 
-from real_model import FOLDER as REAL_MODEL  # noqa: E402
-from recorded import visit_all  # noqa: E402
+from real_model import FOLDER as REAL_MODEL
+from recorded import visit_all
 
-from poskernel_core.analyses import find  # noqa: E402
-from poskernel_core.common.differences import DIFFERENCES, STEP  # noqa: E402
-from poskernel_core.common.result import Result  # noqa: E402
-from poskernel_core.common.specs import DEFAULT_QUERY, Request  # noqa: E402
-from poskernel_core.engine.engine import Engine, describe_run  # noqa: E402
-from poskernel_core.engine.precomputed import first_questions  # noqa: E402
-from poskernel_core.engine.requests import CanonicalRequest, canonical_of  # noqa: E402
-from poskernel_core.models.catalog import BUNDLED_MODELS, locate  # noqa: E402
-from poskernel_core.models.known import telling_head  # noqa: E402
-from poskernel_core.models.stored import MANIFEST, RESULTS, Shown  # noqa: E402
-from poskernel_core.storage.encoding import Entry, encode  # noqa: E402
-from poskernel_core.storage.shipped import ASKED_FILE, pack  # noqa: E402
-from poskernel_core.storage.statistics import missing_statistics, statistics_keys  # noqa: E402
-from poskernel_core.storage.store import Store  # noqa: E402
-from poskernel_core.storage.view import about, add, for_display  # noqa: E402
+from poskernel_core.analyses import find
+from poskernel_core.common.differences import DIFFERENCES, STEP
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import DEFAULT_QUERY, Request
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.precomputed import first_questions
+from poskernel_core.engine.requests import CanonicalRequest, canonical_of
+from poskernel_core.models.catalog import BUNDLED_MODELS, locate
+from poskernel_core.models.known import telling_head
+from poskernel_core.models.stored import MANIFEST, RESULTS, Shown
+from poskernel_core.storage.encoding import Entry, encode
+from poskernel_core.storage.shipped import ASKED_FILE, pack
+from poskernel_core.storage.statistics import missing_statistics, statistics_keys
+from poskernel_core.storage.store import Store
+from poskernel_core.storage.view import about, add, for_display
 
 os.environ["PYTHONPATH"] = str(REAL_MODEL)  # of the worker
 sys.path[:0] = [str(REAL_MODEL)]

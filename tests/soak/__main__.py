@@ -12,12 +12,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.server import environment
 from tests.soak.kills import command_killed, worker_killed
 from tests.soak.places import damaged, full_disk, vanished
 from tests.soak.replicas import replicas
 from tests.soak.together import ten_at_once, visited
 from tests.soak.trial import Options, Skipped, Trial
+from tests.support.server import environment
 
 TRIALS: dict[str, Trial] = {
     "worker-killed": worker_killed,

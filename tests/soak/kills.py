@@ -14,7 +14,6 @@ from pathlib import Path
 from poskernel_core import Store
 from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.engine.job import Job
-from tests.server import ROOT, environment
 from tests.soak.trial import (
     BOUND,
     MODEL,
@@ -27,6 +26,7 @@ from tests.soak.trial import (
     need,
     workers,
 )
+from tests.support.server import ROOT, environment
 
 __all__ = ["command_killed", "worker_killed"]
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from poskernel_core import Engine
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.specs import Request
-from tests.server import ROOT, environment
 from tests.soak.trial import (
     BOUND,
     MODEL,
@@ -27,6 +26,7 @@ from tests.soak.trial import (
     need,
     same_values,
 )
+from tests.support.server import ROOT, environment
 
 __all__ = ["damaged", "full_disk", "vanished"]
 

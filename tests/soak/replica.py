@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.readers import memory_mb
-from tests.server import Server, serve
 from tests.soak.trial import workers
+from tests.support.server import Server, serve
 
 __all__ = ["Replica", "memory_of"]
 

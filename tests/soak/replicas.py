@@ -31,11 +31,11 @@ from poskernel_core import Engine, Store
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
-from tests.server import command_line
 from tests.soak.memory import verdicts
 from tests.soak.replica import Replica, memory_of
 from tests.soak.together import AT_ONCE, MODELS, PAGES, address, tracebacks
 from tests.soak.trial import BOUND, Options, engine_at, need, same_values
+from tests.support.server import command_line
 
 __all__ = ["replicas"]
 

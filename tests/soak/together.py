@@ -16,8 +16,8 @@ from pages.shared.measures import MEASURES
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.specs import Request
 from poskernel_core.models.catalog import BUNDLED_MODELS
-from tests.server import Server, command_line, serve
 from tests.soak.trial import BOUND, Options, engine_at, etc, need
+from tests.support.server import Server, command_line, serve
 from tools.recorded import page_names
 
 __all__ = ["AT_ONCE", "MODELS", "PAGES", "address", "ten_at_once", "tracebacks", "visited"]

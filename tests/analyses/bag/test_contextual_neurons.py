@@ -1,0 +1,252 @@
+"""Contextual neurons: what drives them, by plain loops; two contexts that the bag tells apart."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import poskernel_core as pk
+from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
+from poskernel_core.analyses.bag.experiment import vocabulary
+from poskernel_core.analyses.bag.experiment.bag import build_bag
+from poskernel_core.analyses.bag.params import BagParams
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.views import Gathered
+from poskernel_core.engine.engine import describe_run
+from tests.support import oracles_bag as oracle
+from tests.support.builders import START, VOCABULARY
+from tests.support.builders import bag as made
+from tests.support.builders.bag import perform, some_windows, study
+from tests.support.oracles_first_layer import inside
+
+QUERY, CONTEXTS = 9, 4
+FIRST, SECOND = range(1, 140), range(140, VOCABULARY)
+
+
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory):
+    """Directory of a model whose tokens are of two groups, and texts of either in turns.
+
+    Neuron 0 fires in the first group's texts, neuron 1 in the others; neuron 2 reads nothing.
+    """
+    strengths = np.zeros((VOCABULARY, 2))
+    strengths[FIRST, 1], strengths[SECOND, 1] = 0.5, -0.5
+    neurons, biases = [{1: 2.0}, {1: -3.0}, {}], [0.1, -0.1, -0.3]
+    path = tmp_path_factory.mktemp("contexts") / "model"
+    made.reading(path, strengths, neurons, biases)
+    rows = np.random.default_rng(3)
+    pools = [rows.choice(pool, size=(4, 41)) for pool in (FIRST, SECOND)]
+    windows = np.stack(pools, axis=1).reshape(8, 41)
+    windows[:, 0] = START
+    return path, windows
+
+
+def predictions(truth, texts, kernel):
+    """Predicted pre-activations and what the bag adds, `[text][pos][neuron]`, by the oracle."""
+    whole, added, start = [], [], truth.on.start
+    neurons = range(len(truth.layer.b_in))
+    for text in texts.tolist():
+        parts = [truth.predict(text, n, kernel) for n in range(start, len(text))]
+        whole.append([[truth.activation(p, j) for j in neurons] for p in parts])
+        added.append([[truth.through(p, p.bag, j) for j in neurons] for p in parts])
+    return np.array(whole), np.array(added)
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "start", "factor", "kernel"),
+    [("gpt2", (0, 3), True, 7**-0.5, "common"), ("llama", (2, 4), False, 10**-0.5, "own")],
+)
+def test_every_neuron(model_dirs, name, heads, start, factor, kernel):
+    """All numbers of all neurons and their jackknife errors are those of the loops."""
+    windows = some_windows(5, 11, start)
+    subject, main = study(model_dirs[name], windows, start)
+    cells, params = ", ".join(f"L0H{head}" for head in heads), {"min_count": 0, "top_k": 3}
+    params |= {"first_windows": CONTEXTS, "n_positions": 2, "kernel": kernel}
+    found = perform(ContextualNeurons, subject, main, heads=cells, query=QUERY, **params)
+    the, texts = subject.single_id(" the"), windows[:CONTEXTS]
+    setting = oracle.Setting(
+        model_dirs[name], windows, CONTEXTS, heads, QUERY, the, int(start), factor
+    )
+    truth = oracle.Bag(setting)
+    whole, added = predictions(truth, texts, kernel)
+    true = inside(model_dirs[name], texts).activation[:, int(start) :]
+
+    for j in range(true.shape[2]):
+        numbers = (true[:, :, j], whole[:, :, j], added[:, :, j])
+        for value, expected in oracle.moments(*numbers).items():
+            here = found.values[value][j], found.errors[value][j]
+            spread = oracle.jackknife(
+                CONTEXTS, lambda some, v=value, n=numbers: oracle.moments(*(x[some] for x in n))[v]
+            )
+            assert (expected, spread) == pytest.approx(here, rel=5e-3, abs=2e-4), (value, j)
+    check_vocabulary(found, truth)
+    check_settings(found, truth)
+
+
+def check_vocabulary(found, truth):
+    """Both ends, mean and spread of a few neurons' contributions over all ordinary tokens."""
+    table = np.array([truth.embed(token) for token in range(1, VOCABULARY)])
+    for j in (0, 19):
+        column = table @ truth.read(j)
+        order = np.argsort(column)
+        assert (order[::-1][:3] + 1).tolist() == found.values["top"][j].tolist()
+        assert (order[:3] + 1).tolist() == found.values["bottom"][j].tolist()
+        ends = (column[order[::-1][:3]], column[order[:3]])
+        for name, expected in zip(("top", "bottom"), ends, strict=True):
+            np.testing.assert_allclose(found.values[f"{name}_contribution"][j], expected, rtol=1e-3)
+        assert column.mean() == pytest.approx(found.values["contribution_mean"][j], abs=1e-3)
+        assert column.std() == pytest.approx(found.values["contribution_std"][j], rel=3e-3)
+
+
+def check_settings(found, truth):
+    """Kernel at the query, percentiles of the scales, medians, and what they stand for."""
+    kernel = np.mean([rows[QUERY] for rows in truth.kernels], axis=0)[: QUERY + 1]
+    np.testing.assert_allclose(found.values["kernel"], kernel, atol=1e-5)
+    for scales, row in zip((truth.first, truth.second), found.values["norm_scale"], strict=True):
+        flat = sorted(1 / x for text in scales for x in text)
+        assert (flat[0], flat[-1]) == pytest.approx((row[0], row[-1]), rel=1e-5)
+        assert np.median(flat) == pytest.approx(row[2], rel=1e-5)
+    np.testing.assert_allclose(found.values["denominator"], truth.denominators, rtol=1e-4)
+    assert list(truth.on.heads) == found.coordinates["chosen"].tolist()
+    assert [f"L0H{head}" for head in truth.on.heads] == found.words("heads")
+    for end in ("top", "bottom"):
+        assert found.values[end].shape == found.texts[f"{end}_words"].shape
+
+
+def test_two_contexts(contexts):
+    """Each neuron fires in one group's texts only, and the bag alone says when."""
+    path, windows = contexts
+    subject, main = study(path, windows)
+
+    found = perform(
+        ContextualNeurons, subject, main, query=37, first_windows=8, top_k=7, min_count=0
+    )
+
+    values = found.values
+    assert ["L0H0", "L0H2"] == found.words("heads")
+    assert [0.5, 0.5, 0] == values["fires"].tolist()
+    assert [1, 1, 1] == values["sign_agreement"].tolist()
+    np.testing.assert_allclose(values["r2"][:2], 1, atol=1e-4)
+    np.testing.assert_allclose(values["drive_share"][:2], 1, atol=0.02)
+    assert values["drive"][1] == pytest.approx(1.5 * values["drive"][0], rel=1e-4)
+    assert pytest.approx(values["drive"][2]) == 0
+    assert set(values["top"][0].tolist()) <= set(FIRST)
+    assert set(values["bottom"][0].tolist()) <= set(SECOND)
+    assert set(values["top"][1].tolist()) <= set(SECOND)
+    for name in ("bag_cosine", "bag_r2", "bag_centred_r2"):
+        np.testing.assert_allclose(values[name][:, 1:], 1, atol=1e-3)
+    for neuron in (0, 1):
+        words = subject.decode(values["top"][neuron].tolist())
+        assert words == found.texts["top_words"][neuron].tolist()
+        told = next(line for line in found.words("strongest") if f"neuron {neuron}, top" in line)
+        assert told.startswith(f"neuron {neuron}, top: {words[0]!r} ")
+
+
+@given(st.integers(1, 60), st.integers(1, 23), st.integers(1, 7), st.integers(0, 2**20))
+def test_ends(cells, tokens, listed, seed):
+    """Whatever the size of a block, all is that of the whole product, in NumPy."""
+    generator = np.random.default_rng(seed)
+    table, readers = generator.normal(size=(tokens + 1, 5)), generator.normal(size=(5, 11))
+    whole, sizes = table @ readers, []
+
+    def kept(*args):
+        for some, block in contributions(*args):
+            sizes.append(block.numel())
+            yield some, block
+
+    contributions = vocabulary.contributions
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vocabulary, "CELLS", cells)
+        patch.setattr(vocabulary, "contributions", kept)
+        found = vocabulary.ends(torch.tensor(table), torch.tensor(readers), listed)
+
+    listed, order = min(listed, tokens + 1), whole.argsort(axis=0).T
+    np.testing.assert_allclose(found.mean, whole.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(found.std, whole.std(axis=0, ddof=1), atol=1e-12)
+    np.testing.assert_array_equal(found.top, order[:, ::-1][:, :listed])
+    np.testing.assert_array_equal(found.bottom, order[:, :listed])
+    np.testing.assert_allclose(found.highest, np.sort(-whole, axis=0).T[:, :listed] * -1)
+    np.testing.assert_allclose(found.lowest, np.sort(whole, axis=0).T[:, :listed])
+    assert whole.size == sum(sizes)
+    assert max(sizes) <= max(cells, tokens + 1)
+
+
+def test_the_kept_bag(contexts):
+    """It is used again for the same question, and built anew when anything else is asked."""
+    path, windows = contexts
+    subject, main = study(path, windows)
+    asked = {"query": 37, "first_windows": 4}
+
+    def bag(heads=(0, 2), on=subject, mean=main, **changes):
+        return build_bag(on, mean, heads, BagParams(**(asked | changes)))
+
+    first = bag()
+    assert first is bag()
+    assert subject.model.notes["bag"][1] is first
+    changes = [{"token": " she"}, {"query": 36}, {"scale": "mean"}, {"heads": (0,)}]
+    for change in [*changes, {"first_windows": 3}]:
+        assert bag() is not bag(**change)
+    fewer = dataclasses.replace(subject, windows=windows[:4])
+    other = pk.run_pass(subject.model, windows[:4], gather=("keys",))
+    assert bag() is not bag(on=fewer, mean=other)
+    assert "mean" == bag(scale="mean").by
+
+
+def test_other_mean_keys(contexts):
+    """Texts that are equal, under mean keys of more windows, or of other ones: built anew."""
+    subject, main = study(*contexts)
+    params = BagParams(query=37, first_windows=4)
+    first = build_bag(subject, main, (0, 2), params)
+    moved = Gathered(main.header, {"keys": {"mean_keys": main.layer(0)["mean_keys"][None] + 0.5}})
+
+    assert first is not build_bag(subject, moved, (0, 2), params)
+
+
+def test_kept_with_and_without_start_token(contexts):
+    """A bag that takes position 0 for a start token is not used where there is none."""
+    subject, main = study(*contexts)
+    params = BagParams(query=37, first_windows=4)
+    bags = [
+        build_bag(dataclasses.replace(subject, start_token=start), main, (0, 2), params)
+        for start in (True, False)
+    ]
+    assert [1, 0] == [bag.start for bag in bags]
+
+
+def test_no_heads_at_low_positions(contexts):
+    """Before the keys that are skipped end, no head is contextual: one sentence, no warning."""
+    subject, main = study(*contexts)
+    with pytest.raises(BadRequest, match="No head of layer 0 is contextual"):
+        perform(ContextualNeurons, subject, main, query=3)
+
+
+@pytest.mark.parametrize("query", [41, 1000])
+def test_position_refused(contexts, query):
+    """A position outside the context: one sentence."""
+    run, question = describe_run(str(contexts[0])), ContextualNeurons()
+    with pytest.raises(BadRequest, match=rf"from 1 to 40, got {query}\.$"):
+        question.canonical(run, question.params(query=query))
+
+    assert run == question.canonical(run, question.params(query=40))
+    keys = run.model_copy(update={"gather": ("keys",)})
+    assert {"main": keys} == question.needs(run, question.params(query=40))
+
+
+def test_refused(contexts, model_dirs):
+    """Heads of another layer, none that is contextual, tokens that are too rare: one sentence."""
+    subject, main = study(model_dirs["gpt2"], some_windows(3, 11))
+    for params, words in (
+        ({"heads": "L0H1, L1H0"}, r"heads of layer 0, got 'L0H1, L1H0'"),
+        ({"heads": "L0H9"}, "L0H9"),
+        ({}, r"No head of layer 0 is contextual .* name some"),
+        ({"heads": "L0H1", "min_count": 10_000}, "No token occurs 10000 times"),
+        ({"heads": "L0H1", "token": " the word"}, "one token of"),
+    ):
+        with pytest.raises(BadRequest, match=words) as caught:
+            perform(ContextualNeurons, subject, main, query=9, **params)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(BadRequest, match="needs a tokenizer"):
+        perform(ContextualNeurons, dataclasses.replace(subject, single_id=None), main, query=9)

@@ -1,0 +1,178 @@
+"""Layer 0 taken apart: put together again, it is what plain transformers computes."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.forward import loading
+from poskernel_core.forward.first_layer import LinearNorm, see, take_apart
+from poskernel_core.models import catalog
+from tests.support import builders
+from tests.support.builders import bag as made
+from tests.support.builders.bag import some_windows
+from tests.support.oracles_first_layer import inside, layer_of
+
+READ = [name for name in builders.ARCHITECTURES if name not in ("attn_only", "gpt_neox")]
+READ = [*READ, "serial_neox"]
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+@pytest.fixture(scope="module")
+def paths(model_dirs, tmp_path_factory):
+    """Directories of all models, and of those that only this file needs."""
+    root = tmp_path_factory.mktemp("first layer")
+    return model_dirs | {
+        "serial_neox": made.serial_neox(root / "serial"),
+        "parallel": made.serial_neox(root / "parallel", parallel=True),
+        "post_norm": made.post_norm_opt(root / "post-norm"),
+    }
+
+
+def loaded(path):
+    """A model of its own."""
+    return loading.load(catalog.locate(str(path)), "cpu")
+
+
+@pytest.mark.parametrize("name", READ)
+def test_put_together_again(paths, name):
+    """With the true attention and the exact norms, all heads and all neurons are the model's."""
+    windows = some_windows(3, 23)
+    layer, truth = take_apart(loaded(paths[name])), inside(paths[name], windows)
+    heads, _, d = layer.w_v.shape
+
+    stream = layer.embedding[torch.from_numpy(windows)] + layer.positions[:23]
+    normed, between = layer.norm1.exact(stream), stream + layer.b_o
+    for head in range(heads):
+        values = normed @ layer.w_v[head] + layer.b_v[head]
+        z = torch.from_numpy(truth.pattern[:, head]).float() @ values
+        expected = truth.heads[..., head * d : (head + 1) * d]
+        np.testing.assert_allclose(z, expected, atol=2e-5)
+        between = between + z @ layer.w_o[head]
+    activation = layer.norm2.exact(between) @ layer.w_in + layer.b_in
+
+    np.testing.assert_allclose(stream, truth.stream, atol=1e-6)
+    np.testing.assert_allclose(between, truth.between, atol=5e-5)
+    np.testing.assert_allclose(activation, truth.activation, atol=2e-4)
+    np.testing.assert_allclose(layer.w_out, truth.w_out, atol=1e-5)
+    assert np.abs(truth.activation).max() > 1
+
+
+@pytest.mark.parametrize("name", READ)
+def test_see(paths, name):
+    """The hidden values are those that hooks on the plain eager model show."""
+    windows, model = some_windows(2, 19, start=False), loaded(paths[name])
+    truth = inside(paths[name], windows)
+
+    seen = see(model, torch.from_numpy(windows))
+
+    assert (2, 19, model.geometry.n_heads, model.geometry.d_head) == seen.heads.shape
+    for part in ("stream", "heads", "between", "activation"):
+        found = getattr(seen, part).reshape(2, 19, -1)
+        np.testing.assert_allclose(found, getattr(truth, part), atol=2e-4, err_msg=part)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "llama", "mistral"])
+def test_weights_of_the_oracle(paths, name):
+    """The parts are the tensors of the plain model, read once more."""
+    layer, expected = take_apart(loaded(paths[name])), layer_of(paths[name])
+
+    for found, (weight, bias), out in zip(
+        zip(layer.w_v, layer.b_v, layer.w_o, strict=True),
+        expected.values,
+        expected.outputs,
+        strict=True,
+    ):
+        for mine, theirs in zip(found, (weight, bias, out), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_array_equal(layer.w_in, expected.w_in)
+    assert expected.positions.any() == bool(layer.positions.any())
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("attn_only", "has attention only, no neurons"),
+        ("parallel", r"reads the stream before attention \(parallel residual\)"),
+        ("gpt_neox", "parallel residual"),
+        ("post_norm", "norms after attention and MLP"),
+    ],
+)
+def test_refused(paths, name, words):
+    """No neurons, or none that attention feeds, or other norms: one sentence."""
+    model = loaded(paths[name])
+    for ask in (take_apart, lambda it: see(it, torch.ones(1, 3, dtype=torch.long))):
+        with pytest.raises(BadRequest, match=words) as caught:
+            ask(model)
+        assert "\n" not in str(caught.value)
+        assert str(caught.value).endswith(".")
+
+
+def hooks_of(model):
+    """The number of hooks of every module, by kind."""
+    return [len(vars(m)[kind]) for m in model.module.modules() for kind in HOOKS]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "opt", "llama"])
+def test_hooks_are_removed(paths, name):
+    """As many hooks are there afterwards, also when the model fails in the middle."""
+    model = loaded(paths[name])
+    before = hooks_of(model)
+
+    see(model, torch.ones(2, 5, dtype=torch.long))
+    assert before == hooks_of(model)
+    with pytest.raises(IndexError):
+        see(model, torch.full((2, 5), builders.VOCABULARY))
+    assert before == hooks_of(model)
+    assert (1, 5, builders.VOCABULARY) == model.run(torch.ones(1, 5, dtype=torch.long)).shape
+
+
+def test_only_layer_0_is_run(paths):
+    """What is behind the neurons' input never runs."""
+    model, ran = loaded(paths["gpt2"]), []
+    model.block(0).mlp.c_proj.register_forward_hook(lambda *_: ran.append(0))
+    model.block(1).register_forward_hook(lambda *_: ran.append(1))
+
+    see(model, torch.ones(2, 5, dtype=torch.long))
+
+    assert [] == ran
+
+
+def test_norm_by_hand():
+    """Of (1, 3): about the mean 2 the variance is 1; without a centre the mean square is 5."""
+    gain, bias, x = torch.tensor([2.0, 5.0]), torch.tensor([0.5, 7.0]), torch.tensor([1.0, 3.0])
+    layer, rms = (LinearNorm(gain, bias, centred, eps=0.0) for centred in (True, False))
+
+    assert 1 == float(layer.scale(x))
+    assert [-2, 5] == layer.linear(x).tolist()
+    assert [-1.5, 12] == layer.exact(x).tolist()
+    assert 1 / math.sqrt(5) == pytest.approx(float(rms.scale(x)))
+    assert [2, 15] == rms.linear(x).tolist()
+
+
+@given(
+    st.lists(st.floats(-3, 3), min_size=5, max_size=5),
+    st.lists(st.floats(-3, 3), min_size=5, max_size=5),
+    st.floats(-2, 2),
+    st.sampled_from([1e-5, 0.1]),
+)
+def test_norms(left, right, factor, eps):
+    """The exact one is torch's; with the scale held fixed it is linear."""
+    generator = torch.Generator().manual_seed(7)
+    gain, bias = torch.randn(2, 5, generator=generator, dtype=torch.float64)
+    x, y = torch.tensor([left, right], dtype=torch.float64)
+    for centred in (True, False):
+        norm = LinearNorm(gain, bias, centred, eps)
+        expected = (
+            nn.functional.layer_norm(x, (5,), gain, bias, eps)
+            if centred
+            else nn.functional.rms_norm(x, (5,), gain, eps) + bias
+        )
+        np.testing.assert_allclose(norm.exact(x), expected, atol=1e-9)
+        whole = norm.linear(factor * x + y)
+        np.testing.assert_allclose(whole, factor * norm.linear(x) + norm.linear(y), atol=1e-9)

@@ -1,0 +1,213 @@
+"""One neuron: its tokens and relatives, and its course along a text."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poskernel_core.analyses.bag.experiment.neuron import correlations
+from poskernel_core.analyses.bag.experiment.trace import _agreement
+from poskernel_core.analyses.bag.neuron import Neuron, NeuronTrace
+from poskernel_core.common.errors import BadRequest
+from tests.support import oracles_bag as oracle
+from tests.support.builders import START, VOCABULARY
+from tests.support.builders import bag as made
+from tests.support.builders.bag import perform, some_windows, study
+from tests.support.oracles_first_layer import inside
+
+ONLY = (5, 17, 200)
+NEURONS = [{0: 1.0}, {1: 2.0}, {2: -1.0}, {0: 3.0}, {0: -0.5}, {0: 1.0, 1: 1.0}]
+PARTS = ("bag", "position", "others", "direct")
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    """Directory of a model each of whose first neurons reads one token's extended embedding."""
+    strengths = np.zeros((VOCABULARY, 3))
+    strengths[list(ONLY), [0, 1, 2]] = 1.0
+    return made.reading(tmp_path_factory.mktemp("neuron") / "single", strengths, NEURONS)
+
+
+def asked(subject, main, experiment=Neuron, **params):
+    """The result for the whole vocabulary."""
+    fixed = {} if experiment is NeuronTrace else {"min_count": 0}
+    return perform(experiment, subject, main, **({"query": 37} | fixed | params))
+
+
+def test_one_token(single):
+    """That token is on top, all others add nothing; relatives are those that read the same."""
+    subject, main = study(single, some_windows(4, 41))
+    for neuron, token in enumerate(ONLY[:2]):
+        found = asked(subject, main, neuron=neuron, top_k=2)
+        tokens = found.coordinates["token"].tolist()
+        contribution = dict(zip(tokens, found.values["contribution"], strict=True))
+        height = contribution.pop(token)
+        assert height > 0.1
+        np.testing.assert_allclose(list(contribution.values()), 0, atol=1e-4)
+        assert subject.decode([token]) == found.words("top_words")[:1]
+        assert height == found.values["top_value"][0]
+    related = asked(subject, main, neuron=0).values["related"]
+    np.testing.assert_allclose(related[[0, 3, 4]], [1, 1, -1], atol=1e-6)
+    # of two tokens among 292 either the one or the other
+    np.testing.assert_allclose(related[1], -1 / 291, atol=1e-5)
+    np.testing.assert_allclose(related[5], np.sqrt(0.5 * (1 - 1 / 291)), atol=1e-5)
+
+
+def test_height(single):
+    """The contribution is the mean scale of the second norm, calculated, times the strength."""
+    windows = some_windows(4, 41)
+    windows[:, 3::5] = ONLY[1]
+    subject, main = study(single, windows)
+    found = asked(subject, main, neuron=1, first_windows=3)
+
+    strengths = np.zeros((VOCABULARY, 3))
+    strengths[list(ONLY), [0, 1, 2]] = 1.0
+    scales = [made.truth(strengths, NEURONS, text)[1][1:] for text in windows[:3].tolist()]
+    assert 2 * np.mean(scales) == pytest.approx(float(found.values["contribution"].max()), rel=1e-4)
+    np.testing.assert_allclose(found.values["output_cosine"], [-1, 1, 0, 0, 0, 0], atol=1e-6)
+    assert 0 == found.values["bias"]
+
+
+def test_neuron_of_random_weights(model_dirs):
+    """Contributions by plain loops; relatives by NumPy's correlation of contribution vectors."""
+    windows = some_windows(5, 15)
+    subject, main = study(model_dirs["gpt2"], windows)
+    params = {"query": 12, "heads": "L0H2 L0H1", "first_windows": 5, "neuron": 7, "top_k": 3}
+    found = asked(subject, main, **params)
+    setting = oracle.Setting(
+        model_dirs["gpt2"], windows, 5, (1, 2), 12, subject.single_id(" the"), 1, 7**-0.5
+    )
+    truth = oracle.Bag(setting)
+
+    table = np.array([truth.embed(token) for token in range(1, VOCABULARY)])
+    columns = [table @ truth.read(neuron) for neuron in range(29)]
+    np.testing.assert_allclose(found.values["contribution"], columns[7], atol=1e-3)
+    expected = [np.corrcoef(column, columns[7])[0, 1] for column in columns]
+    np.testing.assert_allclose(found.values["related"], expected, atol=1e-4)
+    w_out = inside(model_dirs["gpt2"], windows).w_out
+    sizes = np.sqrt((w_out**2).sum(axis=1))
+    np.testing.assert_allclose(
+        found.values["output_cosine"], w_out @ w_out[7] / sizes / sizes[7], atol=1e-5
+    )
+    up = found.values["top_value"]
+    np.testing.assert_allclose(up, np.sort(columns[7])[::-1][:3], atol=1e-3)
+
+
+@given(st.integers(0, 2**20), st.integers(2, 31), st.floats(0.01, 100))
+def test_correlations(seed, tokens, factor):
+    """Between -1 and 1, 1 with itself or a multiple, -1 with its negative; those of NumPy."""
+    generator = np.random.default_rng(seed)
+    table, readers = generator.normal(3, 1, size=(tokens, 7)), generator.normal(size=(7, 5))
+    readers[:, 3], readers[:, 4] = factor * readers[:, 1], -factor * readers[:, 1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("poskernel_core.analyses.bag.experiment.neuron.ROWS", tokens // 2)
+        found = correlations(torch.tensor(table), torch.tensor(readers), 1).numpy()
+
+    assert (np.abs(found) <= 1).all()
+    np.testing.assert_allclose(found[[1, 3, 4]], [1, 1, -1], atol=1e-6)
+    expected = np.corrcoef((table @ readers).T)[1]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def traced(model_dirs):
+    """What traces of random weights work on, and the same bag by plain loops."""
+    windows = some_windows(5, 13)
+    subject, main = study(model_dirs["gpt2"], windows)
+    token = subject.single_id(" the")
+    setting = oracle.Setting(model_dirs["gpt2"], windows, 3, (0, 4), 9, token, 1, 7**-0.5)
+    return subject, main, oracle.Bag(setting)
+
+
+@pytest.mark.parametrize("given_by", ["window", "text", "item"])
+def test_trace(traced, given_by):
+    """Parts and truth at every position, by plain loops; the parts add up."""
+    subject, main, truth = traced
+    windows, typed = subject.windows, " she sells sea shells"
+    named = {"window": 4}, {"text": f"{typed}\n---\nother"}, {"item": "Genesis 24"}
+    chosen = dict(zip(("window", "text", "item"), named, strict=True))[given_by]
+    params = {"query": 9, "first_windows": 3, "heads": "L0H0 L0H4", "neuron": 3, **chosen}
+    found = perform(NeuronTrace, subject, main, **params)
+
+    text = windows[4].tolist()
+    if given_by == "text":
+        text = [START, *subject.encode(f"{typed}\n")]
+    if given_by == "item":
+        text = [START, *subject.encode("And Abraham was old, and well stricken")][:13]
+    assert subject.decode(text) == found.words("tokens")[: len(text)]
+    true = inside(truth.on.path, np.array([text])).activation[0, :, 3]
+    np.testing.assert_allclose(found.values["true"][: len(text)], true, atol=1e-4)
+    check_parts(found.values, truth, text)
+    fit = oracle.agreement(
+        found.values["true"][1:].tolist(), found.values["predicted"][1:].tolist()
+    )
+    for name, expected in fit.items():
+        assert expected == pytest.approx(float(found.values[name]), abs=1e-5), name
+    rest = found.values["true"] - sum(found.values[name] for name in PARTS[1:])
+    alone = oracle.agreement(rest[1:].tolist(), found.values["bag"][1:].tolist())["r2"]
+    assert alone == pytest.approx(float(found.values["r2_of_bag"]), abs=1e-4)
+
+
+def check_parts(values, truth, text):
+    """The parts of the prediction, and what each token adds wherever the bag holds it fully."""
+    norm, read = truth.layer.norms[1], truth.layer.w_in[:, 3]
+    for n in range(len(text)):
+        parts = truth.predict(text, n)
+        for name in PARTS:
+            expected = truth.through(parts, getattr(parts, name), 3)
+            if name == "direct":
+                expected += norm[1] @ read + truth.layer.b_in[3]
+            assert expected == pytest.approx(float(values[name][n]), abs=5e-4), (name, n)
+        if n:
+            added = truth.embed(text[n]) @ truth.read(3)
+            assert added == pytest.approx(float(values["contribution"][n]), abs=5e-4)
+    assert np.isnan(values["contribution"][0])
+    whole = sum(values[name] for name in PARTS)
+    np.testing.assert_allclose(values["predicted"], whole, atol=1e-5)
+
+
+def test_correlation_is_at_most_1():
+    """Predictions that are three times the truth have the correlation 1, and no more."""
+    for seed in range(29):
+        true = np.random.default_rng(seed).normal(size=41).astype(np.float32)
+        assert 1 >= float(_agreement(true, 3 * true, true)["correlation"]) > 1 - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("true", "predicted", "expected"),
+    [
+        ([1.0, -1.0, 3.0, 1.0], [1.0, 1.0, 3.0, -1.0], (0.0, 0.0, 0.5, 0.5)),
+        ([2.0, 2.0], [1.0, -3.0], (math.nan, -2.25, math.nan, 0.5)),
+        ([1.0, 2.0], [4.0, 4.0], (-25.0, -25.0, math.nan, 1.0)),
+    ],
+)
+def test_agreement_by_hand(true, predicted, expected):
+    """Squared errors over those about the mean; nothing of what does not vary; an empty bag."""
+    found = _agreement(np.array(true), np.array(predicted), np.zeros(len(true)))
+
+    names = ("r2", "r2_of_bag", "correlation", "sign_agreement")
+    assert expected == pytest.approx([float(found[name]) for name in names], nan_ok=True)
+
+
+def test_refused(single):
+    """No such neuron, window, chapter: one sentence."""
+    subject, main = study(single, some_windows(4, 41))
+    for experiment, params, words in (
+        (Neuron, {"neuron": 6}, r"No neuron 6: expected 0 to 5"),
+        (NeuronTrace, {"neuron": 99}, "No neuron 99"),
+        (NeuronTrace, {"window": 4}, r"No window 4: expected 0 to 3"),
+        (NeuronTrace, {"item": "Genesis 99"}, "No chapter 'Genesis 99'"),
+        (NeuronTrace, {"item": "Genesis 24", "text": "a"}, "got both: give one"),
+        (NeuronTrace, {"text": " "}, "a text of 3 tokens or more"),
+    ):
+        with pytest.raises(BadRequest, match=words) as caught:
+            asked(subject, main, experiment, **params)
+        assert "\n" not in str(caught.value)
+    bare = dataclasses.replace(subject, encode=None)
+    with pytest.raises(BadRequest, match="A text needs a tokenizer"):
+        asked(bare, main, NeuronTrace, text="some words")

@@ -1,0 +1,186 @@
+"""Sub-latents of a neuron: two sources are found again; what components are, for any table."""
+
+import ast
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poskernel_core.analyses.bag import independent
+from poskernel_core.analyses.bag.experiment import latents
+from poskernel_core.analyses.bag.experiment.bag import Bag
+from poskernel_core.analyses.bag.neuron import NeuronLatents
+from poskernel_core.common.errors import BadRequest, ComputeFailed
+from poskernel_core.common.modules import environment
+from tests.support.builders import VOCABULARY
+from tests.support.builders import bag as made
+from tests.support.builders.bag import perform, some_windows, study
+
+GROUPS = (range(20, 43), range(50, 79))
+
+
+@pytest.fixture(scope="module")
+def two_groups(tmp_path_factory):
+    """Directory of a model whose neuron 5 reads two groups of tokens, neuron 0 the first alone."""
+    generator = np.random.default_rng(13)
+    strengths = generator.normal(0, 0.02, size=(VOCABULARY, 2))
+    for source, group in enumerate(GROUPS):
+        strengths[group, source] = generator.uniform(0.3, 0.6, size=len(group))
+    return made.reading(tmp_path_factory.mktemp("neuron") / "groups", strengths, [
+        {0: 1.0}, {1: 1.0}, {}, {0: -1.0}, {0: 1.0, 1: -1.0}, {0: 1.0, 1: 1.0},
+    ])  # fmt: skip
+
+
+def asked(subject, main, **params):
+    """The result for the whole vocabulary."""
+    return perform(NeuronLatents, subject, main, **({"query": 37, "min_count": 0} | params))
+
+
+def test_two_sub_latents(two_groups):
+    """The neuron of both groups has two equal latents, one group each; another has one of them."""
+    subject, main = study(two_groups, some_windows(4, 41))
+    for neuron, groups in ((5, GROUPS), (0, GROUPS[:1])):
+        found = asked(subject, main, neuron=neuron, components=2, top_k=20)
+        values = found.values
+        tops = [set(row) for row in values["top"].tolist()]
+        for group in groups:
+            assert any(top <= set(group) for top in tops[: len(groups)])
+        assert 1 == pytest.approx(values["share"].sum() + values["rest"])
+        assert 0 == pytest.approx(float(values["rest"]), abs=1e-5)
+        assert (values["weight"] > 0).all()
+    assert values["share"][0] > 0.98
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**16), st.integers(2, 4), st.sampled_from([20_000, 97]))
+def test_components(seed, count, most):
+    """Of unit variance; uncorrelated; as many as there are sources, they rebuild the table."""
+    generator = np.random.default_rng(seed)
+    table = generator.laplace(size=(199, 4)) @ generator.normal(size=(4, 11)) + 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(latents, "MOST_TOKENS", most)
+        patch.setattr(latents, "ROWS", most // 2)
+        patch.setattr(latents, "rotation", independent.found_here)
+        values, directions = latents.components(table, count, seed)
+
+    assert (199, count) == values.shape
+    np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(values.var(axis=0), 1)
+    if most > len(table):
+        np.testing.assert_allclose(np.corrcoef(values.T), np.eye(count), atol=1e-6)
+    if count == 4 and most > len(table):
+        np.testing.assert_allclose(values @ directions, table - table.mean(axis=0), atol=1e-6)
+
+
+def test_a_process_of_its_own():
+    """It finds what this one would, and leaves none of its libraries here."""
+    white = np.random.default_rng(5).laplace(size=(97, 3))
+    asked = (
+        "import sys; import numpy as np; from poskernel_core.analyses.bag import independent; "
+        "white = np.random.default_rng(5).laplace(size=(97, 3)); "
+        "print(independent.rotation(white, 7).tolist()); "
+        "print([name for name in ('sklearn', 'pandas', 'pyarrow') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=True, env=environment()
+    )
+    found, brought = done.stdout.splitlines()
+    np.testing.assert_array_equal(independent.found_here(white, 7), ast.literal_eval(found))
+    assert brought == "[]"
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (
+            [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"],
+            "stopped before it was done",
+        ),
+        (["/no/such/python"], r"could not be started \(No such file or directory\): ask again"),
+    ],
+)
+def test_a_process_that_fails(monkeypatch, ends, words):
+    """A search that is broken off, or never begun, says so."""
+    monkeypatch.setattr(independent, "command", lambda *_: ends)
+    with pytest.raises(ComputeFailed, match=words) as caught:
+        independent.rotation(np.eye(3), 0)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_number(model_dirs):
+    """Shares, weights and both ends of random weights follow from the components, in loops."""
+    subject, main = study(model_dirs["gpt2"], some_windows(5, 15))
+    params = {"query": 12, "heads": "L0H2 L0H1", "neuron": 7, "components": 6}
+    found = asked(subject, main, shown=4, top_k=3, **params)
+    bag = subject.model.notes["bag"][1]
+    assert isinstance(bag, Bag)
+    table, read = bag.table(np.arange(1, VOCABULARY)).numpy(), bag.readers()[:, 7].double().numpy()
+    values, directions = latents.components(table, 6, subject.source.seed)
+    whole = table @ read
+
+    rows = []
+    for value, direction in zip(values.T, directions, strict=True):
+        weight = float(direction @ read)
+        turned = value if weight > 0 else -value
+        order = np.argsort(turned)
+        assert np.cov(turned, whole, ddof=0)[0, 1] == pytest.approx(abs(weight), rel=1e-4)
+        rows.append((weight**2 / whole.var(), abs(weight), order[::-1][:3], order[:3], turned))
+    rest = 1 - sum(row[0] for row in rows)
+    assert rest == pytest.approx(float(found.values["rest"]), abs=1e-4)
+    assert 0 < rest < 1
+    for place, row in enumerate(sorted(rows, key=lambda row: -row[0])[:4]):
+        here = {name: value[place] for name, value in found.values.items() if value.ndim}
+        assert row[:2] == pytest.approx((here["share"], here["weight"]), rel=1e-4)
+        for name, order in (("top", row[2]), ("bottom", row[3])):
+            assert (order + 1).tolist() == here[name].tolist()
+            np.testing.assert_allclose(here[f"{name}_value"], row[4][order])
+    assert (4,) == found.values["share"].shape
+
+
+def test_refused(two_groups):
+    """No such neuron, or more components than tokens or dimensions: one sentence."""
+    subject, main = study(two_groups, some_windows(4, 41))
+    rare = dataclasses.replace(subject, windows=np.full((4, 41), 7))
+    for on, params, words in (
+        (subject, {"neuron": 6}, r"No neuron 6: expected 0 to 5"),
+        (subject, {"neuron": 5}, r"span 2 dimensions: .*, got 24"),
+        (rare, {"min_count": 1, "heads": "L0H0"}, "of 1 tokens span 0 dimensions"),
+        (subject, {"neuron": 2, "components": 2}, "neuron 2 alike: there is nothing"),
+    ):
+        with pytest.raises(BadRequest, match=words) as caught:
+            asked(on, main, **params)
+        assert "\n" not in str(caught.value)
+
+
+def test_an_empty_first_dimension():
+    """Tables that are 0 in the stream's first dimension have uncorrelated components as well."""
+    generator = np.random.default_rng(0)
+    table = generator.laplace(size=(199, 3)) @ generator.normal(size=(3, 11))
+    table[:, 0] = 0
+
+    values, directions = latents.components(table, 3, 0)
+
+    np.testing.assert_allclose(np.corrcoef(values.T), np.eye(3), atol=1e-6)
+    np.testing.assert_allclose(values @ directions, table - table.mean(axis=0), atol=1e-6)
+
+
+def test_components_that_are_kept(two_groups, monkeypatch):
+    """They are found once for all neurons, and anew for another vocabulary, number or seed."""
+    subject, main = study(two_groups, some_windows(4, 41))
+    found, find = [], latents.components
+    monkeypatch.setattr(latents, "components", lambda *asked: found.append(asked) or find(*asked))
+    first = asked(subject, main, neuron=5, components=2)
+    other = asked(subject, main, neuron=4, components=2)
+    assert 1 == len(found)
+    assert first.values["weight"].tolist() != other.values["weight"].tolist()
+
+    seeded = dataclasses.replace(subject, source=dataclasses.replace(subject.source, seed=7))
+    for times, (on, changes) in enumerate(
+        [(subject, {"components": 2, "min_count": 1}), (seeded, {"components": 2})], start=2
+    ):
+        asked(on, main, neuron=5, **changes)
+        assert times == len(found)

@@ -1,0 +1,384 @@
+"""Pinned heads: how they are written, how far apart their kernels are, their measures."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import poskernel_core as pk
+from pages.compare.pinned import _cell
+from poskernel_core.analyses import find
+from poskernel_core.analyses.comparison import formulas
+from poskernel_core.analyses.comparison.figures import (
+    depth_figure,
+    distances_figure,
+    kernels_figure,
+)
+from poskernel_core.analyses.comparison.pins import (
+    MOST_PINS,
+    Pin,
+    nearest_position,
+    pinned_run,
+    read_pins,
+    write_pins,
+)
+from poskernel_core.cli import main as cli
+from poskernel_core.cli.actions import check_windows
+from poskernel_core.cli.options import Run
+from poskernel_core.common.errors import BadRequest, TooLittleText
+from poskernel_core.common.result import Result
+from poskernel_core.engine.engine import describe_run
+from tests.analyses.comparison.test_head_distances import mean_kernels
+from tests.support import oracles
+from tests.support.builders import VOCABULARY
+from tests.support.builders import bag as made
+from tests.support.builders.bag import some_windows
+from tests.support.truth import truth_of
+
+N, SKIP = 13, 2
+TEXTS = 5
+CONTEXT, WINDOWS = 48, 7
+KERNELS = arrays(float, (3, 7), elements=st.floats(0.001, 1)).map(
+    lambda rows: rows / rows.sum(axis=1, keepdims=True)
+)
+NAMES = st.text("abcXYZ019/.-_ ,;@=~%", min_size=1, max_size=12).map(str.strip).filter(bool)
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+
+def ask(engine, name, model="demo-attn-2l", **params):
+    """An answer over few short windows."""
+    return pk.show(name, str(model), engine=engine, context=CONTEXT, windows=WINDOWS, params=params)
+
+
+@given(
+    st.builds(
+        Pin,
+        st.sampled_from(["L0H0", "L11H3"]),
+        NAMES,
+        st.none() | NAMES,
+        NAMES,
+        st.none() | st.integers(2, 99999),
+        st.integers(1, 5000),
+        st.booleans(),
+        st.sampled_from(["float32", "bfloat16"]),
+        st.integers(0, 99),
+    )
+)
+def test_what_is_written_is_read(pin):
+    """Any name, with every mark that separates, comes back as it was."""
+    assert [pin] == read_pins(str(pin))
+    other = Pin("L1H1", "gpt2")
+    assert list(dict.fromkeys([pin, other])) == read_pins(write_pins([pin, other, pin]))
+
+
+def test_written_by_hand():
+    """Only what is special is written; a head alone is one of the run that is asked about."""
+    assert "L2H6@demo-gpt2" == str(Pin("L2H6", "demo-gpt2"))
+    special = Pin("L0H1", "gpt2", "step-8", "bible", 64, start=False)
+    assert "L0H1@gpt2@step-8;corpus=bible;context=64;start=false" == str(special)
+    assert [Pin("L0H3"), Pin("L2H6", "demo-gpt2")] == read_pins("l0h3, L2H6@demo-gpt2,")
+    assert "revision step-8, corpus bible, context 64, no start token" == special.settings
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["L0", "H0L0@gpt2", "L0H0@gpt2@a@b", "L0H0@gpt2;colour=red", "L0H0@gpt2;context=many",
+     "L0H0@gpt2;start=maybe", "L0H0;context=64", "L0H0@gpt2;context", "L0H0@" + 1300 * "a"],
+)  # fmt: skip
+def test_a_bad_pin_is_one_sentence(text):
+    """What was expected, and what came."""
+    with pytest.raises(BadRequest, match=r"[Pp]inned head"):
+        read_pins(text)
+
+
+def test_too_many_pins():
+    """The number that there may be is told."""
+    with pytest.raises(BadRequest, match=f"up to {MOST_PINS} heads to compare, got 9"):
+        read_pins(",".join(f"L0H{head}" for head in range(9)))
+
+
+def test_the_run_of_a_pin():
+    """It is the run that anybody would describe so; a head outside the model is refused."""
+    run = describe_run("demo-gpt2", context=64, windows=50)
+    assert run == pinned_run(Pin.of("L0H0", run, 512))
+    assert describe_run("demo-gpt2") == pinned_run(Pin("L3H7", "demo-gpt2"))
+    assert run is pinned_run(Pin("L3H7"), run)
+    for pin, words in (
+        (Pin("L9H0", "demo-gpt2"), "from L0H0 to L3H7"),
+        (Pin("L0H0", "no-such-model/x/y"), "no-such-model"),
+        (Pin("L0H0", "demo-gpt2", context=4096), "reads 2 to 512 tokens"),
+        (Pin("L0H0", "demo-gpt2", corpus="nothing"), "nothing"),
+        (Pin("L0H0", "demo-gpt2", dtype="int8"), "names no run"),
+        (Pin("L0H0"), "needs a model"),
+    ):
+        with pytest.raises(BadRequest, match=words):
+            pinned_run(pin)
+    assert (15, 63) == (nearest_position(run, 16), nearest_position(run, 400))
+
+
+def test_distance_by_hand():
+    """Aligned by offset, on what both see: three quarters against a half of two offsets."""
+    left = np.array([0.6, 0.2, 0.2])
+    right = np.array([0.5, 0.5, np.nan, np.nan])
+    assert 0.25 == pytest.approx(float(formulas.distance(left, right)))
+    assert 1 == formulas.distance(np.array([0.0, 0.0, 1.0]), right)
+    assert np.isnan(formulas.distance(np.full(3, np.nan), right))
+    both = formulas.common_offsets(left, right)
+    np.testing.assert_allclose([[0.75, 0.25, 0], [0.5, 0.5, 0]], both)
+
+
+@given(KERNELS)
+def test_distance_is_a_metric(rows):
+    """Symmetric, 0 for the same, at most 1, no longer than a way round; the oracle agrees."""
+    a, b, c = rows
+    gap = float(formulas.distance(a, b))
+    assert 0 == formulas.distance(a, a)
+    assert gap == formulas.distance(b, a)
+    assert 0 <= gap <= 1
+    assert gap <= formulas.distance(a, c) + formulas.distance(c, b) + 1e-12
+    assert gap == pytest.approx(oracles.total_variation(a.tolist(), b.tolist()))
+    longer = np.append(b, 0.4)
+    expected = oracles.aligned_distance(a[::-1].tolist(), 6, longer[::-1].tolist(), 7, 0)
+    assert expected == pytest.approx(float(formulas.distance(a, longer)))
+
+
+@given(KERNELS, arrays(float, (2, 7), elements=st.floats(0, 0.01)))
+def test_the_largest_error_bounds_what_small_changes_do(rows, errors):
+    """Each value moved by no more than its error moves a distance by no more than the bound."""
+    a, b, _ = rows
+    moved = 0.5 * np.abs((a + errors[0]) - (b - errors[1])).sum()
+    bound = np.sqrt(2) * formulas.largest_error(errors[0], errors[1])
+    assert abs(moved - 0.5 * np.abs(a - b).sum()) <= bound + 1e-12
+
+
+def test_apart_by_hand():
+    """(5 - 3) over the root of 3² and 4²; the first against itself is 0, without errors unknown."""
+    apart = formulas.apart(np.array([[3.0, 5.0], [1.0, 2.0]]), np.array([[3.0, 4.0], [np.nan, 1]]))
+    np.testing.assert_allclose(apart[0], [0, 0.4])
+    assert np.isnan(apart[1]).all()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "mistral"])
+def test_against_plain_loops(model_dirs, name):
+    """Distance of every two heads of a layer, and its jackknife, from plain kernels."""
+    texts = some_windows(TEXTS, 17)
+    gathered = pk.run_pass(pk.load(str(model_dirs[name]), device="cpu"), texts, positions=(7, N))
+    found = pk.analyse("kernel-replicates", gathered, query=N, skip=SKIP)
+
+    truth = truth_of(model_dirs[name], texts)
+    queries, keys = truth.queries[1], truth.keys[1]
+    heads = queries.shape[1]
+    factor, window = {"gpt2": (7**-0.5, None), "mistral": (14**-0.5, 7)}[name]
+    rows = mean_kernels(queries, keys, factor, SKIP, window)
+    without = [
+        mean_kernels(*(np.delete(each, text, axis=0) for each in (queries, keys)),
+                     factor, SKIP, window)
+        for text in range(TEXTS)
+    ]  # fmt: skip
+    assert found.values["replicate"].shape[0] == TEXTS  # as many groups as texts: all but one each
+    seen = N - SKIP + 1 if window is None else min(N - SKIP + 1, window)
+    for a in range(heads):
+        kernel = found.values["kernel"][1, a]
+        np.testing.assert_allclose(kernel[:seen], rows[a][N::-1][:seen], atol=2e-5)
+        assert np.isnan(kernel[seen:]).all()
+        for b in range(a):
+            left, right = (
+                (found.values["kernel"][1, h], found.values["replicate"][:, 1, h].astype(float))
+                for h in (a, b)
+            )
+            out = [oracles.total_variation(each[a], each[b]) for each in without]
+            error = formulas.distance_error(left[0], right[0], left[1], right[1], together=True)
+            assert oracles.jackknife_se(out) == pytest.approx(error, rel=1e-3, abs=2e-5)
+            expected = oracles.total_variation(rows[a], rows[b])
+            assert expected == pytest.approx(float(formulas.distance(left[0], right[0])), abs=2e-5)
+
+
+def test_known_heads(tmp_path, engine):
+    """Two uniform heads are at distance 0; one that attends to its own token is far from both."""
+    path = made.reading(tmp_path / "model", np.zeros((VOCABULARY, 1)), [{0: 1.0}])
+    gathered = pk.run_pass(
+        pk.load(str(path), device="cpu"), some_windows(TEXTS, 41), positions=(37,)
+    )
+    found = pk.analyse("kernel-replicates", gathered, query=37)
+    rows = found.values["kernel"][0]
+    gaps = [[float(formulas.distance(a, b)) for a in rows] for b in rows]
+
+    far = 1 - 1 / 34  # of the keys 4 to 37
+    np.testing.assert_allclose(gaps, [[0, far, 0], [far, 0, far], [0, far, 0]], atol=1e-4)
+
+
+def test_pins_of_two_models(engine):
+    """One answer: distances, kernels by offset, and each model's own position; figures of it."""
+    heads = "L0H0,L0H1,L0H0@demo-gpt2;context=64;windows=7"
+    found = ask(engine, "compare-kernels", heads=heads, query=40)
+    gap, error = found.values["distance"], found.errors["distance"]
+    np.testing.assert_array_equal(gap, gap.T)
+    np.testing.assert_array_equal(np.diag(gap), 0)
+    assert heads == ",".join(found.words("heads"))
+    assert [41, 41, 41] == [round(each / 2) * 2 + 1 for each in found.values["position"]]
+    assert (error[np.triu_indices(3, 1)] > 0).all()
+    assert "demo-attn-2l, demo-gpt2" == found.provenance["model"]
+    curves = [
+        each for each in kernels_figure(found, log_x=True).data if each.customdata is not None
+    ]
+    assert 3 == len(curves)
+    assert [(1, 0), (41, 40)] == [(curves[0].x[at], curves[0].text[at]) for at in (0, -1)]
+    assert "offset %{text}" in curves[0].hovertemplate
+    assert (3, 3) == np.shape(distances_figure(found).data[0].z)
+    with pytest.raises(BadRequest, match="L9H9"):
+        ask(engine, "compare-kernels", heads="L9H9")
+
+
+@pytest.mark.parametrize("name", ["compare-kernels", "compare-heads"])
+def test_runs_of_unlike_numbers_on_the_command_line(name, monkeypatch, tmp_path, capsys):
+    """The first run's windows are held against what is asked for; too few are refused as ever."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    heads, out = "L0H1,L0H1@demo-gpt2;context=64;windows=7", ()
+    if name == "compare-heads":
+        left = [part for part in find_parts(heads) if not part.endswith(":entropy")]
+        out = ("--leave-out", ",".join(left))
+    asked = ("show", name, "demo-attn-2l", "--heads", heads, *out, "--context", str(CONTEXT))
+
+    assert 0 == cli.main([*asked, "--windows", "9", "--device", "cpu", "--json"])
+    told = json.loads(capsys.readouterr().out)["run"]
+
+    assert ("9, 7", f"{CONTEXT}, 64") == (told["windows"], told["context"])
+
+
+def test_too_few_windows_of_the_first_run(engine):
+    """The sentence has the numbers of that run, though another stands beside it."""
+    found = ask(engine, "compare-kernels", heads="L0H1,L0H1@demo-gpt2;context=64;windows=9")
+    fewer = replace(found, provenance=found.provenance | {"windows": "5, 9"})
+    run = Run(
+        model="demo-attn-2l",
+        revision=None,
+        corpus="sample",
+        corpus_item=None,
+        corpus_revision=None,
+        windows=WINDOWS,
+        pattern_windows=None,
+        context=CONTEXT,
+        no_start_token=False,
+        seed=0,
+        dtype="float32",
+        device=None,
+        batch=None,
+    )
+
+    check_windows(found, run)
+    with pytest.raises(TooLittleText, match=rf"gives 5 windows of {CONTEXT} tokens, {WINDOWS} "):
+        check_windows(fewer, run)
+
+
+def test_equal_heads_of_two_runs(engine):
+    """The same head of the same texts, by two names, is at distance 0 with independent errors."""
+    twin = f"L0H1@demo-attn-2l;context={CONTEXT};windows={WINDOWS}"
+    found = ask(
+        engine, "compare-kernels", heads=f"L0H1,{twin},L0H1@demo-attn-2l;context=64;windows=9"
+    )
+    assert 0 == found.values["distance"][0, 1]
+    assert 0 < found.values["distance"][0, 2] < 0.2
+
+
+def test_measures_beside(engine):
+    """Each number is that of the model's own table; how far apart is by the declared errors."""
+    other = "L1H2@demo-gpt2;context=64;windows=7"
+    out = ",".join(
+        f"{place}:{name}"
+        for place in range(2)
+        for name in ("additivity", "score-variance", "contextual-heads", "induction-scores")
+    )
+    found = ask(engine, "compare-heads", heads=f"L0H1,{other}", query=47, leave_out=out)
+    table = ask(engine, "head-measures", query=47)
+    for title, row in zip(found.words("measure"), found.values["value"], strict=True):
+        assert table.values["value"][table.words("measure").index(title), 0, 1] == row[0]
+    row = found.words("measure").index("distance to observed attention")
+    gap = np.diff(found.values["value"][row])[0]
+    assert found.values["z_score"][row, 1] == pytest.approx(
+        gap / np.hypot(*found.errors["value"][row])
+    )
+    kinds = found.texts["word"][found.words("measure").index("kind of kernel")]
+    assert set(kinds) <= {"local", "slow decay", "uniform"}
+    every = find_parts(f"L0H1,{other}")
+    with pytest.raises(BadRequest, match="Nothing is left"):
+        ask(engine, "compare-heads", heads=f"L0H1,{other}", leave_out=",".join(every))
+
+
+def find_parts(heads):
+    """The names of all parts."""
+    run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
+    question = find("compare-heads")
+    return question.parts(run, question.params(heads=heads))
+
+
+def test_by_depth(engine):
+    """Mean and ends of each layer's heads are those of the table; the last layer lies at 1."""
+    found = ask(engine, "depth", measure="distance to observed attention", query=47)
+    table = ask(engine, "etc").select(query=47).values["attention_distance"]
+    np.testing.assert_allclose(found.values["mean"], table.mean(axis=1))
+    np.testing.assert_array_equal(found.values["largest"], table.max(axis=1))
+    np.testing.assert_array_equal(found.values["smallest"], table.min(axis=1))
+    np.testing.assert_array_equal(found.values["depth"], [0, 1])
+    assert "TV distance, 0 to 1" == found.units["mean"]
+    assert 6 == len(depth_figure([found, found], ["one", "two"]).data)
+    with pytest.raises(BadRequest, match="is a kind"):
+        ask(engine, "depth", measure="kind of kernel")
+
+
+def beside(groups):
+    """Two pinned heads' entropies 1 and 1.21 with errors 0.06 and 0.08: 2.1 of both apart."""
+    run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
+    question, shape = find("compare-heads"), (2, 8)
+    arrays = {part: {"entropy": np.full(shape, at)} for part, at in (
+        ("values", 1.0), ("errors", 0.06), ("biases", 0.01))}  # fmt: skip
+    for part, at in (("values", 1.21), ("errors", 0.08), ("biases", -0.02)):
+        arrays[part]["entropy"][1, 2] = at
+    one = Result("entropy", {}, axes={"entropy": ("layer", "head")}, units={"entropy": "nats"},
+                 provenance={"model": "m", "errors": "documents", "groups": groups},
+                 **arrays)  # fmt: skip
+    return question.compose({"0:entropy": one}, run, question.params(heads="L0H1,L1H2"))
+
+
+@pytest.mark.parametrize(
+    ("groups", "cell"),
+    [
+        (0, "1.210 ± 0.080, bias −0.02 (**+2.1**)"),
+        (50, "1.210 ± 0.080, bias −0.02 (**+2.1**)"),
+        (10, "1.210 ± 0.080, bias −0.02 (+2.1)"),
+    ],
+)
+def test_a_difference_is_bold_beyond_its_interval(groups, cell):
+    """2.1 errors are more than 1.96 or the 2.01 of fifty groups, less than the 2.26 of ten."""
+    found = beside(groups)
+
+    assert [0.01, -0.02] == found.biases["value"][0].tolist()
+    assert ("documents", groups) == (found.error_counts, found.groups)
+    assert cell == _cell(found, 0, 1).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_kernels_with_biases():
+    """Those of a composition are its parts'; of parts of before it has none, and says queries."""
+    question = find("compare-kernels")
+    run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
+    params = question.params(heads="L0H1,L1H2", query=N)
+    rows = np.random.default_rng(5).random((3, 2, 8, N + 1))
+    axes = ("layer", "head", "offset")
+    values = {"kernel": rows[0], "observed": rows[1], "replicate": np.stack([rows[0], rows[2]])}
+    old = Result(
+        "kernel-replicates", {}, values,
+        {"kernel": axes, "observed": axes, "replicate": ("left_out", *axes)},
+        dict.fromkeys(values, ""), errors={"kernel": rows[1]}, provenance={"model": "m"},
+    )  # fmt: skip
+    new = replace(old, biases={"kernel": rows[2]}, provenance={"errors": "documents", "groups": 7})
+    (name,) = question.parts(run, params)
+
+    before, after = (question.compose({name: one}, run, params) for one in (old, new))
+
+    assert ({}, "queries", 0) == (before.biases, before.error_counts, before.groups)
+    assert ("documents", 7) == (after.error_counts, after.groups)
+    np.testing.assert_array_equal(after.biases["kernel"], rows[2][[0, 1], [1, 2]])

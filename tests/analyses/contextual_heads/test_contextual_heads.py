@@ -1,0 +1,250 @@
+"""Contextual heads: denominators, spreads and predictions, by plain loops and by calculation."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poskernel_core.analyses.contextual_heads.experiment.contextual import relative_spread
+from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.views import Gathered
+from poskernel_core.data.made import repeated_windows
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
+from tests.support import builders, oracles
+from tests.support import oracles_contextual as oracle
+from tests.support.builders import VOCABULARY, contextual
+from tests.support.builders.contextual import (
+    CASES,
+    CONTENT,
+    TAU,
+    T,
+    ask,
+    perform,
+    some_windows,
+    study,
+)
+from tests.support.truth import truth_of
+
+POOL, QUERY, SKIP = range(1, VOCABULARY), 29, 4
+
+
+@pytest.fixture(scope="module")
+def paths(model_dirs, tmp_path_factory):
+    """Directories of all models, those of `builders.contextual` among them."""
+    root = tmp_path_factory.mktemp("contextual")
+    return model_dirs | {
+        "additive": contextual.additive(root / "additive", CONTENT),
+        "grouped": contextual.grouped(root / "grouped"),
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_head(paths, case):
+    """All values and errors of every head, for some of the texts that mean keys are from."""
+    name, query, skip, start, window, divisor = CASES[case]
+    windows = some_windows(11, 23, start)
+    subject, main = study(paths[name], windows, start)
+    changed = contextual.with_token(windows[:7], query, subject.single_id(" the"))
+    truth, means = truth_of(paths[name], changed), oracle.mean_keys_kept(paths[name], windows[:10])
+
+    found = perform(ContextualHeads, subject, main, query=query, skip=skip, first_windows=7)
+
+    layers, heads = found.values["denominator_cv"].shape
+    assert (3, truth.queries[0].shape[1]) == (layers, heads)
+    for layer, head in np.ndindex(layers, heads):
+        place = (layer, head), 1 / divisor[layer], query, skip, window[layer]
+        expected = oracle.moments_and_errors(truth, means, *place)
+        for held, known in zip((found.values, found.errors, found.biases), expected, strict=True):
+            for name, number in known.items():
+                at = float(held[name][layer, head])
+                assert number == pytest.approx(at, rel=2e-3, abs=2e-4), (name, layer, head)
+    assert found.provenance["groups"] == 7
+    assert found.values["denominator_cv"].max() > 0.05
+
+
+def test_by_hand(paths):
+    """Two texts of three tokens, uniform attention, weights 2, 1, 1 and 1, 1, 1.
+
+    `Z` is 4/3 and 1: mean 7/6, deviation (1/3) / sqrt 2. Weights: mean 7/6, mean square 9/6,
+    variance 3/2 - 49/36 = 5/36; `Var[w] / ETC` is 5/108.
+    """
+    subject, _ = study(paths["additive"], some_windows(2, 3, False), start=False)
+    heavy = 7 if subject.single_id(" the") != 7 else 8
+    content = [math.log(2) * (token == heavy) for token in range(VOCABULARY)]
+    path = contextual.additive(paths["additive"].parent / "by hand", content)
+    subject, main = study(path, np.array([[heavy, 9, 11], [9, 9, heavy]]), start=False)
+    none = Gathered(main.header, {"keys": {"mean_keys": np.zeros((1, 3, 3, 5), dtype=np.float32)}})
+
+    found = perform(ContextualHeads, subject, none, query=2, skip=0, first_windows=2)
+
+    expected = {
+        "etc": 3,
+        "visible_keys": 3,
+        "denominator": 7 / 6,
+        "denominator_cv": (1 / 3) / math.sqrt(2) / (7 / 6),
+        "predicted_cv": math.sqrt(5 / 108) / (7 / 6),
+        "weight_mean": 7 / 6,
+        "weight_variance": 5 / 36,
+    }
+    for name, value in expected.items():
+        assert value == pytest.approx(float(found.values[name][0, 0]), rel=1e-5), name
+    assert np.isnan(found.errors["denominator_cv"]).all()
+
+
+def shares_of_keys(tau):
+    """What each key from `SKIP` on has of the kernel at `QUERY`; uniform for an infinite `tau`."""
+    powers = [math.exp((i - QUERY) / tau) for i in range(SKIP, QUERY + 1)]
+    return [power / math.fsum(powers) for power in powers]
+
+
+def own_weight(path):
+    """The weight of the destination token."""
+    return math.exp(CONTENT[load_tokenizer(catalog.locate(str(path))).single_id(" the")])
+
+
+def drawn_spread(shares, own):
+    """Relative spread of `sum_i p_i W_i`, `W` drawn without replacement; the last one is `own`.
+
+    Two different draws have the covariance `-Var[W] / (pool - 1)`.
+    """
+    weights = [math.exp(CONTENT[token]) for token in POOL]
+    middle, squares = oracles.mean(weights), math.fsum(p * p for p in shares[:-1])
+    variance = oracles.mean([(w - middle) ** 2 for w in weights])
+    pairs = (1 - shares[-1]) ** 2 - squares
+    return math.sqrt(variance * (squares - pairs / (len(POOL) - 1))) / (
+        (1 - shares[-1]) * middle + shares[-1] * own
+    )
+
+
+def test_independent_content(paths, tmp_path):
+    """Random tokens behind a uniform and a decaying kernel: the spread is the calculated one."""
+    texts, path = 700, paths["additive"]
+    params = {"query": QUERY, "first_windows": texts}
+    found = ask(tmp_path, "contextual-heads", path, params, context=T, windows=texts)
+
+    own, weights = own_weight(path), [math.exp(CONTENT[token]) for token in POOL]
+    for head, tau in enumerate((math.inf, TAU)):
+        shares = shares_of_keys(tau)
+        values = {
+            n: float(found.values[n][0, head]) for n in ("etc", "denominator_cv", "predicted_cv")
+        }
+        error = float(found.errors["denominator_cv"][0, head])
+        truth = drawn_spread(shares, own)
+        assert truth == pytest.approx(values["denominator_cv"], abs=4 * error)
+        assert pytest.approx(error, rel=0.7) == truth / math.sqrt(2 * texts)
+        assert oracles.etc(shares) == pytest.approx(values["etc"], rel=0.02)
+        independent = np.std(weights) / np.mean(weights) / math.sqrt(oracles.etc(shares))
+        assert independent == pytest.approx(values["predicted_cv"], rel=0.03)
+        if head == 0:  # the fixed token has a 26th of the mass
+            assert independent == pytest.approx(values["denominator_cv"], rel=0.12)
+    assert texts == found.provenance["first_windows"]
+
+
+def test_correlated_content(paths, tmp_path):
+    """One token repeated in each text: the independent model fails by about the root of the ETC."""
+    texts, path, params = 250, paths["additive"], {"query": QUERY, "first_windows": 250}
+    run = {"context": T, "windows": texts, "start_token": False}
+    found = ask(tmp_path, "contextual-heads", path, params, "repeated", **run)
+
+    tokens = repeated_windows(VOCABULARY, context=T, windows=texts, avoid=0)[:, 0].tolist()
+    weights, own, ratios = [math.exp(CONTENT[token]) for token in tokens], own_weight(path), []
+    of_all_keys = np.array([*weights * (QUERY - SKIP), *[own] * texts])
+    for head, tau in enumerate((math.inf, TAU)):
+        shares = shares_of_keys(tau)
+        z = [(1 - shares[-1]) * weight + shares[-1] * own for weight in weights]
+        names = ("denominator_cv", "predicted_cv")
+        spread, predicted = (float(found.values[name][0, head]) for name in names)
+        assert oracle.relative_spread(z) == pytest.approx(spread, rel=1e-4)
+        expected = of_all_keys.std() / of_all_keys.mean() / math.sqrt(oracles.etc(shares))
+        assert expected == pytest.approx(predicted, rel=1e-3)
+        ratios.append(spread / predicted)
+    assert math.sqrt(QUERY - SKIP + 1) == pytest.approx(ratios[0], rel=0.05)
+    assert ratios[1] > 1.5
+
+
+def test_without_content(paths, tmp_path):
+    """A kernel is all there is: no spread; a uniform one's ETC is the number of visible keys."""
+    path = builders.look_back(tmp_path / "model", k=2, T=37, tau=5.0)
+    subject, main = study(path, some_windows(7, 37, True))
+    found = perform(ContextualHeads, subject, main, query=33, skip=3, first_windows=7)
+
+    for name in ("denominator_cv", "predicted_cv", "weight_variance"):
+        np.testing.assert_allclose(found.values[name], 0, atol=1e-4)
+    for name in ("weight_mean", "denominator"):
+        np.testing.assert_allclose(found.values[name], 1, rtol=1e-4)
+    assert [31] * 6 == found.values["visible_keys"].ravel().tolist()
+    uniform = [found.values["etc"][0, 1], *found.values["etc"][1]]
+    np.testing.assert_allclose(uniform, 31, rtol=1e-4)
+    assert 10 / 31 == pytest.approx(found.values["local_mass"][0, 1], rel=1e-4)
+    assert pytest.approx(found.values["etc"][0, 0], rel=1e-3) == 1
+    decaying = [math.exp((i - 33) / 5) for i in range(3, 34)]
+    truth = math.fsum(decaying) ** 2 / math.fsum(x * x for x in decaying)
+    assert truth == pytest.approx(found.values["etc"][0, 2], rel=1e-3)
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=2, max_size=17), st.floats(1e-3, 1e3))
+def test_relative_spread(values, factor):
+    """The spread is that of loops, and knows no scale."""
+    expected = pytest.approx(oracle.relative_spread(values), rel=1e-6, abs=1e-5)
+    for row in (np.array(values), factor * np.array(values)):
+        assert expected == relative_spread(
+            len(row), np.array(row.mean()), np.array((row**2).mean())
+        )
+
+
+def test_relative_spread_by_hand():
+    """Of 1, 2, 3: mean 2, mean square 14/3, deviation 1; a single number has none."""
+    assert pytest.approx(float(relative_spread(3, np.array(2.0), np.array(14 / 3)))) == 0.5
+    assert np.isnan(relative_spread(1, np.array(2.0), np.array(4.0)))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "grouped"])
+def test_batches(paths, name):
+    """Values do not depend on how the texts are cut into batches."""
+    windows = some_windows(7, 19, True)
+    params = {"query": 17, "skip": 1, "first_windows": 7}
+    whole = perform(ContextualHeads, *study(paths[name], windows), **params)
+
+    for batch in (1, 3):
+        cut = perform(ContextualHeads, *study(paths[name], windows, batch=batch), **params)
+        for mine, theirs in ((whole.values, cut.values), (whole.errors, cut.errors)):
+            for key in mine:
+                np.testing.assert_allclose(mine[key], theirs[key], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("query", [SKIP, T, T + 1])
+def test_position_refused(paths, query):
+    """A position that no key is left of, or outside the context: one sentence."""
+    run, experiment = describe_run(str(paths["additive"])), ContextualHeads()
+    with pytest.raises(BadRequest, match=f"from 5 .* to 30, got {query}") as caught:
+        experiment.canonical(run, ContextualHeads.params(query=query, skip=SKIP))
+
+    assert "\n" not in str(caught.value)
+    for allowed in (SKIP + 1, T - 1):
+        assert run == experiment.canonical(run, ContextualHeads.params(query=allowed, skip=SKIP))
+
+
+def test_token_refused(paths):
+    """Two tokens, or a model without a tokenizer: one sentence."""
+    subject, main = study(paths["gpt2"], some_windows(3, 11, True))
+    with pytest.raises(BadRequest, match=r"one token of .*mind the leading space"):
+        perform(ContextualHeads, subject, main, query=9, token=" the word")
+    bare = dataclasses.replace(subject, single_id=None)
+    with pytest.raises(BadRequest, match="needs a tokenizer, and the model has none"):
+        perform(ContextualHeads, bare, main, query=9)
+
+
+def test_without_a_known_start_token(paths):
+    """A model whose tokenizer names no start token is run without one."""
+    subject, main = study(paths["gpt2"], some_windows(3, 11, False), start=False)
+    source = dataclasses.replace(subject.source, start=None)
+    subject = dataclasses.replace(subject, source=source)
+    assert np.isfinite(
+        perform(ContextualHeads, subject, main, query=9).values["denominator_cv"]
+    ).all()

@@ -1,0 +1,242 @@
+"""Denominators along positions, by plain loops; and what one query sees, in every architecture."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from poskernel_core.analyses.contextual_heads.denominators import Denominators
+from poskernel_core.analyses.contextual_heads.experiment.contents import (
+    LastQuery,
+    destination_windows,
+    last_rows,
+)
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.views import Gathered
+from tests.support import builders
+from tests.support import oracles_contextual as oracle
+from tests.support.builders import VOCABULARY, contextual
+from tests.support.builders.contextual import (
+    CASES,
+    CONTENT,
+    TAU,
+    T,
+    ask,
+    perform,
+    some_windows,
+    study,
+    with_token,
+)
+from tests.support.truth import truth_of
+
+CELLS = {"learned": "L2H3", "local layer": "L1H4", "grouped": "L1H4", "window": "L2H1",
+         "grouped in window": "L0H3"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def paths(model_dirs, tmp_path_factory):
+    """Directories of all models, those of `builders.contextual` among them."""
+    root = tmp_path_factory.mktemp("denominators")
+    return model_dirs | {
+        "additive": contextual.additive(root / "additive", CONTENT),
+        "grouped": contextual.grouped(root / "grouped"),
+    }
+
+
+def rows_of(path, main, windows, skip=0, batch=None, layers=None):
+    """All rows of the last query, in their order."""
+    subject, _ = study(path, windows, batch=batch)
+    return [row for _, rows in last_rows(subject, main, windows, skip, layers) for row in rows]
+
+
+@pytest.mark.parametrize("name", [*builders.ARCHITECTURES, "grouped"])
+def test_identity(paths, name):
+    """Kernel times weight over denominator is plain transformers' attention, for any means."""
+    windows = some_windows(3, 13, True)
+    truth = builders.hf_eager_attentions(paths[name], torch.from_numpy(windows))
+    _, main = study(paths[name], some_windows(5, 17, True, seed=7))
+
+    for row in rows_of(paths[name], main, windows):
+        pattern = (row.kernel * row.log_weight.exp() / row.denominator[..., None])[0]
+        seen = truth[row.layer][:, :, -1]
+        np.testing.assert_allclose(seen[..., row.first :], pattern, atol=2e-5)
+        np.testing.assert_array_equal(seen[..., : row.first], 0)
+        np.testing.assert_allclose(row.kernel.sum(dim=-1), 1, atol=1e-12)
+        assert row.log_weight.abs().max() > 0.3
+    assert row.layer == len(truth) - 1
+
+
+def test_denominator_by_hand():
+    """Masses 1/4 and 3/4 with weights 2 and 4 are 1/2 + 3."""
+    kernel, weights = torch.tensor([[[0.25, 0.75]]]), torch.tensor([[[2.0, 4.0]]])
+    row = LastQuery(0, 0, kernel.double(), weights.double().log())
+
+    assert pytest.approx(row.denominator.item()) == 3.5
+
+
+@pytest.mark.parametrize(
+    ("length", "skip", "first"), [(13, 0, 6), (13, 9, 9), (7, 0, 0), (6, 2, 2), (8, 0, 1)]
+)
+def test_first_key(paths, length, skip, first):
+    """A window of 7 holds the query and six keys before it; skipped keys are left out besides."""
+    windows = some_windows(3, length, True)
+    _, main = study(paths["mistral"], some_windows(3, 17, True))
+
+    for row in rows_of(paths["mistral"], main, windows, skip):
+        assert first == row.first
+        assert (1, 3, 5, length - first) == row.kernel.shape == row.log_weight.shape
+
+
+def test_layers_and_order(paths):
+    """Only the layers asked for are kept; texts are numbered through, whatever the batch."""
+    windows = some_windows(7, 11, True)
+    subject, main = study(paths["gpt2"], windows, batch=3)
+
+    found = list(last_rows(subject, main, windows, 2, (1,)))
+
+    assert [range(3), range(3, 6), range(6, 7)] == [some for some, _ in found]
+    assert [[1]] * 3 == [[row.layer for row in rows] for _, rows in found]
+    whole = rows_of(paths["gpt2"], main, windows, 2)
+    cut = torch.cat([rows[0].kernel for _, rows in found], dim=1)
+    np.testing.assert_allclose(whole[1].kernel, cut, atol=1e-6)
+
+
+def test_destination_windows():
+    """Windows end with the token; the ones given are left as they are."""
+    windows = np.arange(10).reshape(2, 5)
+    changed = destination_windows(windows, 3, 77)
+
+    assert [[0, 1, 2, 77], [5, 6, 7, 77]] == changed.tolist()
+    assert list(range(10)) == windows.ravel().tolist()
+
+
+@pytest.mark.parametrize("case", CELLS)
+def test_every_position(paths, case):
+    """Values and errors of one head at every position; the windows' own tokens do not count."""
+    name, _, skip, start, window, divisor = CASES[case]
+    windows = some_windows(20, 19, start)
+    subject, main = study(paths[name], windows, start)
+    means = oracle.mean_keys_kept(paths[name], windows)
+    cell = (int(CELLS[case][1]), int(CELLS[case][3]))
+
+    found = perform(
+        Denominators, subject, main, head=CELLS[case], skip=skip, n_positions=5, first_windows=23
+    )
+
+    queries = found.coordinates["query"].tolist()
+    assert (skip + 1, 18, 5) == (queries[0], queries[-1], len(queries))
+    steps = {b - a for a, b in pairwise(queries)}
+    assert max(steps) - min(steps) <= 1
+    for number, query in enumerate(queries):
+        truth = truth_of(paths[name], with_token(windows, query, subject.single_id(" the")))
+        place = cell, 1 / divisor[cell[0]], query, skip, window[cell[0]]
+        expected, errors, biases = oracle.moments_and_errors(truth, means, *place)
+        for value in ("denominator_cv", "predicted_cv", "etc"):
+            at = float(found.values[value][number])
+            assert expected[value] == pytest.approx(at, rel=2e-4, abs=1e-6)
+        rows = oracle.head_rows(truth, means[0], *place)
+        np.testing.assert_allclose(found.values["denominator"][:, number], rows.denominators, 2e-4)
+        for held, known in ((found.errors, errors), (found.biases, biases)):
+            at = [float(held[name][number]) for name in ("mean", "denominator_cv")]
+            known = known["denominator"], known["denominator_cv"]
+            assert known == pytest.approx(at, rel=2e-3, abs=2e-4)
+        assert expected["denominator"] == pytest.approx(found.values["mean"][number], rel=2e-4)
+
+
+def test_positions_by_hand(paths):
+    """From 5 to 12 in four steps of 7/3: 5, 7, 10, 12; more places than positions are all."""
+    subject, main = study(paths["gpt2"], some_windows(3, 13, True))
+    for places, expected in ((4, [5, 7, 10, 12]), (50, list(range(5, 13)))):
+        found = perform(Denominators, subject, main, n_positions=places, first_windows=2)
+
+        assert expected == found.coordinates["query"].tolist()
+        assert (2, len(expected)) == found.values["denominator"].shape
+        assert np.isnan(found.errors["denominator_cv"]).all()  # of two texts
+
+
+@pytest.mark.parametrize("batch", [None, 3])
+def test_two_roads(paths, tmp_path, batch):
+    """The last position is what the search for contextual heads says of this head."""
+    run = {"context": 17, "windows": 9, "batch": batch}
+    params = {"skip": 2, "first_windows": 7}
+    whole = ask(tmp_path, "contextual-heads", paths["llama"], {**params, "query": 16}, **run)
+    params |= {"head": "L1H5", "n_positions": 3}
+    along = ask(tmp_path, "denominators", paths["llama"], params, **run)
+
+    last = along.select(query=16)
+    for name, other in (("denominator_cv", "denominator_cv"), ("etc", "etc"),
+                        ("mean", "denominator"), ("predicted_cv", "predicted_cv")):  # fmt: skip
+        assert whole.values[other][1, 5] == pytest.approx(float(last.values[name]), rel=1e-6)
+    assert whole.errors["denominator_cv"][1, 5] == pytest.approx(
+        float(last.errors["denominator_cv"]), rel=1e-6
+    )
+
+
+def test_decay_along_positions(paths):
+    """Kernels proportional to `exp(i / tau)` behind exact means: the ETC levels off."""
+    subject, main = study(paths["additive"], some_windows(5, T, True))
+    ramp = np.zeros((1, 3, T, 5), dtype=np.float32)
+    ramp[0, 1:, :, 1] = np.arange(T) / TAU
+    exact = Gathered(main.header, {"keys": {"mean_keys": ramp}})
+    found = perform(Denominators, subject, exact, head="L0H1", skip=1, first_windows=5)
+
+    for query, etc in zip(found.coordinates["query"].tolist(), found.values["etc"], strict=True):
+        powers = [math.exp((i - query) / TAU) for i in range(1, query + 1)]
+        truth = math.fsum(powers) ** 2 / math.fsum(p * p for p in powers)
+        assert truth == pytest.approx(float(etc), rel=1e-5)
+    weights = [math.exp(CONTENT[token]) for token in range(VOCABULARY)]
+    assert found.values["denominator"].max() < max(weights)
+    assert found.values["denominator"].min() > min(weights)
+
+
+def test_no_context_changes_nothing(paths):
+    """The same text many times has no spread."""
+    windows = np.repeat(some_windows(1, 13, True), 5, axis=0)
+    found = perform(Denominators, *study(paths["gpt2"], windows), head="L1H2", first_windows=5)
+
+    np.testing.assert_allclose(found.values["denominator_cv"], 0, atol=1e-5)
+    assert found.values["predicted_cv"].min() > 0.01
+    np.testing.assert_allclose(
+        found.values["denominator"], np.tile(found.values["mean"], (5, 1)), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"head": "L3H0"}, "from L0H0 to L2H4 in this model; got 'L3H0'"),
+        ({"head": "head 1"}, "written L<layer>H<head>"),
+        ({"token": "the word"}, "mind the leading space"),
+    ],
+)
+def test_refused(paths, params, words):
+    """No such head, no such token: one sentence."""
+    subject, main = study(paths["gpt2"], some_windows(3, 11, True))
+    with pytest.raises(BadRequest, match=words) as caught:
+        perform(Denominators, subject, main, **params)
+
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".") or "leading space" in words
+
+
+def test_means_from_the_store(paths):
+    """Mean keys that cannot be written to raise no warning."""
+    windows = some_windows(3, 11, True)
+    _, main = study(paths["gpt2"], windows)
+    main.arrays["mean_keys"].setflags(write=False)
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        assert rows_of(paths["gpt2"], main, windows)
+    finally:
+        torch.set_warn_always(before)
+
+
+@pytest.mark.parametrize("length", [4, 5])
+def test_nothing_visible(paths, tmp_path, length):
+    """A context that ends with the skipped keys, or with one more: one sentence."""
+    params, run = {"skip": 4}, {"context": length, "windows": 5}
+    with pytest.raises(BadRequest):
+        ask(tmp_path, "denominators", paths["gpt2"], params, **run)

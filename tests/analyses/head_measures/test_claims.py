@@ -1,0 +1,262 @@
+"""Verdicts on heads: what is claimed, what is said with «about», and what is not said at all."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import poskernel_core as pk
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.head_measures.claims import Head, Number, verdict
+from poskernel_core.analyses.head_measures.figures import measure_texts, measures_table, rank_texts
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result
+from tests.support import builders
+
+NAN = math.nan
+PARAMS = {
+    "etc": {"local_tokens": 10, "local_share": 0.5, "uniform_share": 0.5},
+    "contextual-heads": {"duplicates": 0.3, "local": 0.5, "broad": 30.0, "steady": 0.25},
+    "sinks": {"threshold": 0.3},
+}
+GROUPS = ("duplicate token", "detokenization", "contextual", "other")
+MECHANISMS = ("negative self-attention", "aggregator", "by position")
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+
+def answer(question, labels=None, **numbers):
+    """An answer about the one head of one layer: each number with its error, or alone."""
+    pairs = {name: each if isinstance(each, tuple) else (each,) for name, each in numbers.items()}
+    values = {name: np.array([[each[0]]], dtype=float) for name, each in pairs.items()}
+    return Result(
+        analysis=question,
+        params=PARAMS.get(question, {}),
+        values=values,
+        axes=dict.fromkeys(values, ("layer", "head")),
+        units=dict.fromkeys(values, ""),
+        errors={n: np.array([[each[1]]]) for n, each in pairs.items() if len(each) > 1},
+        labels=labels or {},
+    )
+
+
+def said(*answers):
+    """The verdict that stands on these answers."""
+    return verdict(Head({each.analysis: each for each in answers}, 0, 0))
+
+
+def kernel(mass=(0.1, 0.01), etc=(40.0, 1.0), fidelity=(0.1, 0.01)):
+    """An answer about the kernel, over 100 visible keys."""
+    return answer("etc", local_mass=mass, etc=etc, visible_keys=100.0, attention_distance=fidelity)
+
+
+def contextual(group="other", near=(0.0, 0.01), far=(0.0, 0.01), etc=80.0, spread=(0.1, 0.01)):
+    """An answer about denominators and duplicates."""
+    return answer(
+        "contextual-heads",
+        {"group": GROUPS},
+        group=GROUPS.index(group), near_duplicates=near, far_duplicates=far, etc=etc,
+        denominator_cv=spread,
+    )  # fmt: skip
+
+
+def look_back(offset, mass, kind="by position"):
+    """An answer about the largest diagonal."""
+    labels = {"kind": MECHANISMS}
+    return answer("previous-token", labels, largest_offset=offset, largest_mass=mass,
+                  kind=MECHANISMS.index(kind))  # fmt: skip
+
+
+CASES = {
+    "local": (
+        (kernel(mass=(0.9, 0.01)),),
+        "Local: by position 0.900 ± 0.010 of its attention falls on the last 10 tokens.",
+    ),
+    "about local": ((kernel(mass=(0.51, 0.01)),), "About local: by position 0.510 ± 0.010 of"),
+    "slow decay": (
+        (kernel(),),
+        "Slow decay: by position it spreads over 40.0 ± 1.0 of 100 tokens.",
+    ),
+    "uniform": ((kernel(etc=(60.0, 1.0)),), "Uniform: by position it spreads over 60.0 ± 1.0"),
+    "about uniform": ((kernel(etc=(51.0, 1.0)),), "About uniform: by position it spreads over"),
+    "no key": ((kernel((NAN, NAN), (NAN, NAN), (NAN, NAN)),), ""),
+    "far from its kernel": (
+        (kernel(fidelity=(0.7, 0.01)),),
+        "what it attends to is not what its kernel says (distance 0.700 ± 0.010).",
+    ),
+    "previous": (
+        (look_back(1, (0.87, 0.01)),),
+        "Looks one token back by position (P(1) 0.870 ± 0.010).",
+    ),
+    "previous, aggregating": (
+        (look_back(1, (0.87, 0.01), "aggregator"),),
+        "Looks one token back, at what earlier heads wrote there (P(1)",
+    ),
+    "three back": ((look_back(3, (0.5, 0.01)),), "Looks 3 tokens back by position (P(3) 0.500"),
+    "itself": ((look_back(0, (0.5, 0.01)),), "Looks at the current token (P(0) 0.500 ± 0.010)."),
+    "about previous": ((look_back(1, (0.3, 0.01)),), "About looks one token back"),
+    "hardly previous": ((look_back(1, (0.2, 0.01)),), ""),
+    "induction": (
+        (answer("induction-scores", induction=(0.9, 0.01)),),
+        "An induction head (0.900 ± 0.010).",
+    ),
+    "no induction": ((answer("induction-scores", induction=(0.1, 0.01)),), "No induction."),
+    "about induction": (
+        (answer("induction-scores", induction=(0.31, 0.01)),),
+        "About an induction head (0.310 ± 0.010).",
+    ),
+    "sink": (
+        (answer("sinks", sink=(0.6, 0.01), learned_sink=(0.0, 0.0)),),
+        "A sink on the first key (0.600 ± 0.010).",
+    ),
+    "learned sink": (
+        (answer("sinks", sink=(0.1, 0.01), learned_sink=(0.5, 0.01)),),
+        "A learned sink (0.500 ± 0.010); no sink.",
+    ),
+    "contextual": (
+        (contextual(),),
+        "Contextual (its softmax denominator varies by 0.100 ± 0.010 of its mean from window to "
+        "window); not drawn to duplicates.",
+    ),
+    "about contextual": ((contextual(spread=(0.24, 0.01)),), "About contextual"),
+    "unsteady": ((contextual(spread=(0.4, 0.01)),), "Not drawn to duplicates and not contextual."),
+    "narrow": ((contextual(etc=20.0),), "Not drawn to duplicates and not contextual."),
+    "duplicates": (
+        (contextual("duplicate token", near=(0.6, 0.01)),),
+        "Attends to earlier duplicates of the current token (near ones 0.600 ± 0.010); "
+        "not contextual.",
+    ),
+    "positional": (
+        (answer("score-variance", position_share=(0.9, 0.01), content_share=(0.1, 0.01)),),
+        "Position decides its scores (share 0.900 ± 0.010).",
+    ),
+    "shared": (
+        (answer("score-variance", position_share=(0.4, 0.01), content_share=(0.51, 0.01)),),
+        "Position (0.400 ± 0.010) and content (0.510 ± 0.010) share its scores.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_by_hand(case):
+    """One kind of head each; nothing where nothing may be said."""
+    answers, expected = CASES[case]
+    found = said(*answers)
+    assert expected in found
+    if not expected or expected.endswith("."):
+        assert found.endswith(expected)
+        assert bool(expected) == bool(found)
+
+
+def test_together():
+    """The kind first, then what the head does, then what it certainly does not."""
+    found = said(
+        kernel(mass=(0.9, 0.01)),
+        look_back(1, (0.87, 0.01)),
+        answer("score-variance", position_share=(0.92, 0.01), content_share=(0.05, 0.01)),
+        answer("induction-scores", induction=(0.0, 0.01)),
+    )
+    assert (
+        "Local: by position 0.900 ± 0.010 of its attention falls on the last 10 tokens; looks one "
+        "token back by position (P(1) 0.870 ± 0.010); position decides its scores (share "
+        "0.920 ± 0.010); no induction."
+    ) == found
+
+
+def test_a_wavelength():
+    """Certain where the strongest pair stands out, else «about»."""
+    for second, word in ((0.5, "of 23 tokens"), (0.99, "of about 23 tokens")):
+        result = answer("rotary-spectrum", dominant_wavelength=23.0)
+        result.values["swing"] = np.array([[[NAN, 1.0, second]]])
+        result.errors["swing"] = np.array([[[NAN, 0.01, 0.01]]])
+        assert f"Moved most by a wavelength {word}." == said(result)
+
+
+@given(st.floats(-2, 2), st.floats(0, 1), st.floats(1, 13), st.floats(-2, 2))
+def test_a_limit_is_passed_by_the_whole_interval(value, error, width, limit):
+    """One of three; neither more error nor fewer groups make a claim of what was none."""
+    passes = Number(value, error, width).passes(limit)
+    least, most = value - width * error, value + width * error
+    assert (passes == "yes") == (least >= limit)
+    assert (passes == "no") == (most < limit and least < limit)
+    assert Number(value, 2 * error + 1, width).passes(limit) in (passes, "about")
+    assert Number(value, error, 3 * width).passes(limit) in (passes, "about")
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"), [(0, "An induction"), (10, "An induction"), (2, "About an induction")]
+)
+def test_few_groups_claim_little(groups, expected):
+    """Five errors above the limit: enough of all samples (1.96) and ten groups, not of two."""
+    found = answer("induction-scores", induction=(0.35, 0.01))
+    found.provenance.update(errors="documents", groups=groups)
+
+    assert said(found).startswith(expected)
+
+
+@pytest.mark.parametrize(("groups", "about"), [(0, ""), (10, "about ")])
+def test_a_wavelength_of_few_groups(groups, about):
+    """The two swings are 2.1 errors of their difference apart: 1.96 are fewer, 2.26 are more."""
+    result = answer("rotary-spectrum", dominant_wavelength=23.0)
+    result.values["swing"] = np.array([[[1.0, 1.0 - 2.1 * 0.05]]])
+    result.errors["swing"] = np.array([[[0.03, 0.04]]])
+    result.provenance.update(errors="documents", groups=groups)
+
+    assert f"of {about}23 tokens." in said(result)
+
+
+@pytest.mark.parametrize(("bias", "passes"), [(0.0, "yes"), (0.04, "about"), (0.2, "no")])
+def test_an_interval_lies_around_a_number_less_its_bias(bias, passes):
+    """What is too large for want of texts passes less."""
+    assert passes == Number(0.35, 0.01, 2.26, bias).passes(0.3)
+    result = answer("induction-scores", induction=(0.35, 0.01))
+    result.biases["induction"] = np.array([[bias]])
+    assert passes == Head({"it": result}, 0, 0).number("it", "induction").passes(0.3)
+
+
+def test_without_an_error_nothing_is_certain():
+    """An error that is not known allows «about» only; no number allows nothing."""
+    assert "about" == Number(0.9, NAN, 2.26).passes(0.3)
+    assert "no" == Number(0.1, NAN, 2.26).passes(0.3)
+    assert Number(NAN, 0.1, 2.26).passes(0.3) is None
+    assert "yes" == Number(0.9, 0.1, 2.26, NAN).passes(0.3)
+
+
+def verdicts(engine, model, context, windows, **params):
+    """The verdicts on all heads of a model."""
+    return pk.show(
+        "verdicts", str(model), engine=engine, context=context, windows=windows, params=params
+    )
+
+
+def test_a_head_made_to_look_back(tmp_path, engine):
+    """It is said of the head that does, of no other; what was left out is named, and not said."""
+    path = builders.look_back(tmp_path / "model", 1, 37)
+    out = "additivity,contextual-heads,induction-scores,score-variance"
+    found = verdicts(engine, path, 37, 5, query=36, leave_out=out)
+    sentences = found.texts["verdict"][0].tolist()
+    assert "looks one token back" in sentences[0]
+    assert not any("looks one token back" in each for each in sentences[1:])
+    assert not any(word in each for each in sentences for word in ("induction", "contextual"))
+    assert {ANALYSES[name].title for name in out.split(",")} == set(found.words("unknown"))
+
+    head = found.select(layer=0, head=0)
+    place = head.words("measure").index("attention to the previous token")
+    assert "1 of 6" == rank_texts(head)[place]
+    texts = measure_texts(head)
+    assert "local" == texts[head.words("measure").index("kind of kernel")]
+    assert "" == rank_texts(head)[head.words("measure").index("kind of kernel")]
+    biased = replace(head, biases={"value": np.where(head.values["value"] < 1, 0.01234, NAN)})
+    cells = measures_table(biased).data[0].cells["values"]
+    assert texts == list(cells[1])
+    assert ["0.012" if value < 1 else "" for value in head.values["value"]] == list(cells[2])
+    assert {""} == set(measures_table(replace(head, biases={})).data[0].cells["values"][2])
+
+
+def test_nothing_left(engine):
+    """Leaving everything out is refused in a sentence."""
+    with pytest.raises(BadRequest, match="Nothing is left to say"):
+        verdicts(engine, "demo-attn-2l", 32, 3, leave_out=",".join(ANALYSES))

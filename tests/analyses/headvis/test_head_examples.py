@@ -1,0 +1,286 @@
+"""Example texts of heads: by hand, in plain loops, drawn fairly, in bounded memory; their files."""
+
+import json
+from bisect import bisect_right
+
+import numpy as np
+import pytest
+import torch
+
+import poskernel_core as pk
+from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.headvis.experiment import TOP, _Kept, _Largest, head_examples
+from poskernel_core.analyses.headvis.spec import HeadExamplesParams
+from poskernel_core.analyses.headvis.tree import folder_of, tree
+from poskernel_core.cli import main as cli
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result
+from poskernel_core.forward.attention import PatternBlock
+from poskernel_core.forward.observers import Batch
+from tests.support import builders, oracles_headvis
+from tests.support.truth import truth_of
+
+TEXTS, CONTEXT = 23, 19
+
+
+def examples(path, ids, batch=None, **params):
+    """The examples of a model over token ids."""
+    model = pk.load(str(path), device="cpu")
+    words = {number: f"w{number}" for number in range(1000)}
+    subject = Subject(model, ids, [], lambda some: [words[n] for n in some], False, batch=batch)
+    return head_examples(subject, {}, HeadExamplesParams(**params), lambda done, total: None)
+
+
+def test_by_hand():
+    """Rows (1), (0.6, 0.4), (0.2, 0.5, 0.3) in two blocks: 0.5, and the keys of each row."""
+    seen = _Largest(3, True)
+    batch = Batch(torch.zeros(1, 3, dtype=torch.long), range(1))
+    for first, rows in ((0, [[1, 0], [0.6, 0.4]]), (2, [[0.2, 0.5, 0.3]])):
+        seen.pattern(PatternBlock(0, first, 0, torch.tensor(rows)[None, None]), batch)
+    values, keys = (each[0, 0].numpy() for each in seen.top[0])
+
+    assert 0.5 == float(seen.largest[0])
+    np.testing.assert_allclose([1, 0], values[0, :2])
+    np.testing.assert_allclose([0.5, 0.3, 0.2, 0], values[2, :4])
+    assert [1, 2, 0, 0] == keys[2, :4].tolist()
+
+
+def test_only_the_first_key_is_attended():
+    """Nothing but key 0: the largest attention that counts is 0, the top key is key 0."""
+    seen = _Largest(2, True)
+    batch = Batch(torch.zeros(1, 2, dtype=torch.long), range(1))
+    seen.pattern(PatternBlock(0, 0, 0, torch.tensor([[[[1.0, 0], [1, 0]]]])), batch)
+
+    assert 0 == float(seen.largest[0])
+    assert 0 == int(seen.top[0][1][0, 0, 1, 0])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "mistral"])
+def test_plain_transformers(model_dirs, name):
+    """What is kept of each text is what transformers computes, the last interval the largest."""
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=2).numpy()
+    sizes = {"intervals": 3, "per_interval": 2, "in_last": 4}
+    found = examples(model_dirs[name], ids, batch=5, **sizes)
+    rows = {int(text): row for row, text in enumerate(found.coordinates["text"])}
+
+    for layer, patterns in enumerate(truth_of(model_dirs[name], ids).attentions):
+        for head in range(patterns.shape[1]):
+            texts = [text[head].astype(float).tolist() for text in patterns]
+            largest = [oracles_headvis.largest(text) for text in texts]
+            ordered = sorted(largest)
+            limits = [ordered[round(i * TEXTS / 3)] for i in (1, 2)]
+            numbers = found.values["example_text"][layer, head]
+            assert 8 == len(numbers) == len(set(numbers.tolist()))
+            for place, number in enumerate(numbers.tolist()):
+                got = {key: value[layer, head, place] for key, value in found.values.items()
+                       if found.axes[key][:3] == ("layer", "head", "example")}  # fmt: skip
+                assert largest[number] == pytest.approx(float(got["max_activation"]), abs=1e-5)
+                interval = int(got["interval"])
+                near = [bisect_right(limits, largest[number] + off) + 1 for off in (-1e-5, 1e-5)]
+                assert interval in near
+                for q, row in enumerate(texts[number]):
+                    expected = oracles_headvis.top_keys(row, TOP)
+                    attention = got["top_attention"][q, : len(expected)]
+                    np.testing.assert_allclose(attention, [p for p, _ in expected], atol=6e-5)
+                    for p, key in zip(attention, got["top_key"][q], strict=False):
+                        if p > 0:
+                            assert row[int(key)] == pytest.approx(float(p), abs=6e-5)
+                words = [found.words("words")[w] for w in found.values["token"][rows[number]]]
+                assert [f"w{token}" for token in ids[number]] == words
+            top = sorted(largest)[-4:]
+            kept = found.values["max_activation"][layer, head, 4:]
+            np.testing.assert_allclose(sorted(kept), top, atol=1e-5)
+            assert TEXTS == found.values["activation_histogram"][layer, head].sum()
+            mean = found.values["mean_max_activation"][layer, head]
+            assert np.mean(largest) == pytest.approx(float(mean), abs=1e-5)
+
+
+def test_texts_are_drawn_evenly():
+    """Of 40 texts in the first interval each is kept about as often, over many heads."""
+    params = HeadExamplesParams(intervals=2, per_interval=4, in_last=1)
+    kept = _Kept((1, 500), 1, params, np.full((1, 500, 1), 0.5))
+    top = torch.zeros(500, 1, TOP), torch.zeros(500, 1, TOP, dtype=torch.long)
+    for number in range(40):
+        kept.add(0, number, np.full(500, 0.25), top)
+    counts = np.bincount(kept.number[0, :, :4].ravel(), minlength=40)
+
+    assert 2000 == counts.sum()  # 50 expected of each, with a standard deviation of 6.7
+    assert 20 < counts.min() <= counts.max() < 80
+    assert (kept.number[0, :, 4] == -1).all()
+    assert (kept.interval[0, :, 4] == 0).all()
+
+
+def test_batches_do_not_matter(model_dirs):
+    """However many texts are read at a time, the same ones are kept."""
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=4).numpy()
+    one, five = (examples(model_dirs["gpt2"], ids, batch=size) for size in (1, 5))
+
+    for name in ("example_text", "interval", "top_key", "token"):
+        assert (one.values[name] == five.values[name]).mean() > 0.999
+
+
+def test_sizes_do_not_grow(model_dirs):
+    """What is held of 70 texts is as large as of 30, the list of texts apart, which is bounded."""
+    sizes = {"intervals": 2, "per_interval": 1, "in_last": 2}
+    few, many = (
+        examples(model_dirs["gpt2"], builders.random_ids(count, CONTEXT).numpy(), **sizes)
+        for count in (30, 70)
+    )
+
+    for name in set(few.values) - {"token"}:
+        assert few.values[name].shape == many.values[name].shape
+    heads = many.values["mean_max_activation"].size
+    assert len(many.coordinates["text"]) <= 3 * heads
+
+
+def test_too_large():
+    """Examples that would take more than a gigabyte are refused, with what to do."""
+    with pytest.raises(BadRequest, match=r"4 x 1000 heads would take 6.3 GB: choose a shorter"):
+        _Kept((4, 1000), 2**15, HeadExamplesParams(intervals=1, in_last=1), np.zeros((4, 1000, 0)))
+
+
+def test_known_head(tmp_path):
+    """A head that looks 3 back has most attention there, in every row of every text."""
+    path = builders.look_back(tmp_path / "look_back", 3, 23, 6.0)
+    found = examples(path, builders.random_ids(9, 23, seed=5).numpy(), intervals=1, in_last=3)
+    keys = found.values["top_key"][0, 0, :, :, 0]
+
+    assert (keys[:, 3:] == np.arange(3, 23) - 3).all()
+    assert (found.values["max_activation"][0, 0] > 0.999).all()
+
+
+def made(metrics_of: float = 0.25) -> tuple[Result, Result, Result]:
+    """Results of one layer of two heads over one text of three tokens, written by hand."""
+    names = oracles_headvis.METRICS
+    run = {"model": "/models/my model", "corpus": "a/b.txt", "windows": 9, "context": 3,
+           "dtype": "float32", "start_token": False, "seed": 0, "date": "2026-01-01",
+           "model_fingerprint": "m", "corpus_fingerprint": "c"}  # fmt: skip
+    numbers = {name: np.array([[metrics_of, np.nan]]) for name in names}
+    two = ("layer", "head")
+    metrics = Result("headvis", {}, numbers, dict.fromkeys(names, two),
+                     dict.fromkeys(names, "nats"), provenance=run)  # fmt: skip
+    top = np.zeros((1, 2, 2, 3, 2))
+    top[0, 0, 1] = [[1, 0], [0.7, 0.3], [0.5, 0.004]]
+    keys = np.zeros((1, 2, 2, 3, 2), dtype=np.uint16)
+    keys[0, 0, 1] = [[0, 0], [1, 0], [0, 2]]
+    values = {
+        "interval": np.array([[[0, 2], [0, 0]]]),
+        "example_text": np.array([[[-1, 4], [-1, -1]]]),
+        "max_activation": np.array([[[np.nan, 0.7], [np.nan, np.nan]]]),
+        "top_key": keys,
+        "top_attention": top,
+        "activation_histogram": np.eye(2, 50, 35, dtype=np.int64)[None],
+        "mean_max_activation": np.array([[0.7, 0.0]]),
+        "token": np.array([[0, 1, 0]]),
+    }
+    axes = {name: value.axes for name, value in _declared("head-examples").items()}
+    shown = Result("head-examples", {"intervals": 2}, values, {**axes, "words": ("word",)},
+                   dict.fromkeys([*values, "words"], "-"),
+                   texts={"words": np.array(["a", " b"], dtype=object)},
+                   coordinates={"text": np.array([4])})  # fmt: skip
+    ours = {"value": np.array([[[1.5, 2]], [[0, 1]], [[3, 4]]])}
+    texts = {
+        "measure": np.array(["attention sink", "kind", "qk distance"], dtype=object),
+        "unit": np.array(["share", "", "tokens"], dtype=object),
+        "kinds": np.array([["", ""], ["local", "uniform"], ["", ""]], dtype=object),
+    }
+    further = Result("head-measures", {}, ours,
+                     {"value": ("measure", *two), "measure": ("measure",), "unit": ("measure",),
+                      "kinds": ("measure", "label")},
+                     dict.fromkeys([*ours, *texts], "-"), texts=texts)  # fmt: skip
+    return metrics, shown, further
+
+
+def _declared(name):
+    from poskernel_core.analyses import find
+
+    return {value.name: value for value in find(name).values}
+
+
+def test_the_files_by_hand():
+    """Every number of a made-up run, rounded to four decimals; what is no number is null."""
+    results = made(1 / 3)
+    files = dict(tree(*results))
+
+    assert ("my-model", "headvis", "b.txt") == folder_of(results[0])
+    assert {"scatter_data.json", "heads/L0H0.json", "heads/L0H1.json", "config.json",
+            "server_config.json", "attributions/manifest.json"} == set(files)  # fmt: skip
+    assert {} == files["server_config.json"] == files["attributions/manifest.json"]
+    one, other = files["scatter_data.json"]
+    assert {"layer": 0, "head": 0} == {key: one[key] for key in ("layer", "head")}
+    assert 0.3333 == one["self_attention_score"]
+    assert other["induction_score"] is None
+    assert (1.5, 3) == (one["attention_sink"], one["poskernel_qk_distance"])
+    assert "kind" not in one
+    config = files["config.json"]
+    assert [*one][2:] == config["metrics"] == [*config["metric_descriptions"]]
+    assert [[0, 0], [0, 1]] == config["heads"]
+    assert {"n_sequences": 9, "seq_len": 3, "dtype": "float32"}.items() <= config[
+        "pipeline_config"
+    ].items()
+
+    head = files["heads/L0H0.json"]
+    (text,) = head["sequences"]
+    assert (4, 2, ["a", " b", "a"], 3, 0.7) == tuple(
+        text[key] for key in ("sequence_id", "interval", "tokens", "seq_len", "max_activation")
+    )
+    assert [0, 3, 4, 6] == text["attention_indices"]
+    assert [1, 0.3, 0.7, 0.5] == text["attention_values"]
+    distances = head["qk_distance_histogram"]
+    assert [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096] == distances["bin_edges"]
+    assert [1.7, 0.3, 0.5] == distances["bin_values"][:3]
+    assert [0, 0.02, 0.04] == head["histogram"]["bin_edges"][:3]
+    assert 1 == head["histogram"]["bin_values"][35]
+    assert [{"token": "a", "weight": 1.5}, {"token": " b", "weight": 1}] == head["top_query_tokens"]
+    assert [{"token": "a", "weight": 1.8}, {"token": " b", "weight": 0.7}] == head["top_key_tokens"]
+    assert {"n_samples": 1, "mean_max_activation": 0.7} == head["statistics"]
+    assert [] == files["heads/L0H1.json"]["sequences"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("near_worker")
+def test_the_command(model_dirs, tmp_path, monkeypatch, capsys):
+    """`export --headvis` writes the metrics that Python computes, and a file for every head."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+    ids = builders.random_ids(7, 29, seed=6).numpy()
+    np.save(tmp_path / "tokens.npy", ids)
+    asked = ("--corpus", str(tmp_path / "tokens.npy"), "--context", "29", "--device", "cpu")
+    code = cli.main(["export", str(model_dirs["gpt2"]), "--headvis", str(tmp_path / "out"),
+                     "--no-start-token", *asked])  # fmt: skip
+    out, err = capsys.readouterr()
+
+    assert (0, "") == (code, out)
+    (folder,) = (tmp_path / "out").glob("*/headvis/*")
+    assert str(folder) in err
+    gathered = pk.run_pass(
+        pk.load(str(model_dirs["gpt2"]), device="cpu"), ids, gather=("headvis",), start_token=False
+    )
+    expected = pk.analyse("headvis", gathered).values
+    rows = json.loads((folder / "scatter_data.json").read_text())
+    assert len(rows) == expected["qk_distance"].size
+    for row in rows:
+        for name in oracles_headvis.METRICS:
+            value = expected[name][row["layer"], row["head"]]
+            assert row[name] == (None if np.isnan(value) else pytest.approx(value, abs=6e-5))
+        head = json.loads((folder / f"heads/L{row['layer']}H{row['head']}.json").read_text())
+        assert 7 == sum(head["histogram"]["bin_values"])
+        assert len(head["sequences"]) == head["statistics"]["n_samples"] > 0
+    assert "effective_token_count" in rows[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            ("x.zip", "--headvis", "y"),
+            "Give one of FILE, --gallery FOLDER, --hub-card FOLDER",
+        ),
+        (("x.zip", "--context", "64"), "--context is for a folder"),
+        (("--headvis",), "expected the name of a folder, got nothing"),
+        (("--headvis", "/dev/null/x"), "Cannot make the folder"),
+    ],
+)
+def test_bad_commands(given, words, capsys):
+    """One sentence each, before anything is computed."""
+    assert 2 == cli.main(["export", "demo-gpt2", *given])
+    assert words in capsys.readouterr().err

@@ -1,0 +1,241 @@
+"""The helix: on a model whose positions are one, and on random models against the oracles."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import poskernel_core as pk
+from poskernel_core.analyses.helix.formulas import STREAM_SUMS, far_out
+from poskernel_core.data.made import repeated_windows
+from tests.support import builders
+from tests.support import oracles_positions as op
+from tests.support.truth import truth_of
+
+T, THETA, TOKENS = 53, 20.0, 5
+LEARNED = ("gpt2", "gpt_neo", "opt", "attn_only", "gpt2_inverse_layer")
+CONTEXT = 31
+ROWS = {
+    "gpt2": lambda model: model.transformer.wpe.weight,
+    "gpt2_inverse_layer": lambda model: model.transformer.wpe.weight,
+    "attn_only": lambda model: model.transformer.wpe.weight,
+    "gpt_neo": lambda model: model.transformer.wpe.weight,
+    "opt": lambda model: model.model.decoder.embed_positions.weight[2:],
+}
+
+
+def gather(path, windows, start_token=False, batch=None):
+    """A pass of the helix's statistics."""
+    return pk.run_pass(
+        pk.load(str(path), device="cpu"),
+        windows,
+        positions=(windows.shape[1] - 1,),
+        start_token=start_token,
+        gather=STREAM_SUMS,
+        batch=batch,
+    )
+
+
+def test_positions_far_from_all_others():
+    """One point at 81 among points 10 from the middle, not one at 80; none where all are alike."""
+    ring = [[10.0, 0.0], [-10.0, 0.0], [0.0, 10.0], [0.0, -10.0]]
+    assert [2] == far_out(np.array([*ring[:2], [0.0, 81.0], *ring[2:], [0.0, -10.0]]))
+    assert [] == far_out(np.array([*ring[:2], [0.0, 80.0], *ring[2:], [0.0, -10.0]]))
+    assert [] == far_out(np.array(ring))
+
+
+def same_up_to_sign(found, expected, atol):
+    """Projections agree, each component up to its sign."""
+    signs = np.sign((found * expected).sum(axis=0))
+    np.testing.assert_allclose(found * signs, expected, atol=atol)
+
+
+@pytest.fixture(scope="module")
+def helix_path(tmp_path_factory):
+    """Directory of the model whose positions lie on a helix."""
+    return builders.helix(tmp_path_factory.mktemp("helix") / "m")
+
+
+@pytest.fixture(scope="module")
+def constructed(helix_path):
+    """A pass of it over repeated tokens."""
+    return gather(helix_path, repeated_windows(293, context=T, windows=TOKENS, avoid=0))
+
+
+@pytest.fixture(scope="module")
+def helix(constructed):
+    """The helix of that model."""
+    return pk.analyse("helix", constructed, tokens=TOKENS)
+
+
+@pytest.fixture(scope="module")
+def repeated():
+    """Windows of one repeated token each."""
+    return repeated_windows(293, context=CONTEXT, windows=TOKENS, avoid=0, seed=7)
+
+
+@pytest.fixture(scope="module")
+def passes(model_dirs, repeated):
+    """A pass over repeated tokens of every random model with learned positions."""
+    return {name: gather(model_dirs[name], repeated) for name in LEARNED}
+
+
+def extended(path, windows, first=0):
+    """Each layer's `X` by plain transformers and the oracle."""
+    residuals = truth_of(path, windows).residuals
+    return [op.extended_positions(layer[:, first:].tolist()) for layer in residuals]
+
+
+def test_explained_variance_of_a_helix(helix):
+    """Four components in each layer, of the shares known on paper."""
+    expected = [*builders.helix_truth(), *[0.0] * 6]
+
+    for shares in helix.values["explained_variance"]:
+        np.testing.assert_allclose(shares, expected, atol=1e-6)
+
+
+def test_angles_of_a_helix(helix):
+    """Layer 0 is turned against the others by 20 degrees along every direction."""
+    angles = helix.values["angles_residual"]
+
+    assert (3, 3, 3) == angles.shape
+    expected = THETA * np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0]])
+    np.testing.assert_allclose(angles, np.repeat(expected[..., None], 3, -1), atol=1e-2)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_angles_of_other_subspaces(constructed, k):
+    """`theta` for any number of directions."""
+    angles = pk.analyse("helix", constructed, subspace=k).values["angles_residual"]
+
+    np.testing.assert_allclose(angles[0, 1], [THETA] * k, atol=1e-2)
+    np.testing.assert_allclose(angles[1, 2], [0] * k, atol=1e-2)
+
+
+def test_projection_is_a_curve_of_the_helix(helix):
+    """The coordinates on their principal components; from layer 1 on longer by 1 / cos(theta)."""
+    rows = op.centred(builders.helix_coordinates())
+    components = op.pca(rows, 3)[1]
+    points = np.sqrt(2) * np.array([[np.dot(row, c) for c in components] for row in rows])
+
+    for layer, factor in enumerate((1, 1 / math.cos(math.radians(THETA)), None)):
+        factor = factor or 1 / math.cos(math.radians(THETA))
+        same_up_to_sign(helix.values["projection"][layer], factor * points, atol=1e-4)
+
+
+def test_projection_draws_the_circle(helix):
+    """Seen along its axis it is a circle: cosine and sine are linear in the three components."""
+    coordinates = np.array(builders.helix_coordinates())
+    for points in helix.values["projection"]:
+        design = np.column_stack([points, np.ones(T)])
+        flat = design @ np.linalg.lstsq(design, coordinates[:, :2], rcond=None)[0]
+        radius = np.hypot(*flat.T)
+        turns = np.unwrap(np.arctan2(flat[:, 1], flat[:, 0]))
+        np.testing.assert_allclose(radius, 1, atol=0.02)
+        np.testing.assert_allclose(np.diff(turns), 2 * math.pi * 5 / T, atol=0.02)
+
+
+def test_no_token_matters_to_a_helix(helix):
+    """The spread over tokens is that of rounding."""
+    np.testing.assert_allclose(helix.values["token_spread"], 0, atol=1e-3)
+
+
+def test_signs_agree_from_layer_to_layer(helix):
+    """A slider that morphs between the layers does not flip an axis; nor do the overlays."""
+    values = helix.values
+    for name in ("projection", "on_embedding", "joint"):
+        overlap = (values[name][1:] * values[name][:-1]).sum(axis=1)
+        assert (overlap > 0).all(), name
+    for layer in range(3):
+        assert ((values["projection"][layer] * values["joint"][layer]).sum(axis=0) > 0).all()
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_rows_of_the_weight(model_dirs, passes, name):
+    """At layer 0, `X` is the model's own `W_pos` minus its mean; OPT's begins at row 2."""
+    weight = ROWS[name](builders.hf_eager_model(model_dirs[name])).detach()[:CONTEXT].numpy()
+    arrays = passes[name].layer(0)
+
+    np.testing.assert_allclose(arrays["position_rows"], weight, atol=1e-6)
+    found = arrays["mean_residuals"] - arrays["mean_residuals"].mean(axis=0)
+    np.testing.assert_allclose(found, weight - weight.mean(axis=0), atol=1e-5)
+    rows = op.centred(weight.tolist())
+    shares, components = op.pca(rows, 3)
+    result = pk.analyse("helix", passes[name])
+    np.testing.assert_allclose(result.values["explained_variance"][0][:3], shares, atol=1e-5)
+    same_up_to_sign(result.values["projection"][0], np.array(rows) @ np.transpose(components), 1e-3)
+
+
+@pytest.mark.parametrize("leave_out", [0, 3])
+def test_against_the_oracles(model_dirs, passes, repeated, leave_out):
+    """Every value of a random GPT-2, with and without its first positions."""
+    path = model_dirs["gpt2"]
+    rows = extended(path, repeated, leave_out)
+    values = pk.analyse("helix", passes["gpt2"], leave_out=leave_out, subspace=2, far=1.3).values
+
+    axes = [np.transpose(op.pca(X, 3)[1]) for X in rows]
+    for layer, X in enumerate(rows):
+        first, here, embedding = np.array(rows[0]), np.array(X), axes[0]
+        both = np.transpose(op.pca(rows[0] + X, 3)[1])
+        expected = {
+            "projection": here @ axes[layer],
+            "on_embedding": here @ embedding,
+            "embedding_on_layer": first @ axes[layer],
+            "joint": here @ both,
+            "embedding_joint": first @ both,
+        }
+        for name, points in expected.items():
+            same_up_to_sign(values[name][layer], points, atol=5e-3)
+        np.testing.assert_allclose(values["explained_variance"][layer], op.pca(X, 10)[0], atol=1e-5)
+        assert op.far_share(X, 1.3) == pytest.approx(float(values["far_share"][layer]), abs=2e-3)
+        for size in (5, 10, 20, 50, 100):
+            means = op.group_means(values["projection"][layer].tolist(), size)
+            np.testing.assert_allclose(values[f"group_{size}"][layer], means, atol=1e-6)
+        for other, Y in enumerate(rows[:layer]):
+            angles = op.canonical_angles(X, Y, 2)
+            np.testing.assert_allclose(values["angles_residual"][layer, other], angles, atol=0.05)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "helix"])
+def test_angles_in_position_space(model_dirs, helix_path, name):
+    """Of the uncentred `W_pos`, and of each later layer's input after its norm."""
+    path = helix_path if name == "helix" else model_dirs[name]
+    windows = repeated_windows(293, context=CONTEXT, windows=TOKENS, avoid=0, seed=3)
+    model, seen = builders.hf_eager_model(path), []
+    for block in model.transformer.h:
+        block.ln_1.register_forward_hook(lambda _m, _i, out: seen.append(out.double()))
+    with torch.inference_mode():
+        model(torch.from_numpy(windows))
+    rows = [ROWS["gpt2"](model)[:CONTEXT].tolist()]
+    rows += [layer.mean(dim=0).tolist() for layer in seen[1:]]
+
+    angles = pk.analyse("helix", gather(path, windows)).values["angles_position"]
+
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        expected = op.canonical_angles_left(rows[a], rows[b], 3)
+        np.testing.assert_allclose(angles[a, b], expected, atol=0.05)
+        np.testing.assert_allclose(angles[a, b], angles[b, a], atol=1e-5)
+    np.testing.assert_allclose(angles[[0, 1, 2], [0, 1, 2]], 0, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt_neo"])
+@pytest.mark.parametrize("first", [0, 4])
+def test_spread_over_tokens(model_dirs, passes, repeated, name, first):
+    """The oracle's, over all positions; at layer 0 the token does not matter."""
+    residuals = truth_of(model_dirs[name], repeated).residuals
+
+    found = pk.analyse("helix", passes[name], leave_out=first).values["token_spread"]
+
+    expected = [op.token_spread(layer.tolist()) for layer in residuals]
+    np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-3)
+    assert found[0] < 2e-3
+    assert found[1:].min() > 0.05
+
+
+def test_batches_do_not_matter(model_dirs, passes, repeated):
+    """The same numbers from windows read one or three at a time."""
+    for batch in (1, 3):
+        other = gather(model_dirs["gpt2"], repeated, batch=batch)
+        for name, array in passes["gpt2"].arrays.items():
+            np.testing.assert_allclose(other.arrays[name], array, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,92 @@
+"""On which prompts the helix is measured: one token repeated, or texts; and where it is refused."""
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core.analyses.helix import formulas as maths
+from poskernel_core.analyses.helix.formulas import repeated_run
+from poskernel_core.analyses.helix.spec import Helix, HelixParams
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, RunSpec
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.passes.plan import prepare
+from tests.analyses.helix.test_helix import extended, gather
+from tests.support import builders
+from tests.support import oracles_positions as op
+
+POS, TOKENS, CONTEXT = 11, 5, 31
+ROTARY = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")
+
+
+def test_repeated_run():
+    """The corpus, the start token and the number of texts of the page do not matter to it."""
+    one, other = (
+        RunSpec(
+            model=ModelSpec(name="m", fingerprint="f"),
+            corpus=CorpusSpec(name=name, fingerprint=name),
+            context=POS,
+            windows=windows,
+            start_token=start,
+            positions=(windows,),
+            queries_per_position=windows,
+            destination=destination,
+        )
+        for name, windows, start, destination in (("a", 3, True, " the"), ("b", 7, False, None))
+    )
+
+    assert maths.repeated_run(one, 5) == maths.repeated_run(other, 5)
+    assert Helix().canonical(one, HelixParams(tokens=5)) == maths.repeated_run(other, 5)
+    assert maths.repeated_run(one, 5) != maths.repeated_run(one, 6)
+    assert (5, False) == (
+        maths.repeated_run(one, 5).windows,
+        maths.repeated_run(one, 5).start_token,
+    )
+    texts = [Helix().canonical(run, HelixParams(prompts="texts")) for run in (one, other)]
+    assert ["a", "b"] == [run.corpus.name for run in texts]
+    assert [3, 7] == [run.windows for run in texts]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_over_texts(model_dirs, name):
+    """The mean stream of texts, without the start token's position; rotary models have one too."""
+    windows = builders.random_ids(TOKENS, CONTEXT, seed=5).numpy()
+    windows[:, 0] = builders.START
+
+    result = pk.analyse("helix", gather(model_dirs[name], windows, True), prompts="texts")
+
+    assert list(range(1, CONTEXT)) == result.coordinates["pos"].tolist()
+    assert [1, 11, 21] == result.coordinates["group_of_10"].tolist()
+    for layer, X in enumerate(extended(model_dirs[name], windows, 1)):
+        shares = result.values["explained_variance"][layer][:3]
+        np.testing.assert_allclose(shares, op.pca(X, 3)[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ROTARY)
+def test_no_helix_of_repeated_tokens_for_rotary_positions(model_dirs, name):
+    """Refused in one sentence that says why and what to do."""
+    located = catalog.locate(str(model_dirs[name]))
+    run = repeated_run(describe_run(str(model_dirs[name]), context=CONTEXT), TOKENS)
+
+    with pytest.raises(BadRequest, match="choose a model with learned positions") as caught:
+        prepare(run, Execution(device="cpu"), located, load_tokenizer(located))
+
+    assert "rotary" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_windows_of_the_settled_run(model_dirs):
+    """One token each, all different, none the start token, of the whole context."""
+    located = catalog.locate(str(model_dirs["gpt2"]))
+    run = describe_run(str(model_dirs["gpt2"]), corpus=CorpusSpec(name="bible"), context=CONTEXT)
+
+    windows, plan = prepare(
+        repeated_run(run, TOKENS), Execution(), located, load_tokenizer(located)
+    )
+
+    assert (TOKENS, CONTEXT) == windows.shape
+    assert (windows == windows[:, :1]).all()
+    assert TOKENS == len(set(windows[:, 0].tolist()) - {builders.START})
+    assert not plan.start_token

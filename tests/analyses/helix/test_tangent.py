@@ -1,0 +1,293 @@
+"""How heads read the helix: by hand where a model draws one, by plain loops on random models."""
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core.analyses.helix.figures import tangents_figure
+from poskernel_core.analyses.helix.formulas import STREAM_SUMS
+from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import BAND
+from poskernel_core.data.made import repeated_windows
+from tests.support import builders
+from tests.support import oracles_positions as op
+from tests.support.oracles import dot, mean
+from tests.support.oracles_groups import error_and_bias
+
+T, W = 53, 2 * math.pi * 5 / 53
+TEXTS, CONTEXT = 5, 37
+PARTS = ("position_score", "tangent_part", "radial_part", "third_part", "rest")
+SHARES = ("tangent_share", "radial_share", "third_share")
+GATHER = ("keys", "residuals", "scores")
+QUERIES = pytest.mark.parametrize("n", [1, 14, 26, 43, 51])
+
+
+def gather(path, windows, start_token, what=GATHER):
+    """A pass of what the tangent picture needs."""
+    return pk.run_pass(
+        pk.load(str(path), device="cpu"),
+        windows,
+        positions=(windows.shape[1] - 1,),
+        start_token=start_token,
+        gather=what,
+    )
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """Directory of the model whose positions lie on a helix."""
+    return builders.helix(tmp_path_factory.mktemp("tangent") / "m")
+
+
+@pytest.fixture(scope="module")
+def constructed(path):
+    """A pass of it over texts of one token each, whose mean stream is the helix itself."""
+    return gather(path, repeated_windows(293, context=T, windows=TEXTS, avoid=0), False)
+
+
+@pytest.fixture(scope="module")
+def windows():
+    """Texts with a start token."""
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
+    ids[:, 0] = builders.START
+    return ids
+
+
+@pytest.fixture(scope="module")
+def passes(model_dirs, windows):
+    """Passes of random models, learned and rotary, over them."""
+    return {name: gather(model_dirs[name], windows, True) for name in ("gpt2", "gpt_neo", "llama")}
+
+
+def cross(a, b):
+    """Cross product."""
+    return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+
+
+def unit(a):
+    """Vector of length 1."""
+    return [x / math.sqrt(dot(a, a)) for x in a]
+
+
+@cache
+def curve(rows):
+    """Rows, centred, on their first three principal components."""
+    rows = op.centred(rows)
+    components = op.pca(rows, 3)[1]
+    return [[dot(row, c) for c in components] for row in rows]
+
+
+def split(scores, rows, n):
+    """The parts of scores at all positions along the helix of rows `[pos][model]`, plain loops.
+
+    Principal components are uncorrelated and have mean 0, so that each coefficient of the least
+    squares is a quotient of two sums.
+    """
+    points = curve(tuple(map(tuple, rows)))
+    middle = mean(scores)
+    reading = []
+    for j in range(3):
+        column = [point[j] for point in points]
+        reading.append(dot([s - middle for s in scores], column) / dot(column, column))
+    radius = unit(points[n])
+    step = [b - a for a, b in zip(points[n - 1], points[n + 1], strict=True)]
+    along = dot(step, radius)
+    tangent = unit([s - along * r for s, r in zip(step, radius, strict=True)])
+    axes = {"tangent": tangent, "radial": radius, "third": cross(radius, tangent)}
+    values = {"position_score": list(scores)}
+    shares, rest = {}, [s - middle for s in scores]
+    for name, axis in axes.items():
+        size = dot(reading, axis)
+        shares[f"{name}_share"] = size**2 / dot(reading, reading)
+        part = values[f"{name}_part"] = [size * dot(axis, point) for point in points]
+        rest = [r - p for r, p in zip(rest, part, strict=True)]
+    values["rest"] = rest
+    total = math.fsum((s - middle) ** 2 for s in scores)
+    return values, shares, 1 - math.fsum(r * r for r in rest) / total
+
+
+def in_band(row, n):
+    """A row over positions at offsets from -32 to 32 around `n`, its mean taken off."""
+    seen = {k: row[n - k] for k in range(-BAND, BAND + 1) if 0 <= n - k < len(row)}
+    middle = mean(list(seen.values()))
+    return [seen[k] - middle if k in seen else math.nan for k in range(-BAND, BAND + 1)]
+
+
+@QUERIES
+@pytest.mark.parametrize(("head", "wave"), [(0, math.sin), (1, math.cos)])
+def test_heads_that_read_a_helix(constructed, head, wave, n):
+    """Head 0 reads the tangent and head 1 the radius, but for what the rise adds to either."""
+    result = pk.analyse("tangent", constructed, query=n)
+    scores = [4 * wave(W * (i - n)) for i in range(T)]
+    parts, shares, fit = split(scores, builders.helix_coordinates(), n)
+
+    for name, share in shares.items():
+        assert share == pytest.approx(float(result.values[name][0, head]), abs=1e-4), name
+    assert fit == pytest.approx(float(result.values["helix_fit"][0, head]), abs=1e-5)
+    assert fit > 0.998
+    for name, row in parts.items():
+        found = result.values[name][0, head]
+        np.testing.assert_allclose(found, in_band(row, n), atol=2e-3, err_msg=name)
+
+
+def test_tangent_and_radius_in_the_middle(constructed):
+    """Where the rise is 0, a tangent reader's share is what the circle has of the tangent."""
+    values = pk.analyse("tangent", constructed, query=26).values
+    turn, rise = 2 * math.sin(W), 2 / 26
+
+    circle = turn**2 / (turn**2 + rise**2)
+    assert circle == pytest.approx(float(values["tangent_share"][0, 0]), abs=1e-4)
+    assert 1 == pytest.approx(float(values["radial_share"][0, 1]), abs=0.005)
+
+
+def test_heads_that_read_nothing(constructed):
+    """Scores that are 0 everywhere have parts 0, and no shares: NaN, without a warning."""
+    values = pk.analyse("tangent", constructed, query=26).values
+
+    for name in PARTS:
+        np.testing.assert_allclose(np.nan_to_num(values[name][1:]), 0, atol=1e-9)
+    for name in (*SHARES, "helix_fit"):
+        assert np.isnan(values[name][1:]).all(), name
+        assert np.isnan(values[name][0, 3]), name
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "llama"])
+@pytest.mark.parametrize(("n", "leave_out"), [(2, 0), (17, 5), (CONTEXT - 2, 3)])
+def test_random_models(passes, name, n, leave_out):
+    """Every head's parts and shares, with its own key head, behind the start token."""
+    result = pk.analyse("tangent", passes[name], query=n, leave_out=leave_out)
+    first = max(leave_out, 1)
+
+    for layer in range(3):
+        arrays, scale = passes[name].layer(layer), passes[name].header.scales[layer]
+        rows = arrays["mean_residuals"][first:].tolist()
+        for head in (0, 2, 4):
+            kv = head * len(arrays["mean_keys"]) // len(arrays["mean_queries"])
+            query = arrays["mean_queries"][head, n].tolist()
+            keys = arrays["mean_keys"][kv, first:].tolist()
+            scores = [scale * dot(query, key) for key in keys]
+            parts, shares, fit = split(scores, rows, n - first)
+            for value, row in parts.items():
+                found = result.values[value][layer, head]
+                expected = in_band(row, n - first)
+                np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=value)
+            for value, share in {**shares, "helix_fit": fit}.items():
+                found = float(result.values[value][layer, head])
+                assert share == pytest.approx(found, abs=1e-4), value
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("n", [2, 17])
+def test_parts_add_up(passes, name, n):
+    """Tangent, radius, third direction, and the rest are the score; the shares are 1 in all."""
+    values = pk.analyse("tangent", passes[name], query=n).values
+
+    total = sum(values[part] for part in PARTS[1:])
+    np.testing.assert_allclose(total, values["position_score"], atol=1e-9)
+    np.testing.assert_allclose(sum(values[share] for share in SHARES), 1, atol=1e-9)
+    assert ((values["helix_fit"] > 0) & (values["helix_fit"] <= 1)).all()
+    profile = passes[name].arrays["score_profile"].astype(float)
+    middle = np.nanmean(profile, axis=-1, keepdims=True)
+    np.testing.assert_allclose(values["observed_score"], profile - middle, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_errors(passes, model_dirs, windows, name):
+    """Each text is left out of queries, keys and scores, and read along the helix of all texts."""
+    result = pk.analyse("tangent", passes[name], query=17)
+    residuals = passes[name].arrays["mean_residuals"]
+    without = []
+    for text in range(TEXTS):
+        left = gather(model_dirs[name], np.delete(windows, text, axis=0), True)
+        arrays = {**left.arrays, "mean_residuals": residuals}
+        without.append(pk.analyse("tangent", replace(left, parts={"keys": arrays}), query=17))
+
+    assert {*PARTS, *SHARES, "observed_score", "helix_fit"} == result.errors.keys()
+    for value, errors in result.errors.items():
+        left = [one.values[value] for one in without]
+        error, bias = error_and_bias([result.values[value], *left])
+        np.testing.assert_allclose(errors, error, rtol=2e-3, atol=1e-4, err_msg=value)
+        np.testing.assert_allclose(result.biases[value], bias, rtol=2e-3, atol=1e-3, err_msg=value)
+        assert np.nanmax(errors) > 0.01, value
+
+
+@pytest.mark.parametrize("reach", [3, BAND])
+def test_the_figure_has_the_past_on_the_right(passes, reach):
+    """Each value stands at its own offset k = n - i: that of key n - k, and not of n + k."""
+    one = pk.analyse("tangent", passes["gpt2"], query=17).select(layer=1, head=2)
+    figure = tangents_figure(one, "", reach)
+    drawn = next(trace for trace in figure.data if trace.name == "position only")
+
+    at = {k: float(one.select(band=int(k)).values["position_score"]) for k in drawn.x}
+    assert {-1, 0, 1} <= set(at) <= set(range(-reach, reach + 1))
+    assert at[-1] != pytest.approx(at[1], abs=1e-3)
+    middle = np.nanmean([*at.values()])
+    np.testing.assert_allclose(drawn.y, [at[k] - middle for k in drawn.x], atol=1e-6)
+    low, high = figure.layout.xaxis.range
+    assert low < 0 < high
+
+
+def test_helix_of_repeated_tokens(path, constructed):
+    """The curve can come from prompts of one repeated token, whatever the texts."""
+    texts = gather(path, builders.random_ids(TEXTS, T).numpy(), False)
+    params = TangentParams(query=17, helix_from="repeated", tokens=TEXTS)
+
+    result = Tangent().compute(
+        {"main": texts, "repeated": constructed}, params, lambda done, total: None
+    )
+
+    other = pk.analyse("tangent", constructed, query=17).values
+    for name in (*PARTS, *SHARES):
+        np.testing.assert_allclose(result.values[name], other[name], atol=2e-3)
+    crooked = pk.analyse("tangent", texts, query=17).values
+    assert np.nanmax(np.abs(crooked["tangent_part"] - other["tangent_part"])) > 0.1
+
+
+def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
+    """In a random model the two curves differ."""
+    windows = repeated_windows(293, context=CONTEXT, windows=TEXTS, avoid=0)
+    stream = gather(model_dirs["gpt2"], windows, False, STREAM_SUMS)
+    params = TangentParams(query=17, helix_from="repeated", tokens=TEXTS)
+
+    values = (
+        Tangent()
+        .compute({"main": passes["gpt2"], "repeated": stream}, params, lambda done, total: None)
+        .values
+    )
+
+    swapped = {**passes["gpt2"].arrays, "mean_residuals": stream.arrays["mean_residuals"]}
+    same = pk.analyse("tangent", replace(passes["gpt2"], parts={"keys": swapped}), query=17).values
+    other = pk.analyse("tangent", passes["gpt2"], query=17).values
+    np.testing.assert_allclose(values["tangent_share"], same["tangent_share"], atol=1e-6)
+    assert np.abs(values["tangent_share"] - other["tangent_share"]).max() > 0.05
+
+
+@pytest.mark.parametrize(
+    ("n", "leave_out", "words"),
+    [
+        (1, 0, "query position of 2 to 35"),
+        (CONTEXT - 1, 0, "query position of 2 to 35"),
+        (5, 5, "query position of 6 to 35"),
+        (17, 32, "query position of 33 to 35"),
+        (0, 0, "query"),
+    ],
+)
+def test_bad_query_positions(passes, n, leave_out, words):
+    """A tangent needs a position on both sides, in the helix."""
+    with pytest.raises(BadRequest, match=words) as caught:
+        pk.analyse("tangent", passes["gpt2"], query=n, leave_out=leave_out)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_context_too_short(model_dirs):
+    """Three positions and a start token draw no helix."""
+    windows = builders.random_ids(2, 4).numpy()
+
+    with pytest.raises(BadRequest, match="fewer than 4 positions"):
+        pk.analyse("tangent", gather(model_dirs["gpt2"], windows, True), query=2)

@@ -1,0 +1,1 @@
+"""Tests of analyses/how_many_texts."""

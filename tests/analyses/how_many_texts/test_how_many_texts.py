@@ -1,0 +1,118 @@
+"""How many texts are enough: the law, the errors of fewer groups, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.rounding import counted
+from tests.support import builders
+
+WINDOWS, CONTEXT, QUERY = 37, 23, 19
+
+
+@pytest.fixture(scope="module")
+def gathered(model_dirs):
+    """A pass over windows of which thirty are read, three a group."""
+    ids = builders.random_ids(WINDOWS, CONTEXT, seed=3).numpy()
+    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    gather = ("keys", "queries", "patterns", "sinks")
+    return pk.run_pass(model, ids, positions=(7, QUERY), gather=gather)
+
+
+def answer(gathered, **params):
+    """The answer at the query position of this module."""
+    return pk.analyse("how-many-texts", gathered, query=QUERY, **params)
+
+
+def group_means(gathered, layer, head):
+    """The attention to key 0 in each group, from what is stored."""
+    arrays = gathered.layer(layer)
+    off = arrays["alpha.groups"][:, head, 0] * arrays["alpha.step"][0, head, 0]
+    return [float(arrays["alpha"][head, 0] + each) for each in off]
+
+
+def test_errors_of_fewer_groups_against_loops(gathered):
+    """Two, five and ten groups: the standard error of a mean, roots of mean squares over sets."""
+    found = answer(gathered, measure="attention sink", wanted=0.01)
+    assert [6, 15, 30] == found.coordinates["subset"].tolist()
+    for layer in range(found.values["law"].shape[0]):
+        for head in range(found.values["law"].shape[1]):
+            means = group_means(gathered, layer, head)
+            squares, weights = [], []
+            for size in (2, 5, 10):
+                sets = [means[first : first + size] for first in range(0, 10, size)]
+                each = [
+                    sum((one - sum(some) / size) ** 2 for one in some) / (size - 1) / size
+                    for some in sets
+                ]
+                squares.append(sum(each) / len(each))
+                weights.append((size - 1) * len(sets))
+            law = math.sqrt(
+                sum(w * s * n for w, s, n in zip(weights, squares, (6, 15, 30), strict=True))
+                / sum(weights)
+            )
+            at = layer, head
+            np.testing.assert_allclose(
+                found.values["error"][:, layer, head], np.sqrt(squares), rtol=1e-4, atol=1e-8
+            )
+            assert found.values["law"][at] == pytest.approx(law, rel=1e-4, abs=1e-8)
+            assert math.ceil((found.values["law"][at] / 0.01) ** 2) == found.values["enough"][at]
+
+
+def test_the_last_error_is_that_of_the_measure(gathered):
+    """All groups together have the error that the measure itself is told with."""
+    found = answer(gathered)
+    etc = pk.analyse("etc", gathered).select(query=QUERY)
+    np.testing.assert_allclose(etc.errors["etc"], found.values["error"][-1], rtol=1e-9)
+    np.testing.assert_allclose(etc.values["etc"], found.values["value"], rtol=1e-6)
+    np.testing.assert_allclose(0.05 * etc.values["etc"], found.values["wanted"], rtol=1e-6)
+    assert not found.errors
+
+
+def test_four_times_as_many_windows_halve_the_error(gathered):
+    """A wanted error half as large takes four times the windows, but for rounding up."""
+    one, half = (answer(gathered, wanted=wanted).values["enough"] for wanted in (1e-3, 5e-4))
+    assert np.all(np.abs(half - 4 * one) <= 4)
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({"measure": "kind of kernel"}, "'kind of kernel' has no error"),
+        ({"measure": "induction score"}, "No measure 'induction score'"),
+        ({"wanted": 0.0}, "greater than 0"),
+    ],
+)
+def test_what_has_no_answer_is_refused(gathered, params, sentence):
+    """A kind, a measure for which the model runs again, no error at all."""
+    with pytest.raises(BadRequest, match=sentence):
+        answer(gathered, **params)
+
+
+def test_few_windows_are_refused(model_dirs):
+    """Three groups are too few to leave any out."""
+    ids = builders.random_ids(3, CONTEXT, seed=3).numpy()
+    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    few = pk.run_pass(model, ids, positions=(QUERY,), gather=("keys", "queries", "patterns"))
+    with pytest.raises(BadRequest, match="Expected four groups of texts or more, got 3"):
+        answer(few)
+
+
+def test_figures(gathered):
+    """A map of all heads, whose hover tells the windows; the law of one head with three marks."""
+    found = answer(gathered)
+    heat = figure_of(found)
+    enough = found.values["enough"]
+    assert heat.data[0].customdata[1][2] == counted(f"{enough[1, 2]:,.0f}", "window")
+    one = figure_of(found.select(layer=1, head=2))
+    law, marks = one.data
+    np.testing.assert_array_equal([6, 15, 30], marks.x)
+    (note,) = one.layout.annotations
+    assert note.y == pytest.approx(math.log10(found.values["wanted"][1, 2]))
+    np.testing.assert_allclose(law.y, found.values["law"][1, 2] / np.sqrt(law.x))
+    assert "of L1H2" in one.layout.title.text
+    assert counted(f"{enough[1, 2]:,.0f}", "window") in one.layout.title.text

@@ -1,0 +1,188 @@
+"""Sequences with several candidates, and the test of position 0: every value by plain loops."""
+
+import numpy as np
+import pytest
+import torch
+
+from poskernel_core.analyses.induction.spec import InductionRecency, RecencyPatterns
+from poskernel_core.analyses.position_vs_token.spec import PositionZero
+from poskernel_core.data.layouts import ROLES, TokenPool, pairs_layout, random_layout, sequences
+from tests.analyses.interventions.test_switches import agree, perform, subject_of
+from tests.support import builders, oracles
+from tests.support import oracles_random as oracle
+
+SAMPLES, LENGTH = 5, 9
+FLATTENING = 1_000_000
+RISES = {"probability": "probability_rise", "candidate_attention": "attention_rise"}
+CELLS = [(0, 1), (1, 4)]
+# start token, parameters, and what they switch off
+CASES = {
+    "plain": (True, {}, {}),
+    "no start": (False, {"first": 0, "candidates": 3}, {}),
+    "one pair": (True, {"first": 1, "candidates": 1, "length": 5}, {}),
+    "positions": (True, {"no_positions": True}, {"no_positions": True}),
+    "silent": (True, {"ablate": "L0H1 L1H4"}, {"cells": CELLS}),
+    "uniform": (
+        True,
+        {"ablate": "L0H1, L1H4", "ablation": "uniform"},
+        {"cells": CELLS, "what": "pattern"},
+    ),
+    "flat": (True, {"equalise_norms": True}, {}),
+    "flat and more": (
+        False,
+        {"equalise_norms": True, "ablate": "L0H1,L1H4", "no_positions": True},
+        {"cells": CELLS, "no_positions": True},
+    ),
+}
+
+
+def drawn(layout, stream, samples=SAMPLES, seed=3):
+    """The sequences that are drawn."""
+    source = TokenPool(np.arange(1, builders.VOCABULARY), builders.START, seed)
+    return sequences(layout, source, stream, range(samples)).tolist()
+
+
+@pytest.fixture(autouse=True)
+def few_measured(monkeypatch):
+    """Norms are measured on as many sequences as are run, which plain loops can follow."""
+    monkeypatch.setattr(
+        "poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", SAMPLES
+    )
+
+
+def switched(path, start, params, switches, samples=SAMPLES):
+    """Edits of plain GPT-2 that do what the switches do, and the norms before they are flat."""
+    if not params.get("equalise_norms"):
+        return oracle.switched(**switches), None
+    rows = drawn(random_layout(params.get("length", LENGTH), start), FLATTENING, samples)
+    edits = oracle.switched(**switches)
+    norms = oracle.root_norms([oracle.see(path, ids, edits).squares for ids in rows])
+    return oracle.switched(**switches, factor=oracle.factors(norms, int(start))), norms
+
+
+def one_sequence(path, ids, start, edits):
+    """What one sequence says, by the names of the values."""
+    seen, after = oracle.see(path, ids, edits), oracle.candidates(ids)
+    last, chances = seen.patterns[:, :, -1], seen.chances[-1]
+    found = last[:, :, after]
+    rest = [float(chances[ids[n]]) for n in oracle.others(ids, start)]
+    return {
+        "probability": np.array([chances[ids[n]] for n in after]),
+        "probability_other": np.array(oracles.mean(rest)),
+        "advantage": chances[ids[after[-1]]] - chances[ids[after[0]]],
+        "last_row": last,
+        "candidate_attention": found,
+        "attention_advantage": found[..., -1] - found[..., 0],
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_recency(model_dirs, case):
+    """Every value and error of every row, with the switches on and off."""
+    path, (start, changed, switches) = model_dirs["gpt2"], CASES[case]
+    params = {"length": LENGTH, "first": 2, "candidates": 2} | changed
+    edits, norms = switched(path, start, params, switches)
+
+    result = perform(InductionRecency, subject_of(path, start=start), samples=SAMPLES, **params)
+
+    first, candidates, length = params["first"], params["candidates"], params["length"]
+    seconds = list(range(first + 2 * (candidates - 1), length - 2))
+    assert seconds == result.coordinates["second"].tolist()
+    rows = []
+    for row, second in enumerate(seconds):
+        layout = pairs_layout(length, first, second, candidates, start)
+        each = [one_sequence(path, ids, start, edits) for ids in drawn(layout, second)]
+        rows.append({name: oracle.mean_and_error([one[name] for one in each]) for name in each[0]})
+        assert layout.roles() == result.values["role"][row].tolist()
+        assert [f"t{i}" for i in drawn(layout, second)[0]] == result.texts["examples"][row].tolist()
+    check_rows(result, rows)
+    if norms is None:
+        assert "norm" not in result.values
+    else:
+        np.testing.assert_allclose(result.values["norm"], norms, rtol=1e-5, atol=1e-7)
+    assert result.labels["role"] == ROLES
+
+
+def check_rows(result, rows):
+    """The rows of a result against means and errors by plain loops; last, those over rows."""
+    for name in rows[0]:
+        for place in (0, 1):
+            compare(result, name, place, [row[name][place] for row in rows])
+    for source, name in RISES.items():
+        (before, error), (after, other) = rows[0][source], rows[-1][source]
+        alone = np.nan if len(rows) == 1 else 1
+        compare(result, name, 0, (after[..., -1] - before[..., -1]) * alone)
+        compare(result, name, 1, np.sqrt(error[..., -1] ** 2 + other[..., -1] ** 2) * alone)
+    assert set(result.errors) == set(result.values) - {"role", "norm"}
+    assert result.errors["candidate_attention"].max() > 1e-2
+
+
+def compare(result, name, place, expected):
+    """Value (0) or error (1) of a name; a random model's probabilities are very small."""
+    found = (result.values, result.errors)[place][name]
+    small = name.startswith(("prob", "advantage"))
+    atol = 1e-4 * np.abs(result.values["probability"]).max() if small else 2e-5
+    np.testing.assert_allclose(found, expected, atol=atol, rtol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("case", ["plain", "uniform", "flat"])
+def test_patterns(model_dirs, case):
+    """Mean attention in one row, on the sequences of that row."""
+    path, (start, changed, switches) = model_dirs["gpt2"], CASES[case]
+    edits, _ = switched(path, start, changed, switches)
+
+    result = perform(
+        RecencyPatterns, subject_of(path), samples=SAMPLES, length=LENGTH, second=5, **changed
+    )
+
+    layout = pairs_layout(LENGTH, 2, 5, 2, start)
+    each = [oracle.see(path, ids, edits).patterns for ids in drawn(layout, 5)]
+    agree(result, "pattern", each, atol=2e-5)
+    assert layout.roles() == result.values["role"].tolist()
+    assert ("layer", "head", "query", "key") == result.axes["pattern"]
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "gpt_neo", "opt"])
+def test_recency_elsewhere(model_dirs, name):
+    """Attention and probabilities of other architectures, by plain transformers."""
+    path = model_dirs[name]
+    result = perform(InductionRecency, subject_of(path), samples=SAMPLES, length=LENGTH)
+
+    assert [4, 5, 6] == result.coordinates["second"].tolist()
+    for row, second in enumerate((4, 5, 6)):
+        ids = torch.tensor(drawn(pairs_layout(LENGTH, 2, second, 2, True), second))
+        with torch.inference_mode():
+            out = builders.hf_eager_model(path)(ids, output_attentions=True, use_cache=False)
+        last = torch.stack([a[:, :, -1] for a in out.attentions], dim=1).double().numpy()
+        chances = out.logits[:, -1].double().softmax(-1)
+        found = chances.gather(1, ids[:, [3, second + 1]]).numpy()
+        for value, each in (("last_row", last), ("probability", found)):
+            mean, error = oracle.mean_and_error(list(each))
+            atol = 1e-5 if value == "last_row" else 1e-3 * mean.max()
+            np.testing.assert_allclose(result.values[value][row], mean, atol=atol)
+            np.testing.assert_allclose(result.errors[value][row], error, atol=atol)
+
+
+def test_position_zero(model_dirs):
+    """Three cases: behind a start token, without it, and behind a random token."""
+    path, length = model_dirs["gpt2"], 7
+
+    result = perform(PositionZero, subject_of(path), samples=SAMPLES, length=length)
+
+    for case, (start, first) in enumerate(((True, 1), (False, 0), (False, 1))):
+        rows = drawn(pairs_layout(length - 1 + first, first, first, 1, start), case)
+        assert [builders.START in ids for ids in rows] == [start] * SAMPLES
+        assert [[first + 1]] * SAMPLES == [oracle.candidates(ids) for ids in rows]
+        each = [one_sequence(path, ids, start, None) for ids in rows]
+        for one in each:
+            one["probability"] = one["probability"][0]
+            one["candidate_attention"] = one["candidate_attention"][..., 0]
+            one["last_row"] = np.pad(
+                one["last_row"], [(0, 0), (0, 0), (1 - first, 0)], constant_values=np.nan
+            )
+        for name in ("probability", "probability_other", "last_row", "candidate_attention"):
+            mean, error = oracle.mean_and_error([one[name] for one in each])
+            atol = 1e-3 * mean.max() if name.startswith("prob") else 2e-5
+            np.testing.assert_allclose(result.values[name][case], mean, atol=atol)
+            np.testing.assert_allclose(result.errors[name][case], error, atol=atol)
+    assert 3 == len(result.words("cases"))

@@ -1,0 +1,104 @@
+"""Attention to repeated tokens, and sums that do not depend on batches."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core.data.made import doubled
+from poskernel_core.forward import attention
+from tests.analyses.previous_token.test_previous_token_kinds import different
+from tests.support import builders, oracles
+from tests.support import oracles_positions as op
+from tests.support.truth import truth_of
+
+TEXTS, CONTEXT = 3, 31
+NAMES = ("gpt2", "gpt_neo", "mistral")
+
+
+@cache
+def loaded(path):
+    """A model, loaded once."""
+    return pk.load(str(path), device="cpu")
+
+
+def gather(path, windows, start_token, what=("repeats",), batch=None):
+    """A pass over windows."""
+    return pk.run_pass(
+        loaded(path),
+        windows,
+        positions=(windows.shape[1] - 1,),
+        start_token=start_token,
+        gather=what,
+        batch=batch,
+    ).arrays
+
+
+@pytest.fixture(scope="module")
+def windows():
+    """Random tokens, with doubled ones among them."""
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
+    ids[:, 0] = builders.START
+    return doubled(ids, 7, first=1)
+
+
+@pytest.fixture(scope="module")
+def truths(model_dirs, windows):
+    """What plain transformers computes."""
+    return {name: truth_of(model_dirs[name], windows) for name in NAMES}
+
+
+@pytest.mark.parametrize("start", [False, True])
+@pytest.mark.parametrize("block", [5, 64])
+@pytest.mark.parametrize("name", NAMES)
+def test_repeated_tokens(model_dirs, truths, windows, monkeypatch, name, block, start):
+    """Attention to the predecessor apart for repeated tokens, whatever the blocks and windows."""
+    monkeypatch.setattr(attention, "BLOCK", block)
+    arrays = gather(model_dirs[name], windows, start)
+
+    for layer, pattern in enumerate(truths[name].attentions):
+        for head in range(pattern.shape[1]):
+            masses = [
+                op.previous_mass(text[head].tolist(), ids.tolist(), int(start))
+                for text, ids in zip(pattern, windows, strict=True)
+            ]
+            for place, each in enumerate(zip(*[pair[::-1] for pair in masses], strict=True)):
+                np.testing.assert_allclose(
+                    arrays["repeats"][layer, head, place], oracles.mean(each), atol=1e-5
+                )
+    assert (arrays["repeat_texts"] == 1).all()
+
+
+def test_texts_without_repeats(model_dirs):
+    """They count as 0, and the share of those that have one tells how many they are."""
+    ids = different(TEXTS, CONTEXT)
+
+    none = gather(model_dirs["gpt2"], ids, True)
+    ids[1, 12] = ids[1, 11]
+    some = gather(model_dirs["gpt2"], ids, True)
+
+    assert not none["repeats"][..., 1].any()
+    assert none["repeats"][..., 0].all()
+    assert ([1, 0], [1, 1 / 3]) == tuple(
+        pytest.approx(found["repeat_texts"][2].tolist()) for found in (none, some)
+    )
+    pattern = np.stack(truth_of(model_dirs["gpt2"], ids).attentions)[:, 1, :, 12, 11]
+    np.testing.assert_allclose(some["repeats"][..., 1], pattern / 3, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "mistral"])
+def test_batches_do_not_matter(model_dirs, name):
+    """Windows may be read one by one, or in pairs."""
+    ids = doubled(builders.random_ids(70, CONTEXT, seed=2).numpy(), 5, first=0)
+    what = ("keys", "patterns", "scores", "repeats")
+    whole = gather(model_dirs[name], ids, False, what)
+
+    for batch in (1, 2):
+        other = gather(model_dirs[name], ids, False, what, batch)
+        assert set(whole) == set(other)
+        for value, array in whole.items():
+            tolerance = 9 if value.endswith(".groups") else 2e-5  # of 32767 steps
+            np.testing.assert_allclose(
+                other[value].astype(float), array, rtol=1e-4, atol=tolerance, err_msg=value
+            )

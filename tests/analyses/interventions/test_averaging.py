@@ -1,0 +1,215 @@
+"""Positions averaged in groups: losses in plain loops; and experiments through a real worker."""
+
+import math
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core import Engine, Execution, Store
+from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.helix.formulas import GROUP_SIZES, STREAM_SUMS
+from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
+from poskernel_core.analyses.interventions.experiment.average import average
+from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import CorpusSpec, Request
+from poskernel_core.data.made import repeated_windows
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.requests import canonical
+from poskernel_core.forward import loading
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.passes.plan import prepare
+from tests.support import builders, oracles, plain_gpt2
+from tests.support import oracles_positions as op
+
+TEXTS, CONTEXT = 3, 41
+PROMPT = "The previous token, and the token before it"
+SIZES = (1, *GROUP_SIZES)
+
+
+def subject_of(path, start_token=True):
+    """Random windows of the whole context on a model."""
+    windows = builders.random_ids(TEXTS, CONTEXT, seed=13).numpy()
+    windows[:, 0] = builders.START
+    return Subject(
+        loading.load(catalog.locate(str(path)), "cpu"), windows, [], lambda ids: [], start_token
+    )
+
+
+def quiet(done, total):
+    """Progress that nobody looks at."""
+
+
+@pytest.fixture(scope="module")
+def streams(model_dirs):
+    """The pass over repeated tokens that an averaged stream stands on."""
+    windows = repeated_windows(293, context=CONTEXT, windows=3, avoid=0)
+    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    return {"repeated": pk.run_pass(model, windows, start_token=False, gather=STREAM_SUMS)}
+
+
+def plain(path, tokens, group, layer, rows, start, keep=0):
+    """Mean loss and attention to the predecessor of one window, in plain loops."""
+    step = np.zeros_like(rows)
+    step[keep:] = np.array(op.averaged_positions(rows[keep:].tolist(), group)) - rows[keep:]
+    if layer is None:
+        edits = plain_gpt2.Edits(positions=lambda x: x + step)
+    else:
+        edits = plain_gpt2.Edits(stream=lambda at, x: x + step if at == layer else x)
+    run = plain_gpt2.run(path, tokens, edits)
+    losses = []
+    for n in range(1, len(tokens)):
+        row = run.logits[n - 1].tolist()
+        losses.append(op.nll(oracles.softmax_at(dict(enumerate(row)), len(row)), tokens[n]))
+    masses = [
+        [oracles.mean([float(A[n, n - 1]) for n in range(1 + start, len(tokens))]) for A in heads]
+        for heads in run.patterns
+    ]
+    return oracles.mean(losses), masses
+
+
+@pytest.mark.parametrize(
+    ("layer", "start", "keep"), [(None, True, 0), (1, False, 0), (None, False, 2), (1, True, 3)]
+)
+def test_averaging(model_dirs, streams, layer, start, keep):
+    """Loss, its change, and attention to predecessors, with errors over windows."""
+    path, subject = model_dirs["gpt2"], subject_of(model_dirs["gpt2"], start)
+    model = builders.hf_eager_model(path)
+    rows = model.transformer.wpe.weight.detach().numpy().astype(float)
+    if layer is not None:
+        rows = streams["repeated"].layer(layer)["mean_residuals"].astype(float)
+
+    result = average(
+        subject, streams, AveragingParams(layer=layer, keep=keep, loss_windows=TEXTS), quiet
+    )
+
+    each = [
+        [plain(path, w.tolist(), g, layer, rows, int(start), keep) for w in subject.windows]
+        for g in SIZES
+    ]  # fmt: skip
+    clean = [loss for loss, _ in each[0]]
+    for place, texts in enumerate(each):
+        losses = [loss for loss, _ in texts]
+        changes = [loss - before for loss, before in zip(losses, clean, strict=True)]
+        for name, column in (("loss", losses), ("loss_change", changes)):
+            error = np.std(column, ddof=1) / math.sqrt(TEXTS)
+            assert oracles.mean(column) == pytest.approx(result.values[name][place], abs=2e-4)
+            assert error == pytest.approx(result.errors[name][place], abs=2e-4)
+        masses = np.array([mass for _, mass in texts])
+        np.testing.assert_allclose(
+            result.values["previous_mass"][place], masses.mean(axis=0), atol=1e-4
+        )
+        np.testing.assert_allclose(
+            result.errors["previous_mass"][place],
+            masses.std(axis=0, ddof=1) / math.sqrt(TEXTS),
+            atol=1e-4,
+        )
+    assert list(SIZES) == result.coordinates["group"].tolist()
+    assert (0, 0) == (result.values["loss_change"][0], result.errors["loss_change"][0])
+    assert np.abs(result.values["loss_change"][1:]).min() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "words"),
+    [("llama", None, "rotary positions"), ("gpt2", 3, "layer from 0 to 2")],
+)
+def test_refused(model_dirs, streams, name, layer, words):
+    """Models without positional embeddings, and layers that are not there."""
+    with pytest.raises(BadRequest, match=words) as caught:
+        average(subject_of(model_dirs[name]), streams, AveragingParams(layer=layer), quiet)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_text_longer_than_the_context(model_dirs):
+    """A prompt that does not fit is refused, not cut; one that just fits is read whole."""
+    located = catalog.locate(str(model_dirs["gpt2"]))
+    run, tokenizer = describe_run(str(model_dirs["gpt2"])), load_tokenizer(located)
+    fits = "?" * (CONTEXT - 1)
+    assert CONTEXT - 1 == len(tokenizer.encode(fits))
+
+    def windows_of(text):
+        canonical = Intervention().canonical(run, InterventionParams(text=text))
+        return prepare(canonical, Execution(), located, tokenizer)[0]
+
+    assert (1, CONTEXT) == windows_of(fits).shape
+    with pytest.raises(BadRequest, match="the context holds 41: shorten it by about 2") as caught:
+        windows_of(f"{fits}??")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BadRequest, match="Expected a text, got none"):
+        windows_of("  ")
+
+
+def request(path, analysis, corpus="bible", windows=7, **params):
+    """A request as a page makes it, with whatever corpus was chosen there."""
+    run = describe_run(str(path), corpus=CorpusSpec(name=corpus), windows=windows, query=windows)
+    return Request(analysis=analysis, run=run, params=params)
+
+
+@pytest.mark.parametrize("params", [{}, {"layer": 1}])
+def test_keys_of_an_intervention(model_dirs, params):
+    """What the page chose elsewhere does not matter; the prompt, and what is done, do."""
+    path = model_dirs["gpt2"]
+    one, other = (
+        canonical(request(path, "intervention", corpus, windows, text=PROMPT, **params))
+        for corpus, windows in (("bible", 7), ("sample", 11))
+    )
+
+    assert one.key == other.key
+    assert one.needs == other.needs
+    assert bool(params) == bool(one.needs)
+    different = [{"text": PROMPT + "."}, {"group": 5}, {"layer": 2}, {"head": "L1H0"}]
+    keys = {
+        canonical(request(path, "intervention", **{"text": PROMPT, **params, **d})).key
+        for d in different
+    }
+    assert len(different) == len(keys - {one.key})
+
+
+def test_keys_of_averaging(model_dirs):
+    """The corpus matters here; the number of texts of the page does not."""
+    path = model_dirs["gpt2"]
+    bible, more, sample = (
+        canonical(request(path, "averaging", corpus, windows))
+        for corpus, windows in (("bible", 7), ("bible", 11), ("sample", 7))
+    )
+
+    assert bible.key == more.key != sample.key
+    assert {} == bible.needs == Averaging().needs(bible.run, AveragingParams())
+
+
+@pytest.mark.slow
+def test_engine(tmp_path, model_dirs):
+    """A worker intervenes, averages, and refuses; results stay in the store."""
+    engine = Engine(Store(tmp_path / "store"), Execution(device="cpu"))
+    path, other = model_dirs["gpt2"], model_dirs["llama"]
+    whole = request(path, "intervention", text=PROMPT, layer=1, group=5)
+    table = request(path, "averaging", layer=2, loss_windows=3)
+    helix = request(path, "helix", tokens=5)
+    try:
+        for asked in (whole, table, helix):
+            assert engine.cached(asked) is None
+            result = engine.result(asked, 60)
+            for name, array in engine.cached(asked).values.items():
+                np.testing.assert_array_equal(result.values[name], array)
+        again = request(path, "intervention", "sample", 11, text=PROMPT, layer=1, group=5)
+        found = engine.cached(again)
+        assert found.values["kl"].shape == (len(found.words("tokens")),)
+        assert builders.START_TOKEN == found.words("tokens")[0]
+        assert float(found.values["mean_kl"]) > 1e-3
+        assert 0 == engine.cached(table).values["loss_change"][0]
+        refused = [
+            (request(other, "helix", tokens=5), "draws no helix"),
+            (request(other, "intervention", text=PROMPT), "rotary positions"),
+            (request(other, "intervention", text=PROMPT, layer=1), "rotary positions"),
+            (request(path, "intervention", text=PROMPT * 9), "shorten it"),
+            (request(path, "intervention", text=PROMPT, head="L9H0"), "L0H0 to L2H4"),
+        ]
+        for asked, words in refused:
+            with pytest.raises(BadRequest, match=words) as caught:
+                engine.result(asked, 60)
+            assert "\n" not in str(caught.value)
+    finally:
+        engine.close()

@@ -1,0 +1,163 @@
+"""Ablations in every architecture; and how experiments are run here."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+from poskernel_core.analyses.base import Subject
+from poskernel_core.data.layouts import TokenPool
+from poskernel_core.forward import interventions, loading
+from poskernel_core.forward.edits import Chain, Edit
+from poskernel_core.models import catalog
+from tests.support import builders, plain_gpt2
+from tests.support import oracles_random as oracle
+from tests.support.truth import Recorder
+
+ROTARY = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")
+LENGTH = 11
+
+
+@functools.cache
+def loaded(path):
+    """A model, loaded once."""
+    return loading.load(catalog.locate(str(path)), "cpu")
+
+
+def subject_of(path, seed=3, batch=None, start=True):
+    """What an experiment on random tokens works on."""
+    source = TokenPool(np.arange(1, builders.VOCABULARY), builders.START if start else None, seed)
+    windows = np.zeros((1, 1), dtype=np.int64)
+    return Subject(
+        loaded(path), windows, [], lambda ids: [f"t{i}" for i in ids], start, source, batch
+    )
+
+
+def perform(experiment, subject, **params):
+    """The result of an experiment."""
+    return experiment().perform(subject, {}, experiment.params(**params), lambda done, total: None)
+
+
+def agree(result, name, samples, atol=5e-5):
+    """A value and its error are the mean and error of one number, or array, for each sample."""
+    mean, error = oracle.mean_and_error(samples)
+    np.testing.assert_allclose(result.values[name], mean, atol=atol, err_msg=name)
+    np.testing.assert_allclose(result.errors[name], error, atol=atol, err_msg=f"error of {name}")
+    assert np.nanmax(error) > 20 * atol
+
+
+@pytest.mark.parametrize("name", builders.ARCHITECTURES)
+def test_kept_logits(model_dirs, name):
+    """The last positions are unembedded as in a whole run; for 0, all layers run, and no more."""
+    model, ids = loaded(model_dirs[name]), builders.random_ids(2, LENGTH, seed=3)
+    whole, recorder = model.run(ids), Recorder(patterns=True)
+
+    for keep in (1, 3, LENGTH):
+        found = model.run(ids, keep=keep)
+        assert (2, keep, builders.VOCABULARY) == found.shape
+        np.testing.assert_allclose(found, whole[:, -keep:], atol=1e-5)
+    assert 0 == model.run(ids, observers=[recorder], keep=0).numel()
+    truth = builders.hf_eager_attentions(model_dirs[name], ids)
+    for found, expected in zip(recorder.patterns(), truth, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ROTARY)
+def test_positions_removed_from_rotary_models(model_dirs, name):
+    """The run is that of plain transformers with every token at position 0."""
+    ids = builders.random_ids(2, LENGTH, seed=5)
+    hf, recorder = builders.hf_eager_model(model_dirs[name]), Recorder(patterns=True)
+    with torch.inference_mode():
+        truth = hf(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            position_ids=torch.zeros_like(ids),
+            output_attentions=True,
+            use_cache=False,
+        )
+
+    edit = interventions.RemovedEmbeddings("positions")
+    found = loaded(model_dirs[name]).run(ids, edit, [recorder])
+
+    np.testing.assert_allclose(found, truth.logits, atol=1e-4, rtol=1e-4)
+    for found_pattern, expected in zip(recorder.patterns(), truth.attentions, strict=True):
+        np.testing.assert_allclose(found_pattern, expected, atol=1e-5)
+    assert (found - loaded(model_dirs[name]).run(ids)).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("name", builders.ARCHITECTURES)
+def test_uniform_heads(model_dirs, name):
+    """Chosen heads share their attention equally among the keys that they see; others do not."""
+    ids, model = builders.random_ids(2, LENGTH, seed=7), loaded(model_dirs[name])
+    runs = []
+    for edit in (Edit(), interventions.UniformHeads([(1, 2), (1, 4), (0, 3)])):
+        recorder = Recorder(patterns=True)
+        model.run(ids, edit, [recorder], keep=0)
+        runs.append(recorder.patterns())
+    clean, found = runs
+
+    for layer, head in ((0, 3), (1, 2), (1, 4)):
+        visible = (clean[layer][:, head] > 0).float()
+        uniform = visible / visible.sum(dim=-1, keepdim=True)
+        np.testing.assert_allclose(found[layer][:, head], uniform, atol=1e-6)
+    others = [head for head in range(clean[0].shape[1]) if head != 3]
+    assert torch.equal(clean[0][:, others], found[0][:, others])
+    assert (clean[1] - found[1])[:, [0, 1, 3]].abs().max() > 1e-3
+
+
+def test_scaled_heads(model_dirs):
+    """Each head's output at each position times its own factor, in one layer: by plain loops."""
+    ids = builders.random_ids(1, LENGTH, seed=11)
+    factor = np.random.default_rng(13).uniform(0.2, 3, size=(5, LENGTH))
+
+    def output(layer, head, rows):
+        return rows * factor[head][:, None] if layer == 1 else rows
+
+    path = model_dirs["gpt2"]
+    truth = plain_gpt2.run(path, ids[0].tolist(), plain_gpt2.Edits(head_output=output))
+    found = loaded(path).run(ids, interventions.ScaledHeads(1, torch.from_numpy(factor)))
+
+    np.testing.assert_allclose(found[0], truth.logits, atol=1e-4, rtol=1e-4)
+
+
+class Affine(Edit):
+    """Everything times a factor, plus a step: the order of two matters."""
+
+    def __init__(self, factor, step):
+        self.change = lambda x: factor * x + step
+
+    def tokens(self, x):
+        """The change."""
+        return self.change(x)
+
+    def rotation(self, cos, sin):
+        """The change, and another of the sines."""
+        return self.change(cos), self.change(sin) + 1
+
+    positions = tokens
+
+    def residual(self, layer, x):
+        """The change, by layer."""
+        return self.change(x) + layer
+
+    scores = pattern = heads = output = residual
+
+
+def test_a_chain_asks_in_order():
+    """At each of the eight places, the first edit comes first; an empty chain changes nothing."""
+    first, second, x = Affine(2, 3), Affine(5, 7), torch.tensor([1.0, 11.0])
+    chain, empty = Chain([first, second]), Chain([])
+
+    for place in ("tokens", "positions"):
+        expected = getattr(second, place)(getattr(first, place)(x))
+        assert torch.equal(expected, getattr(chain, place)(x))
+        assert getattr(empty, place)(x) is x
+    for place in ("residual", "scores", "pattern", "heads", "output"):
+        expected = getattr(second, place)(3, getattr(first, place)(3, x))
+        assert torch.equal(expected, getattr(chain, place)(3, x))
+        assert getattr(empty, place)(3, x) is x
+    expected = second.rotation(*first.rotation(x, -x))
+    for one, other in zip(expected, chain.rotation(x, -x), strict=True):
+        assert torch.equal(one, other)
+    assert {n for n in vars(Edit) if n[0] != "_"} == {n for n in vars(Chain) if n[0] != "_"}

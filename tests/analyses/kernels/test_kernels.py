@@ -1,0 +1,208 @@
+"""The mathematics of positional kernels: hand-computed cases, the oracles, algebraic properties."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poskernel_core.analyses.kernels import formulas as kernels
+from poskernel_core.analyses.kernels.etc import summarise_row
+from poskernel_core.common.attention import first_visible
+from tests.support import oracles
+
+SEEDS = st.integers(0, 2**32 - 1)
+few = settings(max_examples=23)
+
+LOG3 = math.log(3)
+
+# kernel, effective token count
+ETC = [
+    ([1.0], 1.0),
+    ([0.0, 1.0, 0.0], 1.0),
+    ([0.2] * 5, 5.0),
+    ([0.75, 0.25], 1.6),
+    ([0.5, 0.25, 0.25], 8 / 3),
+]
+# kernel (its last key is the query's own), half-mass distance
+HALF_MASS = [
+    ([1.0], 0.5),
+    ([0.0, 0.0, 1.0], 0.5),
+    ([1.0, 0.0, 0.0], 2.5),
+    ([0.25, 0.25, 0.25, 0.25], 2),
+    ([0.25, 0.375, 0.25, 0.125, 0.0], 3 + 1 / 3),
+    ([0.1] * 10, 5),
+]
+# local mass, ETC, visible, local share, uniform share, kind
+KINDS = [
+    (0.5, 90.0, 97.0, 0.5, 0.5, "local"),
+    (0.49, 48.5, 97.0, 0.5, 0.5, "uniform"),
+    (0.49, 48.4, 97.0, 0.5, 0.5, "slow decay"),
+    (0.49, 48.4, 97.0, 0.4, 0.5, "local"),
+    (0.49, 48.4, 97.0, 0.5, 0.4, "uniform"),
+    (0.49, 90.0, 97.0, 0.5, 0.95, "slow decay"),
+]
+
+
+def draw(seed, *shape):
+    """Normal numbers from a seed."""
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def kernels_of(seed, heads=3, samples=5, keys=7):
+    """Random kernels, [head, sample, key]."""
+    return kernels.kernel_rows(draw(seed, heads, samples, 5), draw(seed + 1, heads, keys, 5), 0.7)
+
+
+def test_kernel_by_hand():
+    """Keys 0, ln 3, 0, ln 3 weigh 1, 3, 1, 3 for a query of 1, and 1, 9, 1, 9 at scale 2."""
+    keys, query = np.array([[[0.0], [LOG3], [0.0], [LOG3]]]), np.array([[[1.0], [-1.0]]])
+
+    np.testing.assert_allclose(
+        kernels.kernel_rows(query, keys, 1.0),
+        [[[1 / 8, 3 / 8, 1 / 8, 3 / 8], [3 / 8, 1 / 8, 3 / 8, 1 / 8]]],
+    )
+    np.testing.assert_allclose(
+        kernels.kernel_rows(query, keys, 2.0)[0, 0], [1 / 20, 9 / 20, 1 / 20, 9 / 20]
+    )
+
+
+@few
+@given(SEEDS, st.sampled_from([1, 2, 3, 6]), st.sampled_from([0, 4]), st.sampled_from([None, 5]))
+def test_kernel_rows(seed, key_heads, skip, window):
+    """Each query head reads its group's key head over the visible keys, as the oracle does."""
+    heads, samples, n, scale = 6, 3, 10, 0.37
+    queries, keys = draw(seed, heads, samples, 5), draw(seed + 1, key_heads, 13, 5)
+    low = first_visible(n, skip, window)
+
+    found = kernels.kernel_rows(queries, keys[:, low : n + 1], scale)
+
+    for head in range(heads):
+        shared = keys[head * key_heads // heads].tolist()
+        for sample in range(samples):
+            q = queries[head, sample].tolist()
+            expected = oracles.kernel_row(q, shared, scale, n, skip, window)
+            np.testing.assert_allclose(found[head, sample], expected[low : n + 1], rtol=1e-12)
+            assert 0 == sum(expected[:low])
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6])
+def test_huge_scores(size):
+    """Scores beyond the range of `exp` give a distribution, not NaN."""
+    found = kernels.kernel_rows(size * draw(3, 2, 3, 5), draw(4, 2, 7, 5), 1.0)
+
+    np.testing.assert_allclose(found.sum(axis=-1), np.ones((2, 3)))
+
+
+@few
+@given(SEEDS)
+def test_constant_shift_of_scores(seed):
+    """Adding one vector to all mean keys adds a constant to all scores, and changes no kernel."""
+    queries, keys = draw(seed, 6, 3, 5), draw(seed + 1, 2, 7, 5)
+
+    shifted = keys + draw(seed + 2, 2, 1, 5)
+
+    np.testing.assert_allclose(
+        kernels.kernel_rows(queries, shifted, 0.7),
+        kernels.kernel_rows(queries, keys, 0.7),
+        rtol=1e-9,
+    )
+
+
+@few
+@given(SEEDS)
+def test_orthogonal_shift_of_keys(seed):
+    """What a mean key holds orthogonal to the query does not matter, however large."""
+    query, keys, other = draw(seed, 1, 1, 5), draw(seed + 1, 1, 7, 5), draw(seed + 2, 5)
+    q = query[0, 0]
+    orthogonal = other - (other @ q) / (q @ q) * q
+
+    shifted = keys + 10 * draw(seed + 3, 1, 7, 1) * orthogonal
+
+    np.testing.assert_allclose(
+        kernels.kernel_rows(query, shifted, 0.7), kernels.kernel_rows(query, keys, 0.7), rtol=1e-9
+    )
+
+
+@few
+@given(SEEDS)
+def test_identity_of_attention(seed):
+    """`A = K e^c / Z`: the kernel times content weights, over their sum, is the attention."""
+    query, keys, scale = draw(seed, 1, 1, 5), draw(seed + 1, 1, 7, 5), 0.7
+    mean_keys = draw(seed + 2, 1, 7, 5)
+
+    kernel = kernels.kernel_rows(query, mean_keys, scale)[0, 0]
+    weights = np.exp(scale * (keys - mean_keys)[0] @ query[0, 0])
+
+    attention = oracles.attention_row(query[0, 0].tolist(), keys[0].tolist(), scale, 6)
+    np.testing.assert_allclose(kernel * weights / (kernel @ weights), attention, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("kernel", "expected"), ETC)
+def test_etc_by_hand(kernel, expected):
+    """Uniform over k tokens gives k."""
+    assert expected == pytest.approx(float(kernels.effective_tokens(np.array(kernel))))
+
+
+@few
+@given(SEEDS, st.sampled_from([1, 2, 7, 13]))
+def test_etc(seed, keys):
+    """It lies between 1 and the number of visible keys, and is the oracle's."""
+    found = kernels_of(seed, keys=keys)
+
+    etc = kernels.effective_tokens(found)
+
+    assert np.all((1 - 1e-9 <= etc) & (etc <= keys + 1e-9))
+    expected = [[oracles.etc(row) for row in head] for head in found.tolist()]
+    np.testing.assert_allclose(etc, expected)
+
+
+@pytest.mark.parametrize(("kernel", "expected"), HALF_MASS)
+def test_half_mass_distance_by_hand(kernel, expected):
+    """Half of the mass lies nearer, the mass of each token spread evenly over it."""
+    assert expected == pytest.approx(float(kernels.half_mass_distance(np.array(kernel))))
+
+
+@few
+@given(SEEDS, st.floats(-0.01, 0.01))
+def test_half_mass_distance_has_no_steps(seed, moved):
+    """Mass that moves by a little moves it by a little: by what moved over the mass around it."""
+    found = kernels_of(seed)[0, 0]
+    other = found + moved * np.sign(np.arange(7) - 3) / 6
+
+    change = kernels.half_mass_distance(other) - kernels.half_mass_distance(found)
+
+    assert abs(change) <= abs(moved) / min(found.min(), other.min()) + 1e-9
+
+
+@few
+@given(SEEDS, st.sampled_from([1, 3, 10]))
+def test_half_mass_and_local_mass(seed, tokens):
+    """Both are the oracle's, for a query in the middle of the context and a skip of 2."""
+    n, skip = 12, 2
+    found = kernels_of(seed, keys=n + 1 - skip)
+    means = found.mean(axis=1)
+    row = summarise_row(means, None, tokens)
+
+    for head, mean in enumerate(means):
+        whole = [0.0] * skip + mean.tolist() + [0.0] * 3
+        half = oracles.half_mass_distance(whole, n)
+        assert half == pytest.approx(row["half_mass_distance"][head])
+        assert oracles.local_mass(whole, n, tokens) == pytest.approx(row["local_mass"][head])
+        assert n + 1 - skip == row["visible_keys"][head]
+
+
+@pytest.mark.parametrize(("mass", "etc", "visible", "local", "uniform", "expected"), KINDS)
+def test_kinds(mass, etc, visible, local, uniform, expected):
+    """Local goes before uniform, both thresholds are inclusive, the rest is slow decay."""
+    code = kernels.classify(np.array(mass), np.array(etc), np.array(visible), local, uniform)
+
+    assert expected == kernels.KINDS[int(code)]
+
+
+def test_kind_of_nothing():
+    """Where no key is visible there is no kind."""
+    nothing = np.array([np.nan, 5.0])
+
+    assert [-1, 1] == kernels.classify(np.zeros(2), nothing, np.array([0.0, 97.0])).tolist()

@@ -1,0 +1,279 @@
+"""Previous-token heads: raw scores, repeated tokens and kinds, on random and constructed models."""
+
+import math
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core.analyses.previous_token import formulas
+from poskernel_core.analyses.previous_token.formulas import contrasts
+from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
+from poskernel_core.common.attention import ScoreRule, Slopes
+from poskernel_core.common.specs import BAND, CorpusSpec, ModelSpec, RunSpec
+from poskernel_core.data.made import doubled
+from tests.support import builders, oracles
+from tests.support import oracles_positions as op
+from tests.support.truth import truth_of
+
+TEXTS, CONTEXT, T = 3, 31, 37
+
+NAMES = ("gpt2", "gpt_neo", "llama")
+
+SCALES = {"gpt2": 7**-0.5, "gpt_neo": 1.0, "llama": 10**-0.5}
+
+STARTS = pytest.mark.parametrize("start", [False, True])
+
+
+def gather(path, windows, start_token, what=("keys", "patterns", "scores"), batch=None):
+    """A pass of the statistics of previous-token heads."""
+    return pk.run_pass(
+        pk.load(str(path), device="cpu"),
+        windows,
+        positions=(windows.shape[1] - 1,),
+        start_token=start_token,
+        gather=what,
+        batch=batch,
+    )
+
+
+def ranked(path, windows, start_token=True, **params):
+    """The analysis over windows; doubled tokens as the canonical run has them."""
+    params = PreviousTokenParams(**params)
+    twice = doubled(windows, params.repeat_every, first=int(start_token))
+    views = {
+        "main": gather(path, windows, start_token),
+        "doubled": gather(path, twice, start_token, ("repeats",)),
+    }
+    return PreviousToken().answer(views, params, lambda done, total: None)
+
+
+def error(values):
+    """Standard error of a mean over texts."""
+    middle = oracles.mean(values)
+    squares = math.fsum((x - middle) ** 2 for x in values)
+    return math.sqrt(squares / (len(values) - 1) / len(values))
+
+
+def different(texts=5, length=T, seed=3):
+    """Windows of tokens that all differ, the start token first."""
+    order = np.random.default_rng(seed)
+    rows = [order.permutation(np.arange(1, 293))[: length - 1] for _ in range(texts)]
+    return np.concatenate([np.zeros((texts, 1), np.int64), np.array(rows)], axis=1)
+
+
+def position_oracle(truth, layer, head, scale, start):
+    """Mean of q_n . k_i over pairs of different texts, by offset: what content cannot reach."""
+    kv = head * truth.keys[layer].shape[1] // truth.queries[layer].shape[1]
+    queries, keys = truth.queries[layer][:, head], truth.keys[layer][:, kv]
+    profiles = [
+        op.score_profile(q.tolist(), k.tolist(), scale, BAND, start)
+        for i, q in enumerate(queries)
+        for j, k in enumerate(keys)
+        if i != j
+    ]
+    return {k: oracles.mean([each[k] for each in profiles]) for k in profiles[0]}
+
+
+@pytest.fixture(scope="module")
+def windows():
+    """Random tokens, with doubled ones among them."""
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
+    ids[:, 0] = builders.START
+    return doubled(ids, 7, first=1)
+
+
+@pytest.fixture(scope="module")
+def truths(model_dirs, windows):
+    """What plain transformers computes."""
+    return {name: truth_of(model_dirs[name], windows) for name in (*NAMES, "mistral")}
+
+
+@STARTS
+@pytest.mark.parametrize("name", NAMES)
+def test_raw_scores(model_dirs, truths, windows, name, start):
+    """The profile of every head, mask and window left aside, and how far each text is from it."""
+    arrays = gather(model_dirs[name], windows, start, ("scores",)).arrays
+
+    for layer in range(3):
+        queries, keys = truths[name].queries[layer], truths[name].keys[layer]
+        for head in range(queries.shape[1]):
+            kv = head * keys.shape[1] // queries.shape[1]
+            profiles = [
+                op.score_profile(q[head].tolist(), k[kv].tolist(), SCALES[name], BAND, int(start))
+                for q, k in zip(queries, keys, strict=True)
+            ]
+            each = np.array([list(profile.values()) for profile in profiles])
+            mean = arrays["score_profile"][layer, head]
+            off = (arrays["score_profile.groups"] * arrays["score_profile.step"])[layer, :, head]
+            np.testing.assert_allclose(mean, each.mean(axis=0), rtol=1e-4, atol=2e-4)
+            np.testing.assert_allclose(mean + off, each, rtol=1e-4, atol=2e-4)
+            np.testing.assert_allclose(
+                arrays["mean_queries"][layer, head], queries[:, head].mean(axis=0), atol=1e-4
+            )
+
+
+@STARTS
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_values_against_the_oracles(model_dirs, truths, windows, name, start):
+    """The two largest diagonals, their ratio, and the parts of the score profile."""
+    result = ranked(model_dirs[name], windows, start)
+    values = result.values
+
+    heads = truths[name].attentions[0].shape[1]
+    offsets = np.zeros((3, heads))
+    for layer, head in np.ndindex(3, heads):
+        patterns = truths[name].attentions[layer][:, head].tolist()
+        profile = oracles.diagonal_profile(patterns, int(start))
+        (first, mass), (second, less), ratio = op.largest_two(profile[: CONTEXT // 2 + 1])
+        found = [values[v][layer, head] for v in ("largest_offset", "second_offset")]
+        assert [first, second] == found
+        offsets[layer, head] = first
+        expected = {
+            "largest_mass": mass, "second_mass": less, "ratio": ratio, "previous_mass": profile[1],
+        }  # fmt: skip
+        for value, number in expected.items():
+            assert number == pytest.approx(float(values[value][layer, head]), abs=1e-5), value
+        without = [
+            oracles.diagonal_profile(patterns[:text] + patterns[text + 1 :], int(start))
+            for text in range(TEXTS)
+        ]
+        both = [op.largest_two(left[: CONTEXT // 2 + 1]) for left in without]
+        for value, left in {
+            "largest_mass": [pair[0][1] for pair in both],
+            "second_mass": [pair[1][1] for pair in both],
+            "ratio": [pair[2] for pair in both],
+            "previous_mass": [profile[1] for profile in without],
+        }.items():
+            found = float(result.errors[value][layer, head])
+            assert oracles.jackknife_se(left) == pytest.approx(found, rel=1e-3, abs=1e-5), value
+        position = position_oracle(truths[name], layer, head, SCALES[name], int(start))
+        np.testing.assert_allclose(
+            values["position_profile"][layer, head], list(position.values()), atol=1e-4
+        )
+        advantage = position[1] - position[0]
+        assert advantage == pytest.approx(values["position_advantage"][layer, head], abs=1e-4)
+    np.testing.assert_allclose(
+        values["position_profile"] + values["content_profile"], values["score_profile"], atol=1e-9
+    )
+    whole = values["score_profile"][..., BAND + 1] - values["score_profile"][..., BAND]
+    parts = values["position_advantage"] + values["content_advantage"]
+    np.testing.assert_allclose(parts, whole, atol=1e-9)
+    assert (offsets == 1).mean() == pytest.approx(float(values["share_previous"]))
+    kinks = np.stack(contrasts(values["score_profile"]))
+    found = np.stack([values["self_contrast"], values["previous_contrast"]])
+    np.testing.assert_allclose(found, kinks, atol=1e-4)
+
+
+@STARTS
+def test_repeated_and_unrepeated_mass(model_dirs, start):
+    """Means over the texts that have such tokens, and over those but one."""
+    ids = different(TEXTS, CONTEXT)
+    ids[0, 20] = ids[0, 19]
+    views = {
+        "main": gather(model_dirs["gpt2"], ids, start),
+        "doubled": gather(model_dirs["gpt2"], ids, start, ("repeats",)),
+    }
+    result = PreviousToken().answer(views, PreviousTokenParams(), lambda done, total: None)
+
+    for layer, pattern in enumerate(truth_of(model_dirs["gpt2"], ids).attentions):
+        for head in range(pattern.shape[1]):
+            masses = [
+                op.previous_mass(text[head].tolist(), each.tolist(), int(start))
+                for text, each in zip(pattern, ids, strict=True)
+            ]
+            repeated, other = result.values["repeated_mass"], result.values["unrepeated_mass"]
+            assert masses[0][0] == pytest.approx(float(repeated[layer, head]), abs=1e-6)
+            mean = oracles.mean([mass for _, mass in masses])
+            assert mean == pytest.approx(float(other[layer, head]), abs=1e-6)
+            found = float(result.errors["unrepeated_mass"][layer, head])
+            assert error([mass for _, mass in masses]) == pytest.approx(found, rel=1e-3, abs=1e-6)
+    # without the one text that has any, nothing is known of repeated tokens
+    assert np.isnan(result.errors["repeated_mass"]).all()
+
+
+def test_kinds_go_by_the_error_of_the_contrast(model_dirs, windows):
+    """A contrast below so many jackknife errors counts as none, one above them as a diagonal."""
+    found = {errors: ranked(model_dirs["gpt2"], windows, errors=errors) for errors in (0, 2, 10)}
+    dark, bright = (found[0].values[f"{name}_contrast"] for name in ("self", "previous"))
+    off = {name: found[0].errors[f"{name}_contrast"] for name in ("self", "previous")}
+
+    assert 1 < len({tuple(each.values["diagonal"].flat) for each in found.values()})
+    for errors, result in found.items():
+        for at in np.ndindex(dark.shape):
+            depth, height = -float(dark[at]), float(bright[at])
+            expected = "neither"
+            if depth > errors * off["self"][at] and depth >= height:
+                expected = "dark main diagonal"
+            elif height > errors * off["previous"][at] and height > depth:
+                expected = "bright first diagonal"
+            assert expected == result.text_of("diagonal")[at[0]][at[1]]
+
+
+def test_errors_of_two_texts(model_dirs, windows):
+    """One text is left: scores have errors, their parts by position and by content have none."""
+    result = ranked(model_dirs["gpt2"], windows[:2])
+
+    for value in ("self_contrast", "previous_contrast", "ratio"):
+        assert (result.errors[value] > 0).all(), value
+    for value in ("position_advantage", "content_advantage", "position_profile"):
+        assert np.isnan(result.errors[value]).all(), value
+        assert np.isfinite(result.values[value]).any(), value
+
+
+BLOCKS = pytest.mark.parametrize("rows", [1, 7, 64])
+
+
+@BLOCKS
+@pytest.mark.parametrize(("heads", "shared", "length", "width", "start"), [
+    (5, 5, 41, 7, 1), (6, 2, 131, 11, 0), (6, 3, 33, 5, 1), (3, 1, 7, 5, 1), (2, 2, 2, 3, 1),
+    (2, 1, 1, 3, 0),
+])  # fmt: skip
+def test_position_profile_is_that_of_each_offset(
+    monkeypatch, heads, shared, length, width, start, rows
+):
+    """Blocks of rows by the keys around them give what offset after offset does, to 1e-10."""
+    monkeypatch.setattr(formulas, "ROWS", rows)
+    draw = np.random.default_rng(7).standard_normal
+    queries, keys = draw((heads, length, width)), draw((shared, length, width))
+    slopes = Slopes(tuple(2.0 ** -np.arange(heads)))
+    for rule in (
+        ScoreRule(0.37), ScoreRule(0.37, cap=1.3), ScoreRule(0.37, slopes=slopes),
+        ScoreRule(0.37, cap=1.3, slopes=Slopes(slopes.per_head, 0.37, rounded=True)),
+    ):  # fmt: skip
+        found = formulas.position_profile(queries, keys, rule, start)
+        np.testing.assert_allclose(found, offset_by_offset(queries, keys, rule, start), atol=1e-10)
+
+
+def offset_by_offset(queries, keys, rule, start):
+    """The mean score of `q_n` and `m_(n-k)`, one `k` after the other."""
+    q, k = queries[:, start:], keys[:, start:].repeat(len(queries) // len(keys), axis=0)
+    length = q.shape[1]
+    bias = None if rule.slopes is None else rule.slopes.bias(start + length)[:, start:]
+    profile = np.full((len(q), 2 * BAND + 1), np.nan)
+    for offset in range(-BAND, BAND + 1):
+        pairs = [(n, n - offset) for n in range(length) if 0 <= n - offset < length]
+        if pairs:
+            late, early = (list(each) for each in zip(*pairs, strict=True))
+            scores = rule.capped(rule.scale * (q[:, late] * k[:, early]).sum(axis=2))
+            scores = scores if bias is None else scores + bias[:, early] - bias[:, late]
+            profile[:, BAND + offset] = scores.mean(axis=1)
+    return profile
+
+
+def test_needs():
+    """The pass over doubled tokens is small, and another spacing is another pass."""
+    run = RunSpec(
+        model=ModelSpec(name="m", fingerprint="f"),
+        corpus=CorpusSpec(name="c", fingerprint="g"),
+        context=CONTEXT,
+        positions=(3,),
+    )
+    needs = PreviousToken().needs(run, PreviousTokenParams())
+
+    assert run == needs["main"]
+    assert (100, 8, ("repeats",)) == (
+        needs["doubled"].windows, needs["doubled"].repeat_every, needs["doubled"].gather,
+    )  # fmt: skip
+    other = PreviousToken().needs(run, PreviousTokenParams(repeat_every=5))
+    assert needs["doubled"].key() != other["doubled"].key()

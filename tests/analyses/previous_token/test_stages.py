@@ -1,0 +1,63 @@
+"""The three stages of one head's attention, against plain transformers and plain loops."""
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core.analyses.previous_token.stages import Stages, StagesParams
+from poskernel_core.common.errors import BadRequest
+from tests.support import builders, oracles
+from tests.support.truth import truth_of
+
+LENGTH = 23
+SCALES = {"gpt2": 7**-0.5, "gpt_neo": 1.0, "llama": 10**-0.5}
+WINDOWS = {"gpt2": None, "gpt_neo": 5, "llama": None}  # of layer 1
+
+
+@pytest.fixture(scope="module")
+def window():
+    """One window of random tokens."""
+    return builders.random_ids(1, LENGTH, seed=7).numpy()
+
+
+def stages(path, window, cell):
+    """The analysis of one head on one window."""
+    view = pk.run_pass(
+        pk.load(str(path), device="cpu"), window, positions=range(LENGTH), queries_per_position=1,
+        gather=("keys", "queries"),
+    )  # fmt: skip
+    params = StagesParams(head=cell, text="x")
+    return Stages().compute({"main": view}, params, lambda done, total: None)
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_against_plain_loops(model_dirs, window, name):
+    """Raw scores of all pairs, what the mask leaves, and its softmax (local and grouped heads)."""
+    truth = truth_of(model_dirs[name], window)
+    found = stages(model_dirs[name], window, "L1H4").values
+
+    queries = truth.queries[1][0, 4].tolist()
+    shared = truth.queries[1].shape[1] // truth.keys[1].shape[1]
+    keys = truth.keys[1][0, 4 // shared].tolist()
+    for n, i in np.ndindex(LENGTH, LENGTH):
+        score = SCALES[name] * oracles.dot(queries[n], keys[i])
+        assert score == pytest.approx(float(found["score"][n, i]), abs=1e-4)
+        seen = i in oracles.visible(n, 0, WINDOWS[name])
+        assert seen == bool(np.isfinite(found["masked_score"][n, i]))
+        assert not seen or found["masked_score"][n, i] == found["score"][n, i]
+    np.testing.assert_allclose(found["pattern"], truth.attentions[1][0, 4], atol=1e-5)
+
+
+def test_a_row_outside_is_refused(model_dirs, window):
+    """One sentence, not a traceback, for a query beyond the text."""
+    result = stages(model_dirs["gpt2"], window, "L0H0")
+
+    assert (LENGTH,) == result.select(query=LENGTH - 1).values["pattern"].shape
+    with pytest.raises(BadRequest, match=f"expected 0 to {LENGTH - 1}"):
+        result.select(query=LENGTH)
+
+
+def test_a_head_outside_is_refused(model_dirs, window):
+    """The cell is checked against the model."""
+    with pytest.raises(BadRequest, match="L0H0 to L2H4"):
+        stages(model_dirs["gpt2"], window, "L3H0")

@@ -1,0 +1,215 @@
+"""Rotations as they are read from running models, and the pairs before them."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, CohereConfig, GlmConfig, SmolLM3Config
+
+import poskernel_core as pk
+from poskernel_core.common import groups
+from poskernel_core.common.errors import NotInModel, UnsupportedModel
+from poskernel_core.common.specs import MAX_SKIP
+from poskernel_core.common.views import without
+from poskernel_core.forward import hooks
+from poskernel_core.forward.edits import Edit
+from poskernel_core.forward.rotation import Rotation, read_rotation
+from tests.support import builders
+from tests.support.builders.rotary import SCALINGS, scaled
+from tests.support.oracles_rotary import mean_pair, turned_of
+from tests.support.truth import Recorder
+
+TEXTS, CONTEXT = 3, 41
+PLAIN = ("llama", "mistral", "qwen2", "gpt_neox")
+KINDS = (*PLAIN, *SCALINGS)
+SIZES = {
+    "vocab_size": 31, "hidden_size": 24, "num_attention_heads": 3, "num_key_value_heads": 3,
+    "intermediate_size": 17, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def models(model_dirs, tmp_path_factory):
+    """The directories of models with plain and with scaled rotations."""
+    root = tmp_path_factory.mktemp("scaled")
+    return {name: model_dirs[name] for name in PLAIN} | {
+        name: scaled(name)(root / name) for name in SCALINGS
+    }
+
+
+class Turns(Recorder):
+    """Keeps rotations too."""
+
+    wants_rotations = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rotations: list[Rotation] = []
+
+    def rotation(self, layer, rotation, batch) -> None:
+        """Keep a rotation, the layers in order."""
+        assert len(self.rotations) == layer == len(self.calls)
+        self.rotations.append(rotation)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_turned_back(models, name):
+    """Pairs, speeds and factors are those of plain transformers; the scores are exactly theirs."""
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=3)
+    seen, model = Turns(), pk.load(str(models[name]), device="cpu")
+    model.run(ids, observers=[seen], keep=0)
+    truth = turned_of(models[name], ids.numpy())
+
+    for layer, (call, rotation) in enumerate(zip(seen.calls, seen.rotations, strict=True)):
+        speed, factor = rotation.speeds()
+        np.testing.assert_allclose(speed, truth.speed, rtol=1e-4)
+        np.testing.assert_allclose(factor, truth.factor, rtol=1e-6)
+        u, v = truth.queries[layer], truth.keys[layer]
+        heads = call.q.shape[1] // call.k.shape[1]
+        for x, pairs in ((call.q, u), (call.k, v[:, ::heads])):
+            one, two = rotation.turned_back(x)
+            np.testing.assert_allclose(one.numpy() + 1j * two.numpy(), pairs, atol=2e-5)
+        rest = [part.astype(float) for part in truth.rest[layer]]
+        for text, head, n, i in ((0, 1, 40, 3), (2, 4, 17, 17), (1, 0, 9, 0)):
+            turn = np.exp(1j * truth.speed * (n - i))
+            both = (u[text, head, n] * np.conj(v[text, head, i]) * turn).real.sum()
+            passed = rest[0][text, head, n] @ rest[1][text, head, i]
+            ours = call.q[text, head, n].double() @ call.k[text, head // heads, i].double()
+            assert float(ours) == pytest.approx(truth.factor**2 * both + passed, abs=1e-4)
+
+
+def test_the_factor_of_yarn_counts(models):
+    """It is not 1, so the test above has seen one."""
+    ids = builders.random_ids(1, CONTEXT, seed=4).numpy()
+    assert turned_of(models["yarn"], ids).factor == pytest.approx(0.1 * np.log(4) + 1)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt_neox", "yarn"])
+@pytest.mark.parametrize("batch", [1, None])
+def test_means(models, name, batch):
+    """Of both numbers, squared lengths and lengths, by plain loops; however texts are batched."""
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
+    model = pk.load(str(models[name]), device="cpu")
+    found = pk.run_pass(model, ids, positions=(0,), gather=("rotary",), batch=batch).arrays
+    truth = turned_of(models[name], ids)
+    turned = np.isfinite(found["pair_speed"])
+
+    assert (turned == np.isfinite(found["pair_factor"])).all()
+    assert (turned.sum(axis=1) == len(truth.speed)).all()
+    for layer, u in enumerate(truth.queries):
+        for skip in (0, 3, MAX_SKIP):
+            for head, pair in ((0, 0), (4, 2)):
+                mean, power, size = mean_pair(u, head, pair, skip)
+                ours = found["query_pairs"][layer, skip, head, pair]
+                np.testing.assert_allclose(ours, [mean.real, mean.imag, power, size], atol=2e-5)
+        mean, power, size = mean_pair(truth.keys[layer], u.shape[1] - 1, 1, 1)
+        ours = found["key_pairs"][layer, 1, -1, 1]
+        np.testing.assert_allclose(ours, [mean.real, mean.imag, power, size], atol=2e-5)
+
+
+def test_without_each_group(models, monkeypatch):
+    """Left out of the means, a group of texts is as it had never been read, at every skip."""
+    ids = builders.random_ids(30, 23, seed=6).numpy()
+    model = pk.load(str(models["llama"]), device="cpu")
+    given = {"positions": (0,), "gather": ("rotary",)}
+    whole = pk.run_pass(model, ids, **given)
+
+    assert (10, MAX_SKIP + 1) == whole.arrays["key_pairs.groups"].shape[1:3]
+    monkeypatch.setattr(groups, "GROUPS", 9)  # of the passes over the other groups alone
+    for group in (0, 2, 9):
+        rest = ids[[text for text in range(30) if text // 3 != group]]
+        alone, view = pk.run_pass(model, rest, **given), without(whole, group)
+        for layer in range(3):
+            for name in ("query_pairs", "key_pairs"):
+                found, expected = view.layer(layer)[name], alone.layer(layer)[name]
+                np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize(("texts", "many"), [(1, 0), (2, 2), (10, 10)])
+def test_few_texts(models, texts, many):
+    """As many groups as there are texts; none of one text, which leaves nothing."""
+    ids = builders.random_ids(texts, 5, seed=7).numpy()
+    model = pk.load(str(models["llama"]), device="cpu")
+    found = pk.run_pass(model, ids, positions=(0,), gather=("rotary",)).arrays
+
+    assert ("query_pairs.groups" in found) == (many > 0)
+    assert many == found.get("query_pairs.groups", np.zeros((1, 0))).shape[1]
+    assert np.isfinite(found["query_pairs"][:, :5]).all()
+    assert np.isnan(found["query_pairs"][:, 5:]).all()
+
+
+def test_learned_positions_are_refused(model_dirs):
+    """A pass finds no pair that is turned, and the spectrum of one is refused in a sentence."""
+    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    gathered = pk.run_pass(model, builders.random_ids(2, 7, seed=8).numpy(), gather=("rotary",))
+    assert np.isnan(gathered.arrays["pair_speed"]).all()
+    with pytest.raises(NotInModel, match="with learned positions"):
+        pk.analyse("rotary-spectrum", gathered)
+
+
+@pytest.mark.parametrize(
+    ("config", "pairs"),
+    [
+        (CohereConfig(**SIZES, num_hidden_layers=1), 4),
+        (GlmConfig(**SIZES, num_hidden_layers=1, head_dim=8, partial_rotary_factor=0.5), 2),
+        (SmolLM3Config(**SIZES, num_hidden_layers=2, no_rope_layers=[1, 0]), 4),
+    ],
+    ids=["neighbours", "neighbours of a part", "a layer without"],
+)
+def test_layouts_of_other_architectures(config, pairs):
+    """Pairs of neighbours, cosines in another order, and a layer that is handed turns in vain."""
+    model = AutoModelForCausalLM.from_config(config).eval()
+    model.set_attn_implementation(hooks.IMPLEMENTATION)
+    x = torch.randn(2, 11, 24, generator=torch.Generator().manual_seed(1))
+    turns = model.base_model.rotary_emb(x, torch.arange(11)[None])
+    for layer, block in enumerate(model.base_model.layers):
+        attention = block.self_attn
+        vars(attention)["poskernel"] = kept = (object(), layer)
+        with torch.inference_mode():
+            rotation = read_rotation(attention, layer, x, {"position_embeddings": turns})
+            q = attention.q_proj(x).view(2, 11, 3, 8).transpose(1, 2)
+        assert kept is vars(attention)["poskernel"]
+        assert len(rotation.first) == (0 if layer else pairs)
+        if layer == 0:
+            speed, factor = rotation.speeds()
+            at = 1j * torch.arange(11)[:, None] * torch.from_numpy(speed)
+            one, two = (q[..., part].double() for part in (rotation.first, rotation.second))
+            both = torch.complex(one, two) * at.exp()
+            turned = rotation.turned(both.real, both.imag, q)
+            back = rotation.turned(*rotation.turned_back(turned), turned)
+            torch.testing.assert_close(back, q, atol=1e-5, rtol=0)
+            assert factor == pytest.approx(1)
+            assert (np.diff(speed) < 0).all()
+
+
+class Odd(nn.Module):
+    """An attention that turns nothing by the angles it is handed, but by its own."""
+
+    def forward(self, hidden_states, position_embeddings, attention_mask):
+        """Hand queries on that change with position in a way of their own."""
+        q = hidden_states.view(1, -1, 2, 12).transpose(1, 2)
+        q = q * torch.arange(1, q.shape[2] + 1)[:, None]
+        return hooks._attention(self, q, q, q, attention_mask)
+
+
+def test_an_unknown_turn_is_refused():
+    """And so is one that is not steady; the layer is left as it was."""
+    attention, turn = Odd(), torch.ones(1, 9, 12)
+    vars(attention)["poskernel"] = kept = (object(), 3)
+    with pytest.raises(UnsupportedModel, match="layer 3 in a way"):
+        read_rotation(attention, 3, torch.ones(1, 9, 24), {"position_embeddings": (turn, turn)})
+    assert kept is vars(attention)["poskernel"]
+    assert read_rotation(attention, 3, torch.ones(1, 9, 24), {}) is None
+
+    angle = torch.arange(9.0)[:, None] ** 2
+    none = torch.zeros(0, dtype=torch.long)
+    with pytest.raises(UnsupportedModel, match="steadily"):
+        Rotation(none, none, angle.cos()[None], angle.sin()[None]).speeds()
+
+
+def test_nothing_is_read_unless_it_is_wanted(model_dirs, monkeypatch):
+    """A pass that asks for no rotation costs none; an edit that asks for none changes no bit."""
+    ids = builders.random_ids(1, 7, seed=9)
+    model = pk.load(str(model_dirs["llama"]), device="cpu")
+    monkeypatch.setattr(hooks, "read_rotation", None)
+    assert torch.isfinite(model.run(ids, Edit())).all()

@@ -1,0 +1,107 @@
+"""Attention sinks: by hand, in plain loops, rows that add up, and heads whose sinks are known."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import poskernel_core as pk
+from poskernel_core.common.views import stacked, without
+from poskernel_core.forward.attention import PatternBlock
+from poskernel_core.forward.observers import Batch
+from poskernel_core.models.geometry import Geometry
+from poskernel_core.statistics import STATISTICS, Plan
+from tests.analyses.previous_token.test_previous_token import error
+from tests.support import builders, oracles
+from tests.support.truth import truth_of
+
+TEXTS, CONTEXT = 3, 41
+
+
+def gather(path, ids, **more):
+    """The statistic of a model over token ids."""
+    return pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("sinks",), **more)
+
+
+def plan(model_dirs, context):
+    """Sizes of a pass of one head that is shown made-up rows."""
+    geometry = pk.load(str(model_dirs["attn_only"]), device="cpu").geometry
+    assert isinstance(geometry, Geometry)
+    return Plan(geometry, context, 1, (context - 1,), 1, False)
+
+
+def test_by_hand(model_dirs):
+    """Rows (1), (1/2, 1/2), (1/4, 1/4, 1/4) of which a quarter goes to no key, in two blocks.
+
+    Key 0: (1 + 1/2 + 1/4) / 3; key 1: (1/2 + 1/4) / 2; key 2: 1/4; no key: (0 + 0 + 1/4) / 3.
+    """
+    sizes = plan(model_dirs, 3)
+    seen = STATISTICS["sinks"](sizes, torch.device("cpu"))
+    batch = Batch(torch.zeros(1, 3, dtype=torch.long), range(1))
+    heads = sizes.geometry.n_heads
+    for first, rows in ((0, [[1, 0], [0.5, 0.5]]), (2, [[0.25, 0.25, 0.25]])):
+        block = torch.tensor(rows)[None, None].expand(1, heads, -1, -1)
+        seen.pattern(PatternBlock(0, first, 0, block), batch)
+    found = seen.finish([{name: total.numpy() for name, total in seen.sums.items()}], sizes, 1)
+
+    np.testing.assert_allclose(found["alpha"][0, 0], [1.75 / 3, 0.375, 0.25], atol=1e-7)
+    np.testing.assert_allclose(found["learned"][0], 0.25 / 3, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
+def test_plain_transformers(model_dirs, name):
+    """Means and errors over texts of every head and key; a local layer sees fewer."""
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
+    result = pk.analyse("sinks", gather(model_dirs[name], ids, batch=2), threshold=0.1)
+
+    for layer, pattern in enumerate(truth_of(model_dirs[name], ids).attentions):
+        for head in range(pattern.shape[1]):
+            for key in range(8):
+                one = [
+                    oracles.mean([float(text[head, n, key]) for n in range(key, CONTEXT)])
+                    for text in pattern
+                ]
+                found = result.values["alpha"][layer, head, key]
+                off = result.errors["alpha"][layer, head, key]
+                np.testing.assert_allclose([found, off], [oracles.mean(one), error(one)], atol=1e-6)
+    np.testing.assert_array_equal(result.values["sink"], result.values["alpha"][..., 0])
+    assert result.values["sink_rate"] == (result.values["sink"] > 0.1).mean()
+    np.testing.assert_allclose(result.values["learned_sink"], 0, atol=1e-6)
+
+
+@pytest.mark.parametrize("context", [5, 8])
+def test_rows_add_up(model_dirs, context):
+    """In texts no longer than the keys counted, all attention lies on them."""
+    ids = builders.random_ids(TEXTS, context, seed=6).numpy()
+    alpha = gather(model_dirs["gpt2"], ids).arrays["alpha"]
+
+    assert context == alpha.shape[-1]
+    queries = context - np.arange(context)
+    np.testing.assert_allclose((alpha * queries).sum(axis=-1), context, rtol=1e-5)
+
+
+def test_blocks_do_not_matter(model_dirs, monkeypatch):
+    """However many rows are shown at a time."""
+    from poskernel_core.forward import attention
+
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()
+    whole = gather(model_dirs["mistral"], ids)
+    monkeypatch.setattr(attention, "BLOCK", 5)
+    cut = gather(model_dirs["mistral"], ids, batch=1)
+
+    for group in (None, *range(TEXTS)):
+        some, others = (each if group is None else without(each, group) for each in (whole, cut))
+        for name in ("alpha", "learned"):
+            np.testing.assert_allclose(stacked(some, name), stacked(others, name), atol=1e-6)
+
+
+def test_a_uniform_head(tmp_path):
+    """Each of its queries gives every key the same: harmonic sums."""
+    path = builders.look_back(tmp_path / "look_back", 3, CONTEXT, 6.0)
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=8).numpy()
+    found = pk.analyse("sinks", gather(path, ids)).values["alpha"][0, 1]
+
+    for key in range(8):
+        expected = math.fsum(1 / (n + 1) for n in range(key, CONTEXT)) / (CONTEXT - key)
+        assert expected == pytest.approx(float(found[key]), abs=1e-5)

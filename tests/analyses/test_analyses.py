@@ -1,0 +1,239 @@
+"""Analyses of statistics in memory against the oracles, on five architectures."""
+
+import math
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import cell_name
+from tests.support import builders, oracles
+from tests.support.oracles_groups import query_variation
+
+NAMES = ("gpt2", "gpt_neo", "llama", "mistral", "gpt_neox")
+EACH = pytest.mark.parametrize("name", NAMES)
+SKIPS = pytest.mark.parametrize("skip", [0, 4])
+WINDOWS, CONTEXT = 5, 23
+POSITIONS = (0, 3, 4, 11, 22)
+
+
+@pytest.fixture(scope="module")
+def passes(model_dirs):
+    """One pass of each model; its arrays are compared with plain transformers elsewhere."""
+    ids = builders.random_ids(WINDOWS, CONTEXT, seed=43).numpy()
+    return {
+        name: pk.run_pass(
+            pk.load(str(model_dirs[name]), device="cpu"),
+            ids,
+            positions=POSITIONS,
+        )
+        for name in NAMES
+    }
+
+
+class Head:
+    """One head of a pass, by the oracles: its kernels and mean kernels at recorded positions."""
+
+    def __init__(self, gathered, layer, head, skip):
+        arrays, header = gathered.layer(layer), gathered.header
+        shared = head * header.n_kv_heads // header.n_heads
+        self.window, self.skip = header.sliding_windows[layer], skip
+        self.observed = dict(zip(POSITIONS, arrays["mean_rows"][head].tolist(), strict=True))
+        self.kernels = {
+            n: [
+                oracles.kernel_row(
+                    q, arrays["mean_keys"][shared].tolist(), header.scales[layer], n, skip,
+                    self.window,
+                )
+                for q in arrays["queries"][place, head].tolist()
+            ]
+            for place, n in enumerate(POSITIONS)
+            if n >= skip
+        }  # fmt: skip
+        self.means = {n: oracles.mean_row(rows) for n, rows in self.kernels.items()}
+
+    def summaries(self, n):
+        """The ETC heat map's values at one position."""
+        row = self.means[n]
+        return {
+            "etc": oracles.etc(row),
+            "log_etc": math.log(oracles.etc(row)),
+            "half_mass_distance": oracles.half_mass_distance(row, n),
+            "local_mass": oracles.local_mass(row, n),
+            "visible_keys": len(oracles.visible(n, self.skip, self.window)),
+            "query_variation": query_variation([[row] for row in self.kernels[n]]),
+            "equivariance_error": oracles.equivariance(n, self.means, self.skip),
+            "attention_distance": oracles.fidelity(row, self.observed[n], self.skip),
+        }
+
+
+def heads_of(gathered):
+    """Every (layer, head) of a pass."""
+    return np.ndindex(gathered.header.n_layers, gathered.header.n_heads)
+
+
+@EACH
+@SKIPS
+def test_etc(passes, name, skip):
+    """Every summary of every head at every recorded position is the oracle's."""
+    result = pk.analyse("etc", passes[name], skip=skip)
+
+    assert list(POSITIONS) == result.coordinates["query"].tolist()
+    for layer, head in heads_of(passes[name]):
+        truth = Head(passes[name], layer, head, skip)
+        for place, n in enumerate(POSITIONS):
+            if n < skip:
+                continue
+            for value, expected in truth.summaries(n).items():
+                found = result.values[value][layer, head, place]
+                assert expected == pytest.approx(found, abs=2e-6, nan_ok=True), (value, n)
+            kind = oracles.kind(truth.means[n], n, skip, truth.window)
+            assert kind == result.text_of("kind")[layer][head][place]
+
+
+@EACH
+def test_queries_below_the_skip(passes, name):
+    """A query that sees no key has no kernel: NaN in arrays, None in JSON, no key visible."""
+    result = pk.analyse("etc", passes[name], skip=4)
+
+    for value in (
+        "etc",
+        "log_etc",
+        "half_mass_distance",
+        "local_mass",
+        "query_variation",
+        "attention_distance",
+    ):
+        assert np.isnan(result.values[value][..., :2]).all(), value
+        assert not np.isnan(result.values[value][..., 2:]).any(), value
+    assert np.isnan(result.values["equivariance_error"][..., :2]).all()
+    assert 0 == result.values["visible_keys"][..., :2].max()
+    printed = result.as_json()["values"]
+    assert [None, None] == printed["kind"][1][2][:2] == printed["etc"][1][2][:2]
+
+
+def test_errors_of_the_heat_map(passes):
+    """Every head has them where it has a kernel, and counts what has none of them as known."""
+    result = pk.analyse("etc", passes["llama"], skip=4)
+
+    assert {"etc", "log_etc", "query_variation", "attention_distance"} <= result.errors.keys()
+    for value, errors in result.errors.items():
+        assert np.isnan(errors[..., :2]).all(), value
+        assert (errors[..., 4] > 0).all(), value
+        assert result.biases[value].shape == errors.shape
+    assert not {"kind", "visible_keys"} & result.errors.keys()
+    # the error of a logarithm is that of the number over the number, where it is small
+    near = result.errors["etc"] / result.values["etc"]
+    np.testing.assert_allclose(
+        near[..., 3:], result.errors["log_etc"][..., 3:], rtol=np.nanmax(near[..., 3:])
+    )
+
+
+def test_thresholds_of_kinds(passes):
+    """Each threshold moves heads from one kind to another, as the oracle says."""
+    seen = set()
+    for tokens, local, uniform in ((10, 0.5, 0.5), (3, 0.5, 0.5), (3, 0.9, 0.9), (3, 0.9, 0.2)):
+        result = pk.analyse(
+            "etc",
+            passes["gpt2"],
+            skip=0,
+            local_tokens=tokens,
+            local_share=local,
+            uniform_share=uniform,
+        )
+        kinds = []
+        for layer, head in heads_of(passes["gpt2"]):
+            row = Head(passes["gpt2"], layer, head, 0).means[22]
+            kinds.append(oracles.kind(row, 22, 0, None, tokens, local, uniform))
+        assert kinds == [k for layer in result.select(query=22).text_of("kind") for k in layer]
+        seen.add(tuple(kinds))
+    assert 4 == len(seen)
+
+
+@EACH
+@SKIPS
+def test_kernel(passes, name, skip):
+    """The mean kernel, its band, and the observed row, zero where a key is not seen."""
+    n = 11
+    result = pk.analyse("kernel", passes[name], skip=skip, query=n)
+
+    for layer, head in heads_of(passes[name]):
+        truth = Head(passes[name], layer, head, skip)
+        rows, values = np.array(truth.kernels[n]), result.values
+        observed = np.where(np.arange(CONTEXT) < skip, 0, truth.observed[n])
+        np.testing.assert_allclose(values["kernel"][layer, head], truth.means[n], atol=1e-9)
+        low, high = np.percentile(rows, (10, 90), axis=0)
+        np.testing.assert_allclose(values["kernel_low"][layer, head], low, atol=1e-9)
+        np.testing.assert_allclose(values["kernel_high"][layer, head], high, atol=1e-9)
+        np.testing.assert_allclose(
+            values["observed"][layer, head], observed / observed.sum(), atol=1e-7
+        )
+        assert oracles.etc(truth.means[n]) == pytest.approx(values["etc"][layer, head])
+
+
+@EACH
+@SKIPS
+def test_kernel_map(passes, name, skip):
+    """One row per recorded position, NaN where a key is not visible."""
+    for layer, head in ((0, 0), (1, 3), (2, 4)):
+        result = pk.analyse("kernel-map", passes[name], skip=skip, head=cell_name(layer, head))
+        truth = Head(passes[name], layer, head, skip)
+        for place, n in enumerate(POSITIONS):
+            seen = oracles.visible(n, skip, truth.window)
+            hidden = [i for i in range(CONTEXT) if i not in seen]
+            assert np.isnan(result.values["kernel"][place, hidden]).all()
+            if n < skip:
+                continue
+            kernel, total = np.array(truth.means[n]), sum(truth.observed[n][skip:])
+            observed = np.array(truth.observed[n]) / total
+            found = {value: array[place, seen] for value, array in result.values.items()}
+            np.testing.assert_allclose(found["kernel"], kernel[seen], atol=1e-6)
+            np.testing.assert_allclose(found["observed"], observed[seen], atol=1e-6)
+
+
+@EACH
+def test_profile(passes, name):
+    """The profile is that which the pass gathered; its error is that of a mean of groups."""
+    result, arrays = pk.analyse("profile", passes[name]), passes[name].arrays
+    off = arrays["profile.groups"].astype(float) * arrays["profile.step"]
+
+    np.testing.assert_array_equal(arrays["profile"], result.values["profile"])
+    np.testing.assert_allclose(
+        result.errors["profile"], off.std(axis=1, ddof=1) / WINDOWS**0.5, rtol=1e-3, atol=1e-7
+    )
+
+
+BAD = {
+    "no such analysis": ("nonsense", {}, "No analysis 'nonsense'"),
+    "head by its old name": ("kernel-map", {"cell": "L0H0"}, "'cell' is called 'head' now."),
+    "skip too large": ("etc", {"skip": 33}, "skip"),
+    "negative skip": ("etc", {"skip": -1}, "skip"),
+    "unknown parameter": ("etc", {"skips": 4}, "skips"),
+    "position beyond the context": ("kernel", {"query": 23}, "choose 0 to 22"),
+    "position not recorded": ("kernel", {"query": 12}, "No query at position 12"),
+    "position below the skip": ("kernel", {"query": 3}, "sees no key"),
+    "cell outside": ("kernel-map", {"head": "L3H0"}, "L0H0 to L2H4"),
+    "cell misspelt": ("kernel-map", {"head": "3.1"}, "L0H0 to L2H4"),
+    "text source in memory": ("kernel", {"query": 11, "source": "text", "text": "a"}, "one pass"),
+    "source unknown": ("kernel", {"query": 11, "source": "dream"}, "source"),
+    "parameter of another analysis": ("profile", {"skip": 4}, "skip"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_parameters(passes, case):
+    """What does not fit is refused in one sentence that names it."""
+    analysis, params, words = BAD[case]
+
+    with pytest.raises(BadRequest, match=words) as caught:
+        pk.analyse(analysis, passes["gpt2"], **params)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_kinds_are_the_heat_maps_alone(passes):
+    """Thresholds belong to that question, so no other classifies heads under its own."""
+    result = pk.analyse("kernel", next(iter(passes.values())), query=11)
+
+    assert "kind" not in result.values

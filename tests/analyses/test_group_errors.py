@@ -1,0 +1,389 @@
+"""Errors and biases of analyses against loops that leave out one group of texts after the other."""
+
+import math
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import poskernel_core as pk
+from poskernel_core.analyses import find
+from poskernel_core.analyses.comparison.formulas import distance_error
+from poskernel_core.analyses.kernels.etc import EtcHeatMap
+from poskernel_core.common.errors import BadRequest, Cancelled
+from tests.support import builders, oracles, oracles_headvis, oracles_rotary
+from tests.support import oracles_groups as groups
+from tests.support import oracles_positions as op
+from tests.support.builders.families import FAMILY_MODELS
+
+CONTEXT, SKIP, N = 23, 2, 19
+POSITIONS = (0, 7, 13, N)
+# windows asked and read, texts of each group whose queries are kept
+SIZES = {"groups of two": (23, 20, 2), "groups of three": (30, 30, 2), "one a group": (7, 7, 1)}
+MODELS = {
+    "gpt2": [(0, 0), (2, 3)],
+    "mistral": [(1, 4)],  # window, shared keys
+    "gemma2": [(0, 1), (1, 2)],  # soft cap, window, shared keys
+    "bloom": [(1, 2)],  # ALiBi
+}
+GATHER = ("keys", "queries", "patterns", "scores", "repeats", "entropy", "sinks", "headvis")
+EACH = pytest.mark.parametrize(
+    ("name", "size"),
+    [*((name, "groups of two") for name in MODELS), ("gpt2", "groups of three"),
+     ("gemma2", "one a group")],
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(model_dirs, tmp_path_factory):
+    """A pass of a model, and its heads as the oracle reads them; made when first asked for."""
+    root, kept = tmp_path_factory.mktemp("families"), {}
+
+    def one(name, size):
+        if (name, size) not in kept:
+            path = model_dirs.get(name) or FAMILY_MODELS[name].build(root / f"{name} {size}")
+            model, (asked, read, sampled) = pk.load(str(path), device="cpu"), SIZES[size]
+            windows = builders.random_ids(asked, CONTEXT, seed=17).numpy() % 31 + 1
+            gathered = pk.run_pass(
+                model, windows, positions=POSITIONS,
+                queries_per_position=sampled * min(10, asked), gather=GATHER,
+            )  # fmt: skip
+            kept[name, size] = gathered, groups.heads_of(model, windows[:read], sampled)
+        return kept[name, size]
+
+    return one
+
+
+def compare(found, at, numbers, exactly, value, *, turns=False):
+    """A value, its error and its bias: to a thousandth of the error, and as kept to 1e-6.
+
+    `numbers` of all texts and without each group; `exactly` the same of means as they are kept.
+    """
+    scale = math.pi if turns else np.nanmax(np.abs(numbers[0]))
+    have = found.values[value][at], found.errors[value][at], found.biases[value][at]
+    error, bias = groups.error_and_bias(numbers, turns=turns)
+    same = {"rtol": 0, "err_msg": value}
+    np.testing.assert_allclose(have[0], numbers[0], atol=2e-6 * scale, **same)
+    least = 1e-3 * np.nanmax(error) + 2e-5 * scale
+    np.testing.assert_allclose(have[1], error, atol=least, **same)
+    np.testing.assert_allclose(have[2], bias, atol=10 * least, **same)
+    if exactly is not None:
+        error, bias = groups.error_and_bias(exactly, turns=turns)
+        np.testing.assert_allclose(have[1], error, atol=2e-6 * scale, **same)
+        np.testing.assert_allclose(have[2], bias, atol=2e-5 * scale, **same)
+
+
+def both(head, number):
+    """A number of all texts and without each group, of exact means and of means as kept."""
+    each = groups.choices(head.groups)
+    return tuple([number(replace(head, kept=kept), one) for one in each] for kept in (False, True))
+
+
+@EACH
+def test_heat_map(made, name, size):
+    """Every number of the effective token count, of capped, biased, windowed and shared heads."""
+    gathered, heads = made(name, size)
+    found = pk.analyse("etc", gathered, skip=SKIP, local_tokens=3)
+
+    assert ("stretches", min(10, SIZES[size][0])) == tuple(
+        found.provenance[each] for each in ("errors", "groups")
+    )
+    for at in MODELS[name]:
+        for place, n in ((1, 7), (3, N)):
+            exact, kept = both(
+                heads[at], lambda head, one, n=n: head.kernel_numbers(one, n, SKIP, POSITIONS)
+            )
+            for value in exact[0]:
+                numbers = ([each[value] for each in one] for one in (exact, kept))
+                compare(found, (*at, place), *numbers, value)
+        assert np.isnan(found.errors["etc"][(*at, 0)])  # sees no key
+
+
+@EACH
+def test_kernel(made, name, size):
+    """The kernel, key by key, and the observed attention."""
+    gathered, heads = made(name, size)
+    found = pk.analyse("kernel", gathered, skip=SKIP, query=N)
+    by_offset = pk.analyse("kernel-replicates", gathered, skip=SKIP, query=N)
+
+    for at in MODELS[name]:
+        exact, kept = both(heads[at], lambda head, one: head.mean_kernel(one, N, SKIP))
+        compare(found, at, exact, kept, "kernel")
+        seen = heads[at].visible(N, SKIP)
+
+        def observed(head, one, seen=seen):
+            row = np.zeros(CONTEXT)
+            row[seen] = head.mean(head.rows, one)[N][seen]
+            return row / row.sum()
+
+        compare(found, at, *both(heads[at], observed), "observed")
+        for group, row in enumerate(kept[1:]):
+            turned = by_offset.values["replicate"][group][at][: len(seen)]
+            np.testing.assert_allclose(turned, np.array(row)[seen][::-1], atol=1e-6)
+
+
+@EACH
+def test_means(made, name, size):
+    """Profile, sinks, entropy: the error of a mean over groups, and no bias."""
+    gathered, heads = made(name, size)
+    profile = pk.analyse("profile", gathered)
+    sinks, entropy = (pk.analyse(each, gathered, **more) for each, more in
+                      (("sinks", {}), ("entropy", {"skip": SKIP})))  # fmt: skip
+
+    for at in MODELS[name]:
+        head = heads[at]
+        compare(profile, at, *both(head, lambda head, one: head.profile(one, 1)), "profile")
+        compare(sinks, at, *both(head, lambda head, one: head.sinks(one)), "alpha")
+        exact, _ = both(head, lambda head, one: head.entropy(one, N, SKIP))
+        compare(entropy, (*at, 3), exact, None, "entropy")
+        each = [head.entropy([group], N, SKIP) for group in head.groups]
+        error = np.std(each, ddof=1) / math.sqrt(len(each))
+        assert error == pytest.approx(entropy.errors["entropy"][(*at, 3)], rel=1e-3)
+    for result in (profile, sinks, entropy):
+        for value, bias in result.biases.items():
+            row = np.nanmax(result.errors[value], axis=-1, keepdims=True)  # they share a unit
+            most = 1e-4 * row + 1e-5 * np.abs(result.values[value]) + 1e-9
+            assert np.all(np.isnan(bias) | (np.abs(bias) <= most)), value
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_previous_token(made, size):
+    """Diagonals, their ratio, contrasts, and the parts of the score, pairs of one text left out."""
+    gathered, heads = made("gpt2", size)
+    question = find("previous-token")
+    views = {"main": gathered, "doubled": gathered}
+    found = question.answer(views, question.params(), lambda done, total: None)
+
+    for at in MODELS["gpt2"]:
+        head = heads[at]
+        scores = {
+            (n, i): op.score_profile(head.queries[n].tolist(), head.keys[i].tolist(),
+                                     head.call.scale, 2, 1)
+            for n in range(len(head.rows)) for i in range(len(head.rows))
+        }  # fmt: skip
+
+        def number(head, one, scores=scores):
+            texts = [text for group in one for text in group]
+            mass = op.largest_two(head.profile(one, 1).tolist()[: CONTEXT // 2 + 1])
+            whole, position = (
+                {k: oracles.mean([scores[pair][k] for pair in pairs]) for k in range(-2, 3)}
+                for pairs in ([(n, n) for n in texts],
+                              [(n, i) for n in texts for i in texts if n != i])
+            )  # fmt: skip
+            own, previous = op.contrasts(whole)
+            return {
+                "largest_mass": mass[0][1], "second_mass": mass[1][1], "ratio": mass[2],
+                "self_contrast": own, "previous_contrast": previous,
+                "position_advantage": position[1] - position[0],
+                "content_advantage": whole[1] - whole[0] - position[1] + position[0],
+            }  # fmt: skip
+
+        exact = [number(head, one) for one in groups.choices(head.groups)]
+        for value in exact[0]:
+            compare(found, at, [each[value] for each in exact], None, value)
+
+
+def test_metrics_of_headvis(made):
+    """Quotients and a variance of means of sums."""
+    gathered, heads = made("gpt2", "groups of two")
+    tokens = builders.random_ids(23, CONTEXT, seed=17).numpy() % 31 + 1
+    found = pk.analyse("headvis", gathered)
+
+    for at in MODELS["gpt2"]:
+        head = heads[at]
+        rows = head.rows.astype(float).tolist()
+        exact = [
+            oracles_headvis.metrics(
+                [rows[text] for group in one for text in group],
+                [tokens[text].tolist() for group in one for text in group],
+            )
+            for one in groups.choices(head.groups)
+        ]
+        for place, value in enumerate(oracles_headvis.METRICS):
+            compare(found, at, [each[place] for each in exact], None, value)
+
+
+def test_distances_between_kernels(made):
+    """Of two heads of a layer, the same texts left out of both."""
+    gathered, heads = made("gpt2", "groups of three")
+    found = pk.analyse("kernel-distances", gathered, query=N, skip=SKIP)
+    folds = pk.analyse("kernel-replicates", gathered, query=N, skip=SKIP)
+    a, b = heads[2, 0], heads[2, 3]
+
+    exact, kept = (
+        [
+            oracles.total_variation(*(replace(head, kept=as_kept).mean_kernel(one, N, SKIP)
+                                      for head in (a, b)))
+            for one in groups.choices(a.groups)
+        ]
+        for as_kept in (False, True)
+    )  # fmt: skip
+
+    compare(found, (2, 0, 3), exact, kept, "distance")
+    kernel, without = folds.values["kernel"][2], folds.values["replicate"][:, 2].astype(float)
+    error = distance_error(kernel[0], kernel[3], without[:, 0], without[:, 3], together=True)
+    assert error == pytest.approx(float(groups.error_and_bias(exact)[0]), rel=1e-3)
+
+
+def test_rotary_spectrum(model_dirs):
+    """Amplitudes, phases that go round, swings' shares and mean shares of queries and keys."""
+    windows = builders.random_ids(23, CONTEXT, seed=19).numpy()
+    model = pk.load(str(model_dirs["llama"]), device="cpu")
+    gathered = pk.run_pass(model, windows, gather=("rotary",), start_token=False)
+    found = pk.analyse("rotary-spectrum", gathered, skip=SKIP)
+    truth = oracles_rotary.turned_of(model_dirs["llama"], windows[:20])
+    layer, head = 1, 3
+    scale = gathered.header.scales[layer]
+
+    def number(one, pair):
+        texts = [text for group in one for text in group]
+        query, key = (
+            oracles_rotary.mean_pair(side[layer][texts], head, pair, SKIP)
+            for side in (truth.queries, truth.keys)
+        )
+        product = scale * query[0] * key[0].conjugate()
+        return {
+            "amplitude": abs(product), "phase": np.angle(product),
+            "query_share": abs(query[0]) ** 2 / query[1], "key_share": abs(key[0]) ** 2 / key[1],
+        }  # fmt: skip
+
+    for pair in range(len(truth.speed)):
+        exact = [number(one, pair) for one in groups.choices(groups.groups_of(20))]
+        for value in exact[0]:
+            compare(found, (layer, head, pair), [each[value] for each in exact], None, value,
+                    turns=value == "phase")  # fmt: skip
+
+    def share(one):
+        texts = [text for group in one for text in group]
+        pairs = [oracles_rotary.mean_pair(truth.queries[layer][texts], head, pair, SKIP)
+                 for pair in range(len(truth.speed))]  # fmt: skip
+        return math.fsum(abs(p[0]) ** 2 for p in pairs) / math.fsum(p[1] for p in pairs)
+
+    exact = [share(one) for one in groups.choices(groups.groups_of(20))]
+    compare(found, (layer, head), exact, None, "mean_share_queries")
+
+
+def test_a_phase_goes_round():
+    """3.1 and -3.1 are 0.08 apart, and so is the error of what lies on both sides of pi."""
+    near = [math.pi, 3.1, -3.1, 3.1, -3.1]
+    error, bias = groups.error_and_bias(near, turns=True)
+
+    assert math.sqrt(3) * (math.pi - 3.1) == pytest.approx(error)
+    assert abs(bias) < 1e-12
+
+
+def test_one_text_has_no_errors(model_dirs):
+    """They are NaN, and count nothing."""
+    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    one = builders.random_ids(1, CONTEXT, seed=3).numpy()
+    gathered = pk.run_pass(model, one, positions=(N,), gather=GATHER)
+
+    for name in ("etc", "profile", "sinks", "entropy", "headvis"):
+        found = pk.analyse(name, gathered)
+        assert "nothing" == found.provenance["errors"]
+        assert "groups" not in found.provenance
+        assert found.errors.keys() == found.biases.keys() != set()
+        for value in found.errors:
+            assert np.isnan(found.errors[value]).all(), value
+            assert np.isnan(found.biases[value]).all(), value
+            assert found.errors[value].shape == found.values[value].shape
+
+
+class Slow(EtcHeatMap):
+    """An analysis whose every layer takes a while, or fails; it tells which threads it ran in."""
+
+    def __init__(self, layers, fails=()):
+        self.layers, self.fails, self.calls, self.threads = layers, fails, [], set()
+
+    def compute(self, statistics, params, progress):
+        """Count layers, as if each took long."""
+        header = statistics["main"].header
+        self.calls.append((header.windows, header.groups, statistics["other"].header.windows))
+        self.threads.add(threading.current_thread())
+        for layer in range(self.layers):
+            if self.fails:
+                raise BadRequest(self.fails)
+            time.sleep(0.02)
+            progress(layer + 1, self.layers)
+        return self.result(params, {})
+
+
+def views_of(made):
+    """Statistics of ten groups, and others of seven."""
+    return {"main": made("gpt2", "groups of three")[0], "other": made("gemma2", "one a group")[0]}
+
+
+def test_what_is_left_out(made):
+    """A group in every pass that has as many: of others nothing; groups and windows are told."""
+    slow = Slow(1)
+    told = []
+    found = slow.answer(views_of(made), slow.params(), lambda *steps: told.append(steps))
+
+    assert [(27, 9, 7)] * 10 + [(30, 10, 7)] == sorted(slow.calls)
+    assert ("stretches", 10) == (found.provenance["errors"], found.provenance["groups"])
+    assert told == sorted(told)
+    assert (11, 11) == told[-1]
+    views = views_of(made)
+    slow.answer({"main": views["other"], "other": views["main"]}, slow.params(), lambda *_: None)
+    assert [(6, 6, 30)] * 7 + [(7, 7, 30)] == sorted(slow.calls[11:])
+
+
+def test_a_cancel_ends_it_soon(made):
+    """In the middle of a layer's work, and no thread runs on."""
+    slow, began = Slow(10_000), time.monotonic()
+
+    def cancel(done, total):
+        assert (0, 11) == (done, total)
+        raise Cancelled("Cancelled.")
+
+    with pytest.raises(Cancelled):
+        slow.answer(views_of(made), slow.params(), cancel)
+
+    assert time.monotonic() - began < 5
+    assert 2 == len(slow.calls)
+    assert not any(thread.is_alive() for thread in slow.threads)
+
+
+def test_what_an_analysis_refuses_reaches_the_caller(made):
+    """As itself, from whatever thread, and no thread runs on."""
+    slow = Slow(1, fails="Expected another number.")
+
+    with pytest.raises(BadRequest, match=r"^Expected another number\.$"):
+        slow.answer(views_of(made), slow.params(), lambda *_: None)
+
+    assert not any(thread.is_alive() for thread in slow.threads)
+
+
+def test_nothing_is_computed_again_where_nothing_has_errors(made):
+    """A map of one head has none."""
+    result = pk.analyse("kernel-map", made("gpt2", "groups of two")[0], skip=SKIP)
+
+    assert {} == result.errors == result.biases
+    assert "errors" not in result.provenance
+
+
+def test_layers_without_heads(made):
+    """Their numbers, errors and biases are NaN; those of the others are not."""
+    result = pk.analyse("etc", made("lfm2", "groups of two")[0], skip=SKIP)
+    bare = list(FAMILY_MODELS["lfm2"].bare)
+
+    assert bare
+    for numbers in (result.values, result.errors, result.biases):
+        assert np.isnan(numbers["etc"][bare]).all()
+        assert np.isfinite(np.delete(numbers["etc"], bare, axis=0)[..., 1:]).all()
+    sinks = pk.analyse("sinks", made("lfm2", "groups of two")[0], threshold=1e-6)
+    assert 1 == sinks.values["sink_rate"]  # of the heads that there are
+
+
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=11))
+def test_a_mean_has_no_bias(numbers):
+    """And its error is that of the mean of the groups' means."""
+    left = [np.mean(numbers[:g] + numbers[g + 1 :]) for g in range(len(numbers))]
+    error, bias = groups.error_and_bias([np.mean(numbers), *left])
+
+    assert 0 == pytest.approx(bias, abs=1e-9)
+    assert np.std(numbers, ddof=1) / math.sqrt(len(numbers)) == pytest.approx(error, abs=1e-9)

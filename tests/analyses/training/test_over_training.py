@@ -1,0 +1,327 @@
+"""Heads over training: a run made by hand, whose heads emerge at known checkpoints."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import poskernel_core as pk
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.common.errors import BadRequest, UnknownModel
+from poskernel_core.common.specs import CorpusSpec, Request
+from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.requests import canonical
+from poskernel_core.models import hub
+from poskernel_core.models.checkpoints import Checkpoint
+from poskernel_core.models.training import TrainingRun, training_run
+from poskernel_core.storage.store import Store
+from tests.analyses.training.test_training_formulas import by_loops
+from tests.support import builders
+
+STEPS = (0, 1, 4, 16, 64)
+HEAD_WIDTH = 38
+CONTEXT, WINDOWS, QUERY = 37, 5, 36
+PREVIOUS = "attention to the previous token"
+QUERIES_OF_0 = (slice(None), slice(0, HEAD_WIDTH))
+KEYS_OF_2 = (slice(None), slice(5 * HEAD_WIDTH, 6 * HEAD_WIDTH))
+
+
+def checkpoint(root: Path, step: int, **gains: float) -> Path:
+    """A model with a previous-token head, and one that decays, as strong as the gains say."""
+    path = builders.look_back(root / f"step-{step}", 1, CONTEXT)
+    file = path / "model.safetensors"
+    tensors = load_file(file)
+    weight = tensors["transformer.h.0.attn.c_attn.weight"].copy()
+    weight[QUERIES_OF_0] *= gains.get("previous", 0)
+    weight[KEYS_OF_2] *= gains.get("decay", 0)
+    save_file(
+        tensors | {"transformer.h.0.attn.c_attn.weight": weight}, file,
+        metadata={"format": "pt", "step": str(step)},
+    )  # fmt: skip
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A run: head 0 looks back from step 16 on, half as hard at step 4; head 2 decays at 64."""
+    root = tmp_path_factory.mktemp("run")
+    for step, gains in zip(
+        STEPS,
+        ({}, {}, {"previous": 0.1}, {"previous": 1.0}, {"previous": 1.0, "decay": 1.0}),
+        strict=True,
+    ):
+        checkpoint(root, step, **gains)
+    return root
+
+
+@pytest.fixture(scope="module")
+def asked(made, tmp_path_factory):
+    """Random tokens, and the fields of a run over them."""
+    ids = tmp_path_factory.mktemp("ids") / "ids.npy"
+    np.save(ids, builders.random_ids(WINDOWS, CONTEXT, seed=3).numpy())
+    return {"corpus": CorpusSpec(name=str(ids)), "context": CONTEXT, "windows": WINDOWS}
+
+
+@pytest.fixture(scope="module")
+def look_back(made, asked, engine):
+    """The attention to the previous token, over the run."""
+    return pk.show("over-training", str(made), engine=engine, params={"measure": PREVIOUS}, **asked)
+
+
+def test_a_head_emerges_where_it_was_made_to(look_back):
+    """Uniform until step 1, weakly at 4, wholly at 16: it passes half between 4 and 16."""
+    measure = look_back.values["measure"]
+    assert ("step", "layer", "head") == look_back.axes["measure"]
+    assert list(STEPS) == look_back.coordinates["step"].tolist()
+    own = measure[:, 0, 0]
+    uniform = np.mean([1 / (n + 1) for n in range(2, CONTEXT)])
+    assert own[0] == own[1] == pytest.approx(uniform, abs=0.02)
+    assert own[1] < own[2] < 0.5 < 0.99 < own[3]
+    assert own[3] == pytest.approx(own[4], abs=1e-6)
+
+    emergence = {
+        part: look_back.values[f"emergence{part}"] for part in ("", "_earliest", "_latest")
+    }
+    assert (4, 16) == (emergence["_earliest"][0, 0], emergence["_latest"][0, 0])
+    for layer, head in np.ndindex(measure.shape[1:]):
+        expected = by_loops(STEPS, measure[:, layer, head].tolist())
+        found = [emergence[part][layer, head] for part in ("", "_earliest", "_latest")]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert look_back.values["change"][0, 0] == pytest.approx(own[4] - own[0])
+    assert look_back.errors["change"][0, 0] == pytest.approx(
+        np.hypot(*look_back.errors["measure"][[0, -1], 0, 0])
+    )
+
+
+@pytest.mark.parametrize("name", ["over-training", "kernel-over-training"])
+def test_biases_over_training(name, made, asked, engine):
+    """Each checkpoint's is stacked, a change has the difference; where one has none, none has."""
+    question = ANALYSES[name]
+    params = {"over-training": {"measure": PREVIOUS}, "kernel-over-training": {"query": QUERY}}
+    run, params = describe_run(str(made), **asked), question.params(**params[name])
+    own, values = {
+        "over-training": ("previous-token", ("measure",)),
+        "kernel-over-training": ("kernel", ("kernel", "etc")),
+    }[name]
+    shown = {} if own == "previous-token" else {"query": QUERY}
+    found, told = {}, {"errors": "documents", "groups": 10}
+    for place, step in enumerate(STEPS):
+        one = pk.show(own, str(made), engine=engine, revision=f"step-{step}", params=shown, **asked)
+        biases = {value: np.full(error.shape, place**2 / 7) for value, error in one.errors.items()}
+        found[f"step-{step}"] = replace(one, biases=biases, provenance=one.provenance | told)
+
+    all_told = question.compose(found, run, params)
+    first = found["step-0"]
+    old = replace(first, biases={}, provenance=first.provenance | {"errors": None, "groups": 0})
+    before = question.compose(found | {"step-0": old}, run, params)
+
+    for value in values:
+        for place in range(len(STEPS)):
+            assert {place**2 / 7} == set(all_told.biases[value][place].ravel().tolist())
+    if name == "over-training":
+        assert {16 / 7} == set(all_told.biases["change"].ravel().tolist())
+    assert ("documents", 10) == (all_told.error_counts, all_told.groups)
+    assert {} == before.biases
+    assert "documents" in before.error_counts
+
+
+def test_each_checkpoint_is_a_result_of_its_own(look_back, made, asked, engine):
+    """What is stacked is what the question itself says of each checkpoint."""
+    for place, step in enumerate(STEPS):
+        one = pk.show("previous-token", str(made), engine=engine, revision=f"step-{step}", **asked)
+        np.testing.assert_array_equal(
+            one.values["previous_mass"], look_back.values["measure"][place]
+        )
+        assert f"step-{step}" == one.provenance["revision"]
+    assert look_back.units["measure"] == one.units["previous_mass"] == look_back.units["change"]
+
+
+def test_equal_checkpoints_are_named(look_back):
+    """Steps 0 and 1 have the same weights, though their files say different steps."""
+    assert np.isnan(look_back.values["equal_to"][[0, 2, 3, 4]]).all()
+    assert 0 == look_back.values["equal_to"][1]
+    assert {"step-1": "step-0"} == look_back.provenance["equal_weights"]
+    assert "step-0 to step-64" == look_back.provenance["revision"]
+    assert [f"step-{step}" for step in STEPS] == look_back.provenance["checkpoints"]
+    assert np.isnan(look_back.values["tokens"]).all()
+
+
+def test_kinds_are_counted(made, asked, engine):
+    """Six heads, uniform at first; one becomes local at step 16, another decays at step 64."""
+    params = {"measure": "kind of kernel", "query": QUERY, "skip": 0}
+    found = pk.show("over-training", str(made), engine=engine, params=params, **asked)
+
+    kinds = found.labels["measure"]
+    counts = dict(zip(kinds, found.values["count"].T.tolist(), strict=True))
+    assert [6, 6, 6, 5, 4] == counts["uniform"]
+    assert [0, 0, 0, 1, 2] == (np.array(counts["local"]) + np.array(counts["slow decay"])).tolist()
+    assert np.isnan(found.values["emergence"]).all()
+    assert np.isnan(found.values["change"]).all()
+
+
+def test_a_kernel_over_training(made, asked, engine):
+    """The rows are the kernels of the checkpoints; without skip, key 0 has what is observed."""
+    params = {"head": "L0H0", "skip": 0, "query": QUERY}
+    found = pk.show("kernel-over-training", str(made), engine=engine, params=params, **asked)
+
+    kernel = found.values["kernel"]
+    assert (len(STEPS), CONTEXT) == kernel.shape
+    np.testing.assert_allclose(kernel.sum(axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(kernel[:2], 1 / CONTEXT, atol=1e-6)
+    assert kernel[-1, QUERY - 1] > 0.999
+    np.testing.assert_allclose(found.values["observed"], kernel, atol=1e-5)
+    np.testing.assert_allclose(found.values["etc"], 1 / (kernel**2).sum(axis=1), rtol=1e-6)
+
+
+def test_some_checkpoints(made, asked, engine):
+    """Those that are named, by step, whatever their order; the others play no part."""
+    params = {"measure": PREVIOUS, "checkpoints": "step-64, step-4"}
+    found = pk.show("over-training", str(made), engine=engine, params=params, **asked)
+
+    assert [4, 64] == found.coordinates["step"].tolist()
+    assert (4, 64) == (
+        found.values["emergence_earliest"][0, 0], found.values["emergence_latest"][0, 0]
+    )  # fmt: skip
+
+
+def test_what_is_missing_is_named(made, asked, tmp_path):
+    """Of a run of which two checkpoints are computed, the answer is there once all of them are."""
+    run = describe_run(str(made), **asked)
+    some = [{"measure": PREVIOUS, "checkpoints": names} for names in ("step-0,step-4", "")]
+    part, whole = (Request(analysis="over-training", run=run, params=each) for each in some)
+    engine = Engine(Store(tmp_path))
+    try:
+        assert engine.cached(part) is None
+        assert ["step-0", "step-4"] == engine.missing(part)
+        assert engine.result(part) is not None
+        assert [] == engine.missing(part)
+        assert ["step-1", "step-16", "step-64"] == engine.missing(whole)
+        assert engine.cached(whole) is None
+        assert engine.cached(part) is engine.cached(part)
+        engine.store.drop(next(iter(canonical(part).parts().values())).key)
+        assert ["step-0"] == engine.missing(part)
+        assert Engine(engine.store).cached(part) is None
+    finally:
+        engine.close()
+        engine.store.close()
+
+
+def test_keys_know_the_weights(made, asked, tmp_path):
+    """A changed checkpoint is another question; which checkpoint is chosen elsewhere is not."""
+    copy = shutil.copytree(made, tmp_path / "run")
+    params = {"measure": PREVIOUS}
+
+    def key(revision=None):
+        run = describe_run(str(copy), revision=revision, **asked)
+        return canonical(Request(analysis="over-training", run=run, params=params)).key
+
+    before = key()
+    assert before == key("step-4")
+    shutil.copy(copy / "step-64" / "model.safetensors", copy / "step-4" / "model.safetensors")
+    assert before != key()
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "error", "words"),
+    [
+        ("demo-gpt2", {}, UnknownModel, "'demo-gpt2' comes without checkpoints"),
+        (None, {"measure": "beauty"}, BadRequest, "No measure 'beauty': expected one of effective"),
+        (None, {"checkpoints": "step-3"}, BadRequest, "no checkpoint 'step-3'"),
+    ],
+)
+def test_what_cannot_be_asked(made, asked, engine, model, params, error, words):
+    """One sentence says why."""
+    with pytest.raises(error, match=words) as caught:
+        pk.show("over-training", model or str(made), engine=engine, params=params, **asked)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_head_outside(made, asked, engine):
+    """A kernel over training is of a head of the model."""
+    with pytest.raises(BadRequest, match="L0H0 to L1H2"):
+        pk.show("kernel-over-training", str(made), engine=engine, params={"head": "L5H0"}, **asked)
+
+
+@pytest.fixture
+def precomputing(made, asked, tmp_path):
+    """The commands' way through a run: what is asked, said, and which checkpoints were asked."""
+    engine, said, answered = Engine(Store(tmp_path)), [], []
+
+    def requests(name):
+        run = describe_run(str(made), revision=name, **asked)
+        return [Request(analysis="profile", run=run)]
+
+    def answer(request):
+        answered.append(request.run.model.revision)
+        return engine.result(request)
+
+    yield Precomputing(engine.store, requests, answer, said.append), said, answered
+    engine.close()
+    engine.store.close()
+
+
+def test_precompute_names_equal_checkpoints(made, precomputing):
+    """Step 1 is not computed: it has the results of step 0, and says whose they are."""
+    how, said, answered = precomputing
+
+    precompute_checkpoints(training_run(str(made)), how)
+
+    assert [f"step-{step}" for step in STEPS if step != 1] == answered
+    assert "step-1: the same weights as step-0, so its results are those" in said
+    first, second = (
+        how.store.get(canonical(how.requests(f"step-{step}")[0]).key) for step in (0, 1)
+    )
+    assert ("step-1", "step-0") == (
+        second[0]["provenance"]["revision"], second[0]["provenance"]["weights_of"]
+    )  # fmt: skip
+    assert first[1].keys() == second[1].keys()
+    for name, array in first[1].items():
+        np.testing.assert_array_equal(array, second[1][name])
+
+
+def test_precompute_removes_what_it_downloaded(monkeypatch, precomputing):
+    """The weights of each hub checkpoint, one after the other; those here before are kept."""
+    how, said, _ = precomputing
+    here = {"commit-step2": {"model.safetensors"}}
+    events = []
+
+    def published(name, revision):
+        return hub.Published(f"commit-{revision}", (("model.safetensors", f"sha-{revision}"),))
+
+    def located(name, revision):
+        return type(
+            "Located", (), {"spec": type("Spec", (), {"fingerprint": f"commit-{revision}"})}
+        )
+
+    def remove(name, commit, keep):
+        events.append(("removed", commit, sorted(here[commit] - keep)))
+        gone = here[commit] - keep
+        here[commit] -= gone
+        return 3 * 2**20 * len(gone)
+
+    def answer(request):
+        here.setdefault(f"commit-{request}", set()).add("model.safetensors")
+        events.append(("answered", request, sum(map(len, here.values()))))
+
+    monkeypatch.setattr(hub, "offline", lambda: False)
+    monkeypatch.setattr(hub, "published", published)
+    monkeypatch.setattr(hub, "weights_here", lambda name, commit: frozenset(here.get(commit, ())))
+    monkeypatch.setattr(hub, "remove_weights", remove)
+    monkeypatch.setattr("poskernel_core.models.catalog.locate", located)
+    run = TrainingRun("somebody/model", tuple(Checkpoint(f"step{n}", n) for n in (1, 2, 4)))
+
+    precompute_checkpoints(
+        run, Precomputing(how.store, lambda name: [name], answer, said.append, remove_weights=True)
+    )
+
+    weights = ["model.safetensors"]
+    assert [
+        ("answered", "step1", 2), ("removed", "commit-step1", weights),
+        ("answered", "step2", 1), ("removed", "commit-step2", []),
+        ("answered", "step4", 2), ("removed", "commit-step4", weights),
+    ] == events  # fmt: skip
+    assert ["step1: 3 MB of weights removed", "step1: cached", "step2: cached"] == said[:3]

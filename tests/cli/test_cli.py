@@ -1,0 +1,220 @@
+"""The command line: the same numbers as Python, and one sentence for everything that is wrong."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core import Engine, Execution, Store
+from poskernel_core.cli import main as cli
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.export.files import to_json
+from tests.support import builders
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+CONTEXT, TEXTS = 29, 7
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a small corpus and a cache of its own."""
+    folder = tmp_path_factory.mktemp("cli")
+    builders.mini_corpus(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_cache(place, monkeypatch):
+    """Nothing touches the project's cache."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(place / "cache"))
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command; returns exit code, standard output and standard error."""
+
+    def one(*arguments):
+        code = cli.main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return one
+
+
+@pytest.fixture(scope="module")
+def small(place, model_dirs):
+    """The arguments that name the model, its corpus and the size of the run."""
+    corpus = ("--corpus", str(place / "mini.txt"))
+    size = ("--context", CONTEXT, "--windows", TEXTS, "--device", "cpu")
+    return (str(model_dirs["gpt2"]), *corpus, *size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("analysis", "options", "params", "chosen"),
+    [
+        ("etc", (), {}, {}),
+        ("etc", ("--skip", 0, "--local-tokens", 3), {"skip": 0, "local_tokens": 3}, {}),
+        ("etc", ("--query", 11, "--head", "L1H3"), {}, {"query": 11, "layer": 1, "head": 3}),
+        ("kernel", ("--query", 11), {"query": 11}, {}),
+        ("kernel", ("--query", 11, "--head", "l2h4"), {"query": 11}, {"layer": 2, "head": 4}),
+        ("kernel-map", ("--head", "L1H3"), {"head": "L1H3"}, {}),
+        ("profile", (), {}, {}),
+    ],
+)
+def test_show_is_analyse(run, place, small, analysis, options, params, chosen):
+    """`show --json` prints what `analyse` computes from the same windows in memory."""
+    code, out, err = run("show", analysis, *small, *options, "--json")
+
+    assert (0, "") == (code, err)
+    printed = json.loads(out)
+    expected = pk.analyse(analysis, gathered(place, small), **params).select(**chosen).as_json()
+    assert {"analysis", "run", "values", "units", "errors", "biases"} <= set(printed)
+    assert analysis == printed["analysis"]
+    assert expected["units"] == printed["units"]
+    assert expected["axes"] == printed["axes"]
+    for part in ("values", "errors"):
+        assert set(expected[part]) == set(printed[part])
+        for name, values in expected[part].items():
+            close(values, printed[part][name])
+
+
+def assert_sentence(err, words):
+    """One line with these words, and no traceback."""
+    assert words in err
+    assert 1 == err.count("\n")
+    assert "Traceback" not in err
+
+
+def gathered(place, small):
+    """The statistics of the command line's run, gathered in this process."""
+    from poskernel_core.data import corpora
+    from poskernel_core.models import catalog
+    from poskernel_core.models.tokenizers import load_tokenizer
+
+    windows = corpora.token_windows(
+        CorpusSpec(name=str(place / "mini.txt")),
+        load_tokenizer(catalog.locate(small[0])),
+        context=CONTEXT,
+        windows=TEXTS,
+        start_token=True,
+    ).tokens
+    return pk.run_pass(pk.load(small[0], device="cpu"), windows)
+
+
+def close(expected, found):
+    """Nested lists are equal: words exactly, numbers up to rounding, None as None."""
+    left, right = np.array(expected, dtype=object), np.array(found, dtype=object)
+    assert left.shape == right.shape
+    words = [isinstance(x, str) for x in left.flat]
+    if any(words):
+        assert left.tolist() == right.tolist()
+    else:
+        np.testing.assert_allclose(left.astype(float), right.astype(float), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_show_is_python_show(run, place, small):
+    """`pk.show` gives the numbers that the command line prints, from the same store."""
+    _, out, _ = run("show", "etc", *small, "--query", 11, "--json")
+
+    with_engine = Engine(Store(), Execution(device="cpu"))
+    result = pk.show(
+        "etc",
+        small[0],
+        query=11,
+        engine=with_engine,
+        corpus=CorpusSpec(name=str(place / "mini.txt")),
+        context=CONTEXT,
+        windows=TEXTS,
+    )
+    with_engine.close()
+    assert json.loads(out) == json.loads(to_json(result))
+
+
+@pytest.mark.slow
+def test_outputs(run, small, tmp_path):
+    """Summary and .npz hold the same values; nothing half-written is left."""
+    code, out, _ = run("show", "etc", *small, "--npz", tmp_path / "etc.npz", "--json")
+    printed = json.loads(out)
+    with np.load(tmp_path / "etc.npz") as arrays:
+        close(printed["values"]["etc"], arrays["etc"].tolist())
+        close(printed["errors"]["etc"], arrays["etc_error"].tolist())
+        about = json.loads(str(arrays["about"]))
+
+    assert 0 == code
+    assert printed["run"] == {**about, "params": printed["run"]["params"]}
+    assert ["etc.npz"] == [file.name for file in tmp_path.iterdir()]
+    code, out, _ = run("show", "etc", *small)
+    assert 0 == code
+    assert "half_mass_distance [layer x head x query] in tokens" in out
+
+
+@pytest.mark.slow
+def test_unwritable_output(run, small, tmp_path):
+    """A folder that does not exist is bad, in one sentence."""
+    code, _, err = run("show", "etc", *small, "--npz", tmp_path / "nowhere" / "etc.npz")
+
+    assert 2 == code
+    assert_sentence(err, "nowhere")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("analysis", ["etc", "kernel", "kernel-map", "profile"])
+def test_html(run, small, tmp_path, analysis):
+    """A stand-alone page that asks nothing of the network."""
+    code, _, err = run("show", analysis, *small, "--html", tmp_path / "page.html")
+
+    assert (0, "") == (code, err)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Plotly.newPlot" in page
+    assert '"showSendToCloud": false' in page
+    assert "<title>" in page
+    assert '<script src="http' not in page
+
+
+@pytest.mark.slow
+def test_relative_paths(run, small, place, model_dirs, monkeypatch):
+    """A model, a corpus and a cache may be named relative to where the command is run."""
+    monkeypatch.chdir(place)
+    shutil.copytree(model_dirs["gpt2"], place / "here")
+    monkeypatch.setenv("POSKERNEL_CACHE", "relative-cache")
+
+    code, _, err = run("show", "profile", "./here", "--corpus", "mini.txt", *small[3:], "--json")
+
+    assert (0, "") == (code, err)
+    assert (place / "relative-cache" / "cache.db").is_file()
+
+
+@pytest.mark.slow
+def test_precompute_export_import(run, small, place, tmp_path, monkeypatch):
+    """What one machine computed, another shows without computing."""
+    assert 0 == run("precompute", *small)[0]
+    code, _, err = run("export", small[0], tmp_path / "results.zip")
+    assert (0, True) == (code, "entries" in err)
+    _, first, _ = run("show", "etc", *small, "--json")
+
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "other"))
+    code, _, err = run("import", tmp_path / "results.zip")
+    assert (0, True) == (code, "imported" in err)
+    monkeypatch.setattr(Engine, "submit", None)
+    code, again, err = run("show", "etc", *small, "--json")
+    assert (0, "") == (code, err)
+    assert json.loads(first) == json.loads(again)
+
+
+def test_models(run, small, monkeypatch):
+    """Every model on offer has a line, the host's own too, with what is cached or where it is."""
+    monkeypatch.setenv("POSKERNEL_MODELS", f"{small[0]}, gpt2")
+
+    code, out, err = run("models")
+
+    assert (0, "") == (code, err)
+    lines = {line.split()[0]: line for line in out.splitlines()}
+    assert {"demo-gpt2", "demo-attn-2l", "gpt2", small[0]} <= set(lines)
+    assert 1 == sum(line.startswith("gpt2 ") for line in out.splitlines())
+    assert "on the hub" in lines["gpt2"]
+    assert "ready" in lines["demo-gpt2"] or "cached" in lines["demo-gpt2"]

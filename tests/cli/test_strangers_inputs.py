@@ -1,0 +1,264 @@
+"""Command lines, variables and corpora of strangers: refused at once, in one sentence."""
+
+import json
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+from streamlit.testing.v1 import AppTest
+
+import poskernel_core as pk
+from poskernel_core.api import build_request
+from poskernel_core.cli import main as cli
+from poskernel_core.cli.terminal import printable
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.data.moves import parse_layers
+from poskernel_core.engine import preflight
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.provenance import to_entry
+from poskernel_core.engine.requests import canonical
+from poskernel_core.models import catalog
+from poskernel_core.storage.store import Store
+from tests.support import builders
+from tests.support.strangers import refused
+
+__all__ = ["refused"]
+
+CONTEXT = 29
+LONG, DIGITS = "a" * 5000, "9" * 5000
+SHOW = ("show", "etc", "MODEL", "--context", CONTEXT)
+INPUTS = {
+    "no such home": (("show", "etc", "~nouser"), "no config.json"),
+    "5,000 letters": (("show", "etc", LONG), "5000"),
+    "a path of 1,000 letters": (("show", "etc", "./" + "a" * 1000), "no config.json"),
+    "export of 5,000 letters": (("export", LONG, "x.zip"), "5000"),
+    "export to nothing": (("export", "MODEL", ""), "file to write"),
+    "export to a folder": (("export", "MODEL", "/tmp"), "file to write"),
+    "page without a name": ((*SHOW, "--html", ""), "file to write"),
+    "arrays without a name": ((*SHOW, "--npz", "."), "file to write"),
+    "page in no folder": ((*SHOW, "--html", "./nowhere/page.html"), "folder does not exist"),
+    "name of no bytes": (("show", "etc", "\udcff"), "UTF-8"),
+    "zero byte": ((*SHOW, "--corpus", "a\0b"), "UTF-8"),
+    "corpus of no such home": ((*SHOW, "--corpus", "~nouser"), "No corpus '~nouser'"),
+    "corpus of 5,000 letters": ((*SHOW, "--corpus", LONG), "No corpus"),
+    "corpus of an experiment": ((*SHOW, "--corpus", "random"), "belongs to the experiments"),
+    "corpus of a pass": ((*SHOW, "--corpus", "repeated"), "belongs to the experiments"),
+    "corpus on the hub": ((*SHOW, "--corpus", "openwebtext"), "cannot be reached"),
+    "head in other digits": ((*SHOW, "--head", "L\u0660H\u0661"), "A head is written"),
+    "head of 5,000 digits": ((*SHOW, "--head", f"L{DIGITS}H0"), "A head is written"),
+    "texts in other digits": ((*SHOW, "--windows", "\u0667"), "--windows"),
+    "texts with a dash": ((*SHOW, "--windows", "1_0"), "--windows"),
+    "texts of 5,000 digits": ((*SHOW, "--windows", DIGITS), "--windows"),
+    "seed squared": ((*SHOW, "--seed", "²"), "--seed"),
+    "query in other digits": ((*SHOW, "--query", "\u0667"), "--query"),
+    "skip in other digits": ((*SHOW, "--skip", "\u0663"), "skip"),
+    "device in other digits": ((*SHOW, "--device", "cuda:\u0663"), "device"),
+    "terminal's escape": (("show", "\x1b[31metc", "MODEL"), "No analysis '\\x1b[31metc'"),
+    "line break": (("show", "etc", "./a\nb"), "'./a\\nb'"),
+}
+
+
+@pytest.mark.parametrize("case", INPUTS)
+def test_refused_at_once(refused, model_dirs, case):
+    """Exit code 2 and one sentence, without a worker."""
+    arguments, words = INPUTS[case]
+
+    assert words in refused(*(str(model_dirs["gpt2"]) if a == "MODEL" else a for a in arguments))
+
+
+VARIABLES = {
+    "POSKERNEL_CACHE_GB": ("1e300", "nan", "inf", "٨", "0.00001"),
+    "POSKERNEL_CHECKPOINT_SECONDS": ("x", "-1", "nan", "1e9"),
+    "POSKERNEL_DEVICE": ("abacus", "cuda:x"),
+    "POSKERNEL_ALLOW_ANY_MODEL": ("yes",),
+    "POSKERNEL_KEEP_TEXTS": ("no",),
+    "POSKERNEL_ADDRESS": ("localhost:8501", "javascript:alert(1)", "http://", "http://a/?b"),
+    "POSKERNEL_MEMORY_GB": ("0", "much"),
+    "POSKERNEL_WEIGHTS_ON_DISK": ("yes",),
+    "POSKERNEL_NOTES": ("yes",),
+    "POSKERNEL_READ_ONLY": ("yes",),
+    "POSKERNEL_PUBLIC": ("yes",),
+    "POSKERNEL_USER_HEADER": ("X Forwarded User", "a:b"),
+    "POSKERNEL_MAX_JOBS": ("0", "-1", "1.5", "many", "٣", "1e3"),
+    "POSKERNEL_MAX_TEXTS_MB": ("0", "9" * 16),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, given in VARIABLES.items() for value in given]
+)
+def test_variables(refused, model_dirs, monkeypatch, name, value):
+    """The variable is named in the sentence."""
+    monkeypatch.setenv(name, value)
+
+    assert name in refused(*(str(model_dirs["gpt2"]) if a == "MODEL" else a for a in SHOW))
+
+
+def test_a_variable_on_a_page(monkeypatch):
+    """Visitors see the sentence in place of the page, and no traceback."""
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "often")
+
+    drawn = AppTest.from_file("../app.py", default_timeout=60).run()
+
+    assert [] == list(drawn.exception)
+    assert "POSKERNEL\\_CHECKPOINT\\_SECONDS" in drawn.error[0].value
+
+
+def forged(path):
+    """Numbers whose header speaks of a billion rows."""
+    np.save(path, np.zeros((3, CONTEXT), np.int64))
+    path.write_bytes(path.read_bytes().replace(b"(3, 29), }          ", b"(3000000000, 29), } "))
+
+
+def cut_parquet(path):
+    """The first half of a table."""
+    parquet.write_table(pyarrow.table({"text": ["a b c"] * 1000}), path)
+    path.write_bytes(path.read_bytes()[:200])
+
+
+def lines(text):
+    """Return what writes a line of JSON."""
+    return lambda path: path.write_text(text + "\n")
+
+
+def table(*values):
+    """Return what writes a table whose column `text` has these values."""
+    return lambda path: parquet.write_table(pyarrow.table({"text": values}), path)
+
+
+def array(value):
+    """Return what writes an array."""
+    return lambda path: np.save(path, value)
+
+
+def numbers(path):
+    """A table whose column of texts holds numbers."""
+    parquet.write_table(pyarrow.table({"text": [1, 2]}), path)
+
+
+A_LINE = """expected a line such as {"text": "She sells sea shells."}, got """
+CORPORA = {
+    # name of the file, what writes it, words of the sentence
+    "fractions": ("a.npy", array(np.zeros((3, CONTEXT))), "got float64"),
+    "truths": ("a.npy", array(np.zeros((3, CONTEXT), bool)), "got bool"),
+    "another length": ("a.npy", array(np.zeros((3, 11), int)), "[3, 11]"),
+    "forged shape": ("a.npy", forged, "does not hold"),
+    "objects": ("a.npy", array(np.array([[{}]], dtype=object)), "a.npy"),
+    "no array": ("a.npy", lines("hello"), "a.npy"),
+    "cut table": ("a.parquet", cut_parquet, "a.parquet"),
+    "no table": ("a.parquet", lines("PAR1"), "it is of another kind, or damaged"),
+    "no text": ("a.txt", lambda path: path.write_bytes(b"\x89PNG\r\n\xff\xfe"), "a.txt"),
+    "no column": ("a.jsonl", lines('{"body": "a"}'), A_LINE + '\'{"body": "a"}\''),
+    "nested": ("a.jsonl", lines("[" * 100_000), A_LINE),
+    "half a character": ("a.jsonl", lines('{"text": "a \\ud800 b"}'), A_LINE),
+    "a list": ("a.jsonl", lines("[1, 2]"), A_LINE + "'[1, 2]' as line 1."),
+    "a number": ("a.jsonl", lines("5"), A_LINE + "'5' as line 1."),
+    "not even JSON": ("a.jsonl", lines("\n\nhello"), A_LINE + "'hello' as line 3."),
+    "a number for a text": ("a.jsonl", lines('{"text": 5}'), A_LINE),
+    "a text in parts": ("a.jsonl", lines('{"text": ["a", "b"]}'), A_LINE),
+    "numbers for texts": ("a.parquet", numbers, "its column 'text' holds int64, expected texts"),
+    "a column of lists": ("a.parquet", table(["a", "b"]), "holds list<"),
+    "a column of objects": ("a.parquet", table({"a": "b"}), "holds struct<"),
+    "a column of bytes": ("a.parquet", table(b"a"), "holds binary"),
+    "a table by another name": ("a.npy", numbers, "it is of another kind, or damaged"),
+    "another alphabet": ("a.txt", lambda path: path.write_bytes(b"\xe9t\xe9"), "not text in UTF-8"),
+    "another kind": ("a.doc", lines("hello"), ".jsonl"),
+}
+
+
+@pytest.mark.parametrize("case", CORPORA)
+def test_corpora(refused, model_dirs, tmp_path, case):
+    """A file that is not what its name says is refused before torch starts."""
+    name, make, words = CORPORA[case]
+    make(tmp_path / name)
+    arguments = (str(model_dirs["gpt2"]) if a == "MODEL" else a for a in SHOW)
+
+    assert words in refused(*arguments, "--corpus", tmp_path / name)
+
+
+def test_a_character_on_the_edge(tmp_path):
+    """The look at a long text does not end inside a character."""
+    file = tmp_path / "long.txt"
+    file.write_text("é" * 2**20 + "x")
+
+    assert describe_run("demo-gpt2", corpus=CorpusSpec(name=str(file))).corpus.fingerprint
+
+
+def test_a_store_that_is_large_enough(model_dirs):
+    """What is taken for the least size of statistics is less than what is stored."""
+    for name in ("gpt2", "llama"):
+        path = model_dirs[name]
+        geometry = catalog.locate(str(path)).geometry
+        ids = builders.random_ids(5, CONTEXT).numpy()
+        gathered = pk.run_pass(pk.load(str(path), device="cpu"), ids, start_token=False)
+        run = describe_run(str(path), context=CONTEXT, windows=5)
+        held = sum(
+            array.nbytes
+            for layer in range(geometry.n_layers)
+            for array in gathered.layer(layer).values()
+        )
+        assert 0.6 * held < preflight.least_bytes(geometry, run, 5) <= held, name
+
+
+def test_a_device_matters_for_what_is_computed(model_dirs, tmp_path, monkeypatch, capsys):
+    """What is stored is shown whatever device is named, as long as it is written as one."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    path = str(model_dirs["gpt2"])
+    asked = canonical(build_request("etc", path, context=CONTEXT)[0])
+    result = Result(
+        "etc", {}, {"etc": np.array([2.0])}, {"etc": ("layer",)}, {"etc": "tokens"},
+        provenance={"model": path, "windows": 7, "windows_asked": 500, "context": CONTEXT,
+                    "corpus": "sample", "dtype": "float32", "device": "cpu", "date": "today"},
+    )  # fmt: skip
+    Store(tmp_path).put(asked.key, *to_entry(result))
+    command = ["show", "etc", path, "--context", str(CONTEXT), "--json"]
+    seen, make = [], Engine.__init__
+
+    def listen(self, store, execution):
+        seen.append(execution.device)
+        make(self, store, execution)
+
+    monkeypatch.setattr(Engine, "__init__", listen)
+
+    monkeypatch.setenv("POSKERNEL_DEVICE", "cuda:7")
+    assert 0 == cli.main(command)
+    assert 0 == cli.main([*command, "--device", "mps"])
+    assert 2 == cli.main([*command, "--device", "abacus"])
+
+    assert ["cuda:7", "mps"] == seen
+    assert 2 == len([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+
+
+def test_figures_of_strangers(refused, model_dirs, tmp_path):
+    """A file of published figures that is nested without end is refused like any other."""
+    (tmp_path / "figures.json").write_text("[" * 100_000)
+
+    words = refused("reproduce", model_dirs["gpt2"], "--figures", tmp_path / "figures.json")
+    assert "nested too deeply" in words
+
+
+@pytest.mark.parametrize("text", [3, None, ("L0H1",), b"L0H1"])
+def test_what_is_no_text_is_no_head(unchecked, text):
+    """Python hands over anything."""
+    with pytest.raises(BadRequest, match=r"^A head is written L<layer>H<head>"):
+        parse_cell(text, 9, 9)
+
+
+@pytest.mark.parametrize("text", ["L\u0660H\u0661", "L²H0", f"L{DIGITS}H0"])
+def test_digits(text):
+    """Numbers are written in the digits 0 to 9, and not in thousands of them."""
+    with pytest.raises(BadRequest):
+        parse_cell(text, 9, 9)
+    with pytest.raises(BadRequest):
+        parse_layers(text[1:].partition("H")[0], 9)
+
+
+def test_printable():
+    """What would be obeyed is written out; letters of all scripts stay."""
+    assert "Ünï 語 \\x1b[0m\\x9b\\u202e\\ud800" == printable("Ünï 語 \x1b[0m\x9b\u202e\ud800")
+    assert "a\\nb\\r" == printable("a\nb\r")
+    assert "a\nb\\r" == printable("a\nb\r", lines=True)

@@ -1,0 +1,217 @@
+"""A request is made canonical once in the front and once in the worker, whatever way it takes."""
+
+import io
+import json
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.shared import results
+from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
+from poskernel_core.api import build_request
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import CorpusSpec, Request
+from poskernel_core.engine import worker_client
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.provenance import to_entry
+from poskernel_core.engine.requests import CanonicalRequest, canonical
+from poskernel_core.engine.worker import Worker
+from poskernel_core.storage.store import Store
+from tests.support.fake_worker import FakeWorker
+from tests.support.server import ROOT
+from tools.recorded import open_page
+
+WAIT = 60.0
+ONCE = {"made": 1, "fitted": 1, "needs": 1}
+
+
+@pytest.fixture
+def run(model_dirs):
+    """A small run of the tiny GPT-2."""
+    text = "She sells sea shells by the sea shore. " * 20
+    corpus = CorpusSpec(name="text", text=text)
+    return describe_run(str(model_dirs["gpt2"]), corpus=corpus, context=17, windows=3)
+
+
+@pytest.fixture
+def visits(monkeypatch):
+    """How often requests were made canonical, runs fitted, and what is needed found."""
+    counted = Counter()
+
+    def count(place, method, name):
+        true = getattr(place, method)
+
+        def counting(*given):
+            counted[name] += 1
+            return true(*given)
+
+        monkeypatch.setattr(place, method, counting)
+
+    count(CanonicalRequest, "__init__", "made")
+    count(EtcHeatMap, "canonical", "fitted")
+    count(EtcHeatMap, "needs", "needs")
+    return counted
+
+
+@pytest.fixture
+def engine(tmp_path, monkeypatch):
+    """An engine that the pages use, with a worker that says what the test tells it to say."""
+    workers = []
+    monkeypatch.setattr(worker_client.subprocess, "Popen", lambda *_, **__: FakeWorker(workers))
+    made = Engine(Store(tmp_path))
+    made.workers = workers
+    monkeypatch.setattr(results, "engine", lambda: made)
+    monkeypatch.setattr(results, "visitor", lambda: "anna")
+    yield made
+    made.close()
+    made.store.close()
+
+
+def put(engine, asked):
+    """Store a result, as the worker does before it says that it is done."""
+    result = Result("etc", {}, {"etc": np.array([2.0])}, {"etc": ("layer",)}, {"etc": "tokens"})
+    engine.store.put(asked.key, *to_entry(result))
+
+
+def test_a_stored_result_on_a_page(engine, run, visits):
+    """Made canonical once to find its key; what it would need is not even looked at."""
+    put(engine, canonical(Request(analysis="etc", run=run, params={"skip": 3})))
+    visits.clear()
+
+    assert results.fetch(EtcHeatMap, run, EtcParams(skip=3)).values["etc"] == [2.0]
+    assert {"made": 1, "fitted": 1} == visits
+    assert [] == engine.workers
+
+
+def test_a_computed_result_on_a_page(engine, run, visits, monkeypatch):
+    """Looked for, also under way, handed to the worker, read: made canonical once for all of it."""
+    monkeypatch.setattr(results, "PATIENCE", WAIT)
+    request, found = Request(analysis="etc", run=run), []
+    page = threading.Thread(target=lambda: found.append(results.ask(request)))
+    page.start()
+    while not engine.workers:
+        time.sleep(0.01)
+    message = engine.workers[0].hear()
+    key = Request.model_validate(message["request"]).key
+    assert ONCE == visits
+    with engine._lock:  # which is held until the job that was handed over stands there
+        job = engine._jobs[key]
+    put(engine, job.request)
+    engine.workers[0].say(message["key"], "done")
+    page.join(WAIT)
+
+    assert found[0].values["etc"] == [2.0]
+    assert ONCE == visits
+    assert engine.cancel(engine._jobs[key].request) is False
+    assert ONCE == visits
+
+
+def test_a_program_that_waits(engine, run, visits):
+    """The one call of a program counts as the many of a page."""
+    assert engine.result(Request(analysis="etc", run=run), seconds=0) is None
+    assert ONCE == visits
+
+
+def test_the_worker(tmp_path, run, visits):
+    """Three lanes take the request one after the other: it is checked in the first, and kept."""
+    wire = canonical(Request(analysis="etc", run=run)).wire
+    visits.clear()
+    events, store = io.StringIO(), Store(tmp_path)
+    line = {"key": "a", "request": wire.model_dump(mode="json"), "execution": {"device": "cpu"}}
+
+    Worker(store, events).serve([json.dumps(line)])
+    end = time.monotonic() + WAIT
+    while '"done"}' not in events.getvalue():
+        assert '"error"' not in events.getvalue(), events.getvalue()
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+    assert "Reading windows of text" in events.getvalue()
+    assert store.get(wire.key) is not None
+    assert {"made": 1, "needs": 1} == visits
+
+
+def test_a_message_that_does_not_fit_ends_its_task_alone(tmp_path, run):
+    """The worker says so under the key that it was sent, and takes the next one."""
+    events = io.StringIO()
+    bad, worse = (
+        Request(analysis=name, run=run, params=params)
+        for name, params in (("etc", {"skip": 99}), ("nonsense", {}))
+    )
+    lines = [
+        {"key": key, "request": each.model_dump(mode="json"), "execution": {}}
+        for key, each in (("one", bad), ("two", worse))
+    ]
+
+    Worker(Store(tmp_path), events).serve([json.dumps(line) for line in lines])
+    end = time.monotonic() + WAIT
+    while events.getvalue().count("\n") < 2:
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+    said = [json.loads(line) for line in events.getvalue().splitlines()]
+    assert ["one", "two"] == [each["key"] for each in said]
+    assert ["InvalidField", "UnknownAnalysis"] == [each["error"] for each in said]
+
+
+def test_what_is_settled_cannot_be_changed(run):
+    """Nor is it made canonical a second time."""
+    asked = canonical(Request(analysis="etc", run=run))
+
+    assert canonical(asked) is asked
+    assert asked.params == EtcParams()
+    assert asked.run.corpus.fingerprint
+    with pytest.raises(AttributeError):
+        asked.params = EtcParams(skip=0)
+    with pytest.raises(BadRequest):
+        canonical(Request(analysis="etc", run=run, params={"skip": 99}))
+
+
+def test_parameters_that_cannot_be_made_are_one_sentence_on_the_page():
+    """The page says which, what was expected and what was given, and goes no further."""
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+    app.query_params["change"] = "blind to predecessor"
+    app.query_params["layers"] = "0," * 150
+    open_page(app, "interventions")
+
+    assert ["Interventions"] == [each.value for each in app.title]
+    assert not app.exception
+    said = [each.value.replace("\\", "") for each in app.error]
+    assert [
+        "Parameter 'layers' of 'analysis': string should have at most 200 characters, got "
+        f"'{'0,' * 40}'."
+    ] == said
+
+
+def test_a_sentence_of_ours_stands_as_it_is():
+    """Nothing is put before it, no letter is changed, and what was given is said once."""
+    asked = build_request("compare-kernels", "demo-gpt2", params={"heads": "L2H6;Foo=3"})[0]
+    with pytest.raises(BadRequest) as error:
+        canonical(asked)
+
+    said = str(error.value)
+    assert said.startswith(
+        "Parameter 'heads' of 'compare-kernels': A pinned head is written L<layer>H<head>@model, "
+    )
+    assert said.endswith("; got 'L2H6;Foo=3'.")
+    assert 1 == said.count("L2H6;Foo=3")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"skip": 4}, "'skip' is a parameter of 'etc': give it in 'params', as in params={'skip':"),
+        ({"text": 8}, "Expected fields of a run (context, corpus, "),
+    ],
+)
+def test_words_that_are_no_field_of_a_run(given, said):
+    """One sentence, and the way to say it; nothing of the library that checks it."""
+    with pytest.raises(BadRequest) as error:
+        build_request("etc", "demo-gpt2", **given)
+    assert str(error.value).startswith(said)
+    assert "\n" not in str(error.value)

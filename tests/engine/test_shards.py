@@ -1,0 +1,480 @@
+"""A run cut into shards, computed anywhere, and put together again."""
+
+import errno
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hn
+
+from poskernel_core.cli import main as cli
+from poskernel_core.common import shards
+from poskernel_core.common.header import PassHeader
+from poskernel_core.common.shards import WHOLE, Block, Shard
+from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.forward.loading import load
+from poskernel_core.models.catalog import locate
+from poskernel_core.models.geometry import Geometry
+from poskernel_core.passes import runner, streaming
+from poskernel_core.passes.merging import merge_shards
+from poskernel_core.passes.plan import prepare
+from poskernel_core.passes.workshop import Workshop
+from poskernel_core.statistics import STATISTICS, Plan
+from poskernel_core.statistics.keys import MeanKeys
+from poskernel_core.storage.encoding import encode
+from poskernel_core.storage.shards import Made, Partial, checksum
+from poskernel_core.storage.statistics import StoredStatistics
+from poskernel_core.storage.store import Store
+from tests.support import builders
+from tests.support.server import ROOT, environment
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+CONTEXT, TEXTS, OF = 13, 71, 4
+READ, SEEN = 70, 64
+
+
+PLAN = Plan(Geometry(1, 2, 2, 11, 5, 17, 19, "gpt2", "learned"), 3, 13, (2,), 5, False)
+COUNTS = st.integers(1, 997), st.integers(1, 31), st.integers(1, 41)
+
+
+@given(*COUNTS, st.booleans())
+def test_every_window_is_in_one_block(windows, of, context, whole):
+    """Group after group and in order, whole steps; no two shards differ by more than one step."""
+    windows -= windows % min(10, windows) if whole else 0
+    size, shares, read = max(1, 64 // context), [], []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "TOKENS_PER_STEP", 64)
+        parts = [Shard(number=number, of=of).blocks(windows, context) for number in range(of)]
+    for blocks in parts:
+        read += [(block.group, window) for block in blocks for window in block.windows]
+        shares.append(sum(-(-len(block.windows) // size) for block in blocks))
+        assert len({block.group for block in blocks}) == len(blocks)
+        for block in blocks:
+            group = [w for w in range(windows) if w % min(10, windows) == block.group]
+            assert block.whole == ([*block.windows] == group)
+            assert 0 == group.index(block.windows[0]) % size
+            assert block.windows[-1] == group[-1] or 0 == len(block.windows) % size
+
+    expected = []
+    for group in range(min(10, windows)):
+        for window in range(windows):
+            if window % min(10, windows) == group:
+                expected.append((group, window))
+    assert expected == read
+    assert max(shares) - min(shares) <= 1
+    assert sorted(shares, reverse=True) == shares
+
+
+def test_blocks_by_hand(monkeypatch):
+    """Thirty windows of ten groups, two at a time: twenty steps for three machines, or for 41."""
+    monkeypatch.setattr(shards, "TOKENS_PER_STEP", 15)
+    parts = [Shard.read(f"{number}/3").blocks(30, 7) for number in range(3)]
+
+    assert [7, 7, 6] == [sum(-(-len(block.windows) // 2) for block in each) for each in parts]
+    assert [0, 1, 2, 3] == [block.group for block in parts[0]]
+    assert [Block(3, range(3, 23, 10), False)] == parts[0][3:]
+    assert [Block(3, range(23, 33, 10), False), Block(4, range(4, 34, 10), True)] == parts[1][:2]
+    assert [] == Shard.read("20/41").blocks(30, 7)
+    assert [Block(9, range(29, 39, 10), False)] == Shard.read("19/41").blocks(30, 7)
+    assert [Block(number, range(number, 7, 7), True) for number in range(7)] == WHOLE.blocks(7, 13)
+
+
+def added(statistic, values, order, cuts):
+    """The sum of values added in an order, in as many parts as there are cuts."""
+    parts = []
+    for numbers in np.split(np.asarray(order), cuts):
+        one = statistic(PLAN, torch.device("cpu"))
+        for number in numbers:
+            one.add("key_sum", 0, torch.from_numpy(values[number]))
+        parts.append({name: total.numpy() for name, total in one.sums.items()})
+    total = parts[0]
+    for part in parts[1:]:
+        total = streaming.add(total, part)
+    return total["key_sum"]
+
+
+@given(
+    hn.arrays(
+        np.float32,
+        st.tuples(st.integers(1, 13), st.just(2), st.just(3), st.just(5)),
+        elements=st.floats(-(2.0**20), 2.0**20, width=32)
+        | st.floats(-1, 1, width=32)
+        | st.floats(-(2.0**-30), 2.0**-30, width=32),
+    ),
+    st.data(),
+)
+def test_adding_does_not_depend_on_its_order(values, data):
+    """Of values of very different sizes, in any order and cut anywhere: the same bits."""
+    order = data.draw(st.permutations(range(len(values))))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(values)), max_size=3)))
+    expected, found = (
+        added(MeanKeys, values, *each) for each in ((range(len(values)), []), (order, cuts))
+    )
+
+    assert expected.tobytes() == found.tobytes()
+    exact = [[Fraction(float(each)) for each in row] for row in values.reshape(len(values), -1)]
+    for place, total in enumerate(expected[0].reshape(-1)):
+        off = Fraction(float(total)) - sum(row[place] for row in exact)
+        assert abs(off) <= len(values) * Fraction(MeanKeys.grain) / 2
+
+
+@pytest.mark.parametrize("lost", [None, "group", "shard", "tokens", "layers", "versions", "pass"])
+def test_sums_of_another_layout(lost):
+    """A manifest that lacks anything is none."""
+    header = {
+        "n_layers": 2, "n_heads": 8, "n_kv_heads": 4, "n_ctx": 64, "n_vocab": 100, "d_head": 3,
+        "architecture": "mistral", "scheme": "rotary", "d_model": 24, "context": 7, "windows": 1,
+        "positions": (3, 6), "samples": 1, "start_token": False, "device": "cpu",
+        "dtype": "float32", "scales": (1.0, 1.0), "sliding_windows": (None, None),
+    }  # fmt: skip
+    made, run = Made("t", {"torch": "1"}), describe_run("demo-attn-2l")
+    partial = Partial(run, "keys", WHOLE, 3, PassHeader(**header), made, ("a", "b"))
+
+    found = Partial.read({name: x for name, x in partial.as_json().items() if name != lost})
+
+    assert found == (partial if lost is None else None)
+
+
+@given(
+    hn.arrays(np.float32, st.sampled_from([(), (3,), (2, 5)]), elements=st.floats(-9, 9, width=32))
+)
+def test_checksums_tell_arrays_apart(array):
+    """By numbers, type, shape and name; not by where they lie in memory."""
+    found = checksum({"a": array})
+
+    assert found == checksum({"a": np.array(array, order="F")})
+    assert found != checksum({"b": array})
+    assert found != checksum({"a": array.astype(np.float64)})
+    assert found != checksum({"a": array[None]})
+    assert found != checksum({"a": np.asarray(array + 1)})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with the tokens of all windows."""
+    folder = tmp_path_factory.mktemp("shards")
+    np.save(folder / "ids.npy", builders.random_ids(TEXTS, CONTEXT, seed=7).numpy())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def options(place, model_dirs):
+    """The arguments that describe the run; attention is formed on the first windows alone."""
+    return (
+        str(model_dirs["llama"]), "--corpus", str(place / "ids.npy"),
+        "--context", str(CONTEXT), "--windows", str(TEXTS), "--pattern-windows", str(SEEN),
+        "--device", "cpu",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def described(place, model_dirs):
+    """The same run as Python describes it."""
+    corpus = CorpusSpec(name=str(place / "ids.npy"))
+    run = describe_run(
+        str(model_dirs["llama"]),
+        corpus=corpus,
+        context=CONTEXT,
+        windows=TEXTS,
+        pattern_windows=SEEN,
+        gather=ALL_GATHERED,
+    )
+    from poskernel_core.data import corpora
+
+    return run.model_copy(update={"corpus": corpora.resolve(run.corpus)})
+
+
+@pytest.fixture
+def command(capsys, monkeypatch):
+    """Run a command on a store; returns exit code and what it says."""
+
+    def one(store, *arguments):
+        monkeypatch.setenv("POSKERNEL_CACHE", str(store))
+        code = cli.main([str(each) for each in arguments])
+        return code, capsys.readouterr().err
+
+    return one
+
+
+@pytest.fixture(scope="module")
+def stores(place, options):
+    """Four stores of four command-line processes at once, with a shard each, and their files."""
+    (place / "files").mkdir()
+    running = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "poskernel_core", "precompute", *options),
+                *("--shard", f"{number}/{OF}", "--shard-files", str(place / "files")),
+            ],
+            cwd=ROOT,
+            env=environment(place / f"store{number}"),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(OF)
+    ]
+    for number, each in enumerate(running):
+        assert f"shard {number}/{OF}: computed\n" == each.communicate()[1]
+    return [place / f"store{number}" for number in range(OF)]
+
+
+def statistics(store, run):
+    """All arrays of a run in a store."""
+    found = StoredStatistics.open(Store(store), run)
+    assert found is not None
+    return found.header, [dict(found.layer(layer)) for layer in range(found.header.n_layers)]
+
+
+def assert_equal(left, right):
+    """Two lists of layers are equal, bit for bit."""
+    assert len(left) == len(right)
+    for one, other in zip(left, right, strict=True):
+        assert set(one) == set(other)
+        for name in one:
+            assert one[name].tobytes() == other[name].tobytes(), name
+
+
+@pytest.fixture(scope="module")
+def many(described):
+    """The run with every statistic, the last of which no page asks for together."""
+    return described.model_copy(update={"gather": tuple(STATISTICS), "queries_per_position": 29})
+
+
+@pytest.fixture
+def small_steps(monkeypatch):
+    """Two windows are read at a time, four times in each group of seven."""
+    monkeypatch.setattr(shards, "TOKENS_PER_STEP", 2 * CONTEXT)
+    monkeypatch.setitem(streaming.TOKENS_PER_BATCH, "cpu", 2 * CONTEXT)
+
+
+@pytest.mark.usefixtures("small_steps")
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [*(("llama", of) for of in (1, 2, 3, 7, 11, 53)), ("gpt2", 11), ("gpt_neo", 7)],
+)
+def test_as_many_shards_as_one_likes(tmp_path, many, model_dirs, name, of):
+    """Cut anywhere, also within groups, all statistics are those of one pass, bit for bit."""
+    located = locate(str(model_dirs[name]))
+    run = many.model_copy(update={"model": located.spec})
+    store, cut = Store(tmp_path), 0
+    for number in reversed(range(of)):
+        shard = Shard(number=number, of=of)
+        wrote = runner.gather_shard(Workshop(store), run, shard, Execution(), {}, nobody)
+        assert wrote == bool(shard.blocks(READ, CONTEXT))
+        cut += sum(not block.whole for block in shard.blocks(READ, CONTEXT))
+    merge_shards(store, {}, run, of, nobody)
+    windows, plan = prepare(run, Execution(), located, None)
+    whole = runner.gather(load(located, "cpu"), windows, plan, run)
+
+    header, found = statistics(tmp_path, run)
+    assert_equal(found, [whole.layer(layer) for layer in range(header.n_layers)])
+    assert (of == 1) == (cut == 0) or of == 2
+    assert (READ, 20, 10, 60) == (header.windows, header.samples, header.groups, plan.seen)
+
+
+def nobody(done, total, note):
+    """Nobody looks."""
+
+
+@pytest.mark.slow
+def test_four_processes(tmp_path, place, stores, options, described, command, model_dirs):
+    """Bit for bit as one process cut into the same shards, and as one pass in memory."""
+    shuffled = [stores[2], stores[0], place / "files", stores[3], stores[1]]
+    merged, cut = tmp_path / "merged", tmp_path / "cut"
+
+    code, said = command(merged, "merge", *options, "--shards", OF, *shuffled)
+    assert (0, "4 shards: merged") == (code, said.splitlines()[0])
+    assert "etc: computed" in said
+    assert 0 == command(cut, "precompute", *options, "--shards", OF)[0]
+
+    header, found = statistics(merged, described)
+    assert (OF, READ) == (header.shards, header.windows)
+    assert_equal(found, statistics(cut, described)[1])
+    located = locate(str(model_dirs["llama"]))
+    model = load(located, "cpu")
+    windows, plan = prepare(described, Execution(device="cpu"), located, None)
+    whole = runner.gather(model, windows, plan, described)
+    assert_equal(found, [whole.layer(layer) for layer in range(header.n_layers)])
+
+
+@pytest.mark.slow
+def test_files_alone(tmp_path, place, stores, options, described, command):
+    """A folder of exported files gives what stores give, and so do files that were imported."""
+    folder, imported = tmp_path / "folder", tmp_path / "imported"
+    assert 0 == command(folder, "merge", *options, "--shards", OF, place / "files")[0]
+    for file in sorted((place / "files").iterdir(), reverse=True):
+        assert 0 == command(imported, "import", file)[0]
+    assert 0 == command(imported, "merge", *options, "--shards", OF)[0]
+
+    assert_equal(statistics(folder, described)[1], statistics(imported, described)[1])
+    store = Store(imported)
+    assert not any(Partial.read(store.get(key)[0]) for key in store.keys(""))
+
+
+def test_statistics_that_are_there_already(tmp_path, options, command):
+    """Without a shard there is nothing to merge, and that is said; the work is done."""
+    short = [*options[:6], "7", "--device", "cpu"]
+    assert "2 shards: merged" in command(tmp_path, "precompute", *short, "--shards", 2)[1]
+
+    code, said = command(tmp_path, "merge", *short, "--shards", 7)
+
+    assert (0, "the statistics were in the store already: nothing was merged") == (
+        code, said.splitlines()[0],
+    )  # fmt: skip
+    assert "etc: cached" in said
+
+
+def changed(tmp_path, store, change):
+    """A copy of a store whose manifests of shards a function has changed."""
+    old, new = Store(store), Store(tmp_path / "changed")
+    for key in old.keys(""):
+        header, arrays = old.get(key)
+        if Partial.read(header) is not None:
+            change(header)
+        new.put_bytes(key, encode(key, header, arrays))
+    return tmp_path / "changed"
+
+
+CHANGES = {
+    "package": (
+        lambda h: h["versions"].update(poskernel="9.9"),
+        "the second with 9.9",
+    ),
+    "torch": (lambda h: h["versions"].update(torch="1.0"), "the second with 1.0"),
+    "schema": (lambda h: h["versions"].update(schema="99"), "the second with 99"),
+    "tokens": (lambda h: h.update(tokens="0" * 64), "different tokens"),
+    "scales": (lambda h: h["pass"].update(scales=[1.0, 1.0, 1.0]), "scales is"),
+    "windows": (lambda h: h["pass"].update(windows=60), "windows is"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CHANGES)
+def test_shards_that_do_not_belong_together(tmp_path, stores, options, command, case):
+    """One sentence says which two, and in what they differ."""
+    change, words = CHANGES[case]
+    others = [*stores[:2], changed(tmp_path, stores[2], change), stores[3]]
+
+    code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, *others)
+
+    assert (2, 1) == (code, said.count("\n"))
+    assert "cannot be added" in said
+    assert words in said
+
+
+@pytest.mark.slow
+def test_a_shard_twice(tmp_path, stores, options, command):
+    """With equal sums it is one shard; with others it is named."""
+
+    def change(header):
+        header["layers"] = ["0" * 64, *header["layers"][1:]]
+
+    twice = [*stores, changed(tmp_path, stores[1], change)]
+    code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, *twice)
+
+    assert (2, 1) == (code, said.count("\n"))
+    assert "Shard 1/4 is there twice with different sums" in said
+    alone = [stores[0], twice[-1], *stores[2:]]
+    code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, *alone)
+    assert (2, 1) == (code, said.count("\n"))
+    assert "Layer 0 of 'keys' in shard 1/4 is lost or damaged" in said
+
+
+@pytest.mark.slow
+def test_lost_shards(tmp_path, stores, options, command):
+    """They are named; where there is one of another run instead, so is the difference."""
+    code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, stores[2], stores[0])
+    assert (2, 1) == (code, said.count("\n"))
+    assert "Of 4 shards numbered from 0, these are lost: 1, 3 (" in said
+    assert "(precompute, shard 1/4)" in said
+
+    code, said = command(tmp_path / "to", "merge", *options, "--seed", 3, "--shards", OF, *stores)
+    assert (2, 1) == (code, said.count("\n"))
+    assert "seed is 0 there, 3 here" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["model", "corpus"])
+def test_other_weights_or_text(tmp_path, stores, options, command, part, place, model_dirs):
+    """A shard of another fingerprint is told apart."""
+    ours = [*options]
+    if part == "model":
+        ours[0] = str(model_dirs["mistral"])
+    else:
+        ids = np.load(place / "ids.npy")[::-1]
+        np.save(tmp_path / "ids.npy", ids)
+        ours[2] = str(tmp_path / "ids.npy")
+    code, said = command(tmp_path / "to", "merge", *ours, "--shards", OF, *stores)
+
+    assert (2, 1) == (code, said.count("\n"))
+    assert f"{part} fingerprint is" in said
+
+
+MISUSES = {
+    "number": (("--shard", "4/4"), "expected a shard R/N such as 0/8 (R from 0 to N - 1)"),
+    "no shard": (("--shard", "1"), "expected a shard R/N"),
+    "two ways": (("--shard", "0/2", "--devices", "cpu"), "Give one of --shard and --devices"),
+    "two counts": (("--shard", "0/2", "--shards", "2"), "not both"),
+    "no folder": (("--shard", "0/2", "--shard-files", "none"), "found none at 'none': make one"),
+    "a file": (("--shard", "0/2", "--shard-files", __file__), "shards, found a file at '"),
+    "files of one": (("--shards", "2", "--shard-files", "."), "--shard-files is for"),
+    "device": (("--devices", "cpu,tpu"), "devices between commas"),
+    "revisions": (("--shards", "2", "--revisions", "all"), "--revisions is not cut"),
+}
+
+
+@pytest.mark.parametrize("case", MISUSES)
+def test_misuse(tmp_path, options, command, case):
+    """One sentence for each combination that makes no sense."""
+    given, words = MISUSES[case]
+    code, said = command(tmp_path / "to", "precompute", *options, *given)
+
+    assert (2, 1) == (code, said.count("\n"))
+    assert words in said
+
+
+@pytest.mark.parametrize("looked", ["is_dir", "is_file"])
+def test_a_folder_that_may_not_be_read(tmp_path, options, command, monkeypatch, looked):
+    """One sentence, for a source of shards and for a folder that they are written to."""
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    look = getattr(Path, looked)
+
+    def denied(path):
+        if locked in (path, *path.parents):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return look(path)
+
+    monkeypatch.setattr(Path, looked, denied)
+    asked = [("merge", *options, "--shards", 2, locked)]
+    if looked == "is_dir":
+        asked += [("precompute", *options, "--shard", "0/2", "--shard-files", locked / "below")]
+    for each in asked:
+        code, said = command(tmp_path / "to", *each)
+
+        assert (2, 1) == (code, said.count("\n"))
+        assert f"Cannot look for '{locked}" in said
+        assert "Permission denied; ask for" in said
+
+
+def test_nothing_to_merge_from(tmp_path, options, command):
+    """A folder without files, a file that is none of ours, and no file; no word of an import."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.zip").write_text("no zip")
+    for place, words in (
+        ("empty", "found neither"),
+        ("text.zip", "not a file that 'export'"),
+        ("none.zip", "There is no file"),
+    ):
+        code, said = command(tmp_path / "to", "merge", *options, "--shards", 2, tmp_path / place)
+        assert (2, 1) == (code, said.count("\n"))
+        assert words in said
+        assert "import" not in said

@@ -1,0 +1,189 @@
+"""A result as notebooks show it: figure, data frame, link, strangers' text."""
+
+import io
+import sys
+from types import SimpleNamespace
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import poskernel_core as pk
+from pages.shared import results
+from poskernel_core import api
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import texts_array
+from poskernel_core.engine.engine import Engine
+from poskernel_core.export import notebook as views
+from poskernel_core.export.files import to_csv
+from poskernel_core.export.notebook import PAGES, View
+from poskernel_core.storage.store import Store
+from tests.support.made_results import result
+from tools.recorded import page_names
+
+HOME = "http://lab.org/pk"
+
+
+@pytest.fixture
+def first(monkeypatch):
+    """No output holds plotly.js yet."""
+    monkeypatch.setattr(views, "_embedded", [])
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """An engine on an empty store, with what comes with the project beneath it."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    engine = Engine(Store(tmp_path))
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def made():
+    """A result of one head, with a text in it that means harm."""
+    pattern = np.tril(np.full((3, 3), 0.5))
+    numbers = np.full(3, 0.25)
+    found = result(
+        "own-text-head",
+        {},
+        {"pattern": pattern, "attention_distance": numbers},
+        coordinates={"query": np.arange(3)},
+    )
+    found.params.update(head="L0H1", text="</script><b>", skip=4)
+    found.texts["tokens"] = texts_array(["a", "</script><script>alert(1)</script>", "c"])
+    found.axes["tokens"], found.units["tokens"] = ("pos",), "token"
+    return found
+
+
+@pytest.mark.parametrize(("head", "axis"), [("L2H6", "log"), ("L0H0", None)])
+def test_a_local_kernel_has_room_where_it_is(shipped, head, axis):
+    """As on the page: most of L2H6 lies on the last ten tokens, L0H0 is spread over all."""
+    view = pk.view("kernel", "demo-gpt2", head=head, query=400, engine=shipped)
+
+    assert axis == view.figure.layout.xaxis.type
+
+
+def test_values_are_the_table(made):
+    """The data frame is what pandas reads from the CSV file, and says what it is of."""
+    frame = View(made).values
+    read = pd.read_csv(io.StringIO(to_csv(made)), comment="#")
+
+    pd.testing.assert_frame_equal(frame, read, check_dtype=False)
+    assert "demo" == frame.attrs["model"]
+    assert 0.25 == frame["attention_distance (total variation distance)"].iloc[-1]
+
+
+def test_text_where_there_are_no_figures(made):
+    """What it is of, every value with axes and unit, and the link."""
+    told = repr(View(made, HOME)).splitlines()
+
+    assert told[0].startswith("L0H1, model demo")
+    assert "  pattern [query=3 key=3] (share of attention)" in told
+    assert told[-1].startswith(f"{HOME}/own_text?")
+
+
+def test_strangers_text_is_text(made):
+    """A token that ends the script does not; the caption is escaped."""
+    made.provenance["model"] = "<img src=x>"
+    page = View(made, HOME).html(library=False)
+
+    assert 1 == page.count("<script>") == page.count("</script>")
+    assert "<img" not in page
+    assert "&lt;img src=x&gt;" in page
+
+
+def test_the_library_comes_once(made, first, monkeypatch):
+    """In the first cell with a figure, and in it again when it is run again; by hand otherwise."""
+    cell = {"id": "one"}
+    shell = SimpleNamespace(get_parent=lambda: {"metadata": {"cellId": cell["id"]}})
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    mark = "window.Plotly = Plotly"
+
+    bundle = View(made)._repr_mimebundle_()
+    assert {"text/html", "text/plain"} == set(bundle)
+    assert mark in bundle["text/html"]
+    cell["id"] = "two"
+    assert mark not in View(made)._repr_html_()
+    assert mark in View(made, embed=True)._repr_html_()
+    cell["id"] = "one"
+    assert mark in View(made)._repr_html_()
+    assert mark not in View(made, embed=False)._repr_html_()
+
+
+def test_outside_of_a_notebook(made, first):
+    """Every page stands alone."""
+    assert all("window.Plotly = Plotly" in View(made)._repr_html_() for _ in range(2))
+
+
+def test_every_question_has_a_page():
+    """That exists; none is forgotten."""
+    assert set(ANALYSES) == set(PAGES)
+    assert set(PAGES.values()) <= {"", *page_names()}
+
+
+@pytest.mark.parametrize(
+    ("analysis", "asked"),
+    [("kernel", {"head": "L2H6", "query": 303}), ("etc", {"query": 303, "params": {"skip": 7}})],
+)
+def test_a_link_shows_the_same(shipped, monkeypatch, analysis, asked):
+    """The page asks for the very result, and nothing of the link is unknown to it."""
+    from streamlit.testing.v1 import AppTest
+
+    from tests.support.server import ROOT
+    from tools.recorded import open_page
+
+    view = pk.view(analysis, "demo-gpt2", address=HOME, engine=shipped, **asked)
+    monkeypatch.setattr(results, "engine", lambda: shipped)
+    seen = []
+    fetch = results.fetch
+    monkeypatch.setattr(results, "fetch", lambda *a: seen.append(found := fetch(*a)) or found)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    parts = urlsplit(view.link)
+    for name, (value,) in parse_qs(parts.query).items():
+        app.query_params[name] = value
+    open_page(app, parts.path.removeprefix("/pk/") or "etc_heatmap")
+
+    assert not app.warning
+    assert not app.exception
+    same = [
+        each for each in seen
+        if each is not None and each.analysis == analysis and each.params == view.result.params
+    ]  # fmt: skip
+    assert same
+    cell = {"layer": 2, "head": 6}
+    chosen = same[0].select(**cell) if analysis == "kernel" else same[0]
+    name = "kernel" if analysis == "kernel" else "etc"
+    if analysis == "etc":
+        chosen = chosen.select(query=303)
+    np.testing.assert_array_equal(chosen.values[name], view.result.values[name])
+
+
+def test_addresses(made, monkeypatch):
+    """An argument, or the setting, or none; what is no address is refused in a sentence."""
+    monkeypatch.setattr(api, "show", lambda *_, **__: made)
+    monkeypatch.delenv("POSKERNEL_ADDRESS", raising=False)
+    assert pk.view("own-text-head", "demo").link is None
+    monkeypatch.setenv("POSKERNEL_ADDRESS", "https://lab.org/")
+    assert pk.view("own-text-head", "demo").link.startswith("https://lab.org/own_text?")
+    assert pk.view("own-text-head", "demo", address=HOME).link.startswith(HOME)
+    for wrong in ("localhost:8501", "javascript:alert(1)", "http://", "http://a/?b=c", ""):
+        with pytest.raises(BadRequest, match="such as http://localhost:8501"):
+            pk.view("own-text-head", "demo", address=wrong)
+
+
+@pytest.mark.browser
+def test_figures_from_disk(made, first, page, tmp_path):
+    """Two outputs on one page, which is read from a file: both are drawn, nothing is fetched."""
+    file = tmp_path / "outputs.html"
+    parts = [View(made).html(library=False), View(made).html(library=True)]
+    file.write_text(f"<!DOCTYPE html><meta charset=utf-8>{''.join(parts)}", encoding="utf-8")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(file.as_uri())
+
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 2")
+    assert 2 == page.locator(".js-plotly-plot").count()
+    assert [file.as_uri()] == [each for each in asked if not each.startswith(("data:", "blob:"))]

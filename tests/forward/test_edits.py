@@ -1,0 +1,193 @@
+"""Edits of the forward pass: against a second GPT-2 in plain loops, and where nothing changes."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from poskernel_core.forward import interventions, loading
+from poskernel_core.forward.edits import Edit
+from poskernel_core.models import catalog
+from tests.support import builders, plain_gpt2
+from tests.support import oracles_positions as op
+from tests.support.plain_gpt2 import Edits
+from tests.support.truth import Recorder
+
+ALL = pytest.mark.parametrize("name", builders.ARCHITECTURES)
+
+PLAIN = pytest.mark.parametrize("name", ["gpt2", "attn_only"])
+
+STAGES = pytest.mark.parametrize("stage", ["scores", "pattern"])
+
+LEARNED = ("gpt2", "gpt2_inverse_layer", "gpt_neo", "opt", "attn_only")
+
+LENGTH = 23
+
+MOVES = {5: [2], 11: [11, 3, 0], 22: [21]}
+
+
+@pytest.fixture(scope="module")
+def loaded(model_dirs):
+    """Every tiny model."""
+    return {
+        name: loading.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def ids():
+    """Two windows of random tokens."""
+    return builders.random_ids(2, LENGTH, seed=3)
+
+
+def rows_of(layer_width=35, length=LENGTH):
+    """Made-up extended positional embeddings, `[pos, model]`."""
+    return np.random.default_rng(5).standard_normal((length, layer_width)).astype(np.float32)
+
+
+def agree(model_dirs, loaded, ids, name, edit, edits):
+    """An edit and its plain counterpart give the same logits and patterns, not the clean ones."""
+    recorder = Recorder(patterns=True)
+    found = loaded[name].run(ids, edit, [recorder])
+    for text, tokens in enumerate(ids.tolist()):
+        truth = plain_gpt2.run(model_dirs[name], tokens, edits)
+        np.testing.assert_allclose(found[text], truth.logits, atol=1e-4)
+        patterns = [pattern[text] for pattern in recorder.patterns()]
+        np.testing.assert_allclose(torch.stack(patterns), truth.patterns, atol=1e-5)
+    assert (found - loaded[name].run(ids)).abs().max() > 1e-2
+
+
+@PLAIN
+@pytest.mark.parametrize("group", [2, 5, 23])
+def test_averaged_positions(model_dirs, loaded, ids, name, group):
+    """Each row becomes the mean of its group; the sizes here fill the window or leave a rest."""
+    edits = Edits(positions=lambda rows: np.array(op.averaged_positions(rows.tolist(), group)))
+
+    averaged = interventions.AveragedPositions(group, loaded[name].position_matrix())
+    agree(model_dirs, loaded, ids[:, : LENGTH - LENGTH % group], name, averaged, edits)
+
+
+@PLAIN
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("group", [4, 10])
+def test_averaged_stream(model_dirs, loaded, ids, name, layer, group):
+    """In the stream before one layer, what is extended of a position gives way to its group's."""
+    rows = rows_of()
+    step = np.array(op.averaged_positions(rows.tolist(), group)) - rows
+    edits = Edits(stream=lambda at, stream: stream + step if at == layer else stream)
+
+    edit = interventions.AveragedStream(layer, group, torch.from_numpy(rows))
+    agree(model_dirs, loaded, ids, name, edit, edits)
+
+
+@PLAIN
+@STAGES
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_blind_predecessor(model_dirs, loaded, ids, name, stage, every):
+    """At every k-th position the predecessor gets nothing; only scores share it out again."""
+    layers = (0, 1)
+
+    def cut(layer, head, matrix):
+        matrix = matrix.copy()
+        for n in range(1, LENGTH):
+            if n % every == 0 and layer in layers:
+                matrix[n, n - 1] = -math.inf if stage == "scores" else 0.0
+        return matrix
+
+    edit = interventions.PredecessorKnockout(every, layers, stage)
+    agree(model_dirs, loaded, ids, name, edit, Edits(**{stage: cut}))
+
+
+@PLAIN
+@STAGES
+@pytest.mark.parametrize("scope", ["head", "layer"])
+@pytest.mark.parametrize("scale", [1.0, 2.0, -0.5])
+def test_moved_attention(model_dirs, loaded, ids, name, stage, scope, scale):
+    """Chosen rows look at chosen keys; one head's output, or its layer's with its bias, scaled."""
+    where, strength = (1, 3), 3.0
+
+    def move(layer, head, matrix):
+        matrix = matrix.copy()
+        for n, keys in MOVES.items() if (layer, head) == where else ():
+            top = max(matrix[n])
+            for i in range(LENGTH):
+                if stage == "pattern":
+                    matrix[n, i] = 1 / len(keys) if i in keys else 0.0
+                elif i in keys:
+                    matrix[n, i] = top + strength
+        return matrix
+
+    edits = {
+        stage: move,
+        "head_output": lambda layer, head, rows: (
+            scale * rows if scope == "head" and (layer, head) == where else rows
+        ),
+        "layer_output": lambda layer, rows: (
+            scale * rows if scope == "layer" and layer == where[0] else rows
+        ),
+    }
+    edit = interventions.MovedAttention(*where, MOVES, stage, strength, scale, scope)
+    agree(model_dirs, loaded, ids, name, edit, Edits(**edits))
+
+
+@PLAIN
+def test_ablated_heads(model_dirs, loaded, ids, name):
+    """Heads of two layers at once write nothing."""
+    cells = [(0, 1), (0, 4), (1, 3)]
+    edits = Edits(
+        head_output=lambda layer, head, rows: 0 * rows if (layer, head) in cells else rows
+    )
+
+    agree(model_dirs, loaded, ids, name, interventions.AblatedHeads(cells), edits)
+
+
+@PLAIN
+@pytest.mark.parametrize("which", ["tokens", "positions"])
+def test_removed_embeddings(model_dirs, loaded, ids, name, which):
+    """One embedding is zero, and norms are computed anew."""
+    edits = Edits(**{which: np.zeros_like})
+
+    agree(model_dirs, loaded, ids, name, interventions.RemovedEmbeddings(which), edits)
+
+
+def test_averaged_rows():
+    """The plain means of groups, the last one smaller; the rows that are kept stay as they are."""
+    rows = torch.from_numpy(rows_of())
+
+    for group in (1, 4, 23, 100):
+        expected = op.averaged_positions(rows.tolist(), group)
+        np.testing.assert_allclose(interventions.averaged(rows, group), expected, atol=1e-6)
+        kept = interventions.averaged(rows, group, 3)
+        assert torch.equal(rows[:3], kept[:3])
+        assert torch.equal(interventions.averaged(rows[3:], group), kept[3:])
+    assert torch.equal(rows, interventions.averaged(rows, 1))
+
+
+def idle(name, model):
+    """Edits of every kind that should change nothing."""
+    width = {"llama": 60, "mistral": 70, "qwen2": 48, "qwen3": 46, "gpt_neox": 60}.get(name, 35)
+    still = [
+        interventions.AblatedHeads(()),
+        interventions.MovedAttention(1, 2, {}, "pattern", 10.0, 1.0, "head"),
+        interventions.MovedAttention(0, 3, {}, "scores", 10.0, 1.0, "layer"),
+        interventions.PredecessorKnockout(LENGTH, (0, 1), "pattern"),
+        interventions.PredecessorKnockout(1, (), "scores"),
+        interventions.AveragedStream(1, 1, torch.from_numpy(rows_of(width))),
+        interventions.AveragedStream(7, 10, torch.from_numpy(rows_of(width))),
+    ]
+    if name not in LEARNED:
+        return still
+    return [*still, interventions.AveragedPositions(1, model.position_matrix())]
+
+
+@ALL
+def test_idle_edits_change_nothing(loaded, ids, name):
+    """Bit for bit: groups of 1, a factor of 1, no heads, no rows, no layers; and twice the same."""
+    model = loaded[name]
+    clean = model.run(ids, Edit())
+
+    torch.testing.assert_close(clean, model.run(ids), rtol=1e-4, atol=5e-5)
+    assert torch.equal(clean, model.run(ids, Edit()))
+    for edit in idle(name, model):
+        assert torch.equal(clean, model.run(ids, edit)), edit

@@ -1,0 +1,230 @@
+"""What an observer is shown of a pass, edited or not; and what no attention may be told."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+from transformers import AttentionInterface
+
+import poskernel_core as pk
+from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.forward import attention, hooks, loading
+from poskernel_core.forward.edits import Edit
+from poskernel_core.forward.interventions import AblatedHeads, RemovedEmbeddings
+from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.models import catalog
+from poskernel_core.passes.plan import plan_for
+from poskernel_core.passes.streaming import Pass
+from poskernel_core.statistics import STATISTICS
+from tests.support import builders
+from tests.support.truth import Recorder
+
+ALL = pytest.mark.parametrize("name", builders.ARCHITECTURES)
+LENGTH = 23
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks of 11 rows, so that a window takes three."""
+    monkeypatch.setattr(attention, "BLOCK", 11)
+
+
+@pytest.fixture(scope="module")
+def loaded(model_dirs):
+    """Every tiny model."""
+    return {
+        name: loading.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def ids():
+    """Three windows of random tokens."""
+    return builders.random_ids(3, LENGTH, seed=17)
+
+
+@ALL
+def test_both_roads_show_the_same(loaded, ids, name):
+    """An edit that changes nothing leaves every moment as it is; its pattern comes in one block."""
+    plain, edited = Recorder(patterns=True), Recorder(patterns=True)
+    loaded[name].run(ids, observers=[plain], until=-1)
+    loaded[name].run(ids, Edit(), [edited], until=-1)
+
+    layers = loaded[name].geometry.n_layers
+    assert (3 * layers, layers) == (len(plain.blocks), len(edited.blocks))
+    assert (loaded[name].geometry.scheme == "learned") == len(plain.embeddings)
+    for moment in ("embeddings", "residuals", "inputs", "outputs"):
+        found = getattr(edited, moment)
+        assert len(found) == (layers if moment != "embeddings" else len(plain.embeddings))
+        for one, other in zip(found, getattr(plain, moment), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-5)
+    for one, other in zip(edited.patterns(), plain.patterns(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@ALL
+def test_heads_are_patterns_times_values(loaded, ids, name):
+    """What the heads put out is the pattern shown before, times the values of the call."""
+    recorder = Recorder(patterns=True)
+    loaded[name].run(ids, observers=[recorder])
+
+    for call, pattern, z in zip(recorder.calls, recorder.patterns(), recorder.outputs, strict=True):
+        values = call.v.repeat_interleave(call.q.shape[1] // call.v.shape[1], dim=1)
+        np.testing.assert_allclose(z, pattern @ values, rtol=1e-4, atol=2e-5)
+
+
+def test_observers_see_what_the_edit_left(loaded, ids):
+    """Positions that are removed are seen as zeros, and so is the output of an ablated head."""
+    removed, ablated = Recorder(), Recorder()
+    loaded["gpt2"].run(ids, RemovedEmbeddings("positions"), [removed], keep=0)
+    loaded["gpt2"].run(ids, AblatedHeads([(1, 2)]), [ablated], keep=0)
+
+    assert 0 == removed.embeddings[0].abs().max() < ablated.embeddings[0].abs().max()
+    per_head = ablated.outputs[1].abs().amax(dim=(0, 2, 3))
+    assert [2] == torch.nonzero(per_head == 0).flatten().tolist()
+
+
+@pytest.mark.parametrize("edit", [None, Edit()])
+def test_only_who_wants_patterns_sees_them(loaded, ids, edit):
+    """One observer's wish is not another's."""
+    with_patterns, without = Recorder(patterns=True), Recorder()
+    loaded["llama"].run(ids, edit, [without, with_patterns], until=-1)
+
+    assert [] == without.blocks != with_patterns.blocks
+    assert len(without.calls) == len(with_patterns.calls) == 3
+
+
+@ALL
+@pytest.mark.parametrize("edit", [None, Edit()])
+def test_every_moment_comes_with_its_batch(loaded, ids, name, edit):
+    """Tokens and numbers are those of the pass that runs, whatever was run before."""
+    model, earlier = loaded[name], Recorder(patterns=True)
+    model.run(ids[:1], edit, [earlier], until=0)
+    recorder = Recorder(patterns=True)
+    model.run(ids, edit, [recorder], samples=range(40, 43))
+
+    for seen, tokens, samples in ((earlier, ids[:1], range(1)), (recorder, ids, range(40, 43))):
+        moments = sum(
+            len(getattr(seen, each))
+            for each in ("embeddings", "residuals", "inputs", "calls", "blocks", "outputs")
+        )
+        assert moments == len(seen.batches) > 4
+        assert all(torch.equal(tokens, batch.tokens) for batch in seen.batches)
+        assert {samples} == {batch.samples for batch in seen.batches}
+
+
+@pytest.mark.parametrize(("until", "layers"), [(0, 1), (1, 2), (-1, 3), (-3, 1), (None, 3)])
+@pytest.mark.parametrize("edit", [None, Edit()])
+def test_a_pass_ends_where_it_is_told_to(loaded, ids, until, layers, edit):
+    """Behind the attention of that layer nothing is run, and there are no logits."""
+    recorder = Recorder()
+    logits = loaded["gpt2"].run(ids, edit, [recorder], until=until)
+
+    assert layers == len(recorder.calls) == len(recorder.outputs)
+    assert (until is None) == bool(logits.numel())
+    with pytest.raises(IndexError):
+        loaded["gpt2"].run(ids, until=3)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
+def test_statistics_of_an_edited_pass(loaded, ids, name):
+    """Statistics are observers like any other: under an idle edit they add up the same sums."""
+    model, windows = loaded[name], np.repeat(ids.numpy(), 10, axis=0)
+    plan = plan_for(model.geometry, windows, (0, 5, 22), 30, True)
+    work = Pass(model, plan, tuple(STATISTICS))
+    work.run(windows, range(0, 30, 10), 2)
+    statistics = [each(plan, model.device) for each in STATISTICS.values()]
+    for some in (range(2), range(2, 3)):
+        rows = range(0, 30, 10)[some.start : some.stop]
+        model.run(ids[some.start : some.stop], Edit(), statistics, samples=rows, keep=0)
+
+    expected = work.sums()
+    assert 14 < len(expected)
+    for statistic in statistics:
+        for sums, total in statistic.sums.items():
+            found = total.numpy()
+            np.testing.assert_allclose(found, expected[sums], rtol=1e-4, atol=2e-4, err_msg=sums)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_a_statistic_knows_its_batch_by_argument_alone(loaded, ids, name):
+    """Batches in another order add up to the same, and nothing of one is kept for the next."""
+    model, windows = loaded["gpt2"], ids.clone()
+    windows[1:, 7] = windows[1:, 6]  # a repeated token
+    many = np.repeat(windows.numpy(), 10, axis=0)
+    plan = plan_for(model.geometry, many, (0, 5, 22), 30, True)
+    work = Pass(model, plan, (name,))
+    work.run(many, range(0, 30, 10), 2)
+
+    statistic = STATISTICS[name](plan, model.device)
+    for some in (range(2, 3), range(2)):
+        tokens = windows[some.start : some.stop]
+        rows = range(0, 30, 10)[some.start : some.stop]
+        model.run(tokens, observers=[statistic], samples=rows, until=-1)
+    for sums, expected in work.sums().items():
+        np.testing.assert_allclose(statistic.sums[sums], expected, rtol=1e-6, atol=1e-6)
+    passing = {"_diagonals", "_previous", "_rotations", "_texts"}
+    assert vars(statistic).keys() <= {"plan", "device", "sums", *passing}
+
+
+def test_the_base_class_looks_at_nothing(loaded, ids):
+    """Its moments take what every pass shows, and patterns are not formed for it."""
+    observer, batch = Observer(), Batch(ids, range(3))
+
+    assert not observer.wants_patterns
+    assert torch.equal(loaded["gpt2"].run(ids, observers=[observer]), loaded["gpt2"].run(ids))
+    assert observer.pattern(attention.PatternBlock(0, 0, 0, torch.ones(1, 1, 1, 1)), batch) is None
+
+
+TOLD = {
+    "indices": torch.ones(5),
+    "is_causal": False,
+    "made_up": False,
+    "attention_mask": torch.zeros(1, 1, 5, 5),
+}
+
+
+@pytest.mark.parametrize("argument", TOLD)
+def test_an_unknown_argument_is_refused(loaded, argument):
+    """One sentence with its name, instead of an attention that is not the model's."""
+    module = loaded["llama"].module.model.layers[1].self_attn
+    ours = AttentionInterface()[hooks.IMPLEMENTATION]
+    q, k = torch.ones(1, 5, 4, 10), torch.ones(1, 1, 4, 10)
+    told = {"attention_mask": None} | {argument: TOLD[argument]}
+
+    with pytest.raises(UnsupportedModel, match=f"LlamaAttention hands '{argument}' ") as error:
+        ours(module, q, k, k, **told)
+    assert 1 == str(error.value).count(".")
+
+
+def test_a_model_that_tells_more_is_refused(loaded, ids, monkeypatch):
+    """The sentence reaches who runs the model; told nothing new, it runs again."""
+    block = loaded["gpt2"].module.transformer.h[1].attn
+    forward = block.forward
+    monkeypatch.setattr(block, "forward", functools.partial(forward, made_up=3))
+    with pytest.raises(UnsupportedModel, match="'made_up'"):
+        pk.run_pass(loaded["gpt2"], ids.numpy(), positions=(3,))
+
+    monkeypatch.setattr(block, "forward", functools.partial(forward, made_up=None))
+    assert (3, LENGTH, builders.VOCABULARY) == loaded["gpt2"].run(ids).shape
+
+
+@ALL
+def test_what_attentions_are_told(loaded, ids, monkeypatch, name):
+    """Every argument that is said to have no effect is handed to some attention, and no other."""
+    told = set()
+    ours = AttentionInterface()[hooks.IMPLEMENTATION]
+
+    def listening(*args, **given):
+        told.update(given)
+        assert not given["dropout"]
+        return ours(*args, **given)
+
+    monkeypatch.setitem(AttentionInterface._global_mapping, hooks.IMPLEMENTATION, listening)
+    loaded[name].run(ids)
+    loaded[name].run(ids, positions=torch.arange(LENGTH).expand(3, LENGTH), until=-1)
+
+    known = hooks.WITHOUT_EFFECT | {"scaling", "sliding_window"}
+    assert told <= known
+    assert name == "gpt_neo" or {"dropout", "scaling", "position_ids"} <= told

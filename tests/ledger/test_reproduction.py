@@ -1,0 +1,110 @@
+"""Computing the ledger: right and deliberately broken models, runs, and the command line."""
+
+import json
+
+import pytest
+
+from poskernel_core.cli import main as cli
+from poskernel_core.ledger.reproduce import compare, request_for
+from tests.ledger.test_ledger import TABLE, figure
+from tests.support import builders
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+BACK, LENGTH = 3, 13
+KNOWN = [
+    {
+        "id": "offset", "figure": "How far back L0H0 looks", "value": "largest_offset",
+        "select": {"condition": 1, "layer": 0, "head": 0}, "published": BACK,
+    },
+    {
+        "id": "row", "figure": "L0H0 from query 9", "value": "pattern", "absolute": 1e-3,
+        "select": {"condition": 0, "layer": 0, "head": 0, "query": 9},
+        "published": [0.0] * 6 + [1.0] + [0.0] * 3,
+    },
+    {
+        "id": "uniform", "figure": "L0H1 from query 9", "value": "pattern", "relative": 1e-3,
+        "select": {"condition": 0, "layer": 0, "head": 1, "query": 9}, "published": [0.1] * 10,
+    },
+]  # fmt: skip
+
+
+@pytest.fixture
+def ledger(tmp_path, monkeypatch, capsys):
+    """The ledger of a model that looks back so far, as the command line prints it."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+    common = {
+        "models": ["known"], "source": "by construction", "question": "position-vs-token",
+        "run": {"start_token": True}, "params": {"length": LENGTH, "samples": 4},
+    }  # fmt: skip
+    file = tmp_path / "figures.json"
+    file.write_text(json.dumps([common | each for each in KNOWN]))
+
+    def one(back, *options, name="known"):
+        model = builders.look_back(tmp_path / f"back-{back}", back)
+        code = cli.main(["reproduce", str(model), "--as", name, "--figures", str(file), *options])
+        assert 0 == code
+        return capsys.readouterr().out
+
+    return one
+
+
+@pytest.mark.slow
+def test_a_right_and_a_broken_model(ledger):
+    """A model with the known answers agrees in all; one that looks back otherwise does not."""
+    right = json.loads(ledger(BACK, "--json"))
+    broken = json.loads(ledger(BACK + 2, "--json"))
+
+    assert ["agrees"] * 3 == [line["verdict"] for line in right]
+    assert ["differs", "differs", "agrees"] == [line["verdict"] for line in broken]
+    assert [BACK, BACK + 2] == [lines[0]["ours"] for lines in (right, broken)]
+    assert 1.0 == pytest.approx(broken[1]["worst"], abs=1e-3)
+
+
+@pytest.mark.slow
+def test_the_ledger_in_words(ledger):
+    """Every figure with its source, both numbers and the count; a model without figures says so."""
+    text = ledger(BACK)
+
+    assert "agrees        offset: How far back L0H0 looks" in text
+    assert "by construction" in text
+    assert "3 published figures: 3 agrees" in text
+
+
+def test_figures_of_another_name(tmp_path, capsys):
+    """A name that nothing was published for is probably mistyped: one sentence, exit code 2."""
+    assert 2 == cli.main(["reproduce", "demo-gpt2", "--as", "gpt3"])
+
+    said = capsys.readouterr()
+    assert "No figures were published for 'gpt3'; there are some of attn-only-2l, gpt2" in said.err
+    assert "" == said.out
+
+
+def test_a_model_without_figures(tmp_path, capsys, monkeypatch):
+    """It says so; nothing is computed."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+
+    assert 0 == cli.main(["reproduce", "demo-gpt2"])
+    assert "No figures were published for 'demo-gpt2'" in capsys.readouterr().out
+
+
+def test_the_figure_decides_on_its_run():
+    """Fields of the figure win over those of the run; a corpus is given by name."""
+    asked = figure(run={"start_token": False, "context": 64, "corpus": "bible"})
+
+    request = request_for(asked, "demo-attn-2l", start_token=True, windows=7)
+
+    run = request.run
+    assert (False, 64, "bible", 7) == (run.start_token, run.context, run.corpus.name, run.windows)
+
+
+@pytest.mark.parametrize(
+    "run", [{"model": "x"}, {"windows": "many"}, {"seed": -3}, {"colour": 1}, {"context": "abc"}]
+)
+def test_a_run_that_is_none(run):
+    """The line says so, and the others are computed."""
+    lines = list(compare("demo-gpt2", [figure(run=run), figure(id="two")], lambda _: TABLE))
+
+    assert "not computed" == lines[0].verdict
+    assert "The figure's run" in lines[0].why
+    assert "two" == lines[1].figure.id

@@ -1,0 +1,118 @@
+"""Models that read images beside text: the language model in them is read, on text alone."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import poskernel_core as pk
+from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.engine.engine import Engine
+from poskernel_core.forward import loading
+from poskernel_core.models import catalog
+from poskernel_core.models.geometry import read_geometry
+from poskernel_core.storage.store import Store
+from tests.support import builders
+from tests.support.builders.families import FAMILY_MODELS
+
+WITHIN = [name for name, one in FAMILY_MODELS.items() if one.within]
+TEXTS, CONTEXT, QUERY = 5, 23, 17
+
+
+def refused(path, **changes):
+    """The sentence with which a configuration that was changed is refused."""
+    config = json.loads((path / "config.json").read_text()) | changes
+    with pytest.raises(UnsupportedModel) as error:
+        read_geometry("a model", config)
+    return str(error.value)
+
+
+@pytest.fixture(scope="module")
+def llava(tmp_path_factory):
+    """A Llama in a Llava."""
+    return FAMILY_MODELS["llama-within"].build(tmp_path_factory.mktemp("within") / "llava")
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_sizes_are_those_of_the_language_model(tmp_path, name):
+    """Not those of what reads images, which has other layers, heads and widths."""
+    one = FAMILY_MODELS[name]
+    geometry = catalog.locate(str(one.build(tmp_path / name))).geometry
+
+    assert (one.kind, "rotary") == (geometry.architecture, geometry.scheme)
+    assert (3, 6, 2, 60) == (
+        geometry.n_layers, geometry.n_heads, geometry.n_kv_heads, geometry.d_model,
+    )  # fmt: skip
+
+
+def test_the_same_language_model_alone(tmp_path, llava):
+    """A Llama taken out of a Llava gives the same kernels and logits, number by number."""
+    within = pk.load(str(llava), device="cpu")
+    alone = tmp_path / "llama"
+    builders.hf_eager_model(llava).model.language_model.save_pretrained(alone)
+    config = json.loads((alone / "config.json").read_text())
+    (alone / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaForCausalLM"]}))
+    plain = loading.AutoModelForCausalLM.from_pretrained(alone)
+    plain.lm_head.weight.data.copy_(within.module.lm_head.weight)
+    plain.save_pretrained(alone)
+    other = pk.load(str(alone), device="cpu")
+    ids = builders.random_ids(TEXTS, CONTEXT)
+
+    kernels = [
+        pk.analyse(
+            "kernel",
+            pk.run_pass(model, ids.numpy(), positions=(QUERY,), queries_per_position=TEXTS),
+            query=QUERY, skip=2,
+        ).values["kernel"]
+        for model in (within, other)
+    ]  # fmt: skip
+    np.testing.assert_allclose(*kernels, atol=1e-6)
+    torch.testing.assert_close(within.run(ids), other.run(ids), rtol=1e-5, atol=1e-5)
+    assert type(within.module) is not type(other.module)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama-within", "qwen2-vl"])
+def test_questions_that_change_the_model(tmp_path, name):
+    """Turns are read and frozen, positions moved, heads ablated, as in any rotary model."""
+    path = str(FAMILY_MODELS[name].build(tmp_path / name))
+    engine = Engine(Store(tmp_path / "store"))
+    try:
+        for question, asked in (
+            ("rotary-spectrum", {}),
+            ("changed-bands", {"head": "L1H0"}),
+            ("additivity", {"params": {"passages": 4}}),
+            ("position-vs-token", {"params": {"length": 7, "samples": 50}}),
+        ):
+            found = pk.show(question, path, windows=8, context=32, engine=engine, **asked)
+            assert all(np.isfinite(array).any() for array in found.values.values()), question
+    finally:
+        engine.close()
+        engine.store.close()
+
+
+def test_prompts_that_look_ahead(llava):
+    """PaliGemma reads its prompt in both directions: that is no causal attention."""
+    said = refused(llava, model_type="paligemma")
+    assert "'paligemma' (attention that looks ahead in the prompt), which is not read" in said
+
+
+def test_a_language_model_that_is_not_known(llava):
+    """The sentence names the one within."""
+    text = json.loads((llava / "config.json").read_text())["text_config"]
+    assert "is of architecture 'mllama_text_model'" in refused(
+        llava, model_type="mllama", text_config=text | {"model_type": "mllama_text_model"}
+    )
+
+
+def test_a_model_without_a_causal_language_model(llava):
+    """Where transformers has no class that makes text of it: one sentence, no list of classes."""
+    located = catalog.locate(str(llava))
+    config = json.loads((llava / "config.json").read_text())
+    (llava / "config.json").write_text(json.dumps(config | {"model_type": "clip"}))
+    try:
+        with pytest.raises(UnsupportedModel, match=r"^[^\n]*'clip'[^\n]* no language model"):
+            loading.load(located, "cpu")
+    finally:
+        (llava / "config.json").write_text(json.dumps(config))

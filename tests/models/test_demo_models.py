@@ -1,0 +1,142 @@
+"""The bundled demo models have the properties that their cards state, measured here anew."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import poskernel_core as pk
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.data.corpora import resolve, token_windows
+from poskernel_core.models import catalog
+from poskernel_core.models.known import known_heads, telling_head
+from poskernel_core.models.tokenizers import load_tokenizer
+from tests.support.builders import hf_eager_attentions, hf_eager_model
+
+WINDOWS = 48
+MODELS = ("demo-gpt2", "demo-attn-2l")
+PREVIOUS = {"demo-gpt2": 0.35, "demo-attn-2l": 0.8}
+INDUCTION = {"demo-gpt2": 0.7, "demo-attn-2l": 0.8}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def demo(request):
+    """One demo model: its files, its stated figures, and a pass over the bundled sample."""
+    located = catalog.locate(request.param)
+    stated = json.loads((located.directory / "measured.json").read_text("utf-8"))
+    windows = token_windows(
+        resolve(CorpusSpec()),
+        load_tokenizer(located),
+        context=located.geometry.n_ctx,
+        windows=WINDOWS,
+        start_token=True,
+    ).tokens
+    gathered = pk.run_pass(
+        pk.load(request.param, device="cpu"), windows, positions=(stated["query"],)
+    )
+    return located, stated, gathered
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_telling_heads_are_the_best(name):
+    """Those that a model is shown with have the highest figures on its card."""
+    stated = json.loads((catalog.locate(name).directory / "measured.json").read_text("utf-8"))
+    for topic, figure in (("", "previous_token"), ("induction", "induction")):
+        figures = np.array(stated[figure])
+        layer, head = np.unravel_index(figures.argmax(), figures.shape)
+        assert f"L{layer}H{head}" == telling_head(name, topic)
+        assert telling_head(name, topic) in known_heads(name)
+
+
+@pytest.mark.slow
+def test_previous_token(demo):
+    """P(1) of every head agrees with the card, and the best is as good as was asked for."""
+    located, stated, gathered = demo
+    found = gathered.arrays["profile"][:, :, 1]
+    np.testing.assert_allclose(found, stated["previous_token"], atol=0.05)
+    assert found.max() >= PREVIOUS[located.spec.name]
+
+
+@pytest.mark.slow
+def test_kinds(demo):
+    """The kinds of the heads are those of the card, but for heads next to a threshold."""
+    _, stated, gathered = demo
+    etc = pk.analyse("etc", gathered, skip=stated["skip"]).select(query=stated["query"])
+    found = np.array(etc.text_of("kind"))
+    assert (found == np.array(stated["kind"])).mean() >= 0.9
+    assert {"local", "slow decay", "uniform"} == set(found.ravel())
+
+
+@pytest.mark.slow
+def test_induction(demo):
+    """On random tokens repeated once, a head attends to the token after the earlier copy."""
+    located, stated, _ = demo
+    period = 50
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(1, located.geometry.n_vocab, (8, period))
+    ids = torch.from_numpy(np.concatenate([np.zeros((8, 1), int), tokens, tokens], axis=1))
+    scores = []
+    for pattern in hf_eager_attentions(located.directory, ids):
+        queries = range(period + 2, 2 * period + 1)
+        scores.append([float(pattern[:, h, queries, [n - period + 1 for n in queries]].mean())
+                       for h in range(pattern.shape[1])])  # fmt: skip
+    best = np.max(scores)
+    assert best >= INDUCTION[located.spec.name]
+    assert abs(best - np.max(stated["induction"])) < 0.12
+
+
+@pytest.mark.slow
+def test_positions_draw_a_curve():
+    """Three components hold most of the variance of demo-gpt2's positions, in W_pos and later."""
+    located = catalog.locate("demo-gpt2")
+    model = hf_eager_model(located.directory)
+    assert _three_components(model.transformer.wpe.weight.detach().numpy()) >= 0.75
+    tokens = np.random.default_rng(1).integers(1, located.geometry.n_vocab, 24)
+    ids = torch.from_numpy(np.repeat(tokens[:, None], located.geometry.n_ctx, axis=1))
+    with torch.inference_mode():
+        streams = model(ids, output_hidden_states=True).hidden_states[:-1]
+    shares = [_three_components(x.mean(0).numpy()) for x in streams]
+    assert min(shares[1:]) >= 0.9
+
+
+def _three_components(positions):
+    centred = positions - positions.mean(axis=0)
+    powers = np.linalg.svd(centred, compute_uv=False) ** 2
+    return float(powers[:3].sum() / powers.sum())
+
+
+def test_size_and_card():
+    """Each model is under 12 MB and carries its card and licence."""
+    for name in MODELS:
+        directory = catalog.locate(name).directory
+        assert sum(file.stat().st_size for file in directory.iterdir()) < 12e6
+        assert "license: mit" in (directory / "README.md").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_smooth_positions_need_negative_self_attention(tmp_path, monkeypatch, near_worker):
+    """Without fast waves in W_pos, the previous-token head shuns its own token, as in the post.
+
+    Position favours the own token over the previous one, content makes up for it, and a repeated
+    token spoils it, in the numbers that come with the project; averaging W_pos in groups of ten
+    costs next to nothing.
+    """
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    engine = pk.Engine(pk.Store(tmp_path))
+    try:
+        ranked = pk.show("previous-token", "demo-gpt2", engine=engine)
+        assert engine.worker_pid is None
+        lost, hurt = (
+            pk.show("averaging", model, engine=engine, params={"loss_windows": 4}).values
+            for model in MODELS
+        )
+    finally:
+        engine.close()
+    best = np.unravel_index(ranked.values["previous_mass"].argmax(), (4, 8))
+    head = ranked.select(layer=int(best[0]), head=int(best[1]))
+    assert "negative self-attention" == head.text_of("kind")
+    assert "dark main diagonal" == head.text_of("diagonal")
+    assert head.values["position_advantage"] < 0 < head.values["content_advantage"]
+    assert head.values["repeated_mass"] < 0.6 * head.values["unrepeated_mass"]
+    assert lost["loss_change"][2] < 0.02 < 0.1 < hurt["loss_change"][2]

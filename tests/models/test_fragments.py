@@ -1,0 +1,173 @@
+"""Parts of models: what they lack is refused in one sentence, and what they have is compared."""
+
+import json
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.shared import results
+from poskernel_core import analyses
+from poskernel_core.api import build_request
+from poskernel_core.cli import main as cli
+from poskernel_core.common.errors import NotInModel
+from poskernel_core.engine.engine import Engine
+from poskernel_core.ledger.published import figures_of, read_figures
+from poskernel_core.ledger.reproduce import published_name, request_for
+from poskernel_core.models import catalog, fragments
+from poskernel_core.storage.store import Store
+from tests.support.server import ROOT
+from tools.recorded import open_page, page_names
+
+PART, WHOLE = "gpt2-small-layer0", "gpt2"
+WHOLE_ONLY = ("interventions", "induction_recency", "contextual_neurons")
+NEEDED = {
+    "intervention": {"text": "a b", "change": "remove"}, "averaging": {}, "induction-scores": {},
+    "induction-recency": {}, "recency-patterns": {}, "equalised-norms": {}, "position-zero": {},
+    "contextual-neurons": {}, "neuron": {}, "extended-embedding": {"word": " the"},
+    "token-weights": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("question", NEEDED)
+def test_refused_without_loading(tmp_path, question):
+    """What needs a missing part is refused at once; the sentence names part and alternatives."""
+    engine = Engine(Store(tmp_path))
+    fields = analyses.find(question).params.model_fields
+    params = NEEDED[question] | ({"head": "L0H0"} if "head" in fields else {})
+    request, _ = build_request(question, PART, params=params)
+
+    with pytest.raises(NotInModel, match=r"part of 'gpt2', without its .*'demo-gpt2'"):
+        engine.submit(request)
+    assert engine.worker_pid is None
+
+
+def test_whole_models_lack_nothing():
+    """Only a declared part lacks something; a strange declaration is none."""
+    for name in catalog.BUNDLED_MODELS:
+        expected = name == PART
+        assert expected == bool(fragments.lacks(catalog.locate(name).config))
+    for strange in ("text", {"lacks": "neurons"}, {"part_of": 3, "lacks": ["neurons"]}, None):
+        assert fragments.why_not("m", {"poskernel": strange}, ("neurons",)) is None
+
+
+@pytest.mark.slow
+def test_said_on_every_page(tmp_path, monkeypatch):
+    """What is not real in a part; where a page needs what it lacks, one sentence says so."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    engine = Engine(Store(tmp_path))
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    app.query_params["model"] = PART
+
+    for name in page_names():
+        open_page(app, name)
+        assert ([], []) == ([*app.exception], [*app.error])
+        own = app.selectbox(key="model").value == PART  # some pages need another model
+        assert own == (name not in ("over_training", "rotary_spectrum"))
+        noted = any("token embeddings are random" in each.value for each in app.caption)
+        assert own == noted, name
+        told = [each for each in app.info if "needs them\\: choose a whole model" in each.value]
+        assert (name in WHOLE_ONLY) <= len(told) <= 1, name
+    assert engine.worker_pid is None
+
+
+def test_its_note():
+    """The catalogue carries it, and none of a whole model."""
+    assert "token embeddings are random" in catalog.note_of(PART)
+    assert "" == catalog.note_of("demo-gpt2") == catalog.note_of("elsewhere")
+
+
+def test_its_ledger_is_the_whole_models():
+    """Figures of GPT-2 are taken for its part; a whole model has its own name."""
+    assert WHOLE == published_name(PART)
+    assert ["demo-gpt2", "gpt2"] == [published_name(name) for name in ("demo-gpt2", "gpt2")]
+
+
+@pytest.mark.parametrize("figure", figures_of(WHOLE), ids=lambda figure: figure.id)
+def test_figures_that_need_more(figure):
+    """A figure that names a later layer, or is over all heads, needs later layers."""
+    deep = any(not cell.startswith("L0") for cell in figure.heads)
+    deep |= figure.params.get("head", "L0").split("H")[0] != "L0"
+    deep |= bool(figure.select.get("layer_2") or figure.select.get("layer"))
+    deep |= figure.value == "share_previous"
+
+    assert deep == ("later layers" in figure.needs)
+    if figure.needs:
+        with pytest.raises(NotInModel):
+            request_for(figure, PART)
+    else:
+        assert figure.question == request_for(figure, PART).analysis
+
+
+def test_some_lines_can_be_computed():
+    """Kinds of layer 0 and its detokenization heads."""
+    open_lines = [each.id for each in read_figures() if WHOLE in each.models and not each.needs]
+
+    assert {"kinds-local", "kinds-slow-decay", "kinds-uniform"} < set(open_lines)
+
+
+def test_reproduce_holds_a_part_against_the_whole(capsys, monkeypatch, tmp_path):
+    """Without ``--as``; every line of a later layer says so, and nothing is computed for it."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    figures = [
+        each.model_dump(mode="json") for each in figures_of(WHOLE) if "later layers" in each.needs
+    ]
+    (tmp_path / "figures.json").write_text(json.dumps(figures))
+
+    assert 0 == cli.main(["reproduce", PART, "--figures", str(tmp_path / "figures.json")])
+    text = capsys.readouterr().out
+    assert len(figures) == text.count("without its later layers")
+
+
+def test_weights_are_exact():
+    """Loaded in single precision, each weight is the half that the file holds; signs are +-c."""
+    from safetensors.numpy import load_file
+
+    from poskernel_core.forward import loading
+
+    located = catalog.locate(PART)
+    stored = load_file(located.directory / "model.safetensors")
+    model = loading.load(located, "cpu")
+
+    assert {"float16"} == {str(array.dtype) for array in stored.values()}
+    state = model.module.state_dict()
+    for name, array in stored.items():
+        assert (state[name].numpy() == array.astype(np.float32)).all(), name
+    tokens = stored["transformer.wte.weight"].astype(np.float64)
+    assert 2 == len(np.unique(tokens))
+    assert 3.5 == pytest.approx(np.linalg.norm(tokens[0]), rel=1e-3)
+
+
+def test_tokens_are_drawn_from_a_seed():
+    """The bits of Philox with seed 0, as the card says."""
+    from safetensors.numpy import load_file
+
+    tokens = load_file(catalog.locate(PART).directory / "model.safetensors")[
+        "transformer.wte.weight"
+    ]
+    bits = np.random.Philox(0).random_raw(tokens.size // 64).astype("<u8").view(np.uint8)
+
+    assert (np.unpackbits(bits).reshape(tokens.shape) == (tokens > 0)).all()
+
+
+def test_helix():
+    """Three components of W_pos hold 33.4, 32.3 and 24.6 % of the variance."""
+    from safetensors.numpy import load_file
+
+    weights = load_file(catalog.locate(PART).directory / "model.safetensors")
+    positions = weights["transformer.wpe.weight"].astype(np.float64)
+    powers = np.linalg.svd(positions - positions.mean(axis=0), compute_uv=False) ** 2
+
+    np.testing.assert_allclose((powers / powers.sum())[:3], [0.334, 0.323, 0.246], atol=5e-4)
+
+
+def test_card_and_licence():
+    """The card says what is real; OpenAI's notice is beside the weights."""
+    directory = catalog.locate(PART).directory
+    card = (directory / "README.md").read_text("utf-8")
+
+    assert "license: mit" in card
+    assert "**drawn at random**" in card
+    assert "Copyright (c) 2019 OpenAI" in (directory / "LICENSE").read_text("utf-8")
+    assert sum(file.stat().st_size for file in directory.iterdir()) < 8.5e6

@@ -1,0 +1,149 @@
+"""Models some of whose layers have no heads: empty rows, with the reason; the others as ever."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import poskernel_core as pk
+from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.forward.attention import uniform_blocks
+from poskernel_core.forward.edits import Edit
+from poskernel_core.plotting.by_axes import by_axes
+from tests.support import builders, made_contextual, made_results
+from tests.support.builders.families import FAMILY_MODELS
+from tests.support.truth import Recorder
+
+WINDOWS, CONTEXT, QUERY = 7, 29, 20
+IDS = builders.random_ids(WINDOWS, CONTEXT).numpy()
+BARE, WITH_HEADS = [0, 2], 1
+CONVOLUTION = "a convolution, without attention"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A model of a convolution, an attention, and a convolution."""
+    return FAMILY_MODELS["lfm2"].build(tmp_path_factory.mktemp("hybrid") / "lfm2")
+
+
+@pytest.fixture(scope="module")
+def model(path):
+    """The same, loaded."""
+    return pk.load(str(path), device="cpu")
+
+
+@pytest.mark.parametrize("analysis", ["etc", "kernel", "kernel-distances", "profile", "entropy"])
+def test_rows_without_heads_are_empty(model, analysis):
+    """Every number of every head is NaN there, every code -1, and the reason is told."""
+    gather = ("keys", "queries", "patterns", "entropy", "scores", "repeats")
+    gathered = pk.run_pass(model, IDS, positions=(12, QUERY), queries_per_position=5, gather=gather)
+    params = {} if analysis in ("etc", "profile", "entropy") else {"query": QUERY}
+    found = pk.analyse(analysis, gathered, **params)
+
+    assert {"0": CONVOLUTION, "2": CONVOLUTION} == found.provenance["layers_without_heads"]
+    seen = 0
+    for name, array in found.values.items():
+        axes = found.axes[name]
+        if {"layer", "head"} <= set(axes):
+            rows = np.moveaxis(array, axes.index("layer"), 0)
+            bare = rows[BARE]
+            assert (bare == -1).all() if name in found.labels else np.isnan(bare).all(), name
+            assert not np.isnan(rows[WITH_HEADS]).all(), name
+            seen += 1
+    assert seen
+
+
+def test_observers_miss_no_layer(model):
+    """Heads of zeros that see all earlier keys alike, in a plain pass and in an edited one."""
+    expected = np.tril(np.ones((CONTEXT, CONTEXT)))
+    expected /= expected.sum(axis=1, keepdims=True)
+    for edit in (None, Edit()):
+        recorder = Recorder(patterns=True)
+        model.run(torch.from_numpy(IDS), edit, [recorder])
+
+        assert [0, 1, 2] == [call.layer for call in recorder.calls]
+        assert 3 == len(recorder.residuals) == len(recorder.inputs) == len(recorder.outputs)
+        for layer in BARE:
+            assert not recorder.calls[layer].q.any()
+            pattern = recorder.patterns()[layer]
+            np.testing.assert_allclose(pattern[0, 0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [made_contextual.additivity(), made_contextual.distances(), made_results.patterns()],
+    ids=lambda made: made.analysis,
+)
+def test_figures_of_all_heads_begin_with_a_layer_that_has_some(made):
+    """What is drawn first is of a layer with heads, though layer 0 has none."""
+    figure = figure_of(made.without_heads({0: CONVOLUTION}))
+
+    told = f"{figure.layout.title.text} {figure.layout.annotations}".lower()
+    assert re.search("layer [12]", told)
+    assert "layer 0" not in told
+
+
+def test_layers_without_heads_have_no_curves(model):
+    """Curves, and the legend, are of the heads that are there."""
+    gathered = pk.run_pass(model, IDS, positions=(12, QUERY), queries_per_position=5)
+    for analysis, params in (("etc", {}), ("kernel", {"query": QUERY}), ("profile", {})):
+        figure = by_axes(pk.analyse(analysis, gathered, **params))
+        names = {trace.name for trace in figure.data}
+        assert any(name.startswith("L1H") for name in names)
+        assert not any(name.startswith(("L0", "L2")) for name in names)
+
+
+@pytest.mark.parametrize("broad", [0.6, 1e9])
+def test_the_head_that_is_named_is_there(broad):
+    """The steadiest of the broad heads is named, of all heads where none is broad."""
+    made = made_contextual.heads().without_heads({0: CONVOLUTION})
+    made = replace(made, params={"broad": broad, "steady": 0.1})
+    cells = [(layer, head) for layer, head in np.ndindex(made.values["etc"].shape) if layer > 0]
+    cells = [cell for cell in cells if made.values["etc"][cell] >= broad] or cells
+    expected = min(cells, key=lambda cell: made.values["denominator_cv"][cell])
+
+    (chosen,) = figure_of(made).select_traces({"name": "chosen"})
+
+    assert (f"<b>{cell_name(*expected)}</b>",) == chosen.text
+
+
+@pytest.mark.parametrize("rows", [None, 4])
+def test_uniform_blocks_take_no_memory(rows):
+    """However many texts and heads there are, a block's numbers are there once."""
+    like = torch.zeros(1, device="cpu").expand(50, 99, CONTEXT, 3)
+
+    for block in uniform_blocks(2, like, rows):
+        assert block.pattern.untyped_storage().nbytes() <= 4 * CONTEXT * max(rows or 0, CONTEXT)
+        np.testing.assert_allclose(block.pattern.sum(dim=-1)[7, 8], 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("until", [0, 1, 2, -1])
+def test_a_pass_ends_in_any_layer(model, until):
+    """Also in one without heads: what is behind it is not run."""
+    recorder = Recorder()
+    model.run(torch.from_numpy(IDS), observers=[recorder], until=until)
+
+    assert range(3)[until] + 1 == len(recorder.residuals) == len(recorder.calls)
+
+
+def test_a_head_that_is_none_is_refused(path, tmp_path):
+    """A question about one head of a layer without heads gets the reason."""
+    builders.mini_corpus(tmp_path)
+    engine = pk.Engine(pk.Store(tmp_path / "store"), pk.Execution(device="cpu"))
+    given = {
+        "engine": engine, "query": QUERY, "windows": WINDOWS, "context": CONTEXT,
+        "corpus": CorpusSpec(name=str(tmp_path / "mini.txt")),
+    }  # fmt: skip
+    try:
+        with pytest.raises(BadRequest, match=f"Layer 2 has no heads: it is {CONVOLUTION}"):
+            pk.show("denominators", str(path), head="L2H1", **given)
+        found = pk.show("etc", str(path), **given)
+    finally:
+        engine.close()
+    assert np.isnan(found.values["etc"][BARE]).all()
+    assert np.isfinite(found.values["etc"][WITH_HEADS]).all()

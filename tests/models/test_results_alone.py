@@ -1,0 +1,219 @@
+"""A model on offer by its results alone: what is there is shown, the rest says what is missing."""
+
+import json
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from streamlit.testing.v1 import AppTest
+
+import poskernel_core as pk
+from poskernel_core.analyses import find
+from poskernel_core.cli.main import main
+from poskernel_core.common.errors import BadArchive, ComputeDisabled, UnknownModel
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.requests import canonical_of
+from poskernel_core.models import catalog
+from poskernel_core.models.stored import MANIFEST, read
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.models.training import training_run
+from poskernel_core.storage.store import Store
+from poskernel_core.storage.view import export_view, for_display
+
+CONTEXT, WINDOWS, QUERIES, SKIPS = 31, 7, (5, 23), (0, 3)
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+
+def asked(name, run, **params):
+    """A request in canonical form."""
+    question = find(name)
+    return canonical_of(question, run, question.params.model_validate(params))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, model_dirs):
+    """A file of results, the name of its model, and the answers that it was made from."""
+    from _pytest.monkeypatch import MonkeyPatch
+
+    from poskernel_core.engine import worker_client
+    from tests.support.near_worker import NearWorker
+
+    root = tmp_path_factory.mktemp("alone")
+    folder = shutil.copytree(model_dirs["llama"], root / "model")
+    with MonkeyPatch.context() as patch:
+        patch.setattr(worker_client, "subprocess", NearWorker.module())
+        engine = Engine(Store(root / "store"))
+        run = describe_run(str(folder), context=CONTEXT, windows=WINDOWS, positions=QUERIES)
+        wanted = [asked("etc", run, skip=skip) for skip in SKIPS]
+        wanted += [asked("kernel", run, skip=s, query=n) for s in SKIPS for n in QUERIES]
+        answers = {each.key: engine.result(each) for each in wanted}
+        located = catalog.locate(str(folder))
+        count = export_view(engine.store, located, root / "view.zip")
+        engine.close()
+    assert count == len(answers)
+    shutil.rmtree(folder)
+    return root / "view.zip", str(folder), run, answers
+
+
+@pytest.fixture
+def offered(made, monkeypatch, tmp_path):
+    """The same, while the host offers the file; its weights are gone."""
+    monkeypatch.setenv("POSKERNEL_MODELS", str(made[0]))
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+    return made
+
+
+def test_it_is_found_by_its_name_and_by_its_file(offered):
+    """Sizes come from the configuration in the file; the run that is shown is its default."""
+    file, name, run, _ = offered
+
+    located = catalog.locate(name)
+    assert located == catalog.locate(file) == catalog.find_again(run.model)
+    assert name in [entry.name for entry in catalog.entries()]
+    assert str(file) not in [entry.name for entry in catalog.entries()]
+    assert catalog.is_local(name)
+    assert training_run(name) is None
+    assert load_tokenizer(located) is None
+    assert (QUERIES, SKIPS) == (located.shown.queries, located.shown.skips)
+    again = describe_run(name, positions=QUERIES)
+    assert run == again
+    assert (CONTEXT, WINDOWS) == (again.context, again.windows)
+
+
+def test_what_is_there_is_the_same_up_to_a_quarter_of_its_error(offered):
+    """Values by their errors, errors themselves by an eighth; nothing is computed."""
+    _, _, run, answers = offered
+    engine = Engine(Store())
+    for key, before in answers.items():
+        found = engine.cached(asked(before.analysis, run, **before.params))
+        assert key == asked(before.analysis, run, **before.params).key
+        assert before.provenance == found.provenance
+        for value, exact in before.values.items():
+            error = before.errors.get(value, np.zeros_like(exact))
+            room = np.nan_to_num(error) / 4 + np.abs(np.nan_to_num(exact)) * 2**-8
+            room = room + np.nanmax(np.abs(exact), axis=-1, keepdims=True, initial=0) * 2**-14
+            assert (np.abs(np.nan_to_num(found.values[value] - exact)) <= room).all(), value
+        for value, error in before.errors.items():
+            highest = np.nanmax(error, initial=0)
+            np.testing.assert_allclose(
+                found.errors[value], error, rtol=1 / 8 + 1e-6, atol=highest * 2**-14
+            )
+    engine.close()
+
+
+def test_what_is_not_there_says_how_to_get_it(offered, capsys):
+    """In Python, in the engine and on the command line; never a traceback, nothing begun."""
+    _, name, run, _ = offered
+    engine = Engine(Store())
+    with pytest.raises(ComputeDisabled, match=r"results alone are here.*ask for the model itself"):
+        engine.submit(asked("etc", run, skip=2))
+    engine.close()
+    with pytest.raises(ComputeDisabled, match="results alone"):
+        pk.load(name, device="cpu")
+    with pytest.raises(UnknownModel, match="none of revision 'step-3'"):
+        catalog.locate(name, "step-3")
+
+    assert 0 == main(["models"])
+    assert "results alone" in capsys.readouterr().out
+    assert 2 == main(["show", "etc", name, "--skip", "2"])
+    told = capsys.readouterr().err
+    assert "results alone are here" in told
+    assert "Traceback" not in told
+
+
+def test_a_page_shows_what_is_there(offered, monkeypatch):
+    """The map and a kernel, at the positions and skips that are there; what is not says so."""
+    _, name, _, _ = offered
+    from pages.shared import results
+
+    engine = Engine(Store())
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    app = AppTest.from_file("../app.py", default_timeout=60)
+    app.query_params["model"] = name
+    app.run()
+
+    assert not app.exception
+    assert not app.error
+    assert list(QUERIES) == [int(each) for each in app.select_slider(key="query").options]
+    assert list(SKIPS) == [int(each) for each in app.select_slider(key="skip").options]
+    assert any("Results alone are here" in each.value for each in app.caption)
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: about.pop("config"),
+        lambda about: about.pop("shown"),
+        lambda about: about["shown"].update(context=0),
+        lambda about: about.update(model=7),
+        lambda about: about.update(config=[1]),
+    ],
+)
+def test_a_file_that_says_nothing_of_its_model(made, tmp_path, monkeypatch, change):
+    """One sentence where it is asked for; other models stay on offer."""
+    bad = tmp_path / "bad.zip"
+    with zipfile.ZipFile(made[0]) as source, zipfile.ZipFile(bad, "w") as target:
+        about = json.loads(source.read(MANIFEST))
+        change(about)
+        target.writestr(MANIFEST, json.dumps(about))
+    with pytest.raises(BadArchive, match=r"'bad\.zip' is no file of results that"):
+        read(bad)
+    monkeypatch.setenv("POSKERNEL_MODELS", f"{bad},{tmp_path / 'none.zip'},{made[0]}")
+    assert made[1] in [entry.name for entry in catalog.entries()]
+    with pytest.raises(BadArchive, match="cannot be read"):
+        catalog.locate(str(tmp_path / "none.zip"))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5))
+def test_rounding_by_the_error(seed, scale):
+    """No number moves by more than a quarter of its error; what is none stays none."""
+    rng = np.random.default_rng(seed)
+    value = rng.normal(size=(37, 41)) * 10.0 ** rng.integers(-scale, scale, size=(37, 41))
+    error = np.abs(rng.normal(size=(37, 41))) + 1e-9
+    error[3, 5], value[7, 2] = np.nan, np.nan
+    entry = {}, {"values/x": value, "errors/x": error}
+
+    _, once = for_display(entry)
+    moved = np.nan_to_num(np.abs(once["values/x"] - value))
+    size = np.nan_to_num(np.abs(value))
+    room = np.nan_to_num(error) / 4 + np.isnan(error) * size * 2**-8 + size * 2**-23
+    assert (moved <= room).all()
+    assert np.isnan(once["values/x"][7, 2])
+    assert np.isfinite(once["values/x"][3, 5])
+
+
+def test_a_server_opens_on_the_model_that_the_file_is_about(offered):
+    """The file's own name is no model."""
+    assert offered[1] == catalog.name_in(str(offered[0]))
+    assert "demo-gpt2" == catalog.name_in("demo-gpt2")
+    assert "none.zip" == catalog.name_in("none.zip")
+
+
+def test_its_text_need_not_be_here(tmp_path, monkeypatch, model_dirs):
+    """A file of texts that only the machine knows where it was computed."""
+    texts = tmp_path / "mine.txt"
+    texts.write_text("She sells sea shells by the sea shore. " * 200, encoding="utf-8")
+    folder = shutil.copytree(model_dirs["gpt2"], tmp_path / "model")
+    engine = Engine(Store(tmp_path / "store"))
+    run = describe_run(str(folder), corpus=str(texts), context=23, windows=5)
+    wanted = asked("etc", run, skip=2)
+    before = engine.result(wanted)
+    located, file = catalog.locate(str(folder)), tmp_path / "view.zip"
+    assert 1 == export_view(engine.store, located, file)
+    engine.close()
+    shutil.rmtree(folder)
+    texts.unlink()
+
+    monkeypatch.setenv("POSKERNEL_MODELS", str(file))
+    for corpus in (None, str(texts)):
+        again = describe_run(str(folder), corpus=corpus)
+        assert wanted.key == asked("etc", again, skip=2).key
+    reader = Engine(Store(tmp_path / "other"))
+    found = reader.cached(asked("etc", again, skip=2))
+    assert before.provenance == found.provenance
+    reader.close()

@@ -1,0 +1,355 @@
+"""Model directories of strangers: refused in one sentence, and before anything is allocated."""
+
+import json
+import resource
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import poskernel_core as pk
+from poskernel_core.common.errors import ComputeFailed, UnsupportedModel
+from poskernel_core.models import catalog
+from tests.support.strangers import refused
+
+__all__ = ["refused"]
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+def fields(**changed):
+    """Return what changes fields of a configuration."""
+
+    def spoil(path):
+        config = json.loads((path / "config.json").read_text())
+        (path / "config.json").write_text(json.dumps({**config, **changed}))
+
+    return spoil
+
+
+def text(name, content):
+    """Return what overwrites a file."""
+    data = content if isinstance(content, bytes) else content.encode()
+    return lambda path: (path / name).write_bytes(data)
+
+
+def normalizer(content):
+    """Return what gives a tokenizer a normalizer that puts in a text for each s."""
+
+    def spoil(path):
+        file = path / "tokenizer.json"
+        step = {"type": "Replace", "pattern": {"String": "s"}, "content": content}
+        file.write_text(json.dumps({**json.loads(file.read_text()), "normalizer": step}))
+
+    return spoil
+
+
+def index(content):
+    """Return what gives a model an index of its weights."""
+    return text("model.safetensors.index.json", json.dumps(content))
+
+
+def header(length, content=b"{}"):
+    """Return what gives the weights another header."""
+    return text("model.safetensors", length.to_bytes(8, "little") + content)
+
+
+MODELS = {
+    # architecture, what is done to its directory, words of the sentence
+    "100,000 layers": ("gpt2", fields(n_layer=10**5), "from 1 to 256, got '100000'"),
+    "a billion layers": ("gpt2", fields(n_layer=10**9), "n_layer"),
+    "more layers than weights": ("gpt2", fields(n_layer=200), "they hold"),
+    "more tokens than weights": ("opt", fields(vocab_size=10**6), "they hold"),
+    "longer than its weights": ("attn_only", fields(n_ctx=10**6), "they hold"),
+    "a billion tokens": ("llama", fields(vocab_size=10**9), "vocab_size"),
+    "wide": ("gpt2", fields(n_embd=10**12), "n_embd"),
+    "no heads": ("gpt2", fields(n_head=0), "n_head"),
+    "heads below zero": ("gpt2", fields(n_head=-5), "n_head"),
+    "boolean heads": ("gpt2", fields(n_head=True), "'True'"),
+    "heads as text": ("gpt2", fields(n_head="5"), "n_head"),
+    "heads with a point": ("gpt2", fields(n_head=5.0), "'5.0'"),
+    "infinite context": ("gpt2", fields(n_positions=float("inf")), "n_positions"),
+    "heads that do not add up": ("gpt2", fields(n_head=4), "add up"),
+    "a long number": ("gpt2", fields(n_head=10**4000), "n_head"),
+    "head width as text": ("llama", fields(head_dim="10"), "head_dim"),
+    "key heads as text": ("llama", fields(num_key_value_heads="2"), "num_key_value_heads"),
+    "no key heads": ("llama", fields(num_key_value_heads=0), "num_key_value_heads"),
+    "uneven key heads": ("llama", fields(num_key_value_heads=4), "6 heads that share 4"),
+    "wide MLP": ("llama", fields(intermediate_size=10**12), "intermediate_size"),
+    "a billion labels": ("gpt2", fields(num_labels=10**9), "num_labels"),
+    "a billion kinds of layers": (
+        "gpt_neo", fields(attention_types=[[["global"], 10**9]]), "attention_types",
+    ),
+    "kinds of layers as text": ("gpt_neo", fields(attention_types="all"), "attention_types"),
+    "layers without end": ("llama", fields(layer_types=["full_attention"] * 10**5), "listed in"),
+    "layers of another kind": ("llama", fields(layer_types=["spiral"] * 3), "'spiral'"),
+    "kinds of layers are a number": ("llama", fields(layer_types=3), "listed in its config.json"),
+    "no layer with heads": ("llama", fields(layer_types=["mamba"] * 3), "attention heads"),
+    "a billion experts": ("llama", fields(num_experts=10**9), "num_experts"),
+    "experts in all layers": ("llama", fields(num_hidden_layers=99, num_experts=999), "experts in"),
+    "a huge part for pictures": (
+        "llama", fields(vision_config={"deep": [{"hidden_size": 10**12}]}), "'hidden_size'",
+    ),
+    "a window without end": ("mistral", fields(sliding_window=10**12), "sliding_window"),
+    "a window as text": ("mistral", fields(sliding_window="7"), "sliding_window"),
+    "a base of NaN": (
+        "llama", fields(rope_parameters={"rope_type": "default", "rope_theta": float("nan")}),
+        "Expected a number as 'rope_theta'",
+    ),
+    "a list with NaN": ("llama", fields(rope_scaling={"long_factor": [float("nan")]}), "NaN"),
+    "quantized": ("gpt2", fields(quantization_config={"quant_method": "abacus"}), "quantized"),
+    "nested config": ("gpt2", text("config.json", DEEP), "nested too deeply"),
+    "config in Latin-1": ("gpt2", text("config.json", '{"é": 1}'.encode("latin-1")), "config.json"),
+    "large config": ("gpt2", text("config.json", " " * (11 * 2**20)), "larger than 10 MB"),
+    "index is a list": ("gpt2", index([]), "index.json"),
+    "index without files": ("gpt2", index({}), "weight_map"),
+    "weight map is a list": ("gpt2", index({"weight_map": ["a"]}), "weight_map"),
+    "weight map holds a number": ("gpt2", index({"weight_map": {"a": 1}}), "weight_map"),
+    "weight map leads out": ("gpt2", index({"weight_map": {"a": "../../etc/passwd"}}), "next to"),
+    "long header": ("gpt2", header(2**60), "damaged"),
+    "header beyond the file": ("gpt2", header(2**20), "damaged"),
+    "header no JSON": ("gpt2", header(4, b"true"), "damaged"),
+    "empty weights": ("gpt2", text("model.safetensors", b""), "damaged"),
+    "no tensors": ("gpt2", header(2), "they hold 0 numbers"),
+    "tokenizer is no JSON": ("gpt2", text("tokenizer.json", "{"), "tokenizer.json"),
+    "tokenizer nested": ("gpt2", text("tokenizer.json", DEEP), "tokenizer.json"),
+    "tokenizer that blows up": ("gpt2", normalizer("s" * 99), "texts of 99 characters"),
+    "settings no JSON": ("gpt2", text("tokenizer_config.json", "{"), "tokenizer_config.json"),
+    "settings a list": ("gpt2", text("tokenizer_config.json", "[1]"), "holds something else"),
+    "settings nested": ("gpt2", text("tokenizer_config.json", DEEP), "nested too deeply"),
+    "settings in Latin-1": (
+        "gpt2", text("tokenizer_config.json", '{"é": 1}'.encode("latin-1")),
+        "tokenizer_config.json",
+    ),
+    "no tokenizer": ("gpt2", lambda p: [f.unlink() for f in p.glob("tokenizer*")], ".npy"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_refused_at_once(refused, model_dirs, tmp_path, case):
+    """Exit code 2 and one sentence, without a worker."""
+    name, spoil, words = MODELS[case]
+    path = tmp_path / "model\x1b[31m"
+    shutil.copytree(model_dirs[name], path)
+    spoil(path)
+
+    assert words in refused("show", "etc", path, "--windows", 7, "--context", 29)
+
+
+def test_every_architecture_passes(model_dirs):
+    """None of the checks refuses a model that is what it says."""
+    for path in model_dirs.values():
+        assert catalog.locate(str(path)).geometry.n_layers in (2, 3)
+
+
+def changed(model_dirs, tmp_path, name, change):
+    """A copy of a model with one tensor changed."""
+    path = tmp_path / "model"
+    shutil.copytree(model_dirs[name], path)
+    tensors = load_file(path / "model.safetensors")
+    change(tensors)
+    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+    return path
+
+
+def put(name, value, dtype=torch.float32):
+    """Return what puts a number into the middle of a tensor."""
+
+    def change(tensors):
+        tensor = tensors[name].to(dtype)
+        tensor.view(-1)[tensor.numel() // 2] = value
+        tensors[name] = tensor
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "value", "dtype"),
+    [
+        ("gpt2", "transformer.h.1.attn.c_attn.weight", float("nan"), torch.float32),
+        ("gpt2", "transformer.ln_f.bias", float("-inf"), torch.float32),
+        ("gpt2", "transformer.wpe.weight", 1e300, torch.float64),
+        ("attn_only", "transformer.h.0.attn.c_proj.bias", float("inf"), torch.float32),
+        ("llama", "model.layers.2.mlp.up_proj.weight", float("nan"), torch.bfloat16),
+    ],
+)
+def test_weights_that_are_no_numbers(model_dirs, tmp_path, name, tensor, value, dtype):
+    """The tensor is named."""
+    path = changed(model_dirs, tmp_path, name, put(tensor, value, dtype))
+
+    with pytest.raises(UnsupportedModel, match=rf"NaN or infinity, first in '{tensor}'"):
+        pk.load(str(path), device="cpu")
+
+
+KINDS = [torch.int8, torch.int32, torch.bool, torch.complex64]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("attn_only", KINDS[0]), *(("gpt2", k) for k in KINDS)])
+def test_weights_of_a_wrong_kind(refused, model_dirs, tmp_path, name, kind):
+    """Weights that are not floating point are refused before torch starts."""
+    tensor = "transformer.h.1.attn.c_attn.weight"
+    path = changed(
+        model_dirs, tmp_path, name, lambda held: held.update({tensor: held[tensor].to(kind)})
+    )
+
+    assert tensor in refused("show", "etc", path, "--windows", 7, "--context", 29)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("llama", "model.layers.1.mlp.up_proj.weight_scale"),
+        ("llama", "model.layers.1.mlp.up_proj.bias"),
+        ("llama", "model.layers.3.mlp.up_proj.weight"),
+        ("gpt2", "transformer.ln_e.weight"),
+        ("attn_only", "transformer.h.0.mlp.c_fc.weight"),
+    ],
+)
+def test_tensors_left_over(model_dirs, tmp_path, name, tensor):
+    """A tensor that no part of the model uses is named."""
+    path = changed(model_dirs, tmp_path, name, lambda held: held.update({tensor: torch.ones(3, 5)}))
+
+    with pytest.raises(UnsupportedModel, match=tensor):
+        pk.load(str(path), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "value"),
+    [
+        ("gpt2", "transformer.h.1.attn.bias", torch.ones(1, 1, 29, 29, dtype=torch.uint8)),
+        ("gpt2", "transformer.h.1.attn.masked_bias", torch.tensor(-1e4)),
+        ("gpt_neo", "transformer.h.1.attn.attention.bias", torch.ones(29, 29, dtype=torch.bool)),
+        ("gpt_neo", "transformer.h.1.attn.attention.masked_bias", torch.tensor(-1e9)),
+        ("gpt_neox", "gpt_neox.layers.1.attention.rotary_emb.inv_freq", torch.ones(2)),
+        ("llama", "model.layers.1.self_attn.rotary_emb.inv_freq", torch.ones(5)),
+        ("llama", "mtp.layers.0.mlp.up_proj.weight", torch.ones(3, 5)),
+        ("llama", "model.vision_tower.patch.weight", torch.ones(3, 5)),
+        ("llama", "vision_model.embeddings.position_ids", torch.arange(3)),
+    ],
+)
+def test_tensors_that_no_logit_depends_on(model_dirs, tmp_path, name, tensor, value):
+    """What older files hold beside weights, further heads and what sees are passed over."""
+    path = changed(model_dirs, tmp_path, name, lambda held: held.update({tensor: value}))
+
+    assert 3 == pk.load(str(path), device="cpu").geometry.n_layers
+
+
+def test_a_file_larger_than_the_memory_allowed(model_dirs, tmp_path):
+    """A sparse file that no address space holds gives a sentence."""
+    path = changed(model_dirs, tmp_path, "llama", lambda _: None)
+    weights, size = path / "model.safetensors", 2**38
+    data = weights.read_bytes()
+    length = 8 + int.from_bytes(data[:8], "little")
+    tensors, held = json.loads(data[8:length]), len(data) - length
+    tensors["more"] = {"dtype": "U8", "shape": [size], "data_offsets": [held, held + size]}
+    described = json.dumps(tensors).encode()
+    with weights.open("wb") as stream:
+        stream.write(len(described).to_bytes(8, "little") + described + data[length:])
+        stream.truncate(stream.tell() + size)
+    bounds = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (size, bounds[1]))
+    try:
+        with pytest.raises(ComputeFailed, match="does not fit into memory"):
+            catalog.locate(str(path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, bounds)
+
+
+def test_a_buffer_that_is_no_number(model_dirs, tmp_path):
+    """What the configuration makes is looked at too: here the rotations by infinite angles."""
+    path = tmp_path / "model"
+    shutil.copytree(model_dirs["llama"], path)
+    fields(rope_parameters={"rope_type": "linear", "rope_theta": 500.0, "factor": 0.0})(path)
+
+    with pytest.raises(UnsupportedModel, match=r"config\.json of .* makes .*inv_freq' NaN or inf"):
+        pk.load(str(path), device="cpu")
+
+
+def test_sizes_that_transformers_reads_otherwise(model_dirs, tmp_path):
+    """A configuration that transformers and we do not read alike is refused."""
+    path = tmp_path / "model"
+    shutil.copytree(model_dirs["llama"], path)
+    config = json.loads((path / "config.json").read_text())
+    config["n_layer"] = config.pop("num_hidden_layers")
+    (path / "config.json").write_text(json.dumps(config))
+
+    with pytest.raises(UnsupportedModel, match="transformers reads"):
+        pk.load(str(path), device="cpu")
+
+
+def test_parts_that_the_file_does_not_hold(model_dirs, tmp_path):
+    """A wide MLP in a small file: transformers would make it up, and is not asked to."""
+    path = tmp_path / "model"
+    shutil.copytree(model_dirs["llama"], path)
+    fields(intermediate_size=500_000)(path)
+
+    with pytest.raises(UnsupportedModel, match=r"its parts need 2\d\d,\d\d\d,\d\d\d"):
+        pk.load(str(path), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("gpt2", "transformer.h.1.attn.c_attn.weight"),
+        ("attn_only", "transformer.h.0.attn.c_attn.weight"),
+        ("llama", "model.layers.2.self_attn.k_proj.weight"),
+    ],
+)
+def test_a_shape_with_its_sides_swapped(model_dirs, tmp_path, name, tensor):
+    """The tensor is named with both shapes, in no words of a library."""
+    path = changed(
+        model_dirs, tmp_path, name,
+        lambda tensors: tensors.update({tensor: tensors[tensor].T.contiguous()}),
+    )  # fmt: skip
+    held, other = load_file(path / "model.safetensors")[tensor].shape
+
+    with pytest.raises(UnsupportedModel) as caught:
+        pk.load(str(path), device="cpu")
+    said = f"{tensor!r} has the shape {[held, other]}, expected {[other, held]}"
+    assert str(caught.value).endswith(f"or are damaged: {said}")
+
+
+def test_a_tensor_of_no_such_model(model_dirs, tmp_path):
+    """What an attention-only model has no place for is named, not left out."""
+    path = changed(
+        model_dirs, tmp_path, "attn_only", lambda tensors: tensors.update(more=torch.ones(3))
+    )
+
+    with pytest.raises(UnsupportedModel, match="'more' is in no such model"):
+        pk.load(str(path), device="cpu")
+
+
+@pytest.mark.parametrize("lost", ["transformer.wte.weight", "transformer.h.0.attn.c_attn.bias"])
+def test_attention_only_without_a_tensor(model_dirs, tmp_path, lost):
+    """A tensor that is lacking is named, whichever it is."""
+    path = changed(
+        model_dirs, tmp_path, "attn_only",
+        lambda all_of_it: all_of_it.update(more=all_of_it.pop(lost).flatten()),
+    )  # fmt: skip
+
+    with pytest.raises(UnsupportedModel, match=lost):
+        pk.load(str(path), device="cpu")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gpt_neo"])
+def test_weights_too_large_to_run(model_dirs, tmp_path, name):
+    """Finite weights whose products overflow give an error, in every road through the model."""
+
+    def enlarge(tensors):
+        for place, tensor in tensors.items():
+            if "attn" in place and "weight" in place:
+                tensor.mul_(1e25)
+
+    with pytest.raises(ComputeFailed, match="NaN or infinity"):
+        pk.load(str(changed(model_dirs, tmp_path, name, enlarge)), device="cpu")
+    model = pk.load(str(model_dirs[name]), device="cpu")
+    enlarge(dict(model.module.named_parameters()))
+    tokens = torch.arange(10).reshape(2, 5)
+
+    with pytest.raises(ComputeFailed, match="NaN or infinity"):
+        model.run(tokens)
+    with pytest.raises(ComputeFailed, match="NaN or infinity"):
+        model.run(tokens, keep=0)
+    with pytest.raises(ComputeFailed, match="NaN or infinity"):
+        model.run(tokens, until=-1)

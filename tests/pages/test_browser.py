@@ -1,0 +1,227 @@
+"""The app in a browser: what is drawn, a head chosen by mouse and keyboard, links, Back."""
+
+import re
+import time
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.visit import (
+    QUERY,
+    SKIP,
+    cell,
+    choose,
+    complains,
+    in_both_themes,
+    no_trouble,
+    parameter,
+    settle,
+    slider,
+    title_of,
+    values,
+)
+from tests.support.visit import visit as open_page
+
+pytestmark = pytest.mark.browser
+
+FIRST = {"Model": "demo-gpt2", "Corpus": "sample", "Head": "L2H6", "query": "400", "skip": "4"}
+
+
+@pytest.fixture
+def visit(page: Page, server):
+    """Open a page with the parameters given, and return it."""
+
+    def go(path: str = "/", **parameters: object) -> Page:
+        open_page(page, server.link(path, **parameters))
+        if path == "/":
+            expect(page.get_by_role("gridcell")).to_have_count(32)
+        return page
+
+    return go
+
+
+def test_landing_page_is_whole_and_asks_nobody_else(page, visit, server):
+    """32 labelled cells, legend and curve; no error on the console, no request to another host."""
+    trouble, hosts = [], set()
+    page.on("console", lambda said: trouble.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+    visit()
+    for _ in in_both_themes(page):
+        cells = page.get_by_role("gridcell")
+        expect(cells).to_have_count(32)
+        labels = [each.get_attribute("aria-label") for each in cells.all()]
+        etc = re.compile(r"L\dH\d: ETC [\d.]+ ± [\d.]+ tokens at n = \d+, ")
+        assert all(etc.match(label) for label in labels)
+        expect(page.get_by_text("effective tokens (log scale)")).to_be_visible()
+        expect(page.locator(".st-key-card-kernel .js-plotly-plot .main-svg").first).to_be_visible()
+        no_trouble(page)
+    assert [] == trouble
+    assert {urlsplit(server.url).netloc} == hosts - {""}
+
+
+def test_a_head_is_opened_by_mouse_and_keyboard_and_left_by_back(visit, capsys):
+    """Address, sidebar, curve and the cell's state follow; the time it takes is printed."""
+    page = visit()
+    clicks(page, capsys)
+    arrows_and_enter(page)
+    back(page)
+
+
+def clicks(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each head clicked is selected everywhere."""
+    times = []
+    for name in ("L1H2", "L2H4", "L3H7", "L0H5", "L2H1"):
+        began = time.perf_counter()
+        cell(page, name).click()
+        title_of(page, "kernel").filter(has_text=f"{name} at n = 400").wait_for()
+        times.append(1000 * (time.perf_counter() - began))
+        expect(page).to_have_url(re.compile(rf"[?&]head={name}(&|$)"))
+        expect(cell(page, name)).to_have_attribute("aria-selected", "true")
+        assert FIRST | {"Head": name} == values(page)
+        settle(page)
+    with capsys.disabled():
+        print(f"\nclick to redrawn title: {', '.join(f'{ms:.0f}' for ms in times)} ms")
+
+
+def arrows_and_enter(page: Page) -> None:
+    """From the one cell that Tab reaches; focus stays where it was after the page is redrawn."""
+    expect(page.locator("[role=gridcell][tabindex='0']")).to_have_count(1)
+    cell(page, "L2H6").focus()
+    page.keyboard.press("PageUp")
+    page.keyboard.press("Home")
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    expect(cell(page, "L1H2")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(title_of(page, "kernel")).to_contain_text("L1H2 at n = 400")
+    settle(page)
+    expect(cell(page, "L1H2")).to_be_focused()
+    page.keyboard.press("End")
+    page.keyboard.press(" ")
+    expect(title_of(page, "kernel")).to_contain_text("L1H7 at n = 400")
+
+
+def test_a_link_restores_another_page(visit):
+    """A deep link reaches its page, head, source and text at once."""
+    page = visit("/positional_kernels", head="L1H3", source="one text", item="Exodus 12")
+    assert FIRST | {"Head": "L1H3"} == values(page)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Kernel")
+    expect(page.get_by_text("L1H3 at query position 400")).to_be_visible()
+    expect(page.get_by_role("radio", name="one text")).to_be_checked()
+    assert "Exodus 12" == page.get_by_role("combobox", name="Text", exact=True).input_value()
+
+
+def test_a_link_with_nonsense_says_what_is_shown_instead(visit):
+    """An unknown cell, position or skip is named in one notice, until something else is chosen."""
+    page = visit(head="L99H9", query="foo", skip=999)
+    assert FIRST == values(page)
+    expect(title_of(page, "kernel")).to_contain_text("L2H6 at n = 400")
+    notice = page.get_by_test_id("stAlertContentWarning")
+    expect(notice).to_have_count(1)
+    expect(notice).to_contain_text(
+        "The link asks for head L99H9; shown is L2H6 instead: offered are 32 values from L0H0 to "
+        "L3H7."
+    )
+    expect(notice.get_by_text("The link asks for")).to_have_count(3)
+    cell(page, "L1H1").click()
+    expect(notice.get_by_text("The link asks for")).to_have_count(2)
+    no_trouble(page)
+
+
+def test_a_link_to_an_unknown_model(page, server):
+    """The page says what is offered, and the address stays; the list offers the way on."""
+    open_page(page, server.link("/", model="nope"))
+    complains(page, "The link asks for model 'nope', which is not offered here.")
+    assert "nope" == parameter(page, "model")
+    choose(page, "Model", "demo-gpt2")
+    expect(page.get_by_role("gridcell")).to_have_count(32)
+    settle(page)
+    assert parameter(page, "model") is None
+    no_trouble(page)
+
+
+def test_a_link_keeps_what_equals_an_end_of_a_slider(visit):
+    """The address still names 50 windows, skip 0 and the first position after clicks."""
+    page = visit(skip=0, query=15, context=64)
+    cell(page, "L1H1").click()
+    expect(title_of(page, "kernel")).to_contain_text("L1H1 at n = 15")
+    settle(page)
+    query = urlsplit(page.url).query
+    assert {"windows=50", "skip=0", "query=15", "context=64", "head=L1H1"} == set(query.split("&"))
+
+
+def back(page: Page) -> None:
+    """One step in the history per click; position and skip stay."""
+    settle(page)
+    first = values(page)["Head"]
+    for name in ("L1H1", "L2H2"):
+        cell(page, name).click()
+        expect(title_of(page, "kernel")).to_contain_text(f"{name} at n = 400")
+        settle(page)
+    for name in ("L1H1", first):
+        page.go_back()
+        settle(page)
+        expect(title_of(page, "kernel")).to_contain_text(f"{name} at n = 400")
+        assert FIRST | {"Head": name} == values(page)
+
+
+def test_a_link_restores_the_landing_page(visit):
+    """Another visitor's browser shows the same head, position and skip; they go with the reader."""
+    page = visit(head="L2H1", query=255, skip=7)
+    assert FIRST | {"Head": "L2H1", "query": "255", "skip": "7"} == values(page)
+    expect(title_of(page, "kernel")).to_contain_text("L2H1 at n = 255")
+    expect(cell(page, "L2H1")).to_have_attribute("aria-selected", "true")
+    sliders_of_position_and_skip(page)
+    the_head_chosen_stays_on_another_page(page)
+
+
+def sliders_of_position_and_skip(page: Page) -> None:
+    """The next recorded position, one key more: title and summary follow."""
+    slider(page, QUERY).press("ArrowRight")
+    expect(title_of(page, "kernel")).to_contain_text("L2H1 at n = 271")
+    expect(page).to_have_url(re.compile("query=271"))
+    slider(page, SKIP).press("ArrowRight")
+    expect(page).to_have_url(re.compile("skip=8"))
+    settle(page)
+    page.locator(".st-key-card-kernel").get_by_role("button", name="Provenance").click()
+    expect(page.get_by_role("dialog").get_by_text("First 8 keys skipped.")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def the_head_chosen_stays_on_another_page(page: Page) -> None:
+    """The navigation keeps head, position, skip and windows."""
+    page.get_by_role("link", name="Kernel", exact=True).click()
+    expect(page.get_by_text("L2H1 at query position 271")).to_be_visible()
+    settle(page)
+    assert FIRST | {"Head": "L2H1", "query": "271", "skip": "8"} == values(page)
+    expect(page).to_have_url(re.compile(r"/positional_kernels\?"))
+    expected = {"windows=50", "head=L2H1", "query=271", "skip=8"}
+    assert expected == set(urlsplit(page.url).query.split("&"))
+
+
+def test_another_model_keeps_what_fits(visit):
+    """A cell or position that the new model lacks moves to one that it has; and back."""
+    page = visit(head="L3H7", query=511)
+    choose(page, "Model", "demo-attn-2l")
+    expect(page.get_by_role("gridcell")).to_have_count(16)
+    settle(page)
+    moved = {"Model": "demo-attn-2l", "Head": "L0H0", "query": "127"}
+    assert FIRST | moved == values(page)
+    choose(page, "Model", "demo-gpt2")
+    expect(page.get_by_role("gridcell")).to_have_count(32)
+    settle(page)
+    no_trouble(page)
+    assert FIRST == values(page)
+    assert "windows=50" == urlsplit(page.url).query
+
+
+def test_another_corpus(visit):
+    """The bundled chapters instead of the sample; the provenance says so."""
+    page = visit(context=64)
+    choose(page, "Corpus", "bible")
+    settle(page)
+    page.locator(".st-key-card-etc").get_by_role("button", name="Provenance").click()
+    expect(page.get_by_role("dialog").get_by_text("Corpus bible")).to_be_visible()

@@ -1,0 +1,128 @@
+"""The interventions page as a script: one's own prompt, moves among its words, the head opened."""
+
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.interventions.prompt_words import fitting, words_of
+from pages.shared import results
+from poskernel_core.analyses.base import Params
+from poskernel_core.analyses.interventions.presets import presets_for
+from tests.support.server import ROOT
+from tools.recorded import open_page
+
+OWN = "The cat saw the dog; the cat"
+PAGE = "interventions"
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[dict[str, Any]]:
+    """What the page asks to be computed."""
+    return []
+
+
+@pytest.fixture
+def show(monkeypatch, asked):
+    """Open the page by a link, with nothing computed."""
+
+    def note(question: Any, run: Any, params: Params) -> None:
+        asked.append(params.model_dump())
+
+    monkeypatch.setattr(results, "fetch", note)
+
+    def go(**parameters: Any) -> AppTest:
+        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+        for name, value in parameters.items():
+            app.query_params[name] = value
+        open_page(app, PAGE)
+        assert not app.exception
+        return app
+
+    return go
+
+
+def test_words_and_moves_that_fit():
+    """Words in the order in which they first stand; a move fits if both its words are there."""
+    assert ["one", "two", ";", "'"] == words_of("one two; one 'two' 3")
+    moves = ["king>fire", "dog>saw", "saw>dog", "3>1", "40>1", "nonsense"]
+    assert ["dog>saw", "3>1"] == fitting(moves, OWN.replace("; the cat", " cat"))
+
+
+def test_the_page_opens_on_the_head_that_is_changed(show, asked):
+    """Nothing chosen: the preset's head is shown, and its moves are asked for."""
+    app = show()
+    first = presets_for("demo-gpt2")[0]
+    assert (first.cell, first.cell) == (asked[-1]["head"], asked[-1]["edited"])
+    assert first.params["moves"] == asked[-1]["moves"]
+    assert not app.error
+
+
+def test_a_prompt_of_ones_own_drops_what_does_not_fit(show, asked):
+    """No error: the reader is asked for moves among the words that are there."""
+    app = show()
+    asked.clear()
+    app.text_area(key="prompt").input(OWN).run()
+    assert not app.error
+    assert [] == app.multiselect(key="moves").value
+    assert [] == asked
+    assert "press Add" in app.info[0].value
+    assert ["The", "cat", "saw", "the", "dog", ";"] == app.selectbox(key="moverow").options
+    app.selectbox(key="moverow").select("saw").run()
+    assert ["The", "cat", "saw"] == app.selectbox(key="movekey").options
+    app.selectbox(key="movekey").select("The").run()
+    app.button(key="addmove").click().run()
+    assert ["saw>The"] == app.multiselect(key="moves").value
+    assert (OWN, "saw>The") == (asked[-1]["text"], asked[-1]["moves"])
+    app.text_area(key="prompt").input(OWN.replace("saw", "bit")).run()
+    assert [] == app.multiselect(key="moves").value
+
+
+def test_the_first_prompt_brings_its_moves_back(show):
+    """Who has chosen no move of their own gets those of the preset with its prompt."""
+    app = show()
+    prompt, moves = app.text_area(key="prompt").value, app.multiselect(key="moves").value
+    app.text_area(key="prompt").input(OWN).run()
+    app.text_area(key="prompt").input(prompt).run()
+    assert moves == app.multiselect(key="moves").value
+
+
+def test_a_link_with_a_prompt_alone(show, asked):
+    """The preset's moves do not fit the link's prompt: none is asked for, nothing fails."""
+    app = show(prompt=OWN)
+    assert ([], [], 0) == (asked, app.multiselect(key="moves").value, len(app.error))
+    linked = show(prompt=OWN, moves=["cat>The"], edited="L1H2")
+    assert ("cat>The", "L1H2") == (asked[-1]["moves"], asked[-1]["edited"])
+    assert not linked.warning
+
+
+def test_heads_are_chosen_from_those_of_the_model(show, asked):
+    """No head ablated: asked for one; another model leaves out what it has not."""
+    app = show(change="ablate heads")
+    assert "L2H6" == asked[-1]["heads"]
+    app.multiselect(key="ablated").set_value([]).run()
+    assert "Choose one or more heads" in app.info[0].value
+    app.multiselect(key="ablated").set_value(["L0H1", "L3H7"]).run()
+    assert "L0H1, L3H7" == asked[-1]["heads"]
+    app.selectbox(key="model").select("demo-attn-2l").run()
+    assert not app.error
+    assert "L0H1" == asked[-1]["heads"]
+
+
+def test_a_link_that_changes_a_preset_says_so(show):
+    """Already when it is opened; the preset as it is tells what to expect."""
+    about = presets_for("demo-gpt2")[0].about
+    assert about in [each.value for each in show().caption]
+    captions = [each.value for each in show(prompt=OWN).caption]
+    assert about not in captions
+    assert any(each.startswith("Changed since") for each in captions)
+
+
+@pytest.mark.parametrize(("scheme", "context"), [("learned", 1024), ("rotary", 256), ("no", 64)])
+def test_presets_of_a_model_without_its_own(scheme, context):
+    """The prompt fits a short context; embeddings are removed where positions are left."""
+    presets = presets_for("a model of a reader's", scheme, context)
+    removed = [each for each in presets if each.params["change"] == "remove"]
+    assert len(removed) == (scheme == "learned")
+    assert 2 == len({each.name for each in presets})
+    assert all((len(each.prompt) < 4 * 64) == (context < 512) for each in presets)

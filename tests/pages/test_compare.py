@@ -1,0 +1,161 @@
+"""Pinned heads in a browser: pinned, kept from page to page and in links, compared."""
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.visit import (
+    choose,
+    console,
+    hash_of,
+    no_trouble,
+    parameter,
+    redraws,
+    settle,
+    traces,
+    visit,
+)
+from tests.support.visit_tables import click_name, click_row, column
+
+pytestmark = pytest.mark.browser
+
+TEXTS = ";windows=50"
+TWO = f"L2H6@demo-gpt2{TEXTS},L2H5@demo-gpt2{TEXTS}"
+
+
+def pinned(page):
+    """The pins as the address has them."""
+    return (parameter(page, "pins") or "").split(",")
+
+
+def test_pinned_from_page_to_page(page, server):
+    """On the landing page, on the page of a head, and here; the next page still has them."""
+    visit(page, server.link(head="L2H6"))
+    page.get_by_role("button", name="Pin L2H6").click()
+    expect(page.get_by_role("button", name="Unpin L2H6")).to_be_visible()
+    page.get_by_test_id("stSidebar").get_by_role("link", name="Overview").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    settle(page)
+    choose(page, "Head", "L2H5")
+    settle(page)
+    page.get_by_test_id("stMain").get_by_role("button", name="Pin L2H5").click()
+    settle(page)
+    link = page.get_by_role("link", name="Compare pinned heads (2)")
+    asked = parse_qs(urlsplit(link.get_attribute("href") or "").query)
+    assert [TWO] == asked["pins"]
+    page.get_by_test_id("stSidebar").get_by_role("link", name="Compare", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Compare")
+    settle(page)
+    assert TWO.split(",") == pinned(page)
+    expect(page.locator(".st-key-figure-distances .main-svg").first).to_be_visible()
+    no_trouble(page)
+
+
+def test_a_link_restores_it(page, server, new_context):
+    """Another visitor sees the same figures; a head that is unpinned goes, and so do all."""
+    said = console(page)
+    visit(page, server.link("/compare", pins=TWO, head="L2H6"))
+    expect(page.get_by_role("button", name="Unpin L2H6")).to_have_count(1)
+    visit(page, server.link("/compare", pins=TWO, head="L0H0"))
+    drawn = hash_of(page, "kernels")
+    assert {"L2H6, n = 400", "L2H5, n = 400"} <= set(traces(page, "kernels"))
+    other = new_context().new_page()
+    visit(other, page.url)
+    assert drawn == hash_of(other, "kernels")
+
+    with redraws(page, "kernels"):
+        page.get_by_test_id("stMain").get_by_role("button", name="Pin L0H0").click()
+    assert f"L0H0@demo-gpt2{TEXTS}" == pinned(page)[-1]
+    with redraws(page, "distances"):
+        page.locator(".st-key-unpin-0").get_by_role("button").click()
+    assert [f"L2H5@demo-gpt2{TEXTS}", f"L0H0@demo-gpt2{TEXTS}"] == pinned(page)
+    with redraws(page, "kernels"):
+        page.get_by_test_id("stMain").get_by_role("button", name="attention", exact=True).click()
+    page.get_by_role("button", name="Unpin all").click()
+    expect(page.get_by_text("No head is pinned yet.")).to_be_visible()
+    assert parameter(page, "pins") is None
+    assert [] == said
+    no_trouble(page)
+
+
+def test_measures_side_by_side(page, server):
+    """A column a head; a clear difference from the first is bold, with its sign."""
+    visit(page, server.link("/compare", pins=TWO))
+    card = page.locator(".st-key-card-measures")
+    row = card.get_by_role("row").filter(has_text="attention to the previous token")
+    expect(row.locator("strong")).to_have_text(re.compile(r"^−\d+$"))
+    expect(card.get_by_role("columnheader")).to_have_text(
+        ["Measure", "L2H6, n = 400", "L2H5, n = 400"]
+    )
+    no_trouble(page)
+
+
+def test_bad_pins_are_named(page, server):
+    """A sentence for each; those that are good are shown."""
+    bad = "L99H0@demo-gpt2,nonsense,L0H0@/etc,L0H0@demo-gpt2;corpus=/etc/passwd"
+    visit(page, server.link("/compare", pins=f"{bad},L2H6@demo-gpt2{TEXTS}"))
+    box = page.get_by_test_id("stAlertContentWarning")
+    expect(box).to_have_count(1)
+    expect(box.get_by_role("listitem")).to_have_count(4)
+    for words in ("from L0H0 to L3H7", "nonsense", "model is not offered", "corpus is not offered"):
+        expect(box).to_contain_text(words)
+    expect(page.locator(".st-key-figure-kernels .main-svg").first).to_be_visible()
+    expect(page.get_by_text("Traceback")).to_have_count(0)
+
+
+def test_bad_pins_are_told_elsewhere(page, server):
+    """A link to another page says in passing that its pins are not all there, and where to look."""
+    visit(page, server.link("/helix", pins="nonsense,L2H6@demo-gpt2"))
+    expect(page.get_by_test_id("stToast")).to_contain_text("the page «Compare» says why")
+    page.get_by_role("link", name="Compare", exact=True).click()
+    expect(page.get_by_test_id("stAlertContentWarning")).to_contain_text("nonsense")
+
+
+def test_what_is_not_computed_waits(page, server):
+    """A pin of a run that nobody has computed starts nothing; its button does."""
+    visit(page, server.link("/compare", pins="L0H1@demo-attn-2l;context=64;windows=50"))
+    expect(page.get_by_text("Not computed yet: L0H1 demo-attn-2l context 64")).to_be_visible()
+    expect(page.get_by_test_id("stProgress")).to_have_count(0)
+    page.get_by_role("button", name="Compute them").click()
+    expect(page.locator(".st-key-figure-kernels .main-svg").first).to_be_visible()
+    settle(page)
+    no_trouble(page)
+
+
+def test_heads_like_this_one(page, server):
+    """Nearest first, with how many runs were searched; a row pins its head, a name opens it."""
+    visit(page, server.link("/compare", head="L2H6"))
+    expect(page.get_by_text(re.compile(r"among \d+ heads of \d+ runs?"))).to_be_visible()
+    gaps = [float(each) for each in column(page, "alike-table", "TV distance")]
+    assert len(gaps) > 3
+    assert sorted(gaps) == gaps
+    name, model = (column(page, "alike-table", each)[0] for each in ("head", "of"))
+    led = click_name(page, "alike-table", 0)
+    expect(led.get_by_role("heading", name=f"{name} of {model.split()[0]}")).to_be_visible()
+    click_row(page, "alike-table", 0)
+    settle(page)
+    assert [f"{name}@{model.split()[0]}"] == [each.split(";")[0] for each in pinned(page)]
+    no_trouble(page)
+
+
+def test_two_models(page, server):
+    """Grids in one scale; what is not computed waits for a press; a measure by depth."""
+    visit(page, server.link("/compare", second="demo-attn-2l", context=64, head="L2H6"))
+    expect(page.get_by_text("demo-attn-2l at n =")).to_be_visible()
+    for number in (0, 1):
+        button = page.locator(f".st-key-compute-model-{number}").get_by_role("button")
+        if button.count():
+            button.click()
+            settle(page)
+    expect(page.locator(".st-key-figure-depth .main-svg").first).to_be_visible()
+    assert {"demo-gpt2", "demo-attn-2l"} <= set(traces(page, "depth"))
+    grids = page.get_by_role("grid")
+    expect(grids).to_have_count(2)
+    with redraws(page, "depth"):
+        choose(page, "Measure of both", "distance to observed attention")
+    grids.nth(1).locator("[data-name=L1H0]").click()
+    settle(page)
+    assert ["L1H0@demo-attn-2l;context=64;windows=50"] == pinned(page)
+    no_trouble(page)

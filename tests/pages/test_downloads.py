@@ -1,0 +1,156 @@
+"""What the pages offer for download holds the numbers of the command line and of Python."""
+
+import io
+import json
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from playwright.sync_api import Download, Page, expect
+
+import poskernel_core as pk
+from poskernel_core import __version__
+from poskernel_core.common.result import plain
+from poskernel_core.export.files import to_json
+from tests.support.near_worker import command_line_here
+from tests.support.visit import tool, visit
+
+pytestmark = pytest.mark.browser
+
+CELL = {"head": "L2H1", "query": 255}
+SKIP = {"skip": 7}
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def fetch(page: Page, card: str, kind: str) -> Download:
+    """What one button of a figure's card sends."""
+    with tool(page, card, "Download") as body, page.expect_download() as waiting:
+        body.get_by_role("button", name=kind).click()
+    return waiting.value
+
+
+def download(page: Page, card: str, kind: str) -> bytes:
+    """The file behind one button of a figure's card."""
+    return fetch(page, card, kind).path().read_bytes()
+
+
+def as_hex(colour: str) -> str:
+    """`rgb(1, 2, 3)` as `#010203`."""
+    return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour))
+
+
+@pytest.fixture(scope="module")
+def shown(visitor, server):
+    """The landing page at one head, position and skip, which no test here changes."""
+    page = visitor.new_page()
+    visit(page, server.link(**CELL, **SKIP))
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def show(server):
+    """`pk.show` on the server's own store, for its run."""
+    engine = pk.Engine(pk.Store(server.cache))
+
+    def ask(analysis: str, **more: object) -> pk.Result:
+        return pk.show(analysis, "demo-gpt2", windows=50, params=SKIP, engine=engine, **more)
+
+    yield ask
+    engine.close()
+    engine.store.close()
+
+
+@pytest.mark.parametrize(("card", "chosen"), [("etc", {"query": 255}), ("kernel", CELL)])
+def test_page_command_line_and_python_agree(shown, show, server, card, chosen):
+    """The JSON of the page, of `show --json` and of `pk.show` are one and the same."""
+    page = json.loads(download(shown, card, "JSON"))
+    options = [part for name, value in chosen.items() for part in (f"--{name}", str(value))]
+    options += ["--windows", "50", "--skip", "7", "--json"]
+    line = json.loads(command_line_here(server.cache, "show", card, "demo-gpt2", *options))
+    python = json.loads(to_json(show(card, **chosen)))
+    assert page == line == python
+
+
+def test_etc_of_one_head_is_that_of_the_whole_map(shown, show):
+    """The cell of the downloaded map holds the number of `pk.show` for that head alone."""
+    page = json.loads(download(shown, "etc", "JSON"))
+    assert page["values"]["etc"][2][1] == float(show("etc", **CELL).values["etc"])
+
+
+def test_csv_is_a_row_per_head(shown, show):
+    """Layer and head in columns, values under their unit, kinds in words; the rest above."""
+    text = download(shown, "etc", "CSV").decode()
+    table = pd.read_csv(io.StringIO(text), comment="#")
+    result = show("etc", query=255)
+    places = [*zip(table["layer"], table["head"], strict=True)]
+    assert [(i, j) for i in range(4) for j in range(8)] == places
+    assert {("demo-gpt2", 255)} == set(zip(table["model"], table["n"], strict=True))
+    assert result.values["etc"].ravel().tolist() == table["etc (tokens)"].tolist()
+    assert result.errors["etc"].ravel().tolist() == table["etc standard error"].tolist()
+    kinds = [word for layer in result.text_of("kind") for word in layer]
+    assert kinds == table["kind (kind)"].tolist()
+    assert "# skip: 7\n" in text
+
+
+def test_the_grid_as_a_picture(shown):
+    """SVG, PNG and HTML are named by what they show and have the colours of the page's cells."""
+    named = "demo-gpt2-n255-etc"
+    expect(shown.get_by_role("gridcell")).to_have_count(32)
+    on_page = shown.eval_on_selector_all(
+        "[role=gridcell]",
+        "cells => cells.map(c => [c.dataset.name, getComputedStyle(c.firstChild).backgroundColor])",
+    )
+    file = fetch(shown, "etc", "SVG")
+    assert f"{named}.svg" == file.suggested_filename
+    root = ElementTree.fromstring(file.path().read_text("utf-8"))
+    tips = [(each, each.find(f"{SVG}title")) for each in root.iter(f"{SVG}polygon")]
+    drawn = {tip.text.split(":")[0]: each.get("fill") for each, tip in tips if tip is not None}
+    assert drawn == {name: as_hex(colour) for name, colour in on_page}
+    curves = [each for each, tip in tips if tip is None and len(each.get("points").split()) > 40]
+    assert 32 == len(curves)  # the kernels in the cells
+    picture = download(shown, "etc", "PNG")
+    assert picture.startswith(b"\x89PNG")
+    page = download(shown, "etc", "HTML").decode()
+    assert "<title>demo-gpt2, n = 255: Effective token count at n = 255</title>" in page
+    assert "<svg" in page
+    assert "Plotly" not in page
+
+
+def test_npz_holds_every_array(shown, show):
+    """Values and errors exactly, and where they come from; nothing is pickled."""
+    result = show("kernel", **CELL)
+    with np.load(io.BytesIO(download(shown, "kernel", "NPZ")), allow_pickle=False) as file:
+        for name, value in result.values.items():
+            np.testing.assert_array_equal(value, file[name])
+        for name, value in result.errors.items():
+            np.testing.assert_array_equal(value, file[f"{name}_error"])
+        assert "demo-gpt2" == json.loads(str(file["about"]))["model"]
+
+
+def test_html_stands_alone(shown, show, context, tmp_path):
+    """The file draws the same curve in a browser, with no request to anybody."""
+    (tmp_path / "figure.html").write_bytes(download(shown, "kernel", "HTML"))
+    page, asked = context.new_page(), []
+    page.on("request", lambda request: asked.append(request.url.split(":")[0]))
+    page.goto((tmp_path / "figure.html").as_uri())
+    page.locator(".js-plotly-plot .main-svg").first.wait_for()
+    curves = page.evaluate(
+        "Object.fromEntries(document.querySelector('.js-plotly-plot')._fullData"
+        ".map(trace => [trace.name, Array.from(trace.y)]))"
+    )
+    expected = show("kernel", **CELL).values["kernel"][7:256][::-1]
+    assert plain(expected) == curves["kernel K (mean)"]
+    assert {"file", "data", "blob"} >= set(asked)
+
+
+def test_link_and_citation(shown):
+    """The link leads to this figure as it is; the citation names version, run and model."""
+    with tool(shown, "kernel", "Link") as body:
+        for part in ("head=L2H1", "skip=7", "query=255", "#kernel"):
+            expect(body).to_contain_text(part)
+    with tool(shown, "kernel", "Cite") as body:
+        for part in ("@software{poskernel-", "demo-gpt2", "L2H1", "n255", __version__):
+            expect(body).to_contain_text(part)

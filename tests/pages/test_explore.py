@@ -1,0 +1,273 @@
+"""Explore in a browser: axes and colour, heads chosen by loop, box and name, tables of others."""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.visit import (
+    choose,
+    complains,
+    console,
+    flip,
+    hash_of,
+    no_trouble,
+    parameter,
+    pick,
+    redraws,
+    settle,
+    shown,
+    table,
+    title_of,
+    tool,
+    until,
+    values,
+    visit,
+    write,
+)
+
+pytestmark = pytest.mark.browser
+
+FIGURE = ".st-key-figure-heads"
+PLACES = """name => {
+  const plot = document.querySelector(".st-key-figure-heads .js-plotly-plot");
+  const layout = plot._fullLayout, box = plot.getBoundingClientRect();
+  for (const trace of plot._fullData) {
+    const at = (trace.customdata ?? []).findIndex(row => row[0] === name);
+    if (at >= 0) return [
+      box.x + layout.xaxis._offset + layout.xaxis.d2p(trace.x[at]),
+      box.y + layout.yaxis._offset + layout.yaxis.d2p(trace.y[at]),
+    ];
+  }
+  return null;
+}"""
+"""Where a head's point stands in the window."""
+DRAGS = """mode => {
+  const plot = document.querySelector(".st-key-figure-heads .js-plotly-plot");
+  return plot._fullLayout.dragmode === mode;
+}"""
+"""Whether a drag over the figure does this."""
+HEADS = "Heads chosen"
+HEADVIS = [
+    {
+        "layer": layer,
+        "head": head,
+        "self_attention_score": 0.5,
+        "qk_distance": layer * 8 + head,
+        "induction_score": None,
+    }
+    for layer in range(4)
+    for head in range(8)
+]
+
+
+@pytest.fixture
+def explore(page: Page, server):
+    """Open the page with its points drawn."""
+
+    def go(**parameters: object) -> Page:
+        visit(page, server.link("/explore", **parameters))
+        expect(page.locator(f"{FIGURE} .main-svg").first).to_be_visible()
+        return page
+
+    return go
+
+
+def place(page: Page, head: str) -> tuple[float, float]:
+    """Where a head's point stands, in sight."""
+    page.locator(f"{FIGURE} .js-plotly-plot").scroll_into_view_if_needed()
+    x, y = page.evaluate(PLACES, head)
+    return x, y
+
+
+def chosen(page: Page) -> list[str]:
+    """The names in the field."""
+    return page.get_by_role("textbox", name=HEADS).input_value().split()
+
+
+def draw(page: Page, tool_name: str, corners: list[tuple[float, float]]) -> None:
+    """Draw a loop or a box through corners, as shares of the figure's width and height."""
+    pick(page, tool_name)
+    plot = page.locator(f"{FIGURE} .js-plotly-plot")
+    plot.scroll_into_view_if_needed()
+    mode = {"loop": "lasso", "box": "select"}[tool_name]
+    until(page, DRAGS, mode)
+    before = chosen(page)
+    box = plot.locator(".nsewdrag").first.bounding_box()
+    at = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in corners]
+    page.mouse.move(*at[0])
+    page.mouse.down()
+    for x, y in at[1:]:
+        page.mouse.move(x, y, steps=8)
+    page.mouse.up()
+    until(page, """before => {
+      const field = document.querySelector("input[aria-label='Heads chosen']");
+      return field.value !== before;
+    }""", " ".join(before))  # fmt: skip
+    settle(page)
+
+
+def lists(page: Page, count: int) -> None:
+    """The table has so many heads, its own heading left out."""
+    expect(table(page, "explored")).to_have_attribute("aria-rowcount", str(count + 1))
+
+
+def test_axes_and_colour(explore):
+    """Every list changes the figure and the address; a link restores them."""
+    page = explore()
+    complaints = console(page)
+    assert {"Across": "effective token count", "Upwards": "attention entropy",
+            "Colour": "attention sink"} == shown(page, "Across", "Upwards", "Colour")  # fmt: skip
+    expect(title_of(page, "heads")).to_have_text("Attention entropy against effective token count")
+    for label, key, option in (
+        ("Across", "x", "half-mass distance"),
+        ("Upwards", "y", "distance to observed attention"),
+        ("Colour", "colour", "kind of kernel"),
+    ):
+        with redraws(page, "heads"):
+            choose(page, label, option)
+        assert option == parameter(page, key)
+    expect(page.locator(f"{FIGURE} .legendtext")).to_have_text(["local", "slow decay", "uniform"])
+    shape = hash_of(page, "heads")
+    link = page.url
+    visit(page, link)
+    assert shape == hash_of(page, "heads")
+    with tool(page, "heads", "Formula") as body:
+        expect(body.get_by_text("Distance to observed attention.")).to_be_visible()
+    no_trouble(page)
+    assert [] == complaints
+
+
+def test_choosing_by_hand(explore):
+    """A loop and a box choose what is in them; the table lists them; a click selects a head."""
+    page = explore(head="L2H6")
+    lists(page, 32)
+    draw(page, "loop", [(0.02, 0.02), (0.98, 0.02), (0.98, 0.45), (0.02, 0.45)])
+    by_loop = chosen(page)
+    assert 1 < len(by_loop) < 32
+    assert "L2H6" not in by_loop
+    assert by_loop == parameter(page, "heads").split()
+    lists(page, len(by_loop))
+    expect(page.get_by_text(f"{len(by_loop)} of 32 heads.")).to_be_visible()
+    x, y = place(page, "L2H6")
+    plot = page.locator(f"{FIGURE} .nsewdrag").first.bounding_box()
+    at = ((x - plot["x"]) / plot["width"], (y - plot["y"]) / plot["height"])
+    draw(page, "box", [(at[0] - 0.02, at[1] - 0.05), (at[0] + 0.02, at[1] + 0.05)])
+    assert ["L2H6"] == chosen(page)
+    lists(page, 1)
+    page.get_by_role("button", name="Choose none").click()
+    settle(page)
+    assert [] == chosen(page)
+    lists(page, 32)
+    pick(page, "click")
+    until(page, DRAGS, "pan")
+    with redraws(page, "heads"):
+        page.mouse.move(*place(page, "L2H5"))
+        expect(page.locator(f"{FIGURE} .hovertext")).to_contain_text("L2H5")
+        page.mouse.down()
+        page.mouse.up()
+    assert "L2H5" == values(page)["Head"] == parameter(page, "head")
+    assert [] == chosen(page)
+    no_trouble(page)
+
+
+def test_choosing_by_name(explore):
+    """Names are typed, or come with a link; what is no head of the model is said."""
+    page = explore(heads="L0H1, l3h2")
+    lists(page, 2)
+    with redraws(page, "heads"):
+        write(page, HEADS, "L0H1 L3H2 L1H0")
+    lists(page, 3)
+    page.get_by_role("button", name="Pin these heads").click()
+    settle(page)
+    assert 3 == len((parameter(page, "pins") or "").split(","))
+    many = " ".join(f"L{layer}H{head}" for layer in range(3) for head in range(3))
+    write(page, HEADS, many)
+    lists(page, 9)
+    expect(page.get_by_role("button", name="Pin these heads")).to_be_disabled()
+    expect(page.get_by_text("Up to 8 heads can be pinned, 9 are chosen")).to_be_visible()
+    write(page, HEADS, "L0H1 L9H9")
+    complains(page, "from L0H0 to L3H7 in this model; got 'L9H9'")
+    lists(page, 1)
+    write(page, HEADS, "")
+    no_trouble(page)
+
+
+def test_tables_of_others(explore):
+    """A table's columns are offered on both axes, as colour and in the list; its name is told."""
+    page = explore()
+    page.get_by_role("button", name="Tables of others").click()
+    files = page.locator("input[type=file]")
+    files.set_input_files(
+        [
+            {"name": "scatter_data.json", "mimeType": "application/json",
+             "buffer": json.dumps(HEADVIS).encode()},
+            {"name": "other_model.tsv", "mimeType": "text/tab-separated-values",
+             "buffer": b"1\t2\n3\t4\n"},
+        ]
+    )  # fmt: skip
+    expect(page.get_by_text("scatter_data.json, HeadVis")).to_be_visible()
+    settle(page)
+    page.keyboard.press("Escape")
+    complains(page, "Cannot use the table 'other_model.tsv': it is of another model: expected 4")
+    with redraws(page, "heads"):
+        choose(page, "Across", "qk_distance, scatter_data.json")
+    expect(page.locator(f"{FIGURE} .xtitle")).to_contain_text("from scatter_data.json")
+    expect(table(page, "explored")).to_contain_text("qk_distance, from scatter_data.json")
+    with redraws(page, "heads"):
+        choose(page, "Upwards", "qk_distance, scatter_data.json")
+    with redraws(page, "heads"):
+        choose(page, "Colour", "induction_score, scatter_data.json")
+    with tool(page, "heads", "How to read this") as body:
+        expect(body.get_by_text(re.compile(r"^Errors count .+ 95 % interval"))).to_be_visible()
+        expect(body.get_by_text("qk_distance from scatter_data.json")).to_be_visible()
+    page.get_by_role("button", name="Tables of others").click()
+    page.get_by_role("button", name="Remove other_model.tsv").click()
+    settle(page)
+    expect(page.get_by_test_id("stAlertContentError")).to_have_count(0)
+    page.get_by_role("button", name="Remove scatter_data.json").click()
+    settle(page)
+    page.keyboard.press("Escape")
+    assert {"Across": "effective token count"} == shown(page, "Across")
+    no_trouble(page)
+
+
+def test_a_table_is_its_readers_own(explore, new_context, server):
+    """It is there after another page was visited, and nobody else sees it."""
+    page = explore()
+    page.get_by_role("button", name="Tables of others").click()
+    page.locator("input[type=file]").set_input_files(
+        [{"name": "mine.csv", "mimeType": "text/csv", "buffer": b"layer,head,own\n0,1,5\n"}]
+    )
+    expect(page.get_by_text("mine.csv, a table (CSV)")).to_be_visible()
+    settle(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Kernel", exact=True).first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Kernel")
+    settle(page)
+    page.get_by_role("link", name="Explore").first.click()
+    expect(page.get_by_text("mine.csv, a table (CSV)")).to_be_visible()
+    other = new_context().new_page()
+    visit(other, server.link("/explore"))
+    expect(other.get_by_text("mine.csv")).to_have_count(0)
+
+
+def test_measures_that_run_the_model(explore):
+    """The switch adds them to the lists; without it they are not offered."""
+    page = explore(x="induction score")
+    assert {"Across": "effective token count"} == shown(page, "Across")
+    flip(page, "Also measures for which the model runs again", True)
+    expect(page.get_by_test_id("stProgress")).to_have_count(0)
+    settle(page)
+    choose(page, "Across", "induction score")
+    expect(page.locator(f"{FIGURE} .xtitle", has_text="induction score")).to_be_visible()
+    assert re.search("again=true", page.url)
+    no_trouble(page)
+
+
+def test_a_model_with_rotary_positions(explore, rotary):
+    """Its own measures, and no others."""
+    page = explore(model=rotary)
+    lists(page, 18)
+    no_trouble(page)

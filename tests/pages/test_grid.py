@@ -1,0 +1,116 @@
+"""The controls of the grid in a browser: kinds shown, order of heads, thresholds."""
+
+import re
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.visit import cell, choose, flip, no_trouble, parameter, settle, slider, visit
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def landing(page: Page, server):
+    """Open the landing page with the grid drawn."""
+
+    def go(**parameters: object) -> Page:
+        visit(page, server.link(**parameters))
+        expect(page.get_by_role("gridcell")).to_have_count(32)
+        return page
+
+    return go
+
+
+def kinds(page: Page) -> list[str]:
+    """The kind that each cell's label tells."""
+    labels = [each.get_attribute("aria-label") for each in page.get_by_role("gridcell").all()]
+    return [
+        re.search(r"tokens? at n = \d+, (local|slow decay|uniform),", label)[1] for label in labels
+    ]
+
+
+def test_kinds_order_and_thresholds(landing):
+    """What is done to the grid one after the other."""
+    page = landing(head="L2H4")
+    kinds_that_are_switched_off_are_dimmed(page)
+    order_by_etc(page)
+    thresholds_change_the_kinds(page)
+
+
+def kinds_that_are_switched_off_are_dimmed(page: Page) -> None:
+    """Their cells are faint and say so; the others are as before."""
+    dimmed = page.locator("[role=gridcell].dimmed")
+    expect(dimmed).to_have_count(0)
+    uniform = kinds(page).count("uniform")
+    assert 0 < uniform < 32
+    switch = page.get_by_role("toolbar", name="Show kinds").get_by_role("button", name="uniform")
+    switch.click()
+    expect(dimmed).to_have_count(uniform)
+    assert all("(filtered out)" in each.get_attribute("aria-label") for each in dimmed.all())
+    expect(page).to_have_url(re.compile("kinds="))
+    switch.click()
+    expect(dimmed).to_have_count(0)
+    settle(page)
+
+
+def order_by_etc(page: Page) -> None:
+    """Each layer's heads from the largest ETC to the smallest; the columns are ranks."""
+    choose(page, "Order of heads", "largest first")
+    expect(page.get_by_role("columnheader", name="1.", exact=True)).to_be_visible()
+    settle(page)
+    labels = [each.get_attribute("aria-label") for each in page.get_by_role("gridcell").all()]
+    etc = np.array([float(re.search(r"ETC ([\d.]+)", label)[1]) for label in labels])
+    assert (np.diff(etc.reshape(4, 8), axis=1) <= 0).all()
+    assert etc.min() > 0
+    expect(cell(page, "L2H4")).to_have_attribute("aria-selected", "true")
+
+
+def thresholds_change_the_kinds(page: Page) -> None:
+    """With every share of the mass enough, all heads are local."""
+    assert {"local", "slow decay", "uniform"} == set(kinds(page))
+    page.get_by_role("button", name="Kinds", exact=True).click()
+    slider(page, "Mass in them that makes a head local").press("Home")
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(re.compile(r"lshare=0"))
+    settle(page)
+    assert {"local"} == set(kinds(page))
+
+
+def test_the_curve_follows_the_kinds(landing):
+    """Its axis is logarithmic where the grid calls the head local, by whatever thresholds."""
+    page = landing(head="L2H6")
+    axis = page.locator(".st-key-figure-kernel .xtitle")
+    assert "local" == kinds(page)[2 * 8 + 6]
+    expect(axis).to_contain_text("log spacing")
+    visit(page, page.url + "&lshare=1&ltok=1")
+    assert "local" != kinds(page)[2 * 8 + 6]
+    expect(axis).not_to_contain_text("log spacing")
+
+
+def test_kernels_in_the_cells(landing):
+    """A switch draws every kernel in its cell; pointing at one shows it larger, with no request."""
+    page = landing(head="L2H6")
+    flip(page, "Kernels in the cells", False)
+    assert "false" == parameter(page, "curves")
+    expect(page.locator("[role=gridcell] svg")).to_have_count(0)
+    flip(page, "Kernels in the cells", True)
+    assert parameter(page, "curves") is None
+    expect(page.locator("[role=gridcell] svg.small polyline")).to_have_count(32)
+    shapes = page.locator("[role=gridcell] svg.small polyline").evaluate_all(
+        "all => all.map(each => each.getAttribute('points'))"
+    )
+    assert len(set(shapes)) > 16
+    asked = page.evaluate("window.visitor.asked")
+    cell(page, "L1H3").hover()
+    large = page.locator(".tip svg.large polyline")
+    expect(large).to_be_visible()
+    assert shapes[8 + 3] == large.get_attribute("points")
+    expect(page.locator(".tip")).to_contain_text(re.compile(r"largest [\d.]+.*log spacing"))
+    assert asked == page.evaluate("window.visitor.asked")
+    visit(page, page.url)
+    expect(page.locator("[role=gridcell] svg.small")).to_have_count(32)
+    flip(page, "Kernels in the cells", False)
+    expect(page.locator("[role=gridcell] svg")).to_have_count(0)
+    no_trouble(page)

@@ -1,0 +1,130 @@
+"""The page about one head in a browser: words, measures, links; nothing is run before a press."""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.pages.test_downloads import download
+from tests.support.near_worker import command_line_here
+from tests.support.server import serve
+from tests.support.visit import csv_rows, no_trouble, parameter, settle, title_of, values, visit
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server of its own: what other tests have had computed would not wait for a press here."""
+    root = tmp_path_factory.mktemp("head")
+    command_line_here(root / "cache", "precompute", "demo-gpt2", "--windows", "50")
+    with serve(root / "cache", root / "server.log") as started:
+        yield started
+
+
+LOCAL = re.compile(
+    r"Local: by position 0\.9\d+ ± [\d.]+ of its attention falls on the last 10 tokens; looks one "
+    r"token back by turning away from itself \(P\(1\) 0\.3\d+ ± [\d.]+\)"
+)
+
+
+def test_everything_that_is_there(page, server):
+    """The verdict, all measures with ranks, the figures of statistics; no experiment starts."""
+    visit(page, server.link("/head", head="L2H6", seed=7))
+    expect(page.get_by_text(LOCAL)).to_be_visible()
+    expect(page.get_by_text("Not looked at yet:")).to_contain_text("Induction heads")
+    for figure in ("kernel", "profile", "sinks"):
+        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+    expect(page.get_by_role("button", name="Compute it")).to_have_count(6)
+    expect(page.get_by_test_id("stProgress")).to_have_count(0)
+
+    card = page.locator(".st-key-card-measures")
+    row = card.get_by_role("row").filter(has_text="attention to the previous token")
+    expect(row).to_contain_text(re.compile(r"0\.3\d+ ± [\d.]+"))
+    expect(row).to_contain_text("1\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}32")
+    expect(card.get_by_role("columnheader", name="Bias")).to_be_visible()
+    expect(card.get_by_text(re.compile(r"^Errors count .+ 95 % interval"))).to_be_visible()
+    rows = csv_rows(download(page, "measures", "CSV"))
+    assert len(card.get_by_role("row").all()) - 1 == len({each["measure"] for each in rows})
+    no_trouble(page)
+
+
+def test_an_experiment_waits_for_a_press(page, server):
+    """Its button computes one block, and the verdict knows of it; the others still wait."""
+    visit(page, server.link("/head", model="demo-attn-2l", context=64, head="L1H0"))
+    expect(page.get_by_text("Uniform: by position")).not_to_contain_text("induction")
+    page.locator(".st-key-compute-induction").get_by_role("button").click()
+    expect(page.locator(".st-key-figure-induction .main-svg").first).to_be_visible()
+    settle(page)
+    expect(page.get_by_text("Uniform: by position")).to_contain_text("an induction head (0.")
+    expect(page.get_by_role("button", name="Compute it")).to_have_count(5)
+    page.get_by_role("button", name="Look at them too").click()
+    expect(page.get_by_text("Not looked at yet")).to_have_count(0)
+    expect(page.get_by_text("decides its scores")).to_be_visible()
+    expect(page.locator(".st-key-figure-shares .main-svg").first).to_be_visible()
+    settle(page)
+    no_trouble(page)
+
+
+def test_names_lead_here_and_headings_on(page, server):
+    """From the landing page in one click, with the same head, position and skip; and onwards."""
+    visit(page, server.link(head="L1H3", query=255, skip=2))
+    link = page.get_by_test_id("stMain").get_by_role("link", name="Everything about L1H3")
+    visit(page, f"{server.url}/{link.get_attribute('href')}")
+    expect(title_of(page, "kernel")).to_contain_text("L1H3 at n = 255")
+    assert ("255", "2") == (values(page)["query"], values(page)["skip"])
+    expect(page.get_by_role("link", name="Everything about L1H3")).to_have_count(0)
+
+    onwards = page.get_by_role("link", name="Diagonals")
+    visit(page, f"{server.url}/{onwards.get_attribute('href')}")
+    assert "L1H3" == parameter(page, "head")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Previous token")
+    expect(page.get_by_role("heading", name=re.compile("^L1H3: "))).to_be_visible()
+    measure = "distance to observed attention"
+    visit(page, server.link("/head", head="L1H3"))
+    address = page.get_by_role("link", name=measure, exact=True).get_attribute("href")
+    visit(page, f"{server.url}/{address}")
+    assert measure == page.get_by_role("combobox", name="Colour heads by").input_value()
+    no_trouble(page)
+
+
+def test_a_note_is_kept(page, server):
+    """Written on one head, it is there for the next visit, and on no other head."""
+    link = server.link("/head", model="demo-attn-2l", context=64, head="L0H5")
+    visit(page, link)
+    box = page.locator(".st-key-note-box")
+    box.get_by_text("Note", exact=True).click()
+    box.get_by_role("textbox").fill("spreads <b>evenly</b>\nsecond line")
+    box.get_by_role("textbox").press("Control+Enter")
+    settle(page)
+    box.get_by_role("button", name="Keep the note").click()
+    expect(box.get_by_text("Note: spreads <b>evenly</b>")).to_be_visible()
+    with page.expect_download() as downloaded:
+        box.get_by_role("button", name="All notes").click()
+    told = json.loads(downloaded.value.path().read_text("utf-8"))
+    assert [(each["model"], each["head"]) for each in told] == [("demo-attn-2l", "L0H5")]
+
+    visit(page, link)
+    expect(page.get_by_text("Note: spreads <b>evenly</b>")).to_be_visible()
+    visit(page, link.replace("L0H5", "L0H6"))
+    expect(page.locator(".st-key-note-box").get_by_text("Note", exact=True)).to_be_visible()
+    no_trouble(page)
+
+
+def test_where_it_attends_most_sharply(page, server):
+    """Example texts wait for a press; the largest share first, each with the distance it spans."""
+    visit(page, server.link("/head", model="demo-attn-2l", context=64, head="L0H0", seed=3))
+    page.locator(".st-key-compute-examples").get_by_role("button").click()
+    card = page.locator(".st-key-card-examples")
+    expect(card.get_by_text(re.compile(r"\d tokens? back\)"))).to_have_count(5)
+    settle(page)
+    told = re.findall(r"([\d.]+) of .*?\((\d+) tokens? back\)", card.inner_text(), re.DOTALL)
+    assert "*" not in card.inner_text()
+    shares = [float(share) for share, _ in told]
+    assert len(shares) == 5
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > 0.9
+    assert all(int(back) < 64 for _, back in told)
+    assert len(csv_rows(download(page, "examples", "CSV"))) > 4
+    no_trouble(page)

@@ -1,0 +1,164 @@
+"""The helix page in a browser: every control, and what it changes."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from poskernel_core.analyses.helix.figures import OVERLAYS, OWN_AXES
+from poskernel_core.ledger.published import ANGLES_GPT2
+from tests.support.visit import (
+    hash_of,
+    in_both_themes,
+    no_trouble,
+    parameter,
+    pick,
+    press,
+    redraws,
+    seek,
+    settle,
+    slider,
+    table,
+    title_of,
+    traces,
+    until,
+    visit,
+)
+
+pytestmark = pytest.mark.browser
+
+PAGE, CONTEXT, TOKENS = "/helix", 128, 20
+CARDS = ("helix", "morph", "variance", "angles_residual", "angles_position", "shape")
+LAYER, START = "Stream before layer", "Positions drawn — start"
+OWN_NOTICE = "_stcore/"  # Streamlit asks for these below the page's address first, and gets a 404
+PLAYER = "document.querySelector('.st-key-figure-morph .js-plotly-plot')"
+
+
+@pytest.fixture
+def show(page: Page, server):
+    """Open the page with the parameters given, and return it."""
+
+    def go(**parameters: object) -> Page:
+        visit(page, server.link(PAGE, **{"context": CONTEXT, "rtok": TOKENS, **parameters}))
+        return page
+
+    return go
+
+
+def test_all_figures_are_drawn(page, show):
+    """Six figures and the published row; no error on the console."""
+    trouble = []
+    page.on("console", lambda said: trouble.append(said) if said.type == "error" else None)
+    page.on("pageerror", lambda error: trouble.append(error))
+    show()
+    for _ in in_both_themes(page):
+        for figure in CARDS:
+            expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+        published = table(page, "card-angles").locator("tr").filter(has_text="published for GPT-2")
+        expect(published).to_contain_text(", ".join(f"{angle:.0f}°" for angle in ANGLES_GPT2))
+        no_trouble(page)
+    assert [] == [str(each) for each in trouble if OWN_NOTICE not in each.location["url"]]
+
+
+def test_layer_positions_averages_and_overlay(show):
+    """Title, number of points, diamonds and W_pos follow."""
+    page = show(hl=1)
+    expect(title_of(page, "helix")).to_have_text("Positions before layer 1")
+    with redraws(page, "helix"):
+        slider(page, LAYER).press("ArrowRight")
+    expect(title_of(page, "helix")).to_have_text("Positions before layer 2")
+    assert parameter(page, "hl") is None
+    with redraws(page, "helix"):
+        slider(page, LAYER).press("ArrowRight")
+    expect(title_of(page, "helix")).to_have_text("Positions before layer 3")
+    assert "3" == parameter(page, "hl")
+
+    assert {CONTEXT} == set(traces(page, "helix").values())
+    for handle, key in ((START, "ArrowRight"), ("Positions drawn — end", "ArrowLeft")):
+        with redraws(page, "helix"):
+            slider(page, handle).press(key)
+    assert {CONTEXT - 2} == set(traces(page, "helix").values())
+    assert parameter(page, "span")
+
+    with redraws(page, "helix"):
+        seek(page, "Averages in groups of", "10")
+    whole = (CONTEXT - 1) // 10 - 1  # the first and the last group are cut by the range
+    assert whole == traces(page, "helix")["group averages"]
+    assert "10" == parameter(page, "avg")
+
+    for overlay in [*OVERLAYS][1:]:
+        with redraws(page, "helix"):
+            seek(page, "Drawn with it", overlay)
+        names = traces(page, "helix")
+        assert {"W_pos", "before layer 3"} <= names.keys()
+        assert ("group averages" in names) == (overlay in OWN_AXES)
+        assert overlay == parameter(page, "overlay")
+    no_trouble(page)
+
+
+def test_every_setting(show):
+    """Tokens repeated, first positions left out, k, and what is far from 0."""
+    page = show()
+    page.get_by_role("button", name="Settings").click()
+    with redraws(page, "shape"):
+        press(page, "Repeated tokens, one per prompt", "ArrowRight")
+    assert f"{TOKENS + 10}" == parameter(page, "rtok")
+    with redraws(page, "helix"):
+        press(page, "Leave out the first positions", "ArrowRight")
+    assert "1" == parameter(page, "out")
+    expect(slider(page, START)).to_have_attribute("aria-valuetext", "1")
+    with redraws(page, "angles_residual"):
+        press(page, "k of the subspaces compared", "ArrowRight")
+    expect(title_of(page, "angles")).to_contain_text("top-4 subspaces")
+    with redraws(page, "shape"):
+        press(page, "Far from 0: beyond this many times the rms", "ArrowRight")
+    assert any("beyond 1.5 × rms" in name for name in traces(page, "shape"))
+    page.keyboard.press("Escape")
+    angles = table(page, "card-angles").locator("tbody tr").first.locator("td").last
+    expect(angles).to_have_text(re.compile(r"^[\d.]+°(, [\d.]+°){3}$"))
+    assert ("4", "1.5") == (parameter(page, "k"), parameter(page, "far"))
+    no_trouble(page)
+
+
+def test_texts_of_the_corpus(show):
+    """Real texts in place of a repeated token: the start token's position is left out; and back."""
+    page = show()
+    with redraws(page, "helix"), redraws(page, "shape"):
+        pick(page, "windows of the corpus")
+    expect(slider(page, START)).to_have_attribute("aria-valuetext", "1")
+    assert {CONTEXT - 1} == set(traces(page, "helix").values())
+    assert "windows of the corpus" == parameter(page, "prompts")
+    with redraws(page, "helix"):
+        pick(page, "one token repeated")
+    assert {CONTEXT} == set(traces(page, "helix").values())
+
+
+def test_the_morph_plays_and_can_be_moved(show):
+    """Play ends at the last layer; the slider below the figure goes back."""
+    page = show()
+    hash_of(page, "morph")
+    layers = page.evaluate(f"{PLAYER}._fullLayout.sliders[0].steps.length")
+    assert 4 == layers
+    figure = page.locator(".st-key-figure-morph")
+    figure.locator(".updatemenu-button").first.click()
+    until(page, f"{PLAYER}._fullLayout.sliders[0].active === {layers - 1}")
+    last = page.evaluate(f"Array.from({PLAYER}.data[0].x)")
+    figure.locator(".slider-rail-touch-rect").click(position={"x": 3, "y": 3}, force=True)
+    until(page, f"{PLAYER}._fullLayout.sliders[0].active === 0")
+    until(
+        page,
+        f"last => String(Array.from({PLAYER}.data[0].x)) !== last",
+        ",".join(map(str, last)),
+    )
+    no_trouble(page)
+
+
+def test_a_model_with_rotary_positions(page, server, rotary):
+    """A sentence on why there is no helix of the post's kind; the mean stream is drawn."""
+    visit(page, server.link(PAGE, model=rotary))
+    expect(page.get_by_text("This model has rotary positions")).to_be_visible()
+    expect(page.get_by_role("radio", name="one token repeated")).to_have_count(0)
+    for figure in CARDS:
+        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+    settle(page)
+    no_trouble(page)

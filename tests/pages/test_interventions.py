@@ -1,0 +1,253 @@
+"""The page of interventions in a browser: presets, every kind of change, and bad input."""
+
+import re
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from poskernel_core.analyses.interventions.presets import presets_for
+from tests.support.visit import (
+    cell,
+    complains,
+    no_trouble,
+    parameter,
+    pick,
+    press,
+    redraws,
+    seek,
+    settle,
+    slider,
+    title_of,
+    values,
+    visit,
+    write,
+)
+
+pytestmark = pytest.mark.browser
+
+PAGE, CONTEXT = "/interventions", 128
+PRESETS = presets_for("demo-gpt2")
+FIRST = PRESETS[0]
+OTHER = "L0H1" if FIRST.cell != "L0H1" else "L0H2"
+WORDS = {
+    "average": "average positions",
+    "blind": "blind to predecessor",
+    "move": "move attention",
+    "ablate": "ablate heads",
+    "remove": "remove embeddings",
+}
+HEAD, MOVES, LAYERS = "Head that is changed", "Rows and their new keys", "In layers"
+BEFORE = "before the softmax"
+
+
+@pytest.fixture
+def show(page: Page, server):
+    """Open the page with the parameters given, and return it."""
+
+    def go(**parameters: object) -> Page:
+        visit(page, server.link(PAGE, **{"context": CONTEXT, "head": FIRST.cell, **parameters}))
+        return page
+
+    return go
+
+
+def numbers(page: Page) -> list[str]:
+    """The five numbers of the change."""
+    expect(page.get_by_test_id("stMetricValue")).to_have_count(5)
+    return page.get_by_test_id("stMetricValue").all_inner_texts()
+
+
+def prompt(page: Page) -> str:
+    """What the field of the prompt holds."""
+    return page.get_by_role("textbox", name="Prompt", exact=True).input_value()
+
+
+def add(page: Page, label: str, option: str) -> None:
+    """Add to a choice of several by typing; its list closes as the field is left."""
+    box = page.get_by_role("combobox", name=label, exact=True)
+    box.fill(option)
+    box.press("Enter")
+    box.press("Tab")
+    settle(page)
+
+
+def test_every_preset(show):
+    """Prompt, change and head follow; the first one, which is the default, as well."""
+    page = show(head=OTHER)
+    page.get_by_role("button", name=f"Look at {FIRST.cell}").click()
+    expect(title_of(page, "patterns-whole")).to_contain_text(f"{FIRST.cell} on the prompt")
+    settle(page)
+    expect(page.get_by_role("button", name="Look at ")).to_have_count(0)
+    for preset in (*PRESETS[1:], FIRST):
+        seek(page, "Head", OTHER)
+        settle(page)
+        with redraws(page, "losses"):
+            seek(page, "Preset", preset.name)
+        expect(page.get_by_role("radio", name=WORDS[preset.params["change"]])).to_be_checked()
+        assert (preset.prompt, preset.cell) == (prompt(page), values(page)["Head"])
+        expect(page.get_by_text(preset.about)).to_be_visible()
+        expect(title_of(page, "patterns-whole")).to_contain_text(f"{preset.cell} on the prompt")
+        assert 5 == len(numbers(page))
+        no_trouble(page)
+    write(page, "Prompt", f"{FIRST.prompt} king")
+    expect(page.get_by_text("Changed since: choose another preset")).to_be_visible()
+
+
+def test_averaging_and_blinding(show):
+    """Place and size of the groups; distance, layers and stage of the blinding."""
+    page = show(change=WORDS["average"])
+    with redraws(page, "losses"):
+        press(page, "Positions per group", "ArrowLeft")
+    with redraws(page, "losses"):
+        seek(page, "Averaged", "in the stream before layer 2")
+    assert parameter(page, "group")
+    assert "in the stream before layer 2" == parameter(page, "place")
+    with redraws(page, "losses"):
+        write(page, "Spare the first positions", "4")
+    assert "4" == parameter(page, "keep")
+    with redraws(page, "losses"):
+        pick(page, WORDS["blind"])
+    with redraws(page, "losses"):
+        press(page, "Every k-th position, k =", "Home")
+    assert "1" == parameter(page, "every")
+    with redraws(page, "losses"):
+        seek(page, "Changed", BEFORE)
+    with redraws(page, "losses"):
+        write(page, LAYERS, "0,3")
+    assert ("0,3", BEFORE) == (parameter(page, "layers"), parameter(page, "stage"))
+    no_trouble(page)
+
+
+def test_moving_switching_off_and_removing(show):
+    """Each field of each of the three redraws the losses."""
+    page = show()
+    with redraws(page, "losses"):
+        add(page, MOVES, "4>1")
+    with redraws(page, "losses"):
+        write(page, "Multiply by", "2.5")
+    with redraws(page, "losses"):
+        seek(page, "What is multiplied", "the whole layer's attention output")
+    with redraws(page, "losses"):
+        seek(page, "Changed", BEFORE)
+    with redraws(page, "losses"):
+        write(page, "Nats above the largest score", "1")
+    with redraws(page, "losses"):
+        seek(page, HEAD, OTHER)
+    moves = FIRST.params["moves"].split(", ")
+    assert [*moves, "4>1"] == parse_qs(urlsplit(page.url).query)["moves"]
+    given = {"scale": "2.5", "strength": "1", "edited": OTHER}
+    assert given == {name: parameter(page, name) for name in given}
+    with redraws(page, "losses"):
+        pick(page, WORDS["ablate"])
+    with redraws(page, "losses"):
+        add(page, "Ablated heads", OTHER)
+    with redraws(page, "losses"):
+        pick(page, WORDS["remove"])
+    with redraws(page, "losses"):
+        pick(page, "token embeddings")
+    assert "token embeddings" == parameter(page, "removed")
+    no_trouble(page)
+
+
+def test_bad_input_gives_one_sentence_and_is_mended(show):
+    """In moves and layers; the figures come back."""
+    page = show(change=WORDS["move"])
+    box = page.get_by_role("combobox", name=MOVES, exact=True)
+    for bad, sentence in (
+        ("999>1", "Position 999 is outside the prompt"),
+        ("xylophone>1", "has no word 'xylophone'"),
+        ("1>3", "comes after it"),
+        ("from 3 to 1", "A move is written row>key"),
+    ):
+        add(page, MOVES, bad)
+        complains(page, sentence)
+        expect(page.locator(".js-plotly-plot")).to_have_count(0)
+        box.press("Backspace")
+        box.press("Tab")
+        settle(page)
+        expect(page.locator(".st-key-figure-losses .main-svg").first).to_be_visible()
+        no_trouble(page)
+    for change, label, bad, sentence, good in (
+        ("blind", LAYERS, "7-9", "Expected layers from 0 to 3", "0"),
+        ("blind", LAYERS, "all", "Layers are written", "0-1"),
+    ):
+        pick(page, WORDS[change])
+        write(page, label, bad)
+        complains(page, sentence)
+        write(page, label, good)
+        assert 5 == len(numbers(page))
+        no_trouble(page)
+
+
+def test_prompts_of_every_length(show, capsys):
+    """Empty: asked for one; too long: one sentence; long: a window to move; mended each time."""
+    page, long = show(context=CONTEXT, change=WORDS["remove"]), "The king saw the city. " * 12
+    write(page, "Prompt", "  ")
+    expect(page.get_by_text("Type a prompt: a few words or more.")).to_be_visible()
+    write(page, "Prompt", long * 8)
+    complains(page, f"{CONTEXT}")
+    expect(page.get_by_test_id("stMetric")).to_have_count(0)
+    write(page, "Prompt", FIRST.prompt)
+    before = numbers(page)
+    began = time.perf_counter()
+    page.get_by_role("textbox", name="Prompt", exact=True).fill(long)
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_test_id("stMetricValue").first).not_to_have_text(before[0])
+    with capsys.disabled():
+        print(f"\nprompt to redrawn numbers: {1000 * (time.perf_counter() - began):.0f} ms")
+    settle(page)
+    assert long.strip() == parameter(page, "prompt").strip()
+    with redraws(page, "window-clean"):
+        slider(page, "Window begins at position").press("ArrowRight")
+    with redraws(page, "window-changed"):
+        seek(page, "Window (positions)", "16")
+    assert ("1", "16") == (parameter(page, "zoom"), parameter(page, "zoomsize"))
+    no_trouble(page)
+
+
+def test_the_grid_of_heads_and_the_averaging(show):
+    """A cell opens its head; the toggle measures the loss on the corpus."""
+    page = show(change=WORDS["average"])
+    expect(
+        page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: .*clean.*changed"))
+    ).to_have_count(32)
+    with redraws(page, "whole-clean"):
+        cell(page, OTHER).click()
+    expect(title_of(page, "patterns-whole")).to_contain_text(f"{OTHER} on the prompt")
+    assert (OTHER, OTHER) == (parameter(page, "head"), values(page)["Head"])
+    expect(cell(page, OTHER)).to_have_attribute("aria-selected", "true")
+    expect(title_of(page, "averaging")).to_have_count(0)
+    page.get_by_role("switch", name="Measure the loss").check(force=True)
+    expect(page.locator(".st-key-figure-averaging .main-svg").first).to_be_visible()
+    settle(page)
+    assert "true" == parameter(page, "avgtable")
+    with redraws(page, "averaging"):
+        seek(page, "Averaged", "in the stream before layer 1")
+    no_trouble(page)
+
+
+def test_a_link_restores_everything(show, new_context):
+    """A second visitor sees the same prompt, settings and numbers."""
+    page = show(context=64)
+    pick(page, WORDS["blind"])
+    press(page, "Every k-th position, k =", "ArrowLeft")
+    write(page, LAYERS, "0-1")
+    seek(page, "Changed", BEFORE)
+    settle(page)
+    write(page, "Prompt", "one two three; one two")
+    cell(page, OTHER).click()
+    expect(title_of(page, "patterns-whole")).to_contain_text(OTHER)
+    settle(page)
+    other = new_context().new_page()
+    visit(other, page.url)
+    assert numbers(page) == numbers(other)
+    assert (prompt(page), values(page)) == (prompt(other), values(other))
+    expect(other.get_by_role("radio", name=WORDS["blind"])).to_be_checked()
+    assert "0-1" == other.get_by_role("textbox", name=LAYERS, exact=True).input_value()
+    assert BEFORE == other.get_by_role("combobox", name="Changed", exact=True).input_value()
+    every = slider(page, "Every k-th position, k =").get_attribute("aria-valuetext")
+    expect(slider(other, "Every k-th position, k =")).to_have_attribute("aria-valuetext", every)
+    expect(title_of(other, "patterns-whole")).to_contain_text(OTHER)
+    no_trouble(other)

@@ -1,0 +1,133 @@
+"""A computation under way, in a browser: shared progress, cancel, ask again."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.server import serve
+from tests.support.visit import cell, no_trouble, parameter, settle, title_of, values
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """A server with nothing in its cache, whose worker has yet to import torch."""
+    with serve(tmp_path / "cache", tmp_path / "server.log") as started:
+        yield started
+
+
+@pytest.fixture
+def two(new_context):
+    """The pages of two visitors who know nothing of each other."""
+    return [new_context().new_page() for _ in range(2)]
+
+
+def ask(page, server, texts=200, context=256):
+    """Ask for a run that nobody has computed, and do not wait for it."""
+    page.set_default_timeout(60_000)
+    page.goto(server.link(windows=texts, context=context))
+
+
+def date(page):
+    """The moment at which the pass behind the heat map was done."""
+    page.locator(".st-key-card-etc").get_by_role("button", name="Provenance").click()
+    line = page.get_by_role("dialog").get_by_text("Corpus sample")
+    text = line.inner_text()
+    return re.search(r"\d{4}-\d\d-\d\dT[\d:]+\+00:00", text)[0]
+
+
+def test_two_visitors_share_one_computation(fresh, two):
+    """Both see progress, then the same result of the same moment from one pass."""
+    for page in two:
+        ask(page, fresh)
+    for page in two:
+        expect(page.get_by_text("for demo-gpt2")).to_be_visible()
+        expect(page.get_by_role("progressbar", name="progress")).to_be_visible()
+    for page in two:
+        expect(page.get_by_role("gridcell")).to_have_count(32)
+        settle(page)
+        no_trouble(page)
+    assert date(two[0]) == date(two[1])
+
+
+def test_cancel_by_one_then_by_both(fresh, two):
+    """The work goes on for the other reader; when both have cancelled, either can ask again."""
+    for page in two:
+        ask(page, fresh, texts=500)
+        expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+    two[0].get_by_role("button", name="Cancel").click()
+    expect(two[0].get_by_text("goes on for other readers")).to_be_visible()
+    expect(two[1].get_by_role("button", name="Cancel")).to_be_visible()
+    two[0].get_by_role("button", name="Wait for it again").click()
+    expect(two[0].get_by_role("progressbar", name="progress")).to_be_visible()
+    two[0].get_by_role("button", name="Cancel").click()
+    expect(two[0].get_by_text("goes on for other readers")).to_be_visible()
+    two[1].get_by_role("button", name="Cancel").click()
+    for page in two:  # the first one, who had left, sees that it goes on no longer
+        cancelled = page.get_by_test_id("stAlert").filter(has_text="was cancelled")
+        expect(cancelled).to_be_visible()
+        expect(page.get_by_text("goes on for other readers")).to_have_count(0)
+    two[1].get_by_role("button", name="Try again").click()
+    expect(two[1].get_by_role("gridcell")).to_have_count(32)
+    no_trouble(two[1])
+
+
+class SlowLine:
+    """What a page and its server tell each other, held back where a test wants it."""
+
+    def __init__(self, page):
+        self.slow, self.held, self.may_pass, self.click = False, [], 0, b""
+        page.route_web_socket(re.compile("/_stcore/stream"), self._carry)
+
+    def _carry(self, line):
+        self.line, server = line, line.connect_to_server()
+        line.on_message(lambda what: self._up(server, what))
+        server.on_message(self._down)
+
+    def _up(self, server, what):
+        if self.slow and self.click and self.click in what:
+            self.click = b""
+        elif self.slow and self.may_pass:
+            self.may_pass -= 1
+        elif self.slow:
+            return  # the page asks for the progress twice a second
+        server.send(what)
+
+    def _down(self, what):
+        if self.slow:
+            self.held.append(what)
+        else:
+            self.line.send(what)
+
+    def quicken(self):
+        """Bring what was held back, in its order, and all that follows."""
+        while self.held:
+            self.line.send(self.held.pop(0))
+        self.slow = False
+
+
+def test_a_click_while_a_computation_ends(fresh, two):
+    """A head clicked just before another result comes stays selected on a slow line.
+
+    Until the answer to the click has come, what the page asks for by the clock names the old head.
+    """
+    line = SlowLine(two[0])
+    for page in two:
+        page.set_default_timeout(60_000)
+        page.goto(fresh.link("/induction_recency", model="demo-attn-2l", samples=1000))
+        expect(page.get_by_role("gridcell")).to_have_count(16)
+    page, other = two
+    expect(page.get_by_role("progressbar", name="progress").first).to_be_visible()
+    line.click, line.slow = b"L1H2", True
+    cell(page, "L1H2").click()
+    settle(other)
+    expect(other.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
+    line.may_pass = 2
+    page.wait_for_timeout(2000)
+    line.quicken()
+    settle(page)
+    expect(title_of(page, "candidates")).to_contain_text("L1H2")
+    assert "L1H2" == parameter(page, "head") == values(page)["Head"]
+    no_trouble(page)

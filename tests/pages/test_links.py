@@ -1,0 +1,245 @@
+"""Links that cannot be honoured: the page says what they ask for and what is shown instead."""
+
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.contextual_neurons import page as neurons_page
+from pages.shared import links, results
+from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
+from poskernel_core.analyses.interventions.presets import presets_for
+from poskernel_core.models.known import telling_head
+from tests.support.bound import bound, opened
+from tests.support.made_contextual import neurons
+from tests.support.server import ROOT
+from tools.recorded import open_page, page_names
+
+METHODS = "methods"
+HEATMAP = "etc_heatmap"
+INTERVENTIONS = "interventions"
+NEURONS = "contextual_neurons"
+TYPED = ("text_input", "text_area")
+NONSENSE = {"number_input": "999999", "slider": "999999", "select_slider": "999999"}
+DRAWN = (
+    "draw_bag", "draw_embedding", "draw_neurons", "draw_search", "draw_neuron", "draw_trace",
+    "draw_latents",
+)  # fmt: skip
+
+
+@pytest.fixture
+def follow(monkeypatch):
+    """Open a page by a link, with nothing computed."""
+
+    def found(question: Any, *_: Any) -> Any:
+        return neurons() if question is ContextualNeurons else None
+
+    monkeypatch.setattr(results, "fetch", found)
+    for name in DRAWN:
+        monkeypatch.setattr(neurons_page, name, lambda *_: None)
+
+    def go(page: str = METHODS, **parameters: Any) -> AppTest:
+        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+        for name, value in parameters.items():
+            app.query_params[name] = value
+        return open_page(app, page)
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("script", "link", "sentence"),
+    [
+        (
+            METHODS,
+            {"head": "L99H99"},
+            "asks for head L99H99; shown is L2H6 instead: offered are 32 values from L0H0 to L3H7.",
+        ),
+        (
+            METHODS,
+            {"query": "99999"},
+            "asks for query 99999; shown is 400 instead: offered are 33 values from 15 to 511.",
+        ),
+        (METHODS, {"head": "l99h99"}, "asks for head L99H99; shown is L2H6 instead"),
+        (METHODS, {"query": "foo"}, "asks for query foo; shown is 400"),
+        (METHODS, {"skip": "999"}, "asks for skip 999; shown is 4 instead: offered are 0 to 32."),
+        (METHODS, {"corpus": "nope"}, "asks for corpus nope; shown is sample instead: offered"),
+        (METHODS, {"context": "100"}, "asks for context 100; shown is 512 instead"),
+        (METHODS, {"windows": "7"}, "asks for windows 7; shown is 500 instead"),
+        (METHODS, {"dtype": "int8"}, "asks for dtype int8; shown is float32 instead"),
+        (METHODS, {"start": "maybe"}, "asks for start maybe; shown is True instead"),
+        (METHODS, {"part": "foo"}, "asks for part foo; shown is Definitions instead"),
+        (HEATMAP, {"measure": "foo"}, "asks for measure foo; shown is effective token count"),
+        (HEATMAP, {"measure": "foo"}, "instead: offered are 2"),
+        (HEATMAP, {"kinds": ["local", "foo"]}, "asks for kinds local, foo; shown is local instead"),
+        (INTERVENTIONS, {"change": "foo"}, "asks for change foo; shown is move attention instead"),
+        (INTERVENTIONS, {"preset": "foo"}, "asks for preset foo; shown is"),
+        (NEURONS, {"neuron": "99999"}, "asks for neuron 99999; shown is"),
+        (METHODS, {"n": "99999"}, "The link gives n 99999, which has no use here."),
+        (METHODS, {"seed": "1"}, "The link gives seed 1, which has no use here."),
+    ],
+)
+def test_what_does_not_fit_is_named(follow, script, link, sentence):
+    """One notice: what the link asks for, what is shown instead, and what there is."""
+    app = follow(script, **link)
+    assert not app.exception
+    assert 1 == len(app.warning)
+    assert sentence in app.warning[0].value.replace("\\", "")
+
+
+OLD = [
+    (HEATMAP, {"cell": "l0h1", "texts": "100", "measure": "fidelity"},
+     {"head": "L0H1", "windows": "100", "measure": "distance to observed attention"}),
+    ("induction_recency", {"silenced0": ["L0H1", "L0H2"], "silencedhow": "pattern made uniform",
+                           "flatten": "true", "cell": "L1H2"},
+     {"ablated0": ["L0H1", "L0H2"], "ablation": "uniform attention", "equalise": "true",
+      "head": "L1H2"}),
+    (INTERVENTIONS, {"change": "switch heads off", "silenced": ["L1H2", "L1H3"]},
+     {"change": "ablate heads", "ablated": ["L1H2", "L1H3"]}),
+    ("contextual", {"contexts": "16", "copies": "0.4"},
+     {"firstwindows": "16", "duplicates": "0.4"}),
+    (NEURONS, {"fewest": "7", "contexts": "8"}, {"mincount": "7", "firstwindows": "8"}),
+    ("compare", {"second": "demo-attn-2l", "beside": "fidelity",
+                 "pins": "L0H1@demo-gpt2;context=64;texts=50"},
+     {"second": "demo-attn-2l", "compared": "distance to observed attention"}),
+    ("over_training", {"follow": "keys beyond the sum", "model": "demo-training"},
+     {"follow": "position-content interaction", "model": "demo-training"}),
+    (METHODS, {"method": "kernel-folds"}, {"method": "kernel-replicates"}),
+    ("helix", {"prompts": "texts of the corpus"}, {"prompts": "windows of the corpus"}),
+    ("positional_kernels", {"source": "sampled texts", "cell": "L2H3", "texts": "50"},
+     {"source": "sampled windows", "head": "L2H3", "windows": "50"}),
+    ("own_text", {"cell": "L1H7", "texts": "200"}, {"head": "L1H7", "windows": "200"}),
+    ("head", {"cell": "L3H2", "texts": "50"}, {"head": "L3H2", "windows": "50"}),
+    ("helix", {"model": "demo-gpt2-smooth"}, {"model": "demo-gpt2"}),
+    ("compare", {"model": "demo-attn-2l", "second": "demo-gpt2-smooth"},
+     {"model": "demo-attn-2l", "second": "demo-gpt2"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "old", "new"), OLD)
+def test_an_old_link_opens_as_it_was_meant(follow, script, old, new):
+    """Nothing is said of it; widgets hold what it asks for, and the address has today's names."""
+    app = follow(script, **old)
+    assert not app.exception
+    assert not app.warning
+    assert not (old.keys() - new.keys()) & app.query_params.keys() - {"pins"}
+    for key, value in new.items():
+        held = bound(app)[key].value
+        shown = held if isinstance(held, list) else str(held).replace("True", "true")
+        assert value == app.query_params.get(key, value) == shown
+
+
+def test_old_pins_are_kept(follow):
+    """Their windows are named as in the address, and their models as they are called today."""
+    app = follow("compare", pins="L0H1@demo-gpt2-smooth;context=64;texts=50,L2H6@demo-gpt2-smooth")
+    assert "L0H1@demo-gpt2;context=64;windows=50,L2H6@demo-gpt2" == app.query_params["pins"]
+    assert not app.warning
+
+
+def test_the_name_of_today_wins(follow):
+    """Where a link has both."""
+    app = follow(HEATMAP, cell="L0H1", head="L2H3", texts="100", windows="50")
+    assert ("L2H3", 50) == (app.selectbox(key="head").value, bound(app)["windows"].value)
+    assert not app.warning
+
+
+def test_several_parts_make_one_notice(follow):
+    """One box with a line for each; what fits is not named."""
+    app = follow(head="L99H99", query="99999", skip="3", windows="50", context="64")
+    assert 1 == len(app.warning)
+    assert 2 == app.warning[0].value.count("The link asks for")
+
+
+def test_a_link_that_fits_says_nothing(follow):
+    """Every kind of value is recognised as what was asked for."""
+    link = {"head": "L1H3", "query": "255", "skip": "0", "start": "false", "windows": "50",
+            "context": "256", "measure": "half-mass distance", "kinds": ["local", "uniform"],
+            "lshare": "0.25", "order": "largest first"}  # fmt: skip
+    app = follow(HEATMAP, **link)
+    assert not app.exception
+    assert not app.warning
+
+
+@pytest.mark.parametrize(("asked", "shown"), [("l1h3", "L1H3"), ("L0h1", "L0H1")])
+def test_heads_are_read_in_any_case(follow, asked, shown):
+    """As people write them."""
+    app = follow(HEATMAP, head=asked)
+    assert not app.warning
+    assert shown == app.selectbox(key="head").value
+
+
+def test_the_notice_goes_with_a_choice_and_choices_make_none(follow):
+    """It stands until its value is changed; another model moves the head in silence."""
+    app = follow(HEATMAP, head="L99H99", query="99999")
+    app.selectbox(key="head").select("L3H7").run()
+    assert 1 == app.warning[0].value.count("The link asks for")
+    app.selectbox(key="model").select("demo-attn-2l").run()
+    assert "L0H0" == app.selectbox(key="head").value
+    assert not app.warning
+
+
+def test_an_unknown_model_stops_the_page(follow):
+    """What is asked for, what is offered, how the host adds it; the reader can choose another."""
+    app = follow(HEATMAP, model="nonsense", head="L2H5")
+    sentence = app.error[0].value.replace("\\", "")
+    for part in ("asks for model 'nonsense'", "demo-gpt2", "POSKERNEL_MODELS",
+                 "POSKERNEL_ALLOW_ANY_MODEL"):  # fmt: skip
+        assert part in sentence
+    assert "nonsense" == app.query_params["model"]
+    app.selectbox(key="model").select("demo-gpt2").run()
+    assert not app.error
+    assert ("demo-gpt2", "L2H5") == (app.selectbox(key="model").value,
+                                     app.selectbox(key="head").value)  # fmt: skip
+    assert not app.warning
+
+
+@pytest.mark.parametrize("model", ["demo-gpt2", "demo-attn-2l"])
+def test_a_model_opens_on_its_telling_head(follow, model):
+    """The head that the first intervention changes."""
+    cell = follow(model=model).selectbox(key="head").value
+    assert presets_for(model)[0].cell == cell == telling_head(model)
+
+
+@pytest.mark.parametrize(
+    ("script", "idle"),
+    [
+        (HEATMAP, set()),
+        ("previous_token", {"skip"}),
+        ("helix", {"head", "query", "skip"}),
+        (INTERVENTIONS, {"query", "skip"}),
+        (
+            "induction_recency",
+            {"corpus", "context", "windows", "start", "dtype", "query", "skip"},
+        ),
+        (NEURONS, {"head", "skip"}),
+    ],
+)
+def test_settings_that_change_nothing_are_greyed(follow, script, idle):
+    """And all others can be used."""
+    app = follow(script)
+    found = [*app.sidebar.selectbox, *app.sidebar.slider, *app.sidebar.select_slider,
+             *app.sidebar.toggle]  # fmt: skip
+    assert idle == {each.key for each in found if each.disabled}
+
+
+@pytest.mark.parametrize("name", page_names())
+def test_what_a_page_refuses_it_says_with_what_it_offers(shipped_only, name):
+    """Whatever widget a link is about; words that readers type are taken as they are."""
+    link = {
+        key: NONSENSE.get(widget.type, "nonsense")
+        for key, widget in bound(opened(name).main).items()
+        if widget.type not in TYPED and not getattr(widget.proto, "accept_new_options", False)
+    }
+    app = opened(name, **link)
+    said = " ".join(each.value for each in app.warning).replace("\\", "")
+    for key, widget in bound(app.main).items():
+        if key in link and str(widget.value) != link[key]:
+            assert f"asks for {key} {link[key]}; shown is " in said
+    assert said.count("; shown is ") == said.count(" instead: offered are ")
+
+
+def test_a_figure_that_is_not_there_yet_takes_its_part_of_a_link_along(follow, monkeypatch):
+    """What a page may still draw is not said to have no use; what no page has is."""
+    monkeypatch.setattr(results, "fetch", lambda *_: links.waits())
+    app = follow("induction_recency", rlength="16", n="1")
+    assert not app.warning

@@ -1,0 +1,184 @@
+"""The grid of all heads by any measure, and the additivity of keys, in a browser."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+
+from pages.shared.measures import MEASURES as ALL_MEASURES
+from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
+from poskernel_core.models import catalog
+from tests.pages.test_downloads import download
+from tests.support.visit import (
+    cell,
+    choose,
+    no_trouble,
+    parameter,
+    redraws,
+    seek,
+    settle,
+    shown,
+    title_of,
+    traces,
+    values,
+    visit,
+)
+
+pytestmark = pytest.mark.browser
+
+GEOMETRY = catalog.locate("demo-gpt2").geometry
+MEASURES = {title: each for title, each in ALL_MEASURES.items() if each.fits(GEOMETRY)}
+COLOUR, ORDER, CONTEXT = "Colour heads by", "Order of heads", 128
+NUMBER = r"(\(?[\d.]+(?: ± [\d.]+\)×10⁻\S)?)"
+SHARES = rf"position explains {NUMBER}.*, content {NUMBER}.*, and their interaction {NUMBER}"
+FACES = """cells => cells.map(cell => getComputedStyle(cell.firstChild).backgroundColor)"""
+
+
+@pytest.fixture
+def landing(page: Page, server):
+    """Open the landing page with the grid drawn."""
+
+    def go(**parameters: object) -> Page:
+        visit(page, server.link(**{"context": CONTEXT, **parameters}))
+        expect(page.get_by_role("gridcell")).to_have_count(32)
+        return page
+
+    return go
+
+
+def labels(page: Page) -> list[str]:
+    """What the cells say, in the order shown."""
+    return page.get_by_role("gridcell").evaluate_all(
+        "cells => cells.map(cell => cell.getAttribute('aria-label'))"
+    )
+
+
+def numbers(page: Page, measure: str) -> np.ndarray:
+    """The value of every head, in the order shown, ``[layer, place]``."""
+    found = [re.match(rf"L\dH\d: {measure} (-?[\d.e-]+)", label) for label in labels(page)]
+    return np.array([float(match[1]) for match in found]).reshape(4, -1)
+
+
+def legend(page: Page) -> list[str]:
+    """The labels of the legend's ticks."""
+    return page.locator(".legend .ticks span").all_inner_texts()
+
+
+def drawn(page: Page, figure: str) -> None:
+    """Wait for a figure."""
+    expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+
+
+def shares(page: Page) -> list[float]:
+    """The three shares of the keys' variance, as the sentence tells them."""
+    sentence = page.get_by_text("Of the variance of the keys of").inner_text()
+    return [_number(each) for each in re.search(SHARES, sentence).groups()]
+
+
+def _number(text: str) -> float:
+    power = "⁰¹²³⁴⁵⁶⁷⁸⁹".index(text[-1]) if "×" in text else 0
+    return float(text.strip("(").split(" ")[0]) / 10**power
+
+
+def test_every_measure_is_drawn(landing):
+    """Each gives 32 labelled cells in colours of their own and a legend with its unit."""
+    page, first, seen = landing(), next(iter(MEASURES)), set()
+    for title, measure in list(MEASURES.items())[::-1]:
+        choose(page, COLOUR, title)
+        expect(page.locator(".legend .title")).to_have_text(measure.unit)
+        settle(page)
+        assert parameter(page, "measure") == (None if title == first else title)
+        begins = r"L\dH\d: " + ("ETC" if measure.question.name == "etc" else re.escape(title))
+        said = labels(page)
+        assert 32 == len(set(said))
+        assert all(
+            re.match(rf"{begins} .* tokens? at n = \d+, (local|slow decay|uniform), ", each)
+            for each in said
+        )
+        faces = page.get_by_role("gridcell").evaluate_all(FACES)
+        assert len(set(faces)) > 1
+        assert len(legend(page)) > 1
+        seen.add(tuple(faces))
+        if title == "behaviour group":
+            assert [*BEHAVIOURS] == legend(page)
+            assert all(re.match(rf"{begins} ({'|'.join(BEHAVIOURS)});", each) for each in said)
+            kinds = [re.match(rf"{begins} (.*?);", each)[1] for each in said]
+            assert len(set(zip(kinds, faces, strict=True))) == len(set(kinds)) == len(set(faces))
+        no_trouble(page)
+    assert len(MEASURES) == len(seen)
+
+
+def test_order_and_choice_by_a_measure(landing):
+    """A link brings the measure; largest and smallest first are so; a click selects the head."""
+    measure = "attention to the previous token"
+    page = landing(measure=measure, order="largest first", head="L1H1")
+    assert measure == page.get_by_role("combobox", name=COLOUR, exact=True).input_value()
+    largest = numbers(page, measure)
+    assert (np.diff(largest, axis=1) <= 0).all()
+    assert np.ptp(largest) > 0.1
+    choose(page, ORDER, "smallest first")
+    settle(page)
+    np.testing.assert_array_equal(largest[:, ::-1], numbers(page, measure))
+    expect(page.get_by_role("columnheader", name="1.", exact=True)).to_be_visible()
+    choose(page, ORDER, "by number")
+    settle(page)
+    np.testing.assert_array_equal(np.sort(largest), np.sort(numbers(page, measure)))
+    cell(page, "L2H5").click()
+    expect(title_of(page, "kernel")).to_contain_text("L2H5 at n = 127")
+    settle(page)
+    assert ("L2H5", "L2H5") == (parameter(page, "head"), values(page)["Head"])
+    expect(cell(page, "L2H5")).to_have_attribute("aria-selected", "true")
+    with np.load(io.BytesIO(download(page, "etc", "NPZ")), allow_pickle=False) as file:
+        held = file["previous_mass"]
+    np.testing.assert_allclose(numbers(page, measure), held, atol=5e-3)
+    page.keyboard.press("Escape")
+    page.locator(".st-key-card-etc").get_by_role("button", name="Formula").click()
+    expect(page.get_by_role("dialog").get_by_text("Source.")).to_be_visible()
+    no_trouble(page)
+    landing(measure="<b>luck</b>")
+    assert {COLOUR: next(iter(MEASURES))} == shown(page, COLOUR)
+    no_trouble(page)
+
+
+def test_additivity(page, server):
+    """Three shares add up to 1, in words and in the file; another head has others."""
+    visit(page, server.link("/positional_kernels", context=CONTEXT))
+    for figure in ("shares", "similarity"):
+        drawn(page, figure)
+    before = shares(page)
+    assert 1 == pytest.approx(sum(before), abs=2e-3)
+    with np.load(io.BytesIO(download(page, "shares", "NPZ")), allow_pickle=False) as file:
+        held = np.stack([file[f"{name}_share"] for name in ("position", "content", "interaction")])
+    np.testing.assert_allclose(held.sum(axis=0), 1, atol=1e-6)
+    np.testing.assert_allclose(held[:, 6], before, atol=1e-3)  # L2H6 is shown first
+    page.keyboard.press("Escape")
+    with redraws(page, "shares"), redraws(page, "similarity"):
+        seek(page, "Head", "L1H3")
+    assert before != shares(page)
+    assert 1 == pytest.approx(sum(shares(page)), abs=2e-3)
+    expect(title_of(page, "similarity")).to_have_text("Content similarity across positions, L1H3")
+    expect(title_of(page, "shares")).to_contain_text("layer 1")
+    assert traces(page, "similarity")
+    no_trouble(page)
+
+
+def test_a_model_with_rotary_positions(page, server, rotary):
+    """Measures of its keys, and their shares: position alone explains little."""
+    visit(page, server.link(model=rotary, measure="key variance explained by position"))
+    expect(
+        page.get_by_role("gridcell", name=re.compile("key variance explained by position"))
+    ).to_have_count(18)
+    for measure in ("content similarity across positions", "induction score"):
+        choose(page, COLOUR, measure)
+        expect(page.get_by_role("gridcell", name=re.compile(measure))).to_have_count(18)
+    settle(page)
+    no_trouble(page)
+    visit(page, server.link("/positional_kernels", model=rotary))
+    for figure in ("shares", "similarity"):
+        drawn(page, figure)
+    position, _, rest = shares(page)
+    assert 1 == pytest.approx(sum(shares(page)), abs=2e-3)
+    assert position < rest
+    no_trouble(page)

@@ -1,0 +1,78 @@
+"""Narrow windows: the grid of heads, scenes, words on numbers; and what is chosen, in the dark."""
+
+import tomllib
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support import ROOT
+from tests.support.visit import settle, visit
+
+pytestmark = pytest.mark.browser
+
+HEADS, HEADER, CELL = 12, 34, 26  # pixels of the grid's first column and of a cell, in grid.css
+
+
+def test_twelve_heads_fit_and_a_grid_that_scrolls_says_so(page, server):
+    """The grid of the landing page has room for them at 1024 pixels, and needs no scrolling.
+
+    Where it scrolls its edge fades and a line tells it, until it is scrolled to the end.
+    """
+    page.set_viewport_size({"width": 1024, "height": 1000})
+    visit(page, server.link())
+    room = page.locator(".scroller").evaluate("node => node.clientWidth")
+    assert room >= HEADER + HEADS * CELL
+    assert "scrolls" not in (page.locator(".head-grid").get_attribute("class") or "")
+    grid, hint = page.locator(".head-grid"), page.locator(".head-grid .hint")
+    assert not hint.is_visible()
+    page.locator(".scroller").evaluate("node => { node.style.width = '150px' }")
+    hint.wait_for()
+    assert "more" in grid.get_attribute("class")
+    page.locator(".scroller").evaluate("node => { node.scrollLeft = node.scrollWidth }")
+    expect(grid).not_to_contain_class("more")
+    assert hint.is_visible()
+
+
+def size_of(page: Page, figure: str) -> tuple[float, float]:
+    """Width and height of a figure as it is drawn, in pixels."""
+    plot = page.locator(f".st-key-figure-{figure} .main-svg").first
+    expect(plot).to_be_visible()
+    settle(page)
+    box = plot.bounding_box()
+    return box["width"], box["height"]
+
+
+def test_scenes_are_not_cut_on_a_phone(page, server):
+    """As high as they were made where there is room; else hardly higher than wide."""
+    page.set_viewport_size({"width": 1400, "height": 1000})
+    visit(page, server.link("/helix"))
+    assert [560, 650] == [size_of(page, figure)[1] for figure in ("helix", "morph")]
+    page.set_viewport_size({"width": 390, "height": 1000})
+    visit(page, server.link("/helix"))
+    for figure, around in (("helix", 130), ("morph", 220)):
+        width, height = size_of(page, figure)
+        assert 0 <= height - width <= around
+
+
+def test_words_on_a_number_stand_below_it_on_a_phone(page, server):
+    """Beside it in a wide window, and as wide as the table in a narrow one."""
+    lies = """row => {
+      const [name, number, words] = [...row.children].map(each => each.getBoundingClientRect());
+      const whole = words.left <= name.left && words.right >= number.right - 1;
+      const below = words.top >= number.bottom - 1 && whole;
+      return [words.left >= number.right - 1, below];
+    }"""
+    for width, beside, below in ((1400, True, False), (390, False, True)):
+        page.set_viewport_size({"width": width, "height": 1000})
+        visit(page, server.link("/positional_kernels"))
+        row = page.locator("tr").filter(has_text="over how many the kernel spreads")
+        expect(row).to_be_visible()
+        assert [beside, below] == row.evaluate(lies)
+
+
+def test_chosen_values_have_the_light_themes_colour():
+    """White cannot be read on the dark theme's; style.css, without themes, names it."""
+    theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())["theme"]
+    style = (ROOT / "pages" / "shared" / "style.css").read_text()
+    rule = style.split("[data-tag] {")[1].split("}")[0]
+    assert f"background-color: {theme['light']['primaryColor']};" == rule.strip()

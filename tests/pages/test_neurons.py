@@ -1,0 +1,249 @@
+"""The page on contextual neurons in a browser: every control, and what it changes."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.pages.test_contextual import TOKEN
+from tests.support.visit import (
+    complains,
+    console,
+    flip,
+    in_both_themes,
+    no_trouble,
+    parameter,
+    pick,
+    press,
+    redraws,
+    seek,
+    settle,
+    shown,
+    table,
+    title_of,
+    traces,
+    visit,
+    write,
+)
+from tests.support.visit_tables import click_row, column, drawn, titles, wide
+
+pytestmark = pytest.mark.browser
+
+PAGE, PARTS = "/contextual_neurons", "Show the parts of the prediction"
+FIGURES = ("quality", "bag-kernel", "neurons", "tokens", "related", "trace", "latents")
+HEADS, RAREST, RANKED = "Contextual heads of layer 0", "Rarest token listed", "Neurons ranked by"
+NEURON, WORDS = "Neuron of layer 0", "Which neurons fire for these words?"
+NEAR, COMPONENTS = "Tokens near the token", "Components of the vocabulary"
+HOSTILE = "<script>document.title='taken'</script> <b>bold</b> \"king\" & 'Lord'"
+BARS = """() => document.querySelector('.st-key-figure-tokens .js-plotly-plot')._fullData[0].y
+  .reduce((all, count) => all + count)"""
+RING = """() => document.querySelector('.st-key-figure-neurons .js-plotly-plot')._fullData
+  .find(trace => trace.name === 'chosen').text[0]"""
+
+
+@pytest.fixture
+def show(page: Page, server):
+    """Open the page with the parameters given."""
+    return wide(page, server, PAGE)
+
+
+def chosen(page: Page, neuron: int | str) -> None:
+    """The page shows this neuron: headings, field and address."""
+    for title in (f"Neuron {neuron}", f"Tokens of neuron {neuron}", f"Neuron {neuron} along a text",
+                  f"Sub-latents of neuron {neuron}"):  # fmt: skip
+        expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+    settle(page)
+    assert {NEURON: f"{neuron}"} == shown(page, NEURON)
+    assert f"{neuron}" == parameter(page, "neuron")
+
+
+def test_all_is_drawn(page, show):
+    """Seven figures and their tables; the neuron driven most comes first; a silent console."""
+    trouble = console(page)
+    show()
+    for _ in in_both_themes(page):
+        drawn(page, FIGURES)
+        first = column(page, "neuron-table", "neuron")[0]
+        expect(page.get_by_role("heading", name=f"Neuron {first}", exact=True)).to_be_visible()
+        assert f"<b>{first}</b>" == page.evaluate(RING)
+        expect(page.get_by_text("The bag is filled by L0H0, ")).to_be_visible()
+        assert first not in column(page, "related-table", "neuron")
+        assert 7 > len(column(page, "card-latents", "share")) > 1
+        no_trouble(page)
+    assert [] == trouble
+
+
+def test_what_the_bag_is_made_of(show):
+    """Two heads, scale, kernel, rarest token, and how the prediction is judged."""
+    page = show()
+    with redraws(page, "neurons"), redraws(page, "trace"):
+        pick(page, "one for all")
+    with redraws(page, "neurons"), redraws(page, "trace"):
+        pick(page, "their mean")
+    for judged in ("R²", "cosine"):
+        with redraws(page, "quality"):
+            pick(page, judged)
+        assert judged == parameter(page, "judged")
+    few = page.evaluate(BARS)
+    with redraws(page, "tokens"):
+        write(page, RAREST, "0")
+    assert page.evaluate(BARS) > 2 * few > 20
+    for head in ("L0H3", "L0H1"):
+        with redraws(page, "bag-kernel"), redraws(page, "neurons"):
+            seek(page, HEADS, head)
+    filled = page.get_by_text(re.compile("The bag is filled by (L0H3, L0H1|L0H1, L0H3) "))
+    expect(filled).to_be_visible()
+    assert {"L0H1", "L0H3"} == set(re.findall(r"bagheads=(\w+)", page.url))
+    assert ["one for all", "their mean", "0"] == [
+        parameter(page, name) for name in ("normscale", "bagkernel", "mincount")
+    ]
+    no_trouble(page)
+
+
+def test_a_neuron_is_selected(show):
+    """By a row of the ranking or of the relatives, by its number, by words that it fires for."""
+    page = show()
+    seek(page, RANKED, "sign agreement")
+    settle(page)
+    assert "sign agreement" == parameter(page, "rank")
+    signs = [float(each) for each in column(page, "neuron-table", "sign")]
+    assert sorted(signs, reverse=True) == signs
+    third = column(page, "neuron-table", "neuron")[3]
+    with redraws(page, "tokens"), redraws(page, "related"), redraws(page, "latents"):
+        click_row(page, "neuron-table", 3)
+    chosen(page, third)
+    assert f"<b>{third}</b>" == page.evaluate(RING)
+    relative = column(page, "related-table", "neuron")[1]
+    with redraws(page, "tokens"):
+        click_row(page, "related-table", 1)
+    chosen(page, relative)
+    with redraws(page, "trace"):
+        write(page, NEURON, "5")
+    chosen(page, 5)
+    write(page, WORDS, HOSTILE)
+    expect(page.get_by_text("Tokens searched: ")).to_contain_text("<  script  >")
+    for key, order in (("words-for", -1), ("words-against", 1)):
+        scores = [order * float(each) for each in column(page, key, "score (sd)")]
+        assert sorted(scores) == scores
+    assert float(column(page, "words-for", "score (sd)")[0]) > 0
+    found = column(page, "words-for", "neuron")[0]
+    with redraws(page, "tokens"):
+        click_row(page, "words-for", 0)
+    chosen(page, found)
+    assert "PosKernel" in page.title()
+    no_trouble(page)
+
+
+def test_text_of_a_trace(show):
+    """A window, a chapter or one's own; every token tells its place and number, as plain text."""
+    page = show()
+    first = titles(page)
+    with redraws(page, "trace"):
+        write(page, "Window", "3")
+    assert "3" == parameter(page, "window")
+    assert first != titles(page)
+    with redraws(page, "trace"):
+        pick(page, "a text")
+    assert 100 < len(titles(page))
+    with redraws(page, "trace"):
+        seek(page, "Text", "Exodus 12")
+    assert "Exodus 12" == parameter(page, "item")
+    seek(page, "Text", "my own text")
+    expect(page.get_by_test_id("stAlertContentInfo")).to_be_visible()
+    expect(page.locator(".st-key-figure-trace")).to_have_count(0)
+    write(page, "Your text", HOSTILE)
+    region = page.get_by_role("region", name="Text by contribution")
+    expect(region).to_have_text(f"<|endoftext|>{HOSTILE}")
+    told = titles(page)
+    assert "<|endoftext|> at 0: contribution none" == told[0]
+    for place, each in enumerate(told[1:], 1):
+        assert re.fullmatch(rf".+ at {place}: contribution -?\d.*", each)
+    assert {len(told)} == set(traces(page, "trace").values())
+    without = traces(page, "trace")
+    flip(page, PARTS, True)
+    assert {"bag of tokens", "position", "other heads", "current token"} == (
+        set(traces(page, "trace")) - set(without)
+    )
+    flip(page, PARTS, False)
+    assert without == traces(page, "trace")
+    assert "PosKernel" in page.title()
+    no_trouble(page)
+
+
+def test_components_and_neighbours(show):
+    """Fewer components, fewer groups; a token's neighbours, or one sentence on why there is none.
+
+    The heading shows the token as it was typed.
+    """
+    page = show()
+    rows = table(page, "card-latents").locator("tbody tr")
+    groups = rows.count()
+    with redraws(page, "latents"):
+        press(page, COMPONENTS, "Home")
+    assert "2" == parameter(page, "components")
+    expect(rows).to_have_count(2)
+    assert groups > 2
+    expect(page.get_by_text("Type a token to see")).to_be_visible()
+    write(page, NEAR, "<script>")
+    complains(page, "Expected text that is one token of 'demo-gpt2'; '<script>' is")
+    expect(page.locator(".st-key-card-near")).to_have_count(0)
+    write(page, NEAR, " king")
+    expect(title_of(page, "near")).to_have_text("Tokens near ␣king")
+    cosines = [float(each) for each in column(page, "card-near", "extended")]
+    assert sorted(cosines, reverse=True) == cosines
+    assert 5 < len(cosines)
+    assert max(cosines) <= 1
+    no_trouble(page)
+
+
+def test_a_model_without_neurons(page, server):
+    """One sentence on what to choose instead; another model mends it."""
+    trouble = console(page)
+    visit(page, server.link(PAGE, model="demo-attn-2l"))
+    expect(page.get_by_test_id("stAlertContentInfo")).to_contain_text("attention only")
+    expect(page.get_by_test_id("stAlert")).to_have_count(1)
+    expect(page.locator(".js-plotly-plot")).to_have_count(0)
+    no_trouble(page)
+    assert [] == trouble
+
+
+def test_a_link_restores_the_page(show):
+    """All controls, and what they lead to; nonsense in it gives the defaults."""
+    page = show(bagheads="L0H2", token=" of", firstwindows=16, normscale="one for all", mincount=2,
+                bagkernel="their mean", judged="cosine", rank="drive", neuron=7, words="king Lord",
+                tracetext="a text", item="Exodus 12", parts="true", components=3,
+                nearword=" king")  # fmt: skip
+    drawn(page, FIGURES)
+    fields = {RAREST: "2", RANKED: "drive", NEURON: "7", "First windows": "16", COMPONENTS: "3"}
+    assert fields == shown(page, *fields)
+    expect(page.get_by_role("combobox", name="Text", exact=True)).to_have_value("Exodus 12")
+    for label, text in ((TOKEN, " of"), (WORDS, "king Lord"), (NEAR, " king")):
+        expect(page.get_by_role("textbox", name=label, exact=True)).to_have_value(text)
+    for option in ("one for all", "their mean", "cosine", "a text"):
+        expect(page.get_by_role("radio", name=option, exact=True)).to_be_checked()
+    expect(page.get_by_text("The bag is filled by L0H2 (")).to_be_visible()
+    chosen(page, 7)
+    assert 6 == len(traces(page, "trace"))
+    assert 3 == table(page, "card-latents").locator("tbody tr").count()
+    drives = [float(each) for each in column(page, "neuron-table", "drive")]
+    assert sorted(drives, reverse=True) == drives
+    for card in ("words", "near"):
+        expect(page.locator(f".st-key-card-{card}")).to_be_visible()
+    no_trouble(page)
+    show(bagheads="L3H9", firstwindows=7, normscale="none", mincount=-4, bagkernel="x",
+         judged="luck", rank="name", neuron=-7, tracetext="song",
+         window=999, components=1)  # fmt: skip
+    drawn(page, FIGURES)
+    first = table(page, "neuron-table").locator("tbody td").first.text_content()
+    fields = {RAREST: "5", RANKED: "share of variance", NEURON: first, "First windows": "32",
+              COMPONENTS: "24"}  # fmt: skip
+    assert fields == shown(page, *fields)
+    no_trouble(page)
+
+
+def test_the_ring_is_around_the_neuron_of_the_link(show):
+    """The plane marks the neuron that is shown below it, also when all is known already."""
+    show(neuron=7)
+    page = show(neuron=7)
+    chosen(page, 7)
+    assert "<b>7</b>" == page.evaluate(RING)

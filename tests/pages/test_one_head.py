@@ -1,0 +1,124 @@
+"""One model and one head for all pages: what a reader chose stays, and nothing moves by itself."""
+
+from importlib import import_module
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from poskernel_core.models import catalog
+from poskernel_core.models.known import telling_head
+from tests.support.bound import opened
+from tests.support.server import ROOT
+from tools.recorded import open_page, page_names
+
+pytestmark = pytest.mark.usefixtures("shipped_only")
+
+FIRST = catalog.CURATED[0].name
+TRAINED, TRAINING = "over_training", "demo-training"
+"""The page that needs checkpoints of a training, and the bundled model that has some."""
+
+
+def needs(name):
+    """What a page needs of a model."""
+    return import_module(f"pages.{name}.page").PLACE.needs
+
+
+def chosen(app: AppTest) -> tuple[str, str]:
+    """Model and head of the sidebar."""
+    assert not app.exception
+    return app.selectbox(key="model").value, app.selectbox(key="head").value
+
+
+@pytest.mark.parametrize("cell", ["", "L1H5"])
+def test_the_head_stays_on_every_page(cell):
+    """The one that a model opens with, and one that was chosen."""
+    app = opened("etc_heatmap", **({"head": cell} if cell else {}))
+    kept = "demo-gpt2", cell or telling_head("demo-gpt2")
+    assert kept == chosen(app)
+    for name in page_names():
+        if needs(name) in ("", "learned", "weights"):
+            assert kept == chosen(open_page(app, name)), name
+
+
+def test_a_model_is_lent_and_given_back():
+    """The sidebar names the model that is shown, a line says why; elsewhere all is as it was."""
+    app = opened("etc_heatmap", head="L2H3")
+    open_page(app, TRAINED)
+    assert (TRAINING, "L0H0") == chosen(app)
+    assert "so this page has chosen demo\\-training" in app.info[0].value
+    app.run()
+    assert (TRAINING, "L0H0") == chosen(app)
+    assert ("demo-gpt2", "L2H3") == chosen(open_page(app, "head"))
+
+
+@pytest.mark.parametrize(
+    ("name", "lent"), [("rotary_spectrum", "demo-rotary"), ("over_training", TRAINING)]
+)
+def test_every_page_that_needs_something_says_what_it_shows(name, lent):
+    """The first figure is of a model that has it; a line says why."""
+    app = opened("etc_heatmap")
+    open_page(app, name)
+    assert lent == chosen(app)[0]
+    assert f"this page has chosen {lent}".replace("-", "\\-") in app.info[0].value
+
+
+def test_a_helix_for_who_has_chosen_nothing():
+    """The first model has none: a bundled one is lent; the first is shown to who asks for it."""
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    open_page(app, "helix")
+    assert "demo-gpt2" == chosen(app)[0]
+    assert "no helix" in app.info[0].value
+    app.button(key="all-the-same").click().run()
+    assert FIRST == chosen(app)[0]
+    assert FIRST == chosen(open_page(app, "head"))[0]
+    assert FIRST == chosen(open_page(app, "helix"))[0]
+
+
+@pytest.mark.parametrize("name", [each for each in page_names() if needs(each) == "weights"])
+def test_where_readers_choose_what_runs_a_model_runs(name):
+    """Results alone give way to a model whose weights are here."""
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    open_page(app, name)
+    assert "demo-gpt2" == chosen(app)[0]
+    assert "results alone" in app.info[0].value
+
+
+def test_who_has_chosen_a_rotary_model_keeps_it_on_the_helix():
+    """Something is to be seen of it, and it was chosen on purpose."""
+    app = opened("helix", model="demo-rotary")
+    assert "demo-rotary" == chosen(app)[0]
+
+
+def test_a_model_that_was_chosen_on_purpose_is_kept():
+    """A model with checkpoints is the reader's, also where one was lent before."""
+    app = opened("etc_heatmap")
+    app.selectbox(key="model").select(TRAINING).run()
+    open_page(app, TRAINED)
+    assert not [each for each in app.info if "has chosen" in each.value]
+    assert (TRAINING, "L0H0") == chosen(open_page(app, "head"))
+
+
+def test_a_model_without_checkpoints_is_not_shown_as_another():
+    """Chosen on the page itself, it gives way at once, and the line names it."""
+    app = opened("etc_heatmap")
+    open_page(app, TRAINED)
+    app.selectbox(key="model").select("demo-attn-2l").run()
+    assert TRAINING == chosen(app)[0]
+    assert "demo\\-attn\\-2l comes without checkpoints" in app.info[0].value
+    assert "demo-attn-2l" == chosen(open_page(app, "head"))[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "topic"),
+    [("contextual", "demo-gpt2", "contextual"), (TRAINED, TRAINING, "induction")],
+)
+def test_a_more_telling_head_is_offered(name, model, topic):
+    """In a line; a click selects it for all pages, and the line goes."""
+    cell = telling_head(model, topic)
+    app = opened(name, model=model)
+    button = app.button(key="select-offered")
+    assert f"Select {cell}, which shows more here" == button.label
+    button.click().run()
+    assert (model, cell) == chosen(app)
+    assert not [each for each in app.button if each.key == "select-offered"]
+    assert (model, cell) == chosen(open_page(app, "head"))

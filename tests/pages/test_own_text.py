@@ -1,0 +1,281 @@
+"""The page of a reader's own text: every control in a browser, links, and strangers' text."""
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from streamlit.testing.v1 import AppTest
+
+from pages.own_text.typed import EXAMPLES, FIELD
+from pages.shared import results
+from poskernel_core.engine.engine import Engine
+from poskernel_core.storage.store import Store
+from poskernel_core.storage.typed import keep_text
+from tests.support.server import ROOT
+from tests.support.visit import (
+    complains,
+    hash_of,
+    in_both_themes,
+    no_trouble,
+    parameter,
+    pick,
+    press,
+    redraws,
+    settle,
+    title_of,
+    until,
+    values,
+    visit,
+    write,
+)
+
+PAGE, FIELD_NAME, TOKEN = "/own_text", "Your text", "Query token (position)"
+LIST = EXAMPLES["A list that repeats"]
+PAINTED = """name => {
+  for (const place of document.querySelectorAll("[data-testid=stBidiComponentIsolated]")) {
+    const canvas = place.shadowRoot?.querySelector(name);
+    if (!canvas?.width) continue;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let sum = 0;
+    for (let at = 3; at < data.length; at += 4) sum = (31 * sum + data[at]) % 1e9;
+    return sum;
+  }
+  return 0;
+}"""
+
+
+@pytest.fixture
+def show(page: Page, server):
+    """Open the page with a text and the parameters given, and return it."""
+
+    def go(text: str = LIST, **parameters: object) -> Page:
+        visit(page, server.link(PAGE, **{"text": text, "head": "L2H6", **parameters}))
+        return page
+
+    return go
+
+
+def word(page: Page, at: int) -> Locator:
+    """The token at a position."""
+    return page.locator(f"[role=option][data-at='{at}']")
+
+
+def small(page: Page, name: str) -> Locator:
+    """The small pattern of a head."""
+    return page.locator(f".patterns [data-name={name}]")
+
+
+def shade(page: Page, at: int) -> float:
+    """How much a token is shaded, 0 to 1."""
+    colour = word(page, at).evaluate("node => node.style.background")
+    found = re.search(r"([\d.]+)\)", colour)
+    return float(found[1]) if found else 0.0
+
+
+@pytest.mark.browser
+def test_all_heads_and_the_chosen_one(show):
+    """A click on a small map, and Enter after the arrow keys, select that head everywhere."""
+    page = show()
+    expect(page.locator(".patterns [role=gridcell]")).to_have_count(32)
+    expect(small(page, "L2H6")).to_have_attribute("aria-selected", "true")
+    assert until(page, PAINTED, ".patterns canvas")
+    with redraws(page, "row"):
+        small(page, "L3H5").click()
+    assert "L3H5" == values(page)["Head"]
+    expect(title_of(page, "tokens")).to_have_text("L3H5 on the text")
+    expect(page.locator(".patterns .tip")).to_contain_text("score variance explained by position")
+    small(page, "L3H5").press("ArrowLeft")
+    expect(small(page, "L3H4")).to_be_focused()
+    with redraws(page, "row"):
+        small(page, "L3H4").press("Enter")
+    assert "L3H4" == parameter(page, "head")
+    small(page, "L3H4").press("Control+Home")
+    expect(small(page, "L0H0")).to_be_focused()
+    no_trouble(page)
+
+
+@pytest.mark.browser
+def test_tokens_under_the_pointer_and_the_keys(show):
+    """A previous-token head shades the token before; incoming, the one after; both by keyboard."""
+    page = show(at=20)
+    told = page.locator(".told")
+    expect(told).to_contain_text("20 ")
+    word(page, 9).hover()
+    expect(told).to_contain_text("9 ")
+    expect(told).to_contain_text("attends most to 8 ")
+    assert shade(page, 8) > 0.5 > shade(page, 10) == 0.0
+    word(page, 20).focus()
+    page.keyboard.press("ArrowLeft")
+    expect(word(page, 19)).to_be_focused()
+    expect(told).to_contain_text("19 ")
+    page.keyboard.press("Home")
+    expect(word(page, 0)).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(word(page, 0)).not_to_be_focused()
+    page.keyboard.press("End")
+    expect(word(page, 23)).to_be_focused()
+    pick(page, "incoming")
+    assert "incoming" == parameter(page, "direction")
+    word(page, 9).hover()
+    expect(told).to_contain_text("is attended most by 10 ")
+    assert shade(page, 10) > 0.5 > shade(page, 8) == 0.0
+    no_trouble(page)
+
+
+@pytest.mark.browser
+def test_a_token_becomes_the_query(show):
+    """By a click on it, by Enter, by its number, and by a click on the map."""
+    page = show()
+    with redraws(page, "row"):
+        word(page, 12).click()
+    assert "12" == parameter(page, "at")
+    expect(title_of(page, "row")).to_contain_text("L2H6, query 12")
+    expect(word(page, 12)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowRight")
+    with redraws(page, "row"):
+        page.keyboard.press("Enter")
+    assert "13" == parameter(page, "at")
+    with redraws(page, "row"):
+        write(page, TOKEN, "20")
+    expect(word(page, 20)).to_have_attribute("aria-selected", "true")
+    box = page.locator(".attention .lines").bounding_box()
+    assert box is not None
+    with redraws(page, "row"):
+        page.mouse.click(box["x"] + 3, box["y"] + box["height"] * 5.5 / 24)
+    assert "5" == parameter(page, "at")
+    expect(page.get_by_test_id("stMetricValue")).to_have_count(5)
+    before = hash_of(page, "row")
+    press(page, "Skip first keys (tokens)", "Home")
+    assert before != hash_of(page, "row")
+    no_trouble(page)
+
+
+@pytest.mark.browser
+def test_a_typed_text_and_its_link(show, server):
+    """The address holds the hash, which brings the text back; an example replaces it."""
+    page = show(text="")
+    expect(page.get_by_text("Type or paste a text, or take an example")).to_be_visible()
+    typed = "one two three one two three one"
+    write(page, FIELD_NAME, typed)
+    expect(title_of(page, "heads")).to_be_visible()
+    name = parameter(page, "text")
+    assert re.fullmatch("[0-9a-f]{32}", name or "")
+    page.get_by_role("button", name="A program", exact=True).click()
+    expect(page.get_by_role("textbox", name=FIELD_NAME)).to_have_value(EXAMPLES["A program"])
+    settle(page)
+    assert name != parameter(page, "text")
+    visit(page, server.link(PAGE, text=name))
+    expect(page.get_by_role("textbox", name=FIELD_NAME)).to_have_value(typed)
+    expect(title_of(page, "heads")).to_be_visible()
+    page.get_by_role("link", name="Context", exact=True).click()
+    expect(page.get_by_role("heading", level=1, name="Context", exact=True)).to_be_visible()
+    settle(page)
+    page.get_by_role("link", name="Text", exact=True).click()
+    expect(page.get_by_role("textbox", name=FIELD_NAME)).to_have_value(typed)
+    settle(page)
+    assert name == parameter(page, "text")
+    no_trouble(page)
+
+
+@pytest.mark.browser
+def test_strangers_text(show):
+    """Markup is shown as it is, marks of direction as numbers; a text too long is refused."""
+    page = show(text="<img src=x onerror=alert(1)> **bold** \u202eevil\u202c \x07 end")
+    expect(page.locator(".words img")).to_have_count(0)
+    assert "\\u0007" in page.locator(".words").inner_text()
+    assert "\u202e" not in page.locator(".words").inner_text()
+    expect(title_of(page, "row")).to_be_visible()
+    no_trouble(page)
+    write(page, FIELD_NAME, "word " * 600)
+    complains(page, "the context holds 512: shorten it by about")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1024, 1400])
+def test_nothing_is_cut_off(show, width):
+    """In both themes, at every width: the page does not scroll sideways, maps are painted."""
+    page = show()
+    page.set_viewport_size({"width": width, "height": 900})
+    for _ in in_both_themes(page):
+        assert until(page, PAINTED, ".patterns canvas")
+        assert until(page, PAINTED, ".attention .map")
+        assert page.evaluate(
+            "document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth"
+        )
+        box = page.locator(".words").bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= width
+
+
+@pytest.mark.browser
+def test_a_text_of_skipped_keys_alone(show):
+    """One sentence in place of empty figures; a smaller skip shows them."""
+    page = show("hello")
+    expect(page.get_by_text("Nothing is left to show for the token at position")).to_be_visible()
+    expect(title_of(page, "row")).to_have_count(0)
+    visit(page, page.url + "&skip=0")
+    expect(title_of(page, "row")).to_be_visible()
+    no_trouble(page)
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """Run the page as a script, on a store that holds no results and computes none."""
+    engine = Engine(Store(tmp_path))
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    monkeypatch.setattr("pages.own_text.typed.engine", lambda: engine)
+    monkeypatch.setattr("pages.own_text.page.results.fetch", lambda *_: None)
+
+    def run(**parameters: str) -> AppTest:
+        from tools.recorded import open_page
+
+        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+        for name, value in parameters.items():
+            app.query_params[name] = value
+        return open_page(app, "own_text")
+
+    run.store = engine.store
+    yield run
+    engine.close()
+
+
+def test_a_link_whose_text_is_gone(script):
+    """One sentence says so, and the address stays, so that it can be passed on."""
+    app = script(text="0" * 32)
+
+    assert "no longer kept here" in app.warning[0].value
+    assert "0" * 32 == app.query_params["text"]
+    assert not app.info
+    assert not app.exception
+
+
+def test_a_link_with_a_name_and_one_with_a_text(script):
+    """Both fill the field; the latter is kept under its name."""
+    name = keep_text(script.store, LIST)
+    app = script(text=name)
+    assert LIST == app.text_area(key=FIELD).value
+    app = script(text=LIST)
+    assert LIST == app.text_area(key=FIELD).value
+    assert name == app.query_params["text"]
+
+
+def test_a_host_that_forbids_keeping(script, monkeypatch):
+    """The address holds the text itself; nothing is kept."""
+    monkeypatch.setenv("POSKERNEL_KEEP_TEXTS", "0")
+    app = script()
+    app.text_area(key=FIELD).set_value("a b c").run()
+
+    assert "a b c" == app.query_params["text"]
+    assert [] == [key for key in script.store.keys() if key.startswith("typed-")]  # noqa: SIM118
+    app.text_area(key=FIELD).set_value("a " * 5000).run()
+    assert "text" not in app.query_params
+    assert any("too long for its link" in each.value for each in app.caption)
+
+
+def test_too_many_characters(script):
+    """One sentence, before anything is sent anywhere."""
+    app = script()
+    app.text_area(key=FIELD).set_value("a" * 100_001).run()
+
+    assert "at most 100,000 characters, got 100,001" in app.error[0].value.replace("\\", "")
+    assert not app.exception

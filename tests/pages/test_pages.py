@@ -1,0 +1,94 @@
+"""Every page in a browser at the first start: there at once, whole, set well, within the policy."""
+
+import time
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.server import serve
+from tests.support.visit import PATIENCE, console, no_trouble, still, visit
+from tools.recorded import page_names
+
+pytestmark = pytest.mark.browser
+
+FIRST = "etc_heatmap"
+WITHOUT_FIGURES = ("compare", "methods", "over_training", "own_text", "rotary_spectrum")
+"""Pages that draw nothing of the first model before a reader has chosen something."""
+CUT = Path(__file__).with_name("cut.js").read_text("utf-8")
+NOTE = """window.violations = [];
+document.addEventListener("securitypolicyviolation",
+  event => window.violations.push(`${event.effectiveDirective} ${event.blockedURI}`));
+window.bars = 0;
+new MutationObserver(() => {
+  window.bars += document.querySelectorAll("[data-testid=stProgress]").length;
+}).observe(document, {childList: true, subtree: true});
+"""
+
+
+@pytest.fixture(scope="module")
+def cold(tmp_path_factory):
+    """A server with an empty cache, and what comes with the project."""
+    root = tmp_path_factory.mktemp("cold")
+    with serve(root / "cache", root / "server.log", shipped=True) as started:
+        yield started
+
+
+def fits(page: Page, width: int) -> None:
+    """No text is cut, and no tick stands over another, in a window so wide."""
+    page.set_viewport_size({"width": width, "height": 2000})
+    still(page)
+    end = time.monotonic() + PATIENCE / 6000
+    while (found := page.evaluate(CUT)) and time.monotonic() < end:  # on a busy machine
+        still(page)
+    assert [] == found, width
+
+
+def set_without_error(page: Page) -> None:
+    """No formula in red, and no dollar signs of one that was not recognised."""
+    expect(page.locator(".katex-error")).to_have_count(0)
+    expect(page.get_by_test_id("stApp").get_by_text("$$", exact=False)).to_have_count(0)
+
+
+def every_formula_is_set(page: Page, needed: bool) -> None:
+    """In all popovers with a formula, of which there must be one if needed, and in all folds."""
+    main = page.get_by_test_id("stMain")
+    for fold in main.get_by_test_id("stExpander").locator("summary").all():
+        fold.click()
+    buttons = main.get_by_role("button", name="Formula", exact=True)
+    if needed:
+        expect(buttons.first).to_be_visible()
+    for button in buttons.all():
+        button.click()
+        body = page.get_by_test_id("stPopoverBody")
+        expect(body).to_be_visible()
+        expect(body.locator(".katex, p").first).to_be_visible()
+        set_without_error(page)
+        page.keyboard.press("Escape")
+        expect(body).to_have_count(0)
+    set_without_error(page)
+
+
+@pytest.mark.parametrize("name", page_names())
+def test_a_page(page, cold, name):
+    """On a small screen and on a phone; the console is silent, and nobody else is asked.
+
+    No progress bar, not for a moment, and no worker: what the page shows first is there.
+    """
+    asked, trouble = [], console(page)
+    page.on("request", lambda request: asked.append(request.url))
+    page.add_init_script(NOTE)
+    page.set_viewport_size({"width": 1024, "height": 2000})
+
+    visit(page, f"{cold.url}/{'' if name == FIRST else name}?model=demo-gpt2")
+    assert 0 == page.evaluate("bars")
+    fits(page, 1024)
+    fits(page, 390)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    every_formula_is_set(page, needed=name not in WITHOUT_FIGURES)
+
+    no_trouble(page)
+    assert ([], []) == (trouble, page.evaluate("violations"))
+    ours = (cold.url, cold.url.replace("http", "ws"), "data:", "blob:")
+    assert [] == [address for address in asked if not address.startswith(ours)]
+    assert not (cold.cache / "worker.log").exists()

@@ -1,0 +1,239 @@
+"""The page of position against token in a browser: every control, and what it changes."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from poskernel_core.common.rounding import rounded
+from tests.pages.test_downloads import download
+from tests.support.visit import (
+    console,
+    flip,
+    hash_of,
+    in_both_themes,
+    no_trouble,
+    parameter,
+    pick,
+    press,
+    redraws,
+    settle,
+    shown,
+    table,
+    title_of,
+    traces,
+    values,
+    visit,
+    write,
+)
+from tests.support.visit_tables import cell_text
+
+pytestmark = pytest.mark.browser
+
+PAGE, MODEL, SAMPLES, HEADS, ROW = "/position_vs_token", "demo-attn-2l", 100, 16, 35
+DRAWS, START = "Random sequences averaged over", "Start token first"
+LENGTH, QUERY = "Length (tokens)", "Row n (tokens)"
+FIGURES = ("scores", "attention", "map-0", "map-1", "map-2", "look-back", "zero")
+FILTERS = ("k = 0", "k = 1", "k = 2", "k ≥ 3")
+
+
+@pytest.fixture
+def show(page: Page, server):
+    """Open the page, so wide that every column is in view, with the parameters given."""
+    page.set_viewport_size({"width": 1900, "height": 900})
+
+    def go(**parameters: object) -> Page:
+        visit(page, server.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
+        drawn(page)
+        return page
+
+    return go
+
+
+def drawn(page: Page) -> None:
+    """Wait for all figures and the three numbers."""
+    for figure in FIGURES:
+        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+    expect(page.get_by_test_id("stMetricValue")).to_have_count(3)
+
+
+def title(page: Page, figure: str) -> str:
+    """The title of a figure's card, or that inside a figure that shares its card."""
+    hash_of(page, figure)
+    card = title_of(page, figure)
+    if card.count():
+        return card.inner_text()
+    plot = f".st-key-figure-{figure} .js-plotly-plot"
+    text = page.evaluate(f"document.querySelector('{plot}')._fullLayout.title.text")
+    return re.sub("<.*?>", "", text)
+
+
+def column(page: Page, name: str) -> Locator:
+    """The cells of a column, in the rows in view."""
+    heads = table(page, "look-back-table")
+    expect(heads.locator("th").get_by_text(name, exact=True)).to_be_attached()
+    place = heads.locator("th").all_text_contents().index(name)
+    return heads.locator(f"tbody td:nth-child({place + 1})")
+
+
+def curves(page: Page, figure: str) -> dict[str, int]:
+    """The curves of a figure without the bands of their errors, and how many points they have."""
+    found = traces(page, figure)
+    return {name: points for name, points in found.items() if not name.endswith(" s.e.")}
+
+
+def rows(page: Page) -> int:
+    """How many heads the table holds, those outside the view as well."""
+    frame = page.get_by_test_id("stMain").get_by_text(re.compile(r"^\d+ heads?; scroll for more"))
+    return int(frame.inner_text().split()[0])
+
+
+def test_all_is_drawn(page, show):
+    """Seven figures in light and dark, three curves in each of two; the console is silent."""
+    trouble = console(page)
+    show()
+    for _ in in_both_themes(page):
+        for figure in ("scores", "attention"):
+            assert {"both": 9, "position only": 9, "token only": 9} == curves(page, figure)
+        for number, end in enumerate(("both", "position only", "token only")):
+            assert title(page, f"map-{number}").endswith(f": {end}")
+        expect(page.get_by_text("This model rotates positions in")).to_have_count(0)
+        no_trouble(page)
+    assert [] == trouble
+
+
+def test_what_is_drawn(show):
+    """Length, row and sequences, one after the other."""
+    page = show()
+    length_and_row(page)
+    sequences_drawn(page)
+
+
+def sequences_drawn(page: Page) -> None:
+    """Samples, seed and start token change the curves and the address."""
+    with redraws(page, "scores"), redraws(page, "zero"):
+        press(page, DRAWS, "ArrowRight")
+    with redraws(page, "scores"), redraws(page, "zero"):
+        write(page, "Seed", "7")
+    with redraws(page, "scores"), redraws(page, "map-2"):
+        flip(page, START, False)
+    given = {"samples": "200", "seed": "7", "rstart": "false"}
+    assert given == {name: parameter(page, name) for name in given}
+    no_trouble(page)
+
+
+def length_and_row(page: Page) -> None:
+    """The row ends the curves; a length that is too short for it moves it."""
+    with redraws(page, "scores"), redraws(page, "attention"):
+        press(page, QUERY, "ArrowRight")
+    assert ("9", {10}) == (parameter(page, "pquery"), set(curves(page, "scores").values()))
+    assert title(page, "scores").endswith("scores from position 9")
+    with redraws(page, "map-0"), redraws(page, "look-back"):
+        write(page, LENGTH, "7")
+    assert {LENGTH: "7", QUERY: "6"} == shown(page, LENGTH, QUERY)
+    assert ("7", {7}) == (parameter(page, "plength"), set(curves(page, "attention").values()))
+    no_trouble(page)
+
+
+def test_heads(show):
+    """What the tables and the three numbers say, on one visit."""
+    page = show()
+    heads_by_how_far_they_look_back(page)
+    position_zero(page)
+    a_row_selects_a_head(page)
+
+
+def heads_by_how_far_they_look_back(page: Page) -> None:
+    """Each filter keeps its heads, together all of them; none gives a sentence."""
+    found = 0
+    assert HEADS == rows(page)
+    for name in FILTERS:
+        pick(page, name)
+        assert name == parameter(page, "lookk")
+        empty = page.get_by_text(f"No head of this model looks back by {name} with positions only")
+        expect(empty.or_(page.locator(".st-key-look-back-table"))).to_be_visible()
+        if empty.count():
+            continue
+        fits = re.compile(r"^([3-9]|\d\d)$" if "≥" in name else f"^{name[-1]}$")
+        expect(column(page, "k, position only").filter(has_not_text=fits)).to_have_count(0)
+        found += rows(page)
+    assert HEADS == found
+    pick(page, "all")
+    assert parameter(page, "lookk") is None
+    no_trouble(page)
+
+
+def a_row_selects_a_head(page: Page) -> None:
+    """A click selects the head on every page, and its curves are drawn."""
+    best = title(page, "scores").split(":")[0]
+    for figure in ("scores", "attention", "map-0", "look-back"):
+        assert title(page, figure).startswith(best)
+    heads = [*map(cell_text, column(page, "head").all_text_contents())]
+    other, name = next((row, name) for row, name in enumerate(heads) if name != best)
+    place = page.locator(".st-key-look-back-table canvas").first
+    with redraws(page, "scores"), redraws(page, "map-1"), redraws(page, "look-back"):
+        place.click(position={"x": 17, "y": 36 + (other + 0.5) * ROW}, force=True)
+    expect(page.get_by_text(f"Selected: {name}.")).to_be_visible()
+    settle(page)
+    assert (name, name) == (parameter(page, "head"), values(page)["Head"])
+    assert name == title(page, "scores").split(":")[0]
+    expect(page.get_by_role("heading", name=f"Mean patterns of {name}")).to_be_visible()
+    with redraws(page, "scores"):
+        page.get_by_role("button", name=f"Select {best}, the strongest").click()
+    assert best == title(page, "scores").split(":")[0]
+    no_trouble(page)
+
+
+def position_zero(page: Page) -> None:
+    """Three cases with their numbers, those of the download; a fall at position 0."""
+    labels = page.get_by_test_id("stMetricLabel").all_inner_texts()
+    assert 3 == len(set(labels))
+    assert [name for name in traces(page, "zero") if name in labels] == labels
+    numbers = page.get_by_test_id("stMetricValue").all_inner_texts()
+    with np.load(io.BytesIO(download(page, "zero", "NPZ")), allow_pickle=False) as file:
+        held = zip(file["probability"], file["probability_error"], strict=True)
+        texts = [rounded(value, error) for value, error in held]
+    deltas = page.get_by_test_id("stMetricDelta").all_inner_texts()
+    assert texts == [f"{n} {delta}" for n, delta in zip(numbers, deltas, strict=True)]
+    assert min(map(float, numbers)) == float(numbers[1])
+
+
+def test_a_link_restores_the_page(show, new_context):
+    """Another visitor sees the same controls and figures."""
+    given = {"seed": 3, "rstart": "false", "plength": 16, "pquery": 11,
+             "head": "L1H2", "lookk": "k = 0"}  # fmt: skip
+    page = show(**given)
+    other = new_context().new_page()
+    visit(other, page.url)
+    drawn(other)
+    expected = {"Seed": "3", LENGTH: "16", QUERY: "11"}
+    assert expected == shown(page, *expected) == shown(other, *expected)
+    expect(other.get_by_role("radio", name="k = 0", exact=True)).to_be_checked()
+    assert title(other, "scores") == "L1H2: scores from position 11"
+    for figure in FIGURES:
+        assert hash_of(page, figure) == hash_of(other, figure)
+    no_trouble(other)
+
+
+def test_nonsense_is_put_right(show):
+    """A link's numbers out of range give the defaults; what is typed out of range is not taken."""
+    page = show(plength=3, pquery=99, seed=-1, samples=7, lookk="far")
+    assert {LENGTH: "24", QUERY: "8"} == shown(page, LENGTH, QUERY)
+    expect(page.get_by_role("radio", name="all", exact=True)).to_be_checked()
+    write(page, LENGTH, "9999")
+    drawn(page)
+    assert (None, {9}) == (parameter(page, "plength"), set(curves(page, "scores").values()))
+    no_trouble(page)
+
+
+def test_a_model_with_rotary_positions(page, server, rotary):
+    """A sentence on what the three runs mean there; all figures are drawn."""
+    visit(page, server.link(PAGE, model=rotary, samples=SAMPLES))
+    expect(
+        page.get_by_text("This model rotates positions in and has no positional")
+    ).to_be_visible()
+    drawn(page)
+    settle(page)
+    no_trouble(page)

@@ -1,0 +1,237 @@
+"""The page on recency of induction in a browser: every control, and what it changes."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.visit import (
+    cell,
+    console,
+    flip,
+    hash_of,
+    in_both_themes,
+    line_colour,
+    no_trouble,
+    parameter,
+    press,
+    redraws,
+    seek,
+    shown,
+    title_of,
+    traces,
+    values,
+    visit,
+    write,
+)
+
+pytestmark = pytest.mark.browser
+
+PAGE, MODEL, SAMPLES = "/induction_recency", "demo-attn-2l", 100
+DRAWS, START = "Random sequences averaged over", "Start token first"
+LENGTH, FIRST, CANDIDATES = "Length (tokens)", "Position of the first [A] (tokens)", "Candidates"
+ROW, LAYER, TOKENS = "Row: second [A] at (tokens)", "Layer", "Show the tokens of the first sample"
+RANDOM, TREND, QUERY = "Random tokens", "Trend from key", "Row n (tokens)"
+SWITCHES, CAUSE = "Switches: parts of the model turned off", "Compare with equalised norms"
+SILENT, HOW = "Ablated heads of layer 0", "Ablation"
+FIGURES = ("probability", "candidates", "rows", "patterns", "pattern", "intrinsic", "norms")
+
+
+@pytest.fixture
+def show(page: Page, server):
+    """Open the page with the parameters given, and return it."""
+
+    def go(**parameters: object) -> Page:
+        given = {"model": MODEL, "samples": SAMPLES, "head": "L1H0", **parameters}
+        visit(page, server.link(PAGE, **given))
+        expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
+        return page
+
+    return go
+
+
+def sequences(page: Page, what: str = "cell.title") -> list[list[str]]:
+    """The cells of the table of sequences, row by row: their role, or another thing of theirs."""
+    rows = page.locator(".st-key-card-sequences tbody tr")
+    expect(rows.first).to_be_visible()
+    return rows.evaluate_all(
+        f"rows => rows.map(row => [...row.querySelectorAll('td')].map(cell => {what}))"
+    )
+
+
+def roles(length: int, pairs: list[int], start: bool = True) -> list[str]:
+    """A row of the experiment: random tokens, pairs at the places given, the last [A]."""
+    row = ["start"] * start + ["R"] * (length - start)
+    for place, candidate in zip(pairs, ("[B]", "[C]", "[D]"), strict=False):
+        row[place : place + 2] = ["[A]", candidate]
+    return [*row[:-1], "[A]"]
+
+
+def head_of(page: Page, figure: str) -> str:
+    """The head that a figure's title names."""
+    hash_of(page, figure)
+    return re.search(r"L\d+H\d+", title_of(page, figure).inner_text())[0]
+
+
+def test_all_is_drawn(page, show):
+    """Grid, table and seven figures, in light and dark; the console is silent."""
+    trouble = console(page)
+    show()
+    for _ in in_both_themes(page):
+        expect(
+            page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: induction score"))
+        ).to_have_count(16)
+        for figure in FIGURES:
+            expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+        assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
+        expect(page.get_by_text("the strongest induction head.")).to_be_visible()
+        no_trouble(page)
+    assert [] == trouble
+
+
+def test_sequences_and_switches(show):
+    """Parts of the model turned off, and other sequences."""
+    page = show()
+    switches(page)
+    sequences_drawn(page)
+
+
+def sequences_drawn(page: Page) -> None:
+    """Samples, seed and start token change the numbers and the address."""
+    with redraws(page, "probability"), redraws(page, "intrinsic"):
+        press(page, DRAWS, "ArrowRight")
+    with redraws(page, "probability"), redraws(page, "intrinsic"):
+        write(page, "Seed", "7")
+    with redraws(page, "probability"):
+        flip(page, START, False)
+    given = {"samples": "200", "seed": "7", "rstart": "false"}
+    assert given == {name: parameter(page, name) for name in given}
+    assert [roles(13, [2, second], False) for second in range(4, 11)] == sequences(page)
+    no_trouble(page)
+
+
+def switches(page: Page) -> None:
+    """Heads ablated in either way, positions removed, norms equalised."""
+    page.get_by_text(SWITCHES).click()
+    with redraws(page, "probability"), redraws(page, "norms"):
+        seek(page, SILENT, "L0H0")
+    assert "L0H0" == parameter(page, "ablated0")
+    page.keyboard.press("Escape")
+    with redraws(page, "probability"):
+        seek(page, HOW, "uniform attention")
+    assert "uniform attention" == parameter(page, "ablation")
+    with redraws(page, "patterns"), redraws(page, "intrinsic"):
+        flip(page, "Remove positions", True)
+    with redraws(page, "patterns"), redraws(page, "intrinsic"):
+        flip(page, "Equalise layer 0's head-output norms", True)
+    assert ("true", "true") == (parameter(page, "nopos"), parameter(page, "equalise"))
+    with redraws(page, "probability"):
+        page.get_by_test_id("stMain").get_by_role("button", name="Remove L0H0").click()
+    assert parameter(page, "ablated0") is None
+    no_trouble(page)
+
+
+def test_the_head_that_is_shown(show):
+    """The one selected, on every page; the strongest can be selected, by button, mouse and key."""
+    page = show(head="L1H5")
+    assert {"L1H5"} == {head_of(page, name) for name in ("candidates", "rows", "pattern")}
+    button = page.get_by_role("button", name=re.compile("Select L1H., the strongest"))
+    best = re.search(r"L\dH\d", button.inner_text())[0]
+    assert best != "L1H5"
+    with redraws(page, "candidates"), redraws(page, "intrinsic"):
+        button.click()
+    assert (best, best) == (head_of(page, "candidates"), values(page)["Head"])
+    expect(button).to_have_count(0)
+    with redraws(page, "candidates"), redraws(page, "intrinsic"):
+        cell(page, "L1H4").click()
+    assert ("L1H4", "L1H4") == (parameter(page, "head"), values(page)["Head"])
+    expect(cell(page, "L1H4")).to_have_attribute("aria-selected", "true")
+    cell(page, "L1H4").focus()
+    page.keyboard.press("ArrowRight")
+    with redraws(page, "rows"):
+        page.keyboard.press("Enter")
+    assert "L1H5" == head_of(page, "rows") == parameter(page, "head")
+    no_trouble(page)
+
+
+def test_patterns_and_layout(show):
+    """Row, layer and layout, one after the other."""
+    page = show()
+    row_and_layer_of_the_patterns(page)
+    layout_of_the_sequences(page)
+
+
+def layout_of_the_sequences(page: Page) -> None:
+    """Length, first position, number of candidates, by words, titles and colours of cells."""
+    for label, number, name, length, first in (
+        (LENGTH, "15", "length", 15, [2]),
+        (FIRST, "3", "first", 15, [3]),
+        (CANDIDATES, "3", "candidates", 15, [3, 5]),
+    ):
+        with redraws(page, "probability"):
+            write(page, label, number)
+        assert number == parameter(page, name)
+        seconds = range(first[-1] + 2, length - 2)
+        assert [roles(length, [*first, second]) for second in seconds] == sequences(page)
+    assert sequences(page) == sequences(page, "cell.textContent")
+    looks = "cell.title + ' ' + getComputedStyle(cell).backgroundColor"
+    pairs = {each for row in sequences(page, looks) for each in row}
+    colours = dict(each.split(" ", 1) for each in pairs)
+    assert len(colours) == len(pairs) == 6
+    assert 5 == len(set(colours.values()))  # random tokens look like the start token
+    for name in ("[B]", "[C]", "[D]"):
+        assert line_colour(page, "probability", name) == colours[name]
+        assert len(seconds) == traces(page, "probability")[name]
+    no_trouble(page)
+
+
+def test_the_tokens_of_one_sample(show):
+    """Equal roles hold equal tokens, all others differ; the titles still tell the roles."""
+    page = show(length=9)
+    flip(page, TOKENS, True)
+    expect(page.locator(".st-key-card-sequences td").first).not_to_have_text("start")
+    assert "true" == parameter(page, "showtokens")
+    for titles, tokens in zip(sequences(page), sequences(page, "cell.textContent"), strict=True):
+        assert 1 == len({token for title, token in zip(titles, tokens, strict=True)
+                         if title == "[A]"})  # fmt: skip
+        assert len(titles) - 2 == len(set(tokens))
+    flip(page, TOKENS, False)
+    expect(page.locator(".st-key-card-sequences td").first).to_have_text("start")
+
+
+def row_and_layer_of_the_patterns(page: Page) -> None:
+    """Another row, another layer: the single head is there only in its own layer."""
+    with redraws(page, "patterns"), redraws(page, "pattern"):
+        press(page, ROW, "ArrowLeft")
+    assert "9" == parameter(page, "row")
+    with redraws(page, "patterns"):
+        seek(page, LAYER, "0")
+    assert "0" == parameter(page, "rowlayer")
+    expect(page.locator(".st-key-card-pattern")).to_have_count(0)
+    with redraws(page, "patterns"):
+        seek(page, LAYER, "1")
+    expect(page.locator(".st-key-figure-pattern .main-svg").first).to_be_visible()
+    no_trouble(page)
+
+
+def test_a_link_restores_the_page(show, new_context):
+    """Another visitor sees the same numbers in all controls and figures."""
+    given = {
+        "seed": 3, "rstart": "false", "length": 11, "first": 1, "candidates": 3, "row": 6,
+        "rowlayer": 0, "rlength": 16, "trendfrom": 4, "rquery": 14,
+        "head": "L1H5", "ablated0": "L0H3", "ablation": "uniform attention",
+        "showtokens": "true",
+    }  # fmt: skip
+    page = show(**given)
+    fields = ("Seed", LENGTH, FIRST, CANDIDATES, ROW, LAYER, RANDOM, TREND, QUERY)
+    assert [3, 11, 1, 3, 6, 0, 16, 4, 14] == [int(each) for each in shown(page, *fields).values()]
+    assert {name: str(value) for name, value in given.items()} == {
+        name: parameter(page, name) for name in given
+    }
+    other = new_context().new_page()
+    visit(other, page.url)
+    assert shown(page, *fields) == shown(other, *fields)
+    assert sequences(page, "cell.textContent") == sequences(other, "cell.textContent")
+    for figure in ("probability", "candidates", "rows", "patterns", "intrinsic", "norms"):
+        assert hash_of(page, figure) == hash_of(other, figure)
+    no_trouble(other)

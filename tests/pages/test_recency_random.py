@@ -1,0 +1,132 @@
+"""The page on recency of induction in a browser: random tokens, the causal test, bad input."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.pages.test_downloads import download
+from tests.pages.test_recency import (
+    CANDIDATES,
+    CAUSE,
+    FIRST,
+    LAYER,
+    LENGTH,
+    MODEL,
+    PAGE,
+    QUERY,
+    RANDOM,
+    ROW,
+    SAMPLES,
+    TREND,
+    roles,
+    sequences,
+)
+from tests.support.visit import (
+    csv_rows,
+    flip,
+    no_trouble,
+    parameter,
+    press,
+    redraws,
+    shown,
+    table,
+    visit,
+    write,
+)
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def show(page: Page, server):
+    """Open the page with the parameters given, and return it."""
+
+    def go(**parameters: object) -> Page:
+        given = {"model": MODEL, "samples": SAMPLES, "head": "L1H0", **parameters}
+        visit(page, server.link(PAGE, **given))
+        expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
+        return page
+
+    return go
+
+
+def test_random_tokens(show):
+    """Buttons and field for the number, the start of the trend, the row."""
+    page = show()
+    with redraws(page, "intrinsic"), redraws(page, "norms"):
+        page.get_by_role("button", name="Few: 7").click()
+    assert "7" == parameter(page, "rlength")
+    assert {RANDOM: "7", TREND: "2", QUERY: "6"} == shown(page, RANDOM, TREND, QUERY)
+    with redraws(page, "intrinsic"):
+        page.get_by_role("button", name="Many: 48").click()
+    assert {RANDOM: "48", QUERY: "47"} == shown(page, RANDOM, QUERY)
+    assert parameter(page, "rlength") is None
+    with redraws(page, "intrinsic"):
+        write(page, RANDOM, "20")
+    with redraws(page, "intrinsic"):
+        write(page, TREND, "5")
+    with redraws(page, "intrinsic"):
+        press(page, QUERY, "ArrowLeft")
+    assert ["20", "5", "18"] == [
+        parameter(page, each) for each in ("rlength", "trendfrom", "rquery")
+    ]
+    rows = csv_rows(download(page, "intrinsic", "CSV"))
+    assert 20 == len({row["key"] for row in rows})
+    no_trouble(page)
+
+
+def causes(page: Page) -> list[dict[str, str]]:
+    """Three columns of the table of the causal test: a text for the meaning of each number."""
+    found = table(page, "card-cause")
+    heads = found.locator("th").all_text_contents()
+    meaning, *columns = (
+        found.locator(f"tbody td:nth-child({heads.index(name) + 1})").all_text_contents()
+        for name in ("", "norms as they are", "norms equalised", "change")
+    )
+    return [dict(zip(meaning, column, strict=True)) for column in columns]
+
+
+def test_is_the_norm_the_cause(show):
+    """The toggle draws a table: every number with norms as they are, flat, and the change."""
+    page = show()
+    expect(page.locator(".st-key-card-cause")).to_have_count(0)
+    flip(page, CAUSE, True)
+    assert "true" == parameter(page, "comparenorms")
+    kept, flat, change = causes(page)
+    assert len(kept) == len(flat) == len(change) > 3
+    assert all(kept[name] != flat[name] for name in kept if "slope" not in name)
+    flip(page, CAUSE, False)
+    expect(page.locator(".st-key-card-cause")).to_have_count(0)
+    no_trouble(page)
+
+
+def test_the_error_of_a_slope_is_not_rounded_away(show):
+    """No error of the causal test reads as zero."""
+    page = show(comparenorms="true")
+    expect(page.locator(".st-key-card-cause")).to_be_visible()
+    assert [] == [text for column in causes(page) for text in column.values()
+                  if text.endswith("± 0.0000")]  # fmt: skip
+
+
+def test_nonsense_is_put_right(show):
+    """A link's numbers out of range, unknown heads and words give the defaults."""
+    page = show(length=9999, first=-3, candidates=9, row=999, rlength=-1, trendfrom=99, seed="x",
+                rowlayer=7, ablated0="L9H9", ablation="somehow")  # fmt: skip
+    fields = ("Seed", LENGTH, FIRST, CANDIDATES, ROW, LAYER, RANDOM, TREND, QUERY)
+    assert [0, 13, 2, 2, 10, 1, 48, 2, 47] == [int(each) for each in shown(page, *fields).values()]
+    notice = page.get_by_test_id("stAlertContentWarning")
+    expect(notice).to_contain_text("The link asks for candidates 9; shown is 2 instead")
+    write(page, LENGTH, "9999")
+    write(page, RANDOM, "3")
+    assert (None, None) == (parameter(page, "length"), parameter(page, "rlength"))
+    assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
+    no_trouble(page)
+
+
+def test_a_long_computation_is_cancelled(page, server):
+    """Its progress is drawn and can be stopped; the page offers to try again."""
+    page.goto(server.link(PAGE, model=MODEL, samples=20_000, length=128, rlength=7))
+    expect(page.get_by_text(f"Computing the recency of induction for {MODEL}")).to_be_visible()
+    told = page.get_by_test_id("stAlert").filter(has_text="was cancelled")
+    page.get_by_role("button", name="Cancel").first.click()
+    expect(told.first).to_be_visible()
+    expect(page.get_by_role("button", name="Try again").first).to_be_visible()

@@ -1,0 +1,130 @@
+"""The page on rotary spectra, as a script: a rotary model's figures, and what others are told."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.shared import results
+from tests.support.server import ROOT
+from tools.recorded import open_page
+
+PAGE = "rotary_spectrum"
+CARDS = ("clocks", "amplitudes", "usage", "shares", "logit", "equivariant", "without")
+SMALL = {"context": "53", "windows": "50"}
+
+
+@pytest.fixture
+def show(engine, monkeypatch, rotary):
+    """Open the page; what it asks for is computed before it goes on."""
+    monkeypatch.setenv("POSKERNEL_MODELS", rotary)
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    monkeypatch.setattr(results, "PATIENCE", 300)
+
+    def go(page: str = PAGE, **parameters: str) -> AppTest:
+        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=300)
+        for name, value in parameters.items():
+            app.query_params[name] = value
+        open_page(app, page)
+        assert ([], []) == ([*app.exception], [*app.error])
+        return app
+
+    return go
+
+
+def said(app: AppTest) -> str:
+    """All that is written on the page."""
+    return "\n".join(each.value for each in (*app.markdown, *app.info, *app.caption))
+
+
+def charts(app: AppTest) -> list[str]:
+    """The figures drawn, by their keys."""
+    return [each.proto.id.rsplit("figure-", 1)[-1] for each in app.get("plotly_chart")]
+
+
+@pytest.mark.slow
+def test_a_rotary_model(show, rotary):
+    """Seven figures of one head, its numbers, what each band does, and the grid of all heads."""
+    app = show(model=rotary, head="L1H2", **SMALL)
+
+    assert [*CARDS] == charts(app)
+    text = said(app)
+    assert "Dominant wavelength: **" in text
+    assert "| without long ones |" in text
+    assert 1 == len([each for each in app.selectbox if each.label == "Colour heads by"])
+    for measure in ("dominant wavelength", "weight of short wavelengths", "mean share of keys"):
+        box = next(each for each in app.selectbox if each.label == "Colour heads by")
+        box.select(measure).run()
+        assert ([], []) == ([*app.exception], [*app.error])
+
+
+@pytest.mark.slow
+def test_the_bands_are_the_readers(show, rotary):
+    """Other bands, another table; a link brings them."""
+    app = show(model=rotary, head="L1H2", **SMALL)
+    table = next(each.value for each in app.markdown if "| without long" in each.value)
+    app.select_slider(key="short").set_value(32).run()
+    app.select_slider(key="long").set_value(106).run()
+
+    assert ([], []) == ([*app.exception], [*app.error])
+    other = next(each.value for each in app.markdown if "| without long" in each.value)
+    assert table != other
+    linked = show(model=rotary, head="L1H2", short="32", long="106", **SMALL)
+    assert other in [each.value for each in linked.markdown]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["all heads", "the selected layer", "the selected head"])
+def test_changed_bands(show, rotary, where):
+    """Loss and attention with each band changed, in what is chosen; only when asked for."""
+    app = show(model=rotary, head="L1H2", changed="true", changedin=where, **SMALL)
+
+    assert [*CARDS, "changed-loss", "changed-frozen", "changed-removed"] == charts(app)
+    (table,) = (each.value for each in app.markdown if "| long removed |" in each.value)
+    assert 9 == len(table.splitlines())
+
+
+@pytest.mark.parametrize("model", ["demo-gpt2", "demo-attn-2l"])
+def test_a_model_that_turns_nothing_gives_way(show, monkeypatch, model):
+    """To the bundled rotary one, with a line that says why; the page begins to compute."""
+    asked = []
+    monkeypatch.setattr(results, "fetch", lambda *each: asked.append(each))
+    app = show(model=model)
+    assert "demo-rotary" == app.selectbox(key="model").value
+    (told,) = (each.value for each in app.info)
+    assert "does not turn its queries and keys" in told
+    assert {"demo-rotary"} == {run.model.name for _, run, _ in asked}
+
+
+@pytest.mark.slow
+def test_the_helix_leads_here(show, rotary):
+    """From a rotary model's helix page; not from that of learned positions."""
+    app = show("helix", model=rotary, **SMALL)
+    assert any("](rotary_spectrum?" in each.value for each in app.info)
+    (angles,) = (each.value for each in app.dataframe if "angles" in each.value)
+    assert [] == [row for row in angles["angles"] if "GPT-2" in row or "W_pos" in row]
+
+
+@pytest.mark.slow
+def test_position_and_token_without_embeddings_of_positions(show, rotary):
+    """What the three runs mean is said, and nothing speaks of embeddings that there are not."""
+    app = show("position_vs_token", model=rotary, samples="100", **SMALL)
+    assert any("*token only* means no rotation" in each.value for each in app.info)
+    assert "Random sequences as they are" in said(app)
+    assert "with both embeddings" not in said(app)
+
+
+@pytest.mark.slow
+def test_measures_of_rotary_heads_on_the_landing_page(show, rotary):
+    """Offered for models that turn their queries and keys, and for no others."""
+    measures = {"dominant wavelength", "weight of long wavelengths", "mean share of queries"}
+    app = show("etc_heatmap", model=rotary, **SMALL)
+    box = next(each for each in app.selectbox if each.key == "measure")
+    assert measures <= set(box.options)
+    for measure in measures:
+        box.select(measure).run()
+        assert ([], []) == ([*app.exception], [*app.error])
+        box = next(each for each in app.selectbox if each.key == "measure")
+        assert measure == box.value
+    app.selectbox(key="model").select("demo-gpt2").run()
+    box = next(each for each in app.selectbox if each.key == "measure")
+    assert not measures & set(box.options)
+    assert "effective token count" == box.value

@@ -1,0 +1,231 @@
+"""Every page as a script, without a browser: it runs, and what a stored result costs to show."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.shared import results
+from pages.shared.lending import NEEDS
+from pages.shared.plain import plain
+from poskernel_core.engine.engine import Engine
+from poskernel_core.models import catalog
+from poskernel_core.storage.store import Store
+from tests.support.near_worker import command_line_here
+from tests.support.server import ROOT, environment
+from tools.recorded import open_page
+
+FILES = sorted((ROOT / "pages").rglob("*.py"))
+PAGES = [file for file in FILES if file.name == "page.py"]
+LONGEST_PAGE, MODEL = 140, "demo-attn-2l"
+BOXES: dict[str, list[str]] = {
+    "own_text": [
+        "Type or paste a text, or take an example: every head's attention on it appears here."
+    ],
+    "position_vs_token": [
+        "This model rotates positions in and has no positional embeddings: *position only* means "
+        "content replaced by its mean (the start token keeps its own, as it is always the same), "
+        "*token only* means no rotation."
+    ],
+    "previous_token": [
+        "This model has rotary positions: they enter queries and keys, not the stream, so there is "
+        "no helix whose tangent a head could read."
+    ],
+}
+"""The boxes that a page shows at first, by its address."""
+COMPUTE = ("forward", "passes", "statistics", "engine.worker")
+ALONE = """
+import json, sys
+from streamlit.testing.v1 import AppTest
+app = AppTest.from_file("app.py", default_timeout=120)
+for each in sys.argv[1:]:
+    name, value = each.split("=")
+    app.query_params[name] = value
+app.run()
+print(json.dumps({
+    "exceptions": [each.value for each in app.exception],
+    "errors": [each.value for each in app.error],
+    "titles": [each.value for each in app.title],
+    "charts": len(app.get("plotly_chart")),
+    "modules": sorted(sys.modules),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    """A store that holds what pages show first, for 50 windows of 64 tokens."""
+    directory = tmp_path_factory.mktemp("cache")
+    run = (MODEL, "--windows", "50", "--context", "64")
+    command_line_here(directory, "precompute", *run, "--experiments")
+    return directory
+
+
+@pytest.fixture
+def stored(cache, monkeypatch):
+    """An engine on that store, which the pages ask."""
+    engine = Engine(Store(cache))
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    yield engine
+    engine.close()
+    engine.store.close()
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """An engine with nothing but what comes with the project, which the pages ask."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    engine = Engine(Store(tmp_path))
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    yield engine
+    engine.close()
+    engine.store.close()
+
+
+def run_alone(cache: Path) -> dict[str, Any]:
+    """Run the app in a process of its own; what it drew and imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, f"model={MODEL}", "windows=50", "context=64"],
+        cwd=ROOT, env=environment(cache), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def imports(file: Path) -> list[str]:
+    """Every module that a file names in an import."""
+    found = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def lent(name: str) -> list[str]:
+    """What a page says that shows another model than the first."""
+    need = NEEDS.get(import_module(f"pages.{name}.page").PLACE.needs)
+    first = catalog.CURATED[0].name
+    if need is None or need.met(first):
+        return []
+    return [
+        plain(
+            f"{first} {need.why}, so this page has chosen {need.model}. Other pages go back to "
+            f"{first}."
+        )
+    ]
+
+
+@pytest.mark.parametrize("script", PAGES, ids=lambda file: file.parent.name)
+def test_every_page_runs(shipped, script):
+    """A title, and but for words a figure; nothing is computed, and no box but those named."""
+    name, app = script.parent.name, AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    open_page(app, name)
+    boxes = [*app.exception, *app.error, *app.warning, *app.info, *app.success]
+
+    assert lent(name) + BOXES.get(name, []) == [each.value for each in boxes]
+    assert 1 == len(app.title)
+    assert 0 == len(app.get("progress"))
+    assert app.get("plotly_chart") or name in ("compare", "methods", "own_text")
+    assert shipped.worker_pid is None
+
+
+def test_one_layer_has_nothing_to_compare_it_with(shipped):
+    """The helix of one layer, its shares and its shape; no morph, and no angles between layers."""
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    app.query_params["model"] = "gpt2-small-layer0"
+    open_page(app, "helix")
+
+    assert (3, 0) == (len(app.get("plotly_chart")), len(app.dataframe))
+    assert [] == [each.value for each in (*app.exception, *app.error)]
+
+
+def test_what_is_refused_is_said_once(shipped, monkeypatch):
+    """A page with several figures of a run that is too large has one box, and so has the next."""
+    monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "60")
+    monkeypatch.setattr(results, "visitor", lambda: "anna")
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    for name, value in {"model": MODEL, "windows": "200"}.items():
+        app.query_params[name] = value
+    for _ in range(2):
+        open_page(app, "head")
+        (box,) = app.error
+        assert "200" in box.value
+    assert shipped.worker_pid is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "charts"),
+    [("etc_heatmap", 1), ("induction_recency", 7), ("position_vs_token", 7)],
+)
+def test_what_is_precomputed_is_that_of_the_pages(stored, page, charts):
+    """After `precompute --experiments` nothing is left to be computed on the pages."""
+    keys = set(stored.store.keys())
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    chosen = {"model": MODEL, "windows": "50", "context": "64"}
+    for name, value in chosen.items():
+        app.query_params[name] = value
+    open_page(app, page)
+    assert (charts, 0) == (len(app.get("plotly_chart")), len(app.get("progress")))
+    assert stored.worker_pid is None
+    assert keys == set(stored.store.keys())
+
+
+@pytest.mark.slow
+def test_a_stored_result_is_shown_without_torch(cache):
+    """A process that draws the landing page from the store imports none of the heavy packages."""
+    seen = run_alone(cache)
+    assert (["Map"], 1, []) == (seen["titles"], seen["charts"], seen["errors"])
+    heavy = {"torch", "transformers", "transformer_lens", "datasets"}
+    assert set() == heavy & set(seen["modules"])
+
+
+def test_pages_are_short():
+    """A page selects, loads and draws."""
+    lines = {file.parent.name: len(file.read_text("utf-8").splitlines()) for file in PAGES}
+    assert {} == {name: count for name, count in lines.items() if count > LONGEST_PAGE}
+
+
+def test_pages_leave_computing_to_the_worker():
+    """No file of the pages names torch, or a module of the core that runs a model."""
+    banned = ("torch", *(f"poskernel_core.{module}" for module in COMPUTE))
+    named = [(file.name, n) for file in FILES for n in imports(file)]
+    assert [] == [pair for pair in named for b in banned if f"{pair[1]}.".startswith(f"{b}.")]
+
+
+def places():
+    """Where the pages stand, in the order of the navigation."""
+    declared = [import_module(f"pages.{page.parent.name}.page").PLACE for page in PAGES]
+    return sorted(declared, key=lambda place: place.order)
+
+
+def test_every_page_says_where_it_stands():
+    """Each has its own title and rank, the landing page the first; sections stay together.
+
+    None lies directly under `pages/`, where Streamlit would run it without `app.py`.
+    """
+    declared = places()
+
+    assert list(range(len(PAGES))) == [place.order for place in declared]
+    assert len(PAGES) == len({place.title for place in declared})
+    sections = [place.section for place in declared]
+    assert sections == sorted(sections, key=sections.index)
+    assert [] == list((ROOT / "pages").glob("*.py"))
+
+
+def test_a_parameter_of_the_address_means_one_thing():
+    """What a reader chose goes along to other pages, under its name: no two pages share one."""
+    users: dict[str, set[str]] = {}
+    for file in FILES:
+        for key in re.findall(r'key="([a-z0-9]+)"', file.read_text("utf-8")):
+            users.setdefault(key, set()).add(file.parent.name)
+    assert {} == {key: pages for key, pages in users.items() if len(pages) > 1}

@@ -1,0 +1,90 @@
+"""The sources of queries in a browser: sampled windows, one text, one token; and no network."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.visit import choose, no_trouble, settle, visit
+
+pytestmark = pytest.mark.browser
+
+PAGE = "/positional_kernels"
+
+
+def figures(page):
+    """How many figures are drawn."""
+    return page.locator(".js-plotly-plot").count()
+
+
+def test_texts_a_chapter_a_token(page, server):
+    """Curve, three maps, three squares, the layer, the two of additivity, of each source."""
+    visit(page, server.link(PAGE, head="L2H1"))
+    expect(page.locator(".js-plotly-plot")).to_have_count(10)
+    links = page.locator(".st-key-contents a")
+    expect(links).to_have_count(6)
+    for link in links.all():
+        expect(page.locator(link.get_attribute("href"))).to_be_attached()
+    no_trouble(page)
+    one_chapter(page)
+    one_token(page)
+
+
+def one_chapter(page):
+    """A chapter chosen by name draws all figures of its own."""
+    page.get_by_role("radio", name="one text").check(force=True)
+    choose(page, "Text", "Exodus 12")
+    settle(page)
+    expect(page.locator(".js-plotly-plot")).to_have_count(10)
+    no_trouble(page)
+
+
+def test_a_text_of_the_readers_own(page, server):
+    """Asked for first; too short a text gives one sentence; a long one draws the figures."""
+    visit(page, server.link(PAGE, source="one text", item="my own text", query=63))
+    expect(page.get_by_test_id("stAlert").filter(has_text="Type or paste a text")).to_be_visible()
+    box = page.get_by_role("textbox", name="Your text")
+    box.fill("Far too short.")
+    box.press("Control+Enter")
+    settle(page)
+    alert = page.get_by_test_id("stAlert").filter(has_text="No query")
+    expect(alert).not_to_contain_text("Type or paste")
+    expect(alert).to_contain_text("No query at position 63")
+    assert 0 == figures(page)
+    box.fill("The king went up to the city, and the people of the city saw the king. " * 8)
+    box.press("Control+Enter")
+    settle(page)
+    expect(page.locator(".js-plotly-plot")).to_have_count(10)
+    no_trouble(page)
+
+
+def one_token(page):
+    """The token ` the` draws all but the maps; two tokens give one sentence and no traceback."""
+    page.get_by_role("radio", name="one token").check(force=True)
+    settle(page)
+    box = page.get_by_role("textbox", name="Token")
+    assert " the" == box.input_value()
+    expect(page.get_by_text("there is no map over all of them")).to_be_visible()
+    no_trouble(page)
+    box.fill("xylophone quark")
+    box.press("Enter")
+    expect(
+        page.get_by_test_id("stAlert").filter(has_text="Expected text that is one token")
+    ).to_be_visible()
+    settle(page)
+    expect(page.get_by_test_id("stAlert")).to_have_count(1)
+    assert "Traceback" not in page.inner_text("body")
+
+
+def test_a_hub_model_without_network(page, server):
+    """One sentence in place of the page; the sidebar still works, and leads back."""
+    visit(page, server.link())
+    choose(page, "Model", "gpt2")
+    expect(
+        page.get_by_test_id("stAlert").filter(has_text="The model hub cannot be reached")
+    ).to_be_visible()
+    settle(page)
+    expect(page.get_by_test_id("stAlert")).to_have_count(1)
+    expect(page.get_by_role("textbox", name="Revision")).to_be_visible()
+    choose(page, "Model", "demo-gpt2")
+    expect(page.get_by_role("gridcell")).to_have_count(32)
+    settle(page)
+    no_trouble(page)

@@ -1,0 +1,322 @@
+"""A pass that is broken off goes on from its checkpoint; sums that are no numbers are refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core.common import shards
+from poskernel_core.common.errors import Cancelled, ComputeFailed
+from poskernel_core.common.shards import WHOLE, Shard
+from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.passes import runner, streaming
+from poskernel_core.passes.merging import merge_shards
+from poskernel_core.passes.plan import plan_for
+from poskernel_core.passes.streaming import Pass
+from poskernel_core.passes.workshop import Workshop
+from poskernel_core.storage.shards import Partial, partials_of
+from poskernel_core.storage.statistics import (
+    StoredStatistics,
+    missing_statistics,
+    part_key,
+    read_checkpoint,
+    write_checkpoint,
+)
+from poskernel_core.storage.store import Store
+from tests.support import builders
+
+WINDOWS, CONTEXT, EACH = 70, 13, 7
+IDS = builders.random_ids(WINDOWS, CONTEXT, seed=5).numpy()
+POSITIONS, GATHER = (3, 12), ("keys", "queries", "patterns", "scores")
+VERSIONS = {"torch": "1"}
+
+
+def nobody(done, total, note):
+    """Nobody looks."""
+
+
+@pytest.fixture(autouse=True)
+def checkpoints_after_each_batch(monkeypatch):
+    """Windows are read two at a time, and every batch but a group's last is followed by one."""
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
+    monkeypatch.setattr(shards, "TOKENS_PER_STEP", 2 * CONTEXT)
+    monkeypatch.setitem(streaming.TOKENS_PER_BATCH, "cpu", 2 * CONTEXT)
+
+
+@pytest.fixture(scope="module")
+def run(model_dirs, tmp_path_factory):
+    """Ten groups of seven windows, which take four batches each."""
+    file = tmp_path_factory.mktemp("ids") / "ids.npy"
+    np.save(file, IDS)
+    given = {"context": CONTEXT, "windows": WINDOWS, "start_token": False}
+    run = describe_run(str(model_dirs["gpt2"]), corpus=CorpusSpec(name=str(file)), **given)
+    return run.model_copy(
+        update={"gather": GATHER, "positions": POSITIONS, "queries_per_position": 30}
+    )
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The windows that the model reads, batch by batch."""
+    found, read = [], Pass._read
+
+    def listen(work, tokens, rows):
+        found.append(rows)
+        read(work, tokens, rows)
+
+    monkeypatch.setattr(Pass, "_read", listen)
+    return found
+
+
+def gather(store, run, until=None, shard=WHOLE, versions=VERSIONS):
+    """Gather a run, or its shard, and break off before the window with that number is read."""
+
+    def report(done, total, note):
+        if until is not None and note.startswith("Reading") and done >= until:
+            raise Cancelled("Enough.")
+
+    try:
+        runner.gather_shard(Workshop(store), run, shard, Execution(), versions, report)
+    except Cancelled:
+        assert until is not None
+        return
+    if shard.of == 1:
+        merge_shards(store, {}, run, 1, nobody)
+
+
+def arrays(store, run):
+    """Header and layers of a run's statistics."""
+    found = StoredStatistics.open(store, run)
+    return found.header, [dict(found.layer(layer)) for layer in range(found.header.n_layers)]
+
+
+@pytest.fixture(scope="module")
+def unbroken(run, tmp_path_factory):
+    """The layers of the run, read in one go."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "TOKENS_PER_STEP", 2 * CONTEXT)
+        patch.setitem(streaming.TOKENS_PER_BATCH, "cpu", 2 * CONTEXT)
+        store = Store(tmp_path_factory.mktemp("unbroken"))
+        gather(store, run)
+    return arrays(store, run)
+
+
+def equal(left, right):
+    """Two lists of layers are equal to the last bit."""
+    for one, other in zip(left, right, strict=True):
+        assert one.keys() == other.keys()
+        for name in one:
+            assert one[name].tobytes() == other[name].tobytes(), name
+
+
+def windows(reads):
+    """The numbers of all windows that were read."""
+    return [window for rows in reads for window in rows]
+
+
+@pytest.mark.parametrize("until", [(2,), (5, 7), (9, 13, 65), (2, 2, 2), (69,)])
+def test_a_pass_goes_on(tmp_path, run, reads, unbroken, until):
+    """However often it is broken off, it reads every window once, and gives the same bits."""
+    store = Store(tmp_path)
+    for each in until:
+        gather(store, run, each)
+    assert StoredStatistics.open(store, run) is None
+    gather(store, run)
+
+    order = [window for group in range(10) for window in range(group, WINDOWS, 10)]
+    assert order == windows(reads)
+    header, found = arrays(store, run)
+    equal(unbroken[1], found)
+    assert (0, WINDOWS) == (unbroken[0].resumed_at_window, header.windows)
+    last = EACH * (until[-1] // EACH) + min(EACH, -(-(until[-1] % EACH) // 2) * 2)
+    assert last == header.resumed_at_window
+    assert not any(Partial.read(store.get(key)[0]) for key in store.keys(""))
+    assert read_checkpoint(store, run) is None
+
+
+@pytest.mark.parametrize("of", [3, 7])
+def test_a_shard_goes_on(tmp_path, run, unbroken, of):
+    """Every shard is broken off in the middle of a group, and they add up to the same bits."""
+    store, begun = Store(tmp_path), []
+    for number in range(of):
+        shard = Shard(number=number, of=of)
+        gather(store, run, 3, shard)
+        begun.append(read_checkpoint(store, run, shard) is not None)
+        gather(store, run, shard=shard)
+    assert any(begun)
+    merge_shards(store, {}, run, of, nobody)
+
+    equal(unbroken[1], arrays(store, run)[1])
+
+
+CHANGES = {
+    "group": lambda header, run: header | {"group": 2},
+    "all read": lambda header, run: header | {"done": EACH},
+    "nothing read": lambda header, run: header | {"done": 0},
+    "versions": lambda header, run: header | {"made": header["made"] | {"versions": {}}},
+    "tokens": lambda header, run: header | {"made": header["made"] | {"tokens": "0" * 64}},
+    "gather": lambda header, run: header | {"gather": ["keys"]},
+    "older layout": lambda header, run: {"done": 4, "gather": list(GATHER)},
+    "no number": lambda header, run: header | {"done": "4"},
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_checkpoint_of_something_else(tmp_path, run, reads, unbroken, case):
+    """Of another group, text or version, of fewer sums: the group is read from its beginning."""
+    store = Store(tmp_path)
+    gather(store, run, 11)
+    (key,) = [key for key in store.keys("") if "done" in store.get(key)[0]]
+    header, sums = store.get(key)
+    assert (1, 4, list(GATHER)) == (header["group"], header["done"], header["gather"])
+    wrong = {name: array + 1 for name, array in sums.items()}
+    store.put(key, CHANGES[case](header, run), wrong)
+    reads.clear()
+    gather(store, run)
+
+    assert [*range(1, WINDOWS, 10)] == windows(reads)[:EACH]
+    equal(unbroken[1], arrays(store, run)[1])
+
+
+def test_a_checkpoint_of_more_statistics(tmp_path, run, reads, unbroken):
+    """What else was gathered does not matter."""
+    store, few = Store(tmp_path), run.model_copy(update={"gather": ("keys", "patterns")})
+    gather(store, run, 5)
+    reads.clear()
+    gather(store, few)
+
+    assert WINDOWS - 6 == len(windows(reads))
+    for one, other in zip(unbroken[1], arrays(store, few)[1], strict=True):
+        assert "mean_keys.groups" in other
+        assert "queries" not in other
+        for name, array in other.items():
+            assert one[name].tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("change", ["versions", "tokens"])
+def test_groups_that_are_written(tmp_path, run, reads, unbroken, change, monkeypatch):
+    """They are not read again, unless they are of other tokens or of other versions."""
+    store = Store(tmp_path)
+    first = {"torch": "0"} if change == "versions" else VERSIONS
+    with monkeypatch.context() as patch:
+        if change == "tokens":
+            prepare = Workshop.prepare
+
+            def other(*given):
+                ids, plan = prepare(*given)
+                return (ids + 1) % 97, plan
+
+            patch.setattr(Workshop, "prepare", other)
+        gather(store, run, 25, versions=first)
+    assert [0, 1, 2] == [each.group for each in partials_of(store, run, "keys", WHOLE)]
+    reads.clear()
+    gather(store, run)
+
+    assert WINDOWS == len(windows(reads))
+    equal(unbroken[1], arrays(store, run)[1])
+
+
+def test_fewer_groups_than_before(tmp_path, run, reads):
+    """Blocks of groups that there are no more, made of other tokens, are in nobody's way."""
+    store = Store(tmp_path)
+    gather(store, run, 65)
+    short = IDS[:7]
+    prepare = Workshop.prepare
+
+    def fewer(workshop, run, execution, located, tokenizer):
+        _, plan = prepare(workshop, run, execution, located, tokenizer)
+        return short, replace(plan, windows=7)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Workshop, "prepare", fewer)
+        gather(store, run)
+
+    assert (7, 7) == (arrays(store, run)[0].windows, arrays(store, run)[0].groups)
+
+
+@pytest.mark.parametrize(("most", "failed", "batches"), [(4, [7], [4, 3]), (1, [7, 4, 2], [1] * 7)])
+def test_less_at_a_time(tmp_path, run, monkeypatch, most, failed, batches):
+    """Where memory runs out, half as much is read from the checkpoint on, in later groups too."""
+    tried, read = [], Pass._read
+
+    def small(work, tokens, rows):
+        tried.append(len(rows))
+        if len(rows) > most:
+            next(work._totals())[1].add_(3.0)  # spoilt by half of a batch
+            raise streaming.OutOfMemory
+        read(work, tokens, rows)
+
+    monkeypatch.setattr(Pass, "_read", small)
+    store = Store(tmp_path)
+    runner.gather_run(Workshop(store), run, Execution(batch=8), VERSIONS, nobody)
+
+    assert failed + 10 * batches == tried
+    whole = pk.run_pass(
+        run.model.name,
+        IDS,
+        positions=POSITIONS,
+        queries_per_position=30,
+        start_token=False,
+        gather=GATHER,
+        batch=most,
+    )
+    equal([whole.layer(layer) for layer in range(3)], arrays(store, run)[1])
+
+
+def test_a_checkpoint_within_a_batch(tmp_path, run, monkeypatch, reads):
+    """After memory ran out in the middle of a group, the next batch ends where all others do."""
+    read, failed = Pass._read, []
+
+    def once(work, tokens, rows):
+        if rows.start == 40 and not failed:  # the third batch of group 0: windows 40 and 50
+            failed.append(rows)
+            raise streaming.OutOfMemory
+        read(work, tokens, rows)
+
+    monkeypatch.setattr(Pass, "_read", once)
+    store = Store(tmp_path)
+    runner.gather_run(Workshop(store), run, Execution(), VERSIONS, nobody)
+
+    assert [0, 10, 20, 30, 40, 50, 60] == windows(reads)[:7]
+    assert [range(0, 20, 10), range(20, 40, 10), range(40, 50, 10)] == reads[:3]
+
+
+def test_statistics_that_lack_a_layer(tmp_path, run):
+    """They are not there, whichever layer it is."""
+    store = Store(tmp_path)
+    gather(store, run)
+    for layer in range(3):
+        key = part_key(run, "scores", str(layer))
+        kept = store.get_bytes(key)
+        assert StoredStatistics.open(store, run) is not None
+        store.drop(key)
+        assert StoredStatistics.open(store, run) is None
+        assert ("scores",) == missing_statistics(store, run)
+        store.put_bytes(key, kept)
+
+
+def test_what_a_checkpoint_keeps(tmp_path, run):
+    """All that tells whether it fits, under a key of the shard."""
+    store = Store(tmp_path)
+    write_checkpoint(store, run, 3, 5, {"tokens": "t"}, {"sum": np.ones(2)}, Shard.read("1/3"))
+
+    assert read_checkpoint(store, run) is None
+    header, sums = read_checkpoint(store, run, Shard.read("1/3"))
+    told = {"group": 3, "done": 5, "gather": list(GATHER), "made": {"tokens": "t"}}
+    assert told == header
+    np.testing.assert_array_equal(np.ones(2), sums["sum"])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_sums_that_are_no_numbers(model_dirs, bad):
+    """The layer and the sum are named."""
+    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    work = Pass(model, plan_for(model.geometry, IDS, POSITIONS, 7, True), ALL_GATHERED)
+    sums = work.sums()
+    sums["key_sum"][1, 0, 3, 2] = bad
+    work.restore(sums)
+
+    with pytest.raises(ComputeFailed, match=r"layer 1 are not finite \(key_sum\)"):
+        work.check_finite()

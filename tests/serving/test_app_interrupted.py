@@ -1,0 +1,72 @@
+"""A run of the script that is cut short: what a link chose is still told to the browser."""
+
+import pytest
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
+from streamlit.runtime.scriptrunner_utils.exceptions import RerunException
+from streamlit.runtime.scriptrunner_utils.script_requests import RerunData
+from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
+from streamlit.testing.v1 import AppTest
+
+from tests.support.bound import bound, opened, other_value
+from tools.recorded import page_names
+
+OF_ALL_PAGES = "methods"
+"""The page on which the sidebar is tried: nothing there waits for a computation."""
+ELSEWHERE = {"model", "corpus", "revision"}
+"""What would lead to files that are not here."""
+
+
+def unaware(context: ScriptRunContext, key: str) -> WidgetStates:
+    """What a browser sends that takes a widget's default for the reader's choice."""
+    state = context.session_state._state
+    widget = state.get_widget_id_from_key(key)
+    metadata = state.get_widget_metadata(widget)
+    value = metadata.serializer(metadata.deserializer(None))
+    sent = WidgetState(id=widget)
+    if metadata.value_type.endswith("_array_value"):
+        getattr(sent, metadata.value_type).data.extend(value)
+    elif value is not None:
+        setattr(sent, metadata.value_type, value)
+    return WidgetStates(widgets=[sent])
+
+
+def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, key: str, value: list[str]) -> AppTest:
+    """A page opened by a link, whose first run ends behind the widget that the link is about."""
+    whole = ScriptRunContext.enqueue
+    cuts = []
+
+    def enqueue(self: ScriptRunContext, message: ForwardMsg) -> None:
+        whole(self, message)
+        element = message.delta.new_element
+        kind = element.WhichOneof("type") if message.HasField("delta") else None
+        drawn = getattr(getattr(element, kind or "", None), "query_param_key", "")
+        if drawn == key and not cuts:
+            cuts.append(key)
+            sent = unaware(self, key)
+            raise RerunException(RerunData(self.query_string, sent, self.page_script_hash))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ScriptRunContext, "enqueue", enqueue)
+        app = opened(name, **{key: value})
+    assert [key] == cuts
+    return app
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", page_names())
+def test_what_a_link_chose_outlives_a_run_that_is_cut_short(name, shipped_only, monkeypatch):
+    """Behind every widget: the run that follows holds the value, and sends the widget with it.
+
+    A browser that has not seen the run before would show the default, and choose it.
+    """
+    app = opened(name)
+    widgets = bound(app if name == OF_ALL_PAGES else app.main)
+    lost = {}
+    for key, widget in widgets.items():
+        value = [] if key in ELSEWHERE else other_value(widget)
+        if value and value != [str(widget.value)]:
+            found = bound(cut_short(monkeypatch, name, key, value))[key]
+            if not found.proto.set_value or found.value == widget.value:
+                lost[key] = value, found.value, found.proto.set_value
+    assert {} == lost

@@ -1,0 +1,40 @@
+"""The content security policy in a browser, at work and in force; every page: test_app_pages."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.visit import cell, parameter, settle, visit
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+NOTE = """window.violations = [];
+document.addEventListener("securitypolicyviolation",
+  event => window.violations.push(`${event.effectiveDirective} ${event.blockedURI}`));"""
+
+
+def test_our_scripts_run_and_a_strange_one_is_refused(page, server):
+    """The grid's own script runs, and files made in the page can be had.
+
+    The policy is in force: a script that somebody writes into the page does not run.
+    """
+    page.add_init_script(NOTE)
+    visit(page, server.link())
+    cell(page, "L1H2").click()
+    settle(page)
+    expect(page.get_by_role("heading", name="L1H2 at n = 400")).to_be_visible()
+
+    figure = page.locator(".st-key-figure-kernel")
+    figure.hover()
+    with page.expect_download() as made:
+        figure.locator("[data-title^=Download]").first.click()
+
+    assert made.value.suggested_filename.endswith(".svg")
+    assert "L1H2" == parameter(page, "head")
+    assert [] == page.evaluate("violations")
+    page.evaluate(
+        """() => { const strange = document.createElement("script");
+        strange.textContent = "window.strange = true"; document.body.append(strange); }"""
+    )
+
+    assert page.evaluate("window.strange") is None
+    assert ["script-src-elem inline"] == page.evaluate("violations")

@@ -1,0 +1,237 @@
+"""The images and what stands around them, without building them: `make container` does that."""
+
+import ipaddress
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+import yaml
+
+from poskernel_core import Engine, Store
+from poskernel_core.common.errors import ComputeDisabled
+from poskernel_core.common.limits import BOUNDS
+from poskernel_core.common.specs import Request
+from poskernel_core.engine.engine import describe_run
+from serving.health import HEALTH
+from tests.support.server import ROOT, environment
+from tools.recorded import page_names
+from tools.trim_packages import trim
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
+COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
+DEPLOYED = sorted((ROOT / "deploy").glob("*.yaml"))
+NAMES = {file.name for file in (ROOT / "deploy").iterdir()}
+STAGES = re.findall(r"^FROM (\S+) AS (\S+)", DOCKERFILE, re.MULTILINE)
+WHOLE, PART = "requirements.txt", "requirements-serving.txt"
+REFUSED = "This server shows what was computed before and computes nothing itself"
+WITHOUT = """
+import json, sys
+missing, opened = map(json.loads, sys.argv[1:])
+sys.modules.update(dict.fromkeys(missing))  # an import of these fails
+from importlib.util import find_spec
+assert not any(map(find_spec, missing))
+from streamlit.testing.v1 import AppTest
+from pages.shared import results
+from tools.recorded import open_page
+told = []
+for name, chosen in opened:
+    app = AppTest.from_file("app.py", default_timeout=300)
+    for each, value in chosen.items():
+        app.query_params[each] = value
+    open_page(app, name)
+    told.append({
+        "alarms": [each.value for each in [*app.exception, *app.error]],
+        "infos": [each.value for each in app.info],
+        "charts": len(app.get("plotly_chart")),
+    })
+print(json.dumps([told, results.engine().worker_pid]))
+"""
+
+
+def requirements(name):
+    """The lines of a requirements file that name a package."""
+    lines = (ROOT / name).read_text("utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith(("#", "-"))}
+
+
+def plain(name):
+    """The name of a package as the index compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def not_served():
+    """The modules of the packages that the image without torch leaves out."""
+    left = {plain(line.partition("==")[0]) for line in requirements(WHOLE) - requirements(PART)}
+    known = packages_distributions()
+    return sorted(name for name, packages in known.items() if left & {*map(plain, packages)})
+
+
+def test_requirements_of_the_serving_image():
+    """A part of all, in the same versions; what is heavy is not in it."""
+    whole, part = requirements(WHOLE), requirements(PART)
+
+    assert part < whole
+    left = not_served()
+    assert {"torch", "transformers", "transformer_lens", "datasets", "sklearn", "scipy"} <= {*left}
+
+
+def test_images_are_made_of_what_is_there():
+    """Each file that is copied exists and is let in; stages are built on stages before them."""
+    lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    let_in = [line[1:] for line in lines if line.startswith("!")]
+    copied = [
+        source
+        for line in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
+        for source in line.split()[:-1]
+    ]
+
+    assert {*let_in} == {source.removeprefix("./") for source in copied}
+    assert [] == [source for source in copied if not (ROOT / source).exists()]
+    known = [name for _, name in STAGES]
+    for number, (base, _) in enumerate(STAGES):
+        assert base in known[:number] or ":" in base
+    assert {*re.findall(r"--from=(\S+)", DOCKERFILE)} <= {*known}
+    assert ["serving", "all"] == known[-2:]  # the last one is built where none is named
+
+
+def test_the_image_copies_all_that_the_app_imports():
+    """Our own modules that the server and its pages name lie in what is copied."""
+    served = [ROOT / "serve.py", ROOT / "app.py"]
+    served += [file for each in ("pages", "serving") for file in (ROOT / each).rglob("*.py")]
+    own = {each.stem for each in ROOT.iterdir() if each.suffix == ".py" or each.is_dir()}
+    named = {
+        name
+        for file in served
+        for name in re.findall(r"^\s*(?:from|import) (\w+)", file.read_text("utf-8"), re.MULTILINE)
+    }
+
+    copied = " ".join(re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE))
+    assert [] == [name for name in named & own if not re.search(rf"\b{name}\b", copied)]
+
+
+def test_compose_file():
+    """Root read-only, one volume where the image keeps its results, health checks, real files."""
+    dashboard, proxy = (COMPOSE["services"][name] for name in ("dashboard", "proxy"))
+
+    for service in (dashboard, proxy):
+        assert service["read_only"]
+        assert ["ALL"] == service["cap_drop"]
+        assert "CMD" == service["healthcheck"]["test"][0]
+    assert re.fullmatch(r"\$\{POSKERNEL_TARGET:-(\w+)\}", dashboard["build"]["target"])[1] == "all"
+    (volume,) = dashboard["volumes"]
+    name, _, place = volume.partition(":")
+    assert name in COMPOSE["volumes"]
+    assert re.search(r"POSKERNEL_CACHE=(\S+)", DOCKERFILE)[1] == place
+    assert "ports" not in dashboard  # so that it can be scaled
+    assert (ROOT / proxy["volumes"][0].partition(":")[0]).is_file()
+    assert "service_healthy" == proxy["depends_on"]["dashboard"]["condition"]
+
+
+def test_compose_passes_the_settings_of_a_server_on():
+    """All that are about visitors, empty unless the host sets them; the proxy is believed."""
+    told = COMPOSE["services"]["dashboard"]["environment"]
+
+    for name in (
+        "POSKERNEL_MAX_SESSIONS", "POSKERNEL_MAX_SESSIONS_EACH",
+        "POSKERNEL_MAX_REQUESTS_PER_MINUTE", "POSKERNEL_ACCESS_LOG",
+        "POSKERNEL_SHORT_ADDRESSES", "POSKERNEL_METRICS", "POSKERNEL_READ_ONLY",
+        "POSKERNEL_PUBLIC", "POSKERNEL_USER_HEADER",
+        *(bound.variable for bound in BOUNDS.values()),
+    ):  # fmt: skip
+        assert f"${{{name}:-}}" == told[name]
+    trusted = re.fullmatch(r"\$\{FORWARDED_ALLOW_IPS:-(.*)\}", told["FORWARDED_ALLOW_IPS"])[1]
+    networks = [ipaddress.ip_network(each) for each in trusted.split(",")]
+    assert all(each.is_private for each in networks)
+    docker = ipaddress.ip_address("172.18.0.3")
+    assert any(docker in each for each in networks if each.version == 4)
+
+
+@pytest.mark.parametrize("file", DEPLOYED, ids=lambda file: file.name)
+def test_what_is_laid_over_compose(file):
+    """Services that are there or have an image, files that are there, proxies' own variables."""
+    added = yaml.safe_load(file.read_text("utf-8"))["services"]
+    whole = {service for service, told in added.items() if "image" in told}
+
+    assert {*added} - whole <= {*COMPOSE["services"]}
+    for told in (added[each] for each in whole):
+        assert told["read_only"]
+        assert ["ALL"] == told["cap_drop"]
+    mounted = [each.split(":") for each in added.get("proxy", {}).get("volumes", [])]
+    own = {"users"}  # what the host writes
+    assert [] == [at for at, *_ in mounted if Path(at).name not in own | NAMES]
+    assert {"/etc/caddy/Caddyfile"} <= {place for _, place, _ in mounted} or not mounted
+    named = set(re.findall(r"-f (\S+\.yaml)", file.read_text("utf-8")))
+    assert {"compose.yaml", f"deploy/{file.name}"} <= named
+    assert [] == [each for each in named if not (ROOT / each).is_file()]
+
+
+def test_images_and_compose_ask_for_the_health_that_looks_at_the_store():
+    """Streamlit's own says only that the process answers."""
+    asked = COMPOSE["services"]["dashboard"]["healthcheck"]["test"][-1]
+
+    assert re.search(r"HEALTHCHECK.*?\n.*?(urlopen\(.*?\))", DOCKERFILE)[1] in asked
+    assert f":8501{HEALTH}'" in asked
+
+
+def test_proxy():
+    """Sticky sessions and compression."""
+    words = (ROOT / "deploy" / "Caddyfile").read_text("utf-8")
+
+    assert re.search(r"EXPOSE (\d+)", DOCKERFILE)[1] in words
+    for line in ("encode zstd gzip", "lb_policy cookie"):
+        assert line in words
+
+
+def test_trimming(tmp_path):
+    """Tests and headers go, their size is told; all else stays."""
+    for name in ("scipy/linalg/tests/a.py", "torch/include/b.h", "torch/c.py", "mine/tests/d.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"12345")
+
+    assert 10 == trim(tmp_path)
+    left = {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if each.is_file()}
+    assert {"torch/c.py", "mine/tests/d.py"} == left
+
+
+def test_without_torch_nothing_is_computed(tmp_path, monkeypatch):
+    """One sentence in place of a worker; what is stored, or comes with the project, is shown."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    engine = Engine(Store(tmp_path))
+    ready = Request(analysis="etc", run=describe_run("demo-gpt2"), params={})
+    other = Request(analysis="etc", run=describe_run("demo-gpt2", seed=41), params={})
+
+    assert engine.result(ready) is not None
+    with pytest.raises(ComputeDisabled, match=f"^{REFUSED}"):
+        engine.result(other)
+    assert engine.worker_pid is None
+    assert engine.running(other) is None
+    engine.store.close()
+
+
+@pytest.mark.slow
+def test_every_page_of_the_serving_image(tmp_path):
+    """Without the packages it lacks: what comes with the project is drawn, new work refused.
+
+    Whether all that a page shows first comes with the project is not asked here.
+    """
+    opened = [(name, {}) for name in page_names()]
+    opened.append(("etc_heatmap", {"model": "demo-gpt2", "windows": "50", "context": "64"}))
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, json.dumps(not_served()), json.dumps(opened)],
+        cwd=ROOT, env=environment(tmp_path, shipped=True), capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    told, worker = json.loads(done.stdout.splitlines()[-1])
+
+    assert worker is None
+    assert [[]] * len(opened) == [each["alarms"] for each in told]
+    *ready, refused = told
+    assert sum(each["charts"] for each in ready) > 20
+    assert any(REFUSED in each for each in refused["infos"])
+    assert 0 == refused["charts"]

@@ -1,0 +1,89 @@
+"""The proxy of `compose.yaml` before two replicas on one store: a real Caddy, servers, browser."""
+
+import json
+import os
+import signal
+import urllib.request
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.pages.test_downloads import fetch
+from tests.support.caddy import caddy, needs_caddy
+from tests.support.near_worker import command_line_here
+from tests.support.server import serve
+from tests.support.visit import cell, complains, no_trouble, redraws, settle, title_of, visit
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_caddy]
+
+RUN = "windows=50&context=64"
+
+
+@pytest.fixture
+def replicas(tmp_path):
+    """Two servers, and the address of the proxy before them."""
+    cache = tmp_path / "cache"
+    command_line_here(cache, "precompute", "demo-attn-2l", "--windows", "50", "--context", "64")
+    with (
+        serve(cache, tmp_path / "one.log") as one,
+        serve(cache, tmp_path / "two.log") as two,
+        caddy(
+            tmp_path, "Caddyfile",
+            POSKERNEL_UPSTREAMS=" ".join(["to", *(each.url.split("/")[-1] for each in (one, two))]),
+        ) as address,
+    ):  # fmt: skip
+        yield [one, two], address
+
+
+def sessions(server):
+    """How many pages are open at a replica."""
+    with urllib.request.urlopen(f"{server.url}/health") as answer:
+        return json.load(answer)["sessions"]
+
+
+def cookie(page):
+    """What leads a visitor back."""
+    return [each["value"] for each in page.context.cookies() if "replica" in each["name"]]
+
+
+def test_a_visit(replicas, new_context):
+    """Pages arrive packed; clicks, files and further pages come from the replica of the first.
+
+    Once that one has failed, the other goes on with the same address.
+    """
+    servers, address = replicas
+    page, packed = new_context().new_page(), []
+    page.on("response", lambda got: packed.append(got.headers.get("content-encoding")))
+    visit(page, f"{address}/?model=demo-attn-2l&{RUN}&head=L0H1")
+    (mine,) = (each for each in servers if sessions(each))
+    (other,) = (each for each in servers if each is not mine)
+    led = cookie(page)
+    assert 1 == len(led)
+    assert {"zstd", "gzip"} & {*packed}
+
+    with redraws(page, "kernel"):
+        cell(page, "L1H2").click()
+    expect(title_of(page, "kernel")).to_contain_text("L1H2")
+    assert "L1H2" in fetch(page, "kernel", "JSON").suggested_filename
+    page.reload()
+    settle(page)
+    page.get_by_test_id("stSidebar").get_by_role("link", name="Overview").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    settle(page)
+    no_trouble(page)
+    assert (1, 0) == (sessions(mine), sessions(other))
+
+    os.kill(mine.pid, signal.SIGKILL)
+    visit(page, page.url)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    no_trouble(page)
+    assert 1 == sessions(other)
+    assert [] != cookie(page) != led
+
+
+def test_a_long_address(replicas, new_context):
+    """Eight thousand characters of a text arrive whole: the page counts its tokens."""
+    _, address = replicas
+    page, text = new_context().new_page(), "a%20sea%20" * 800
+    visit(page, f"{address}/own_text?model=demo-attn-2l&{RUN}&text={text}")
+    complains(page, "The text has 2,402 tokens with the start token")

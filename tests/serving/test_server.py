@@ -1,0 +1,218 @@
+"""The dashboard as a process: ``poskernel serve`` from any folder, ``pk.serve`` in a notebook."""
+
+import functools
+import http.server
+import os
+import socket
+import subprocess
+import sys
+import threading
+import types
+
+import pytest
+
+import poskernel_core as pk
+from poskernel_core import server as served
+from poskernel_core.cli import main as cli
+from poskernel_core.cli.commands import PROGRAM
+from poskernel_core.common.errors import BadRequest, ComputeFailed
+from poskernel_core.common.modules import command
+from tests.support.server import PATIENCE, ROOT, environment, free_port, wait_for
+
+
+def test_without_a_command(capsys):
+    """It says which three matter, by lines that are commands."""
+    assert 0 == cli.main([])
+    out, err = capsys.readouterr()
+    lines = [line.split()[1:] for line in out.splitlines() if line.startswith("  poskernel ")]
+
+    assert "" == err
+    assert ["serve", "show", "precompute"] == [words[0] for words in lines]
+    assert {words[0] for words in lines} <= PROGRAM.commands.keys()
+
+
+def test_the_version(capsys):
+    """It is that of the package."""
+    assert 0 == cli.main(["--version"])
+    assert f"poskernel {pk.__version__}\n" == capsys.readouterr().out
+
+
+@pytest.fixture
+def taken():
+    """A port that somebody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        yield str(door.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--port", "99999"), "Option --port: expected a port from 1 to 65,535, got '99999'"),
+        (
+            ("--port", "TAKEN", "--host", "127.0.0.1"),
+            "Cannot listen at port TAKEN (",
+        ),
+        (("--host", "192.0.2.1", "--port", "8501"), "Cannot listen at 192.0.2.1 ("),
+        (("--host", ""), "Option --host: expected a host name or an address"),
+        (("--model", "/no/such/model"), "'/no/such/model' has no config.json"),
+        (("--model", "demo-gpt2,demo-attn-2l"), "expected a model's name or directory"),
+        (("--model", "no-such-model"), "'no-such-model' is not on this machine"),
+        (
+            ("--cache", "FILE"),
+            "POSKERNEL_CACHE to be a directory for the store, found a file at 'FILE'",
+        ),
+        (("demo-gpt2",), "demo-gpt2"),
+    ],
+)
+def test_what_it_refuses(words, said, taken, tmp_path, capsys, monkeypatch):
+    """One sentence before anything is served, and exit code 2."""
+    for name in ("MODELS", "CACHE", "OPEN", "PUBLIC", "READ_ONLY"):
+        monkeypatch.setenv(f"POSKERNEL_{name}", str(tmp_path / "cache") if name == "CACHE" else "")
+    file = tmp_path / "file"
+    file.write_text("")
+
+    def filled(text):
+        return text.replace("TAKEN", taken).replace("FILE", str(file))
+
+    assert 2 == cli.main(["serve", *map(filled, words)])
+    out, err = capsys.readouterr()
+
+    assert "" == out
+    assert filled(said) in err
+    assert 1 == err.count("\n")
+
+
+def test_a_browser_is_opened(tmp_path):
+    """Where it is asked for: at the address that is printed, on the model that is named first."""
+    opener, opened = tmp_path / "xdg-open", tmp_path / "opened"
+    opener.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.part; mv {opened}.part {opened}\n')
+    opener.chmod(0o755)
+    port, log = free_port(), tmp_path / "log"
+    ours = environment(tmp_path / "elsewhere") | {"PYTHONPATH": str(ROOT)}
+    ours["PATH"] = f"{tmp_path}{os.pathsep}{ours['PATH']}"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*command("poskernel_core", "serve", "--open", "--model", "demo-attn-2l"),
+             "--port", str(port), "--cache", "store", "--read-only", "--public"],
+            cwd=tmp_path, env=ours, stdout=output, stderr=output,
+        )  # fmt: skip
+    try:
+        wait_for(f"http://localhost:{port}/health", process)
+        end = threading.Event()
+        for _ in range(600):
+            if opened.exists() or end.wait(0.1):
+                break
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+    assert f"http://localhost:{port}/?model=demo-attn-2l" == opened.read_text()
+    assert opened.read_text() in log.read_text()
+    assert (tmp_path / "store" / "cache.db").is_file()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.fixture(scope="module")
+def notebook_server(tmp_path_factory):
+    """The server that ``pk.serve`` starts on a store of its own, ended after the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POSKERNEL_CACHE", str(tmp_path_factory.mktemp("store")))
+        patch.setenv("POSKERNEL_SHIPPED", "1")
+        patch.delenv("POSKERNEL_ADDRESS", raising=False)
+        patch.setattr(served, "DEFAULT_PORT", free_port())  # somebody's own may be at the usual one
+        shown = pk.serve("head", model="demo-gpt2", head="L2H6")
+        yield shown
+        shown.stop()
+    assert shown.process.poll() is not None
+
+
+@pytest.mark.slow
+def test_one_server_a_process(notebook_server):
+    """Asked again it is the same; what is shown may differ."""
+    again = pk.serve(height=300)
+
+    assert "/head?model=demo-gpt2&head=L2H6" == notebook_server.place
+    assert again.process is notebook_server.process
+    assert f'src="{notebook_server.address}/" title="PosKernel" width="100%" height="300"' in (
+        again._repr_html_()
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_frame_of_a_notebook(notebook_server, tmp_path, page):
+    """A page of another port may frame it, and its heads are drawn there."""
+    shown = pk.serve(head="L2H6")
+    assert shown.process is notebook_server.process
+    (tmp_path / "index.html").write_text(shown._repr_html_(), encoding="utf-8")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("localhost", 0), handler) as notebook:
+        threading.Thread(target=notebook.serve_forever, daemon=True).start()
+        page.goto(f"http://localhost:{notebook.server_address[1]}/index.html")
+        head = page.frame_locator("iframe").locator("[role=gridcell][data-name=L2H6]")
+        head.wait_for(timeout=PATIENCE * 1000)
+        notebook.shutdown()
+
+    assert head.is_visible()
+
+
+@pytest.mark.slow
+def test_colab(notebook_server, monkeypatch):
+    """Its own way is taken to a port that no browser reaches; elsewhere the HTML is taken."""
+    with pytest.raises(NotImplementedError):
+        notebook_server._ipython_display_()
+    shown = []
+    output = types.SimpleNamespace(
+        serve_kernel_port_as_iframe=lambda port, path, height: shown.append((port, path, height))
+    )
+    monkeypatch.setitem(sys.modules, "google.colab", types.SimpleNamespace(output=output))
+    notebook_server._ipython_display_()
+
+    port = int(notebook_server.address.rpartition(":")[2])
+    assert [(port, notebook_server.place, 800)] == shown
+
+
+@pytest.mark.slow
+def test_one_that_is_there(notebook_server, monkeypatch):
+    """It is found at its address, given or set; it is not ours to end."""
+    for found in (
+        pk.serve(address=f"{notebook_server.address}/"),
+        _with_address(monkeypatch, notebook_server.address),
+    ):
+        assert (notebook_server.address, None) == (found.address, None)
+        found.stop()
+    assert served.answers(notebook_server.address)
+
+
+def _with_address(monkeypatch, address):
+    with monkeypatch.context() as patch:
+        patch.setenv("POSKERNEL_ADDRESS", address)
+        return pk.serve()
+
+
+@pytest.mark.slow
+def test_one_at_the_usual_port(notebook_server, server, monkeypatch):
+    """It is taken where a notebook may frame it, and left alone where none may."""
+    monkeypatch.setattr(served, "_started", [])
+    for url, taken in ((notebook_server.address, True), (server.url, False)):
+        monkeypatch.setattr(served, "DEFAULT_PORT", int(url.rpartition(":")[2]))
+
+        assert served.answers(f"http://localhost:{served.DEFAULT_PORT}")
+        assert taken is (served._found(None) is not None)
+
+
+def test_nobody_there(taken):
+    """A port where nobody answers, or something else does, is refused in a sentence."""
+    with pytest.raises(BadRequest, match="none answers: start it with 'poskernel serve'"):
+        pk.serve(address=f"http://localhost:{free_port()}")
+    with pytest.raises(BadRequest, match="the address to be that of a dashboard"):
+        pk.serve(address="localhost:8501")
+
+
+def test_one_that_does_not_start(monkeypatch):
+    """What it said last is the reason."""
+    monkeypatch.setenv("POSKERNEL_CACHE_GB", "none")
+    monkeypatch.setattr(served, "_started", [])
+    monkeypatch.setattr(served, "DEFAULT_PORT", free_port())
+    with pytest.raises(ComputeFailed, match="Expected POSKERNEL_CACHE_GB to be a size in GB"):
+        pk.serve()

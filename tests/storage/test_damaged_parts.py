@@ -1,0 +1,128 @@
+"""Results that are made of others, where one of those cannot be read or kept: all is mended."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from poskernel_core.api import build_request
+from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.engine import worker_client
+from poskernel_core.engine.engine import Engine
+from poskernel_core.engine.provenance import to_entry
+from poskernel_core.engine.requests import canonical
+from poskernel_core.storage import store as store_module
+from poskernel_core.storage.encoding import encode
+from poskernel_core.storage.shipped import Shipped, pack
+from poskernel_core.storage.store import Store
+from tests.support.near_worker import NearWorker
+
+pytestmark = pytest.mark.usefixtures("near_worker")
+
+PART = "etc"
+HOW = {
+    "a flipped byte": lambda file: file.write_bytes(file.read_bytes()[:-1] + b"\x07"),
+    "an empty file": lambda file: file.write_bytes(b""),
+    "no file": lambda file: file.unlink(),
+}
+
+
+@pytest.fixture(scope="module")
+def request_():
+    """All measures of a model over few short windows."""
+    given = {"context": 48, "windows": 5, "params": {"query": 47}}
+    return build_request("head-measures", "demo-attn-2l", **given)[0]
+
+
+@pytest.fixture
+def part(request_):
+    """The key of one of its parts."""
+    return canonical(request_).parts()[PART].key
+
+
+@pytest.fixture(scope="module")
+def expected(request_, tmp_path_factory):
+    """The measures, and a store that holds them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_client, "subprocess", NearWorker.module())
+        engine = Engine(Store(tmp_path_factory.mktemp("whole")))
+        found = engine.result(request_)
+        engine.close()
+    return found, engine.store
+
+
+@pytest.fixture
+def engine(expected, fresh_engine):
+    """An engine on a copy of that store."""
+    for key in expected[1].keys():  # noqa: SIM118 - a store is no mapping
+        fresh_engine.store.put_bytes(key, expected[1].get_bytes(key))
+    return fresh_engine
+
+
+def file_of(store: Store, key: str) -> Path:
+    """The file of a value."""
+    (file,) = store.directory.rglob(f"{key}.*.val")
+    return file
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_part_that_cannot_be_read(engine, request_, part, expected, how):
+    """It counts as missing once it was asked for, and is computed anew."""
+    HOW[how](file_of(engine.store, part))
+
+    assert engine.cached(request_) is None
+    assert [PART] == engine.missing(request_)
+    found = engine.result(request_)
+    np.testing.assert_array_equal(expected[0].values["value"], found.values["value"])
+    assert [] == engine.missing(request_)
+
+
+def test_a_part_of_another_layout(engine, request_, part, expected):
+    """An entry that is whole, and no result, is computed anew as well."""
+    engine.store.put(part, {"number": 7}, {})
+
+    found = engine.result(request_)
+    np.testing.assert_array_equal(expected[0].values["value"], found.values["value"])
+
+
+def test_a_part_that_comes_damaged_with_the_project(
+    engine, request_, part, expected, tmp_path, monkeypatch
+):
+    """The worker reads what it would pass over, and so finds what the asker found."""
+    data = bytearray(encode(part, *pack(to_entry(expected[0]), {})))
+    data[-1] ^= 1
+    with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
+        archive.writestr(part, bytes(data))
+        archive.writestr("asked.json", json.dumps({}))
+    monkeypatch.setattr(store_module, "shipped", lambda: Shipped([tmp_path / "model.zip"]))
+    engine.store.drop(part)
+    made = Engine(Store(engine.store.directory))
+
+    found = made.result(request_)
+    np.testing.assert_array_equal(expected[0].values["value"], found.values["value"])
+    made.close()
+    made.store.close()
+
+
+@pytest.mark.parametrize("dropped", ["a result", "a part"])
+def test_a_store_that_is_too_small(engine, request_, part, monkeypatch, dropped):
+    """The computation ends with a sentence, so that nobody asks for it again and again."""
+    asked = canonical(request_)
+    asked = asked.parts()[PART] if dropped == "a result" else asked
+    engine.store.drop(part)
+    put = Store.put
+
+    def drop_at_once(store, key, *entry):
+        put(store, key, *entry)
+        if key == part:
+            store.drop(key)
+
+    monkeypatch.setattr(Store, "put", drop_at_once)
+
+    job = engine.submit(asked)
+
+    assert job.wait(60)
+    assert ComputeFailed is type(job.error)
+    assert "the store is too small" in str(job.error)

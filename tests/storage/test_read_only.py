@@ -1,0 +1,117 @@
+"""A server that computes nothing new: every page shows what there is, and promises nothing else."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.shared import results
+from poskernel_core.cli.main import main
+from poskernel_core.common.errors import ComputeDisabled
+from poskernel_core.common.specs import Request
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.storage.store import Store
+from tests.support.server import ROOT
+from tools.recorded import open_page, page_names
+
+MODEL = "demo-gpt2"
+MORE = {
+    "compare": {
+        "pins": "L0H0@demo-gpt2;windows=50;context=64,L1H1@demo-gpt2;windows=50;context=64"
+    },
+    "methods": {"part": "Reproduction ledger", "published": "gpt2", "compute": "true"},
+    "own_text": {"text": "blue fire water; blue fire"},
+    "over_training": {"model": "demo-training"},
+}
+PROMISES = ("compute", "look at", "try again", "wait for")
+
+
+@pytest.fixture
+def engine(tmp_path, monkeypatch):
+    """An engine with an empty store, which the pages ask."""
+    monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
+    made = Engine(Store(tmp_path))
+    monkeypatch.setattr(results, "engine", lambda: made)
+    monkeypatch.setattr("pages.own_text.typed.engine", lambda: made)
+    yield made
+    made.close()
+    made.store.close()
+
+
+def opened(name, **parameters):
+    """A page, drawn."""
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    for parameter, value in parameters.items():
+        app.query_params[parameter] = value
+    return open_page(app, name)
+
+
+@pytest.mark.parametrize("name", page_names())
+def test_a_page_of_what_is_not_there(engine, name, model_dirs, monkeypatch):
+    """It says so in a sentence that names what is missing; no button, no worker, no entry."""
+    asked = {"model": MODEL, "windows": "50", "context": "64"} | MORE.get(name, {})
+    if name == "rotary_spectrum":
+        monkeypatch.setenv("POSKERNEL_MODELS", str(model_dirs["llama"]))
+        asked = {"model": str(model_dirs["llama"])}
+    app = opened(name, **asked)
+    said = [each.value for each in [*app.info, *app.caption]]
+
+    assert [] == [each.value for each in [*app.exception, *app.error]]
+    assert (name == "methods") == bool(app.warning)  # figures published for another model
+    assert any("shows what was computed before" in each for each in said)
+    labels = [each.label.lower() for each in [*app.button, *app.toggle]]
+    assert [] == [each for each in labels if each.startswith(PROMISES)]
+    boxes = [each.value for each in app.info]
+    assert len(set(boxes)) == len(boxes)
+    assert 0 == len(app.get("progress"))
+    assert engine.worker_pid is None
+    assert [] == list(engine.store.keys())
+
+
+def test_what_is_there_is_shown(engine, monkeypatch):
+    """What comes with the project, as on any server."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    full = Engine(Store(engine.store.directory))
+    monkeypatch.setattr(results, "engine", lambda: full)
+    app = opened("positional_kernels")
+
+    assert app.get("plotly_chart")
+    assert [] == [each.value for each in [*app.exception, *app.error, *app.info]]
+    full.store.close()
+
+
+def test_a_text_is_not_kept(engine):
+    """Its link holds it, though nothing is computed for it."""
+    app = opened("own_text", model=MODEL, text="blue fire")
+
+    assert "blue fire" == app.query_params["text"]
+    assert "blue fire" == app.text_area[0].value
+
+
+@pytest.mark.parametrize("way", [("--shard", "0/2"), ("--shards", "2"), ("--devices", "cpu")])
+def test_shards_are_refused(tmp_path, monkeypatch, capsys, way):
+    """As without them, in the same sentence; nothing is written."""
+    monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    told = []
+    for each in ((), way):
+        code = main(["precompute", MODEL, "--windows", "3", "--context", "32", *each])
+        told.append((code, capsys.readouterr().err))
+
+    assert told[0] == told[1]
+    assert (2, 1) == (told[0][0], told[0][1].count("\n"))
+    assert told[0][1].startswith("This server shows what was computed before")
+    assert [] == list(Store(tmp_path).keys(""))
+
+
+def test_the_engine_refuses(engine):
+    """Whoever asks, and whatever for: also what many parts make, and an experiment."""
+    run = describe_run(MODEL, windows=50, context=64)
+    for analysis, params in (
+        ("etc", {}),
+        ("head-measures", {}),
+        ("random-attention", {"samples": 10, "length": 8}),
+        ("own-text", {"text": "blue fire"}),
+        ("intervention", {"text": "a b a b", "head": "L0H0", "change": "ablate"}),
+    ):
+        with pytest.raises(ComputeDisabled, match=r"^This server shows what was computed before"):
+            engine.submit(Request(analysis=analysis, run=run, params=params), "anna")
+    assert engine.worker_pid is None

@@ -1,0 +1,298 @@
+"""The store gives back what was put in, or nothing: never code, never another's file."""
+
+import errno
+import hashlib
+import json
+import pickle
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+import pytest
+from safetensors.numpy import save
+
+from poskernel_core.storage.store import Store, default_directory
+from tests.support import ROOT
+
+KEY = "0123456789abcdef-" + 64 * "a"
+OTHER = "0123456789abcdef-" + 64 * "b"
+LARGE = {"kernel": np.arange(2 * 3 * 11_003, dtype=np.float32).reshape(2, 3, 11_003)}
+SMALL = {"kind": np.array([[0, 2, 1]], dtype=np.int64)}
+
+
+@pytest.fixture
+def store(tmp_path):
+    """An empty store."""
+    made = Store(tmp_path / "store")
+    yield made
+    made.close()
+
+
+def rows(store, statement, *values):
+    """Write straight into the database, as somebody who may write the directory could."""
+    with sqlite3.connect(store.directory / "cache.db") as database:
+        changed = database.execute(statement, values).rowcount
+    database.close()
+    assert 1 == changed
+
+
+class Trap:
+    """Creates a file as soon as somebody unpickles it."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return Path.touch, (self.file,)
+
+
+@pytest.mark.parametrize("arrays", [LARGE, SMALL, {}, {"one": np.array(0.5)}])
+def test_round_trip(store, arrays):
+    """Header and arrays come back with their types and shapes, in this process and another's."""
+    header = {"model": "gpt2", "note": "Ünïcode", "scales": [1.0, None], "nested": {"a": [1, 2]}}
+
+    store.put(KEY, header, arrays)
+
+    again = Store(store.directory)
+    for one in (store, again):
+        found_header, found = one.get(KEY)
+        assert header == found_header
+        assert list(arrays) == list(found)
+        for name, array in arrays.items():
+            assert (array.dtype, array.shape) == (found[name].dtype, found[name].shape)
+            np.testing.assert_array_equal(array, found[name])
+    again.close()
+
+
+def test_a_later_value_replaces_an_earlier(store):
+    """One key holds one value."""
+    store.put(KEY, {"n": 1}, LARGE)
+    store.put(KEY, {"n": 2}, SMALL)
+
+    assert {"n": 2} == store.get(KEY)[0]
+    assert [KEY] == list(store.keys())
+
+
+def test_missing_and_dropped(store):
+    """What was never put, or was dropped, is None."""
+    store.put(KEY, {}, SMALL)
+    store.drop(KEY)
+    store.drop("never there")
+
+    assert store.get(KEY) is None
+    assert store.get("never there") is None
+
+
+def test_a_view_of_an_array(store):
+    """An array that is not contiguous is stored as what it shows."""
+    store.put(KEY, {}, {"turned": LARGE["kernel"].T, "every third": np.arange(11)[::3]})
+
+    found = store.get(KEY)[1]
+    np.testing.assert_array_equal(LARGE["kernel"].T, found["turned"])
+    np.testing.assert_array_equal([0, 3, 6, 9], found["every third"])
+
+
+def test_keys_of_a_prefix(store):
+    """Keys are listed by what they begin with."""
+    for key in ("aa-1", "aa-2", "ab-1"):
+        store.put(key, {}, SMALL)
+
+    assert ["aa-1", "aa-2"] == sorted(store.keys("aa-"))
+    assert 3 == len(list(store.keys()))
+
+
+def test_default_directory(monkeypatch, tmp_path):
+    """`POSKERNEL_CACHE` names it; without that, `cache` in a checkout, else the user's cache."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    assert tmp_path == default_directory()
+
+    monkeypatch.delenv("POSKERNEL_CACHE")
+    assert ROOT / "cache" == default_directory()
+
+    monkeypatch.setattr("poskernel_core.common.folders.CHECKOUT", ("no such file",))
+    assert platformdirs.user_cache_path() in default_directory().parents
+    assert "poskernel" in default_directory().parts
+
+
+def value_file(store):
+    """The one file in which the store keeps a large value."""
+    (file,) = store.directory.rglob("*.val")
+    return file
+
+
+@pytest.mark.parametrize("place", [0, 31, 32, 40, 5000, -1])
+def test_a_flipped_byte_is_a_miss(store, place):
+    """One wrong bit anywhere, in the checksum, the header or an array, and there is no entry."""
+    store.put(KEY, {}, LARGE)
+    data = bytearray(value_file(store).read_bytes())
+    data[place] ^= 1
+    value_file(store).write_bytes(data)
+
+    assert store.get(KEY) is None
+
+
+@pytest.mark.parametrize("kept", [0, 31, 5000])
+def test_a_cut_file_is_a_miss(store, kept):
+    """A file that ends early is no entry."""
+    store.put(KEY, {}, LARGE)
+    value_file(store).write_bytes(value_file(store).read_bytes()[:kept])
+
+    assert store.get(KEY) is None
+
+
+def test_a_deleted_file_is_a_miss(store):
+    """A file that somebody deleted is no entry, and the key can be written again."""
+    store.put(KEY, {}, LARGE)
+    value_file(store).unlink()
+
+    assert store.get(KEY) is None
+    store.put(KEY, {"n": 2}, LARGE)
+    assert {"n": 2} == store.get(KEY)[0]
+
+
+@pytest.mark.parametrize("mode", [1, 2, 3, 4, 5])
+def test_a_pickle_is_refused(store, tmp_path, mode):
+    """A pickle written straight into the database runs no code, whatever kind its row claims."""
+    trap = tmp_path / "trap"
+    store.put(KEY, {}, SMALL)
+    rows(
+        store,
+        "UPDATE Cache SET mode = ?, filename = NULL, value = ?",
+        mode,
+        pickle.dumps(Trap(trap)),
+    )
+
+    assert store.get(KEY) is None
+    assert [] == list(store.keys())
+    store.put(KEY, {"n": 2}, SMALL)
+    assert {"n": 2} == store.get(KEY)[0]
+    assert not trap.exists()
+
+
+def test_a_pickle_in_a_file_is_refused(store, tmp_path):
+    """A pickle in a value's file runs no code either."""
+    trap = tmp_path / "trap"
+    store.put(KEY, {}, LARGE)
+    value_file(store).write_bytes(pickle.dumps(Trap(trap)))
+    rows(store, "UPDATE Cache SET mode = 4")
+
+    assert store.get(KEY) is None
+    assert not trap.exists()
+
+
+def test_a_pickled_key_is_passed_over(store, tmp_path):
+    """A row whose key is a pickle runs no code, and does not hide the other keys."""
+    trap = tmp_path / "trap"
+    store.put("poisoned", {}, SMALL)
+    store.put(KEY, {}, SMALL)
+    statement = "UPDATE Cache SET key = ?, raw = 0 WHERE key = 'poisoned'"
+    rows(store, statement, pickle.dumps(Trap(trap)))
+
+    assert [KEY] == list(store.keys())
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("key", [5, 0.5, b"bytes", ("a", "b"), None])
+def test_a_key_is_text(store, key):
+    """Other keys, which would be pickled, are refused in writing and never found in reading."""
+    with pytest.raises(Exception, match="key"):
+        store.put(key, {}, SMALL)
+    assert [] == list(store.keys())
+
+
+def test_a_file_outside_the_directory(store, tmp_path):
+    """A row that names a file elsewhere neither reads nor removes it."""
+    store.put(KEY, {}, LARGE)
+    outside = tmp_path / "outside.val"
+    value_file(store).rename(outside)
+    rows(store, "UPDATE Cache SET filename = ?", "../outside.val")
+
+    assert store.get(KEY) is None
+    store.put(KEY, {}, SMALL)
+    rows(store, "UPDATE Cache SET filename = ?, mode = 2, value = NULL", str(outside))
+    assert store.get(KEY) is None
+    store.drop(KEY)
+    assert outside.exists()
+
+
+def test_least_recently_used_go_first(tmp_path):
+    """Above the limit the entries go that nobody read for longest; the store stays near it."""
+    arrays, limit = {"kernel": np.zeros((13, 1009))}, 3 * 2**20
+    store = Store(tmp_path, limit_gb=limit / 2**30)
+    store.put("wanted", {}, arrays)
+    for number in range(101):
+        store.put(str(number), {}, arrays)
+        assert store.get("wanted") is not None
+
+    assert store.get("0") is None
+    assert store.get("100") is not None
+    assert limit / 2 < store.size() < 1.2 * limit
+    store.close()
+
+
+DAMAGES = {
+    "a flipped byte": lambda file: file.write_bytes(file.read_bytes()[:-1] + b"\x07"),
+    "an empty file": lambda file: file.write_bytes(b""),
+    "no file": lambda file: file.unlink(),
+    "a folder in its place": lambda file: (file.unlink(), file.mkdir()),
+    "whole, and no entry": lambda file: file.write_bytes(hashlib.sha256(b"x").digest() + b"x"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_what_cannot_be_read_is_dropped(store, how):
+    """`get` and `has` agree that it is missing, in another store on the directory as well."""
+    store.put(KEY, {}, LARGE)
+    other = Store(store.directory)
+    assert other.has(KEY)
+    DAMAGES[how](value_file(store))
+
+    assert store.get(KEY) is None
+    assert not store.has(KEY)
+    assert not other.has(KEY)
+    assert [] == list(store.keys())
+    store.put(KEY, {"n": 2}, LARGE)
+    assert {"n": 2} == store.get(KEY)[0] == other.get(KEY)[0]
+    other.close()
+
+
+def test_a_file_that_cannot_be_read_now_is_kept(store, monkeypatch):
+    """A process with too many open files is no damage."""
+    store.put(KEY, {}, LARGE)
+    with monkeypatch.context() as patch:
+
+        def refuse(_):
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        patch.setattr(Path, "read_bytes", refuse)
+        assert store.get(KEY) is None
+    assert store.get(KEY) is not None
+
+
+def test_what_was_written_anew_meanwhile_is_kept(store, monkeypatch):
+    """An entry that another process replaces while its damage is looked at is not dropped."""
+    store.put(KEY, {}, LARGE)
+    value_file(store).write_bytes(b"damage")
+    drop = store._drop_unreadable
+    other = Store(store.directory)
+    monkeypatch.setattr(
+        store, "_drop_unreadable", lambda key: (other.put(key, {"n": 2}, LARGE), drop(key))
+    )
+
+    assert store.get(KEY) is None
+    assert {"n": 2} == store.get(KEY)[0]
+    other.close()
+
+
+def test_an_entry_under_anothers_key(store):
+    """Nothing is read that was written under another key, or names none."""
+    store.put(KEY, {"n": 1}, LARGE)
+    data = store.get_bytes(KEY)
+    store.put_bytes(OTHER, data)
+
+    assert store.get(OTHER) is None
+    assert not store.has(OTHER)
+    blob = save({}, metadata={"header": json.dumps({"n": 2})})
+    store.put_bytes(OTHER, hashlib.sha256(blob).digest() + blob)
+    assert store.get(OTHER) is None

@@ -1,0 +1,201 @@
+"""Archives of strangers: bounded before they are read, refused in one sentence, nothing written."""
+
+import copy
+import hashlib
+import json
+import os
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from poskernel_core.cli import main as cli
+from poskernel_core.common.errors import BadArchive, BadRequest
+from poskernel_core.common.specs import SCHEMA
+from poskernel_core.storage import archive
+from poskernel_core.storage.archive import MANIFEST, import_archive
+from poskernel_core.storage.store import Store
+from tests.support.strangers import refused
+
+__all__ = ["refused"]
+
+
+def of(model):
+    """The text of a manifest."""
+    return json.dumps({"schema": SCHEMA, "model": model})
+
+
+ABOUT = of({"name": "gpt2"})
+KEYS = [16 * "a" + "-" + 64 * digit for digit in "bcdef"]
+STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+BOMB_MB = 300
+
+
+def entry(header='{"number": 1}', size=11, key=KEYS[0]):
+    """Bytes of an entry with this header."""
+    about = {"header": header, "key": key}
+    blob = save({"kernel": np.zeros(size, np.float32)}, metadata=about)
+    return hashlib.sha256(blob).digest() + blob
+
+
+GOOD = entry()
+
+
+@pytest.fixture
+def store(tmp_path):
+    """An empty store that takes 1 MB."""
+    made = Store(tmp_path / "store", limit_gb=1 / 1024)
+    yield made
+    made.close()
+
+
+def write(path, *entries, comment=b""):
+    """Write a zip of (name, data, kind of compression), names as they come."""
+    with zipfile.ZipFile(path, "w") as made:
+        made.comment = comment
+        for name, data, kind in entries:
+            made.writestr(name, data, kind)
+    return path
+
+
+def about(text=ABOUT):
+    """The manifest."""
+    return MANIFEST, text, STORED
+
+
+def good(number=0):
+    """A good entry."""
+    return KEYS[number], entry(key=KEYS[number]), STORED
+
+
+def bomb(path):
+    """A manifest of some hundred kilobytes that inflates to hundreds of megabytes."""
+    with zipfile.ZipFile(path, "w", DEFLATED) as made:
+        with made.open(MANIFEST, "w") as manifest:
+            manifest.write(ABOUT.encode())
+            for _ in range(BOMB_MB):
+                manifest.write(b" " * 2**20)
+        made.writestr(KEYS[0], GOOD, STORED)
+    return path
+
+
+def overlapping(path):
+    """One entry that is listed under five names."""
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr(*about()[:2])
+        made.writestr(KEYS[0], entry(size=5000))
+        for key in KEYS[1:]:
+            again = copy.copy(made.getinfo(KEYS[0]))
+            again.filename = key
+            made.filelist.append(again)
+    return path
+
+
+def twice(path):
+    """The same name for two entries."""
+    with pytest.warns(UserWarning, match="Duplicate"):
+        return write(path, about(), good(), good())
+
+
+def long_list(path, large):
+    """The end of a zip that speaks of a list of 1 GB."""
+    end = bytearray(b"PK\5\6" + bytes(18))
+    end[12:16] = (0xFFFFFFFF if large else 2**30).to_bytes(4, "little")
+    record = b"PK\6\6" + bytes(36) + (2**30).to_bytes(8, "little") + bytes(8)
+    locator = b"PK\6\7" + bytes(16)
+    path.write_bytes(b"x" * 100 + (record + locator if large else b"") + bytes(end))
+    return path
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+ARCHIVES = {
+    "no entries": (lambda p: write(p, about()), "no entries"),
+    "no manifest": (lambda p: write(p, good()), "not a file that 'export' wrote"),
+    "manifest deflated": (lambda p: write(p, (MANIFEST, ABOUT, DEFLATED), good()), "compressed"),
+    "manifest of 2 MB": (lambda p: write(p, about(ABOUT + " " * 2**21), good()), "1 MB"),
+    "manifest a list": (lambda p: write(p, about("[]"), good()), "not a file"),
+    "manifest nested": (lambda p: write(p, about(DEEP), good()), "not a file"),
+    "model a list": (lambda p: write(p, about(of([])), good()), "not a file"),
+    "name a number": (lambda p: write(p, about(of({"name": 5})), good()), "not a file"),
+    "entry deflated": (lambda p: write(p, about(), (KEYS[0], GOOD, DEFLATED)), "never writes"),
+    "header a list": (
+        lambda p: write(p, about(), (KEYS[0], entry("[1]"), STORED)), "damaged",
+    ),
+    "header nested": (lambda p: write(p, about(), (KEYS[0], entry(DEEP), STORED)), "bad.zip"),
+    "another name": (lambda p: write(p, about(), good(), ("\x1b[2J", b"", STORED)), "never writes"),
+    "comment": (lambda p: write(p, about(), good(), comment=b"hello"), "not a file"),
+    "overlapping": (overlapping, "larger than itself"),
+    "twice": (twice, "twice"),
+    "long list": (lambda p: long_list(p, False), "lists more entries"),
+    "long list of a large zip": (lambda p: long_list(p, True), "lists more entries"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ARCHIVES)
+def test_refused(refused, tmp_path, case):
+    """Exit code 2 and one sentence that can be printed; the store stays empty."""
+    make, words = ARCHIVES[case]
+
+    assert words in refused("import", make(tmp_path / "bad.zip"))
+    assert [] == list(Store(tmp_path / "cache").keys())
+
+
+def test_a_bomb(store, tmp_path, monkeypatch):
+    """A manifest that inflates to 300 MB is refused unread: next to no memory is taken."""
+    file = bomb(tmp_path / "bomb.zip")
+    assert file.stat().st_size < 2**20
+    monkeypatch.setattr(zipfile.ZipFile, "read", None)
+
+    tracemalloc.start()
+    with pytest.raises(BadArchive, match="manifest"):
+        import_archive(store, file)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 5 * 2**20
+
+
+def test_larger_than_the_store(store, tmp_path):
+    """Entries that could only push each other out are not written."""
+    file = write(tmp_path / "large.zip", about(), (KEYS[0], entry(size=2**19), STORED))
+
+    with pytest.raises(BadRequest, match="the store takes"):
+        import_archive(store, file)
+    assert [] == list(store.keys())
+
+
+def test_what_was_checked_is_written(store, tmp_path, monkeypatch):
+    """A file that is put in the archive's place meanwhile is not read."""
+    file = write(tmp_path / "results.zip", about(), good(0))
+    other = write(tmp_path / "other.zip", about(), good(1), ("../../evil", b"", STORED))
+    check = archive._check_entries
+
+    def and_replace(*given):
+        found = check(*given)
+        os.replace(other, file)
+        return found
+
+    monkeypatch.setattr(archive, "_check_entries", and_replace)
+
+    assert ("gpt2", 1) == import_archive(store, file)
+    assert [KEYS[0]] == list(store.keys())
+
+
+def test_what_is_no_file_is_not_opened(refused, tmp_path):
+    """A pipe, which would wait for ever for whoever writes to it, is refused like a folder."""
+    os.mkfifo(tmp_path / "pipe")
+
+    for name in ("pipe", "."):
+        assert "There is no file" in refused("import", tmp_path / name)
+
+
+def test_names_do_not_command_the_terminal(tmp_path, capsys, monkeypatch):
+    """The escape character in an archive's name of a model is printed, not obeyed."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+    named = of({"name": "\x1b[2J\x07gpt2\u202e"})
+    file = write(tmp_path / "named.zip", about(named), good())
+
+    assert 0 == cli.main(["import", str(file)])
+    assert "1 entry of \\x1b[2J\\x07gpt2\\u202e imported\n" == capsys.readouterr().err

@@ -1,0 +1,61 @@
+"""Widgets that are bound to the address: what they hold, and other values that they could hold."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Widget
+
+from tests.support.server import ROOT
+from tools.recorded import open_page
+
+FIRST = {"model": "demo-gpt2"}
+MODELS = {
+    "over_training": {"model": "demo-training"},
+    "rotary_spectrum": {"model": "demo-rotary"},
+}
+TYPED = "blue fire water"
+
+
+def opened(name: str, **parameters: Any) -> AppTest:
+    """A page, drawn as a script, of a model that fills it unless a model is given."""
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    for parameter, value in (FIRST | MODELS.get(name, {}) | parameters).items():
+        app.query_params[parameter] = value
+    return open_page(app, name)
+
+
+def bound(node: Any) -> dict[str, Widget]:
+    """The bound widgets of a page that was run, or of a part of it, by their parameters."""
+    if isinstance(node, AppTest):
+        node = node._tree
+    return {each.proto.query_param_key: each for each in _walk(node) if _is_bound(each)}
+
+
+def _walk(node: Any) -> Iterator[Any]:
+    for child in getattr(node, "children", {}).values():
+        yield child
+        yield from _walk(child)
+
+
+def _is_bound(each: Any) -> bool:
+    return isinstance(each, Widget) and bool(getattr(each.proto, "query_param_key", ""))
+
+
+def other_value(widget: Any) -> list[str]:
+    """Another value than a widget's, as the address has it; empty where it holds all it can."""
+    value = widget.value
+    if isinstance(value, bool):
+        return [str(not value).lower()]
+    if widget.type == "slider":
+        ends = (widget.min, widget.max)
+        if isinstance(value, tuple):
+            return [str(each + widget.step) for each in value[:1]] + [str(value[1])]
+        return [str(next(end for end in ends if end != value))]
+    if widget.type == "number_input":
+        return [str(value + (widget.step if value < widget.max else -widget.step))]
+    if widget.type in ("text_input", "text_area"):
+        return [TYPED]
+    shown = [getattr(each, "content", each) for each in widget.options]
+    chosen = [*widget.value] if isinstance(value, list) else [str(value)]
+    return [each for each in shown if each not in map(str, chosen)][-1:] or chosen[:1]

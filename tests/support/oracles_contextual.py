@@ -1,0 +1,278 @@
+"""Brute-force oracles of contextual heads, token weights, and additivity, in plain loops.
+
+They share no code with `poskernel_core`: queries and keys are those of plain transformers.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from tests.support import oracles
+from tests.support.builders import hf_eager_model
+from tests.support.truth import Truth, truth_of
+
+__all__ = [
+    "Rows",
+    "cosines",
+    "head_rows",
+    "jackknife",
+    "keys_at",
+    "mean_keys",
+    "mean_keys_kept",
+    "moments",
+    "moments_and_errors",
+    "numbers",
+    "relative_spread",
+    "shares",
+    "token_scores",
+]
+
+GROUPS = 10
+LEARNED = ("wpe", "embed_positions")
+
+Keys = list[list[list[list[float]]]]
+"""Keys of one head, `[passage][token][shift][dimension]`."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One head's last query in several texts.
+
+    Attributes:
+        n: position of the query.
+        kernels: `K(n, .)` of each text over all positions, 0 where nothing is visible.
+        scores: content scores `c(n, i)` of each text, by visible position `i`.
+    """
+
+    n: int
+    kernels: list[list[float]]
+    scores: list[dict[int, float]]
+
+    @property
+    def denominators(self) -> list[float]:
+        """`Z_n` of each text."""
+        return [
+            math.fsum(kernel[i] * math.exp(c) for i, c in scores.items())
+            for kernel, scores in zip(self.kernels, self.scores, strict=True)
+        ]
+
+
+def mean_keys(path: Path, windows: np.ndarray) -> list[np.ndarray]:
+    """Mean key at each position of some windows, for each layer `[kv, pos, d]`."""
+    return [sum(keys.astype(float)) / len(windows) for keys in truth_of(path, windows).keys]
+
+
+def head_rows(
+    truth: Truth,
+    means: Sequence[np.ndarray],
+    cell: tuple[int, int],
+    scale: float,
+    n: int,
+    skip: int,
+    window: int | None = None,
+) -> Rows:
+    """The query at `n` of one head; `scale` and `window` are those of its layer."""
+    (layer, head), kernels, scores = cell, [], []
+    heads, shared = truth.queries[layer].shape[1], truth.keys[layer].shape[1]
+    key_head = head * shared // heads
+    means_here = means[layer][key_head].tolist()
+    for q, k in zip(truth.queries[layer], truth.keys[layer], strict=True):
+        query, keys = q[head, n].tolist(), k[key_head].tolist()
+        kernels.append(oracles.kernel_row(query, means_here, scale, n, skip, window))
+        content = {}
+        for i in oracles.visible(n, skip, window):
+            own = [x - m for x, m in zip(keys[i], means_here[i], strict=True)]
+            content[i] = scale * oracles.dot(query, own)
+        scores.append(content)
+    return Rows(n, kernels, scores)
+
+
+def relative_spread(values: Sequence[float]) -> float:
+    """Standard deviation over mean, with one less in the denominator."""
+    middle = oracles.mean(values)
+    squares = math.fsum((x - middle) ** 2 for x in values)
+    return math.sqrt(squares / (len(values) - 1)) / middle
+
+
+def mean_keys_kept(path: Path, windows: np.ndarray) -> list[list[np.ndarray]]:
+    """Mean keys of all windows, and then without each group; window `w` is of `w mod 10`."""
+    groups = range(min(GROUPS, len(windows)))
+    rests = [[w for w in range(len(windows)) if w % GROUPS != group] for group in groups]
+    return [mean_keys(path, windows), *(mean_keys(path, windows[rest]) for rest in rests)]
+
+
+def moments_and_errors(
+    truth: Truth, kept: list[list[np.ndarray]], *place: object
+) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """Values of one head, and errors and biases of its denominator, mean and spread.
+
+    `truth` is of the first texts, `kept` as :func:`mean_keys_kept`: each group is left out in the
+    texts and in the mean keys. `place` is what `head_rows` wants to know.
+    """
+    found, left_out = moments(head_rows(truth, kept[0], *place)), []
+    texts = range(len(truth.keys[0]))
+    for group in range(min(GROUPS, len(texts))):
+        rows = head_rows(truth, kept[1 + group], *place)
+        rest = [t for t in texts if t % GROUPS != group]
+        left = Rows(rows.n, [rows.kernels[t] for t in rest], [rows.scores[t] for t in rest])
+        left_out.append(moments(left))
+    columns = {
+        name: [each[name] for each in left_out] for name in ("denominator", "denominator_cv")
+    }
+    errors = {name: oracles.jackknife_se(column) for name, column in columns.items()}
+    biases = {
+        name: (len(column) - 1) * (oracles.mean(column) - found[name])
+        for name, column in columns.items()
+    }
+    return found, errors, biases
+
+
+def moments(rows: Rows) -> dict[str, float]:
+    """All values of one head."""
+    z = rows.denominators
+    weights = [math.exp(c) for scores in rows.scores for c in scores.values()]
+    weight_mean = oracles.mean(weights)
+    variance = oracles.mean([(w - weight_mean) ** 2 for w in weights])
+    squares = oracles.mean([1 / oracles.etc(kernel) for kernel in rows.kernels])
+    kernel = oracles.mean_row(rows.kernels)
+    return {
+        "etc": oracles.etc(kernel),
+        "local_mass": oracles.local_mass(kernel, rows.n),
+        "visible_keys": len(rows.scores[0]),
+        "denominator": oracles.mean(z),
+        "denominator_cv": relative_spread(z),
+        "predicted_cv": math.sqrt(variance * squares) / weight_mean,
+        "weight_mean": weight_mean,
+        "weight_variance": variance,
+    }
+
+
+def token_scores(rows: Rows, windows: np.ndarray) -> dict[int, list[float]]:
+    """Content scores of each token, wherever it stands before the query."""
+    found: dict[int, list[float]] = {}
+    for window, scores in zip(windows.tolist(), rows.scores, strict=True):
+        for i, score in scores.items():
+            if i < rows.n:
+                found.setdefault(window[i], []).append(score)
+    return found
+
+
+def keys_at(
+    path: Path, texts: Sequence[Sequence[int]], positions: Sequence[int]
+) -> list[list[list]]:
+    """Keys `[layer][text][kv][place][d]` of texts whose tokens are said to stand at positions.
+
+    Learned positional embeddings are put into the model in that order; rotations are done here.
+    """
+    model, seen = hf_eager_model(path), []
+    _reorder(model, positions)
+    for name, module in model.named_modules():
+        if name.endswith((".k_proj", ".c_attn")):
+            module.register_forward_hook(lambda _m, _i, out: seen.append(out.double()))
+    with torch.inference_mode():
+        model(torch.tensor(texts), use_cache=False)
+    config = json.loads((path / "config.json").read_text())
+    theta = (config.get("rope_parameters") or {}).get("rope_theta")
+    heads = config.get("num_attention_heads") or config.get("num_heads") or config["n_head"]
+    width = config.get("head_dim") or (config.get("hidden_size") or config["n_embd"]) // heads
+    rows = [out.chunk(3, dim=-1)[1] if "n_embd" in config else out for out in seen]
+    return [[_turned(text, positions, width, theta) for text in layer.tolist()] for layer in rows]
+
+
+def _reorder(model: nn.Module, positions: Sequence[int]) -> None:
+    """Let the embedding of place 0, 1, ... be that of these positions, and the rotations too."""
+    for name, module in model.named_modules():
+        if name.endswith(LEARNED):
+            first = getattr(module, "offset", 0)
+            rows = module.weight.detach()[[first + p for p in positions]].clone()
+            with torch.no_grad():
+                module.weight[first : first + len(positions)] = rows
+        if name.endswith("rotary_emb"):
+            there = {"position_ids": torch.tensor([list(positions)])}
+            module.register_forward_pre_hook(
+                lambda _m, args, kw, there=there: (args[:1], kw | there), with_kwargs=True
+            )
+
+
+def _turned(
+    rows: list[list[float]], positions: Sequence[int], width: int, theta: float | None
+) -> list[list[list[float]]]:
+    """Rows `[place][kv * d]` as `[kv][place][d]`, rotated by their positions."""
+    heads = []
+    for first in range(0, len(rows[0]), width):
+        keys = [row[first : first + width] for row in rows]
+        if theta is not None:
+            keys = [_rotated(key, p, theta) for key, p in zip(keys, positions, strict=True)]
+        heads.append(keys)
+    return heads
+
+
+def _rotated(key: list[float], position: int, theta: float) -> list[float]:
+    """One key, its halves turned as pairs."""
+    half, turned = len(key) // 2, list(key)
+    for j in range(half):
+        angle = position * theta ** (-j / half)
+        x, y = key[j], key[j + half]
+        turned[j] = x * math.cos(angle) - y * math.sin(angle)
+        turned[j + half] = x * math.sin(angle) + y * math.cos(angle)
+    return turned
+
+
+def _apart(a: Sequence[float], b: Sequence[float]) -> float:
+    """Squared distance."""
+    return math.fsum((x - y) ** 2 for x, y in zip(a, b, strict=True))
+
+
+def shares(keys: Keys) -> tuple[float, float, float]:
+    """Shares of position, content and the rest in the variance around each token's mean."""
+    texts, shifts = range(len(keys)), range(len(keys[0][0]))
+    total, position, content, rest = [], [], [], []
+    for j in range(len(keys[0])):
+        grand = oracles.mean_row([keys[t][j][s] for t in texts for s in shifts])
+        by_shift = [oracles.mean_row([keys[t][j][s] for t in texts]) for s in shifts]
+        by_text = [oracles.mean_row(keys[t][j]) for t in texts]
+        for t in texts:
+            for s in shifts:
+                fit = [a + b - g for a, b, g in zip(by_shift[s], by_text[t], grand, strict=True)]
+                total.append(_apart(keys[t][j][s], grand))
+                position.append(_apart(by_shift[s], grand))
+                content.append(_apart(by_text[t], grand))
+                rest.append(_apart(keys[t][j][s], fit))
+    whole = math.fsum(total)
+    return tuple(math.fsum(part) / whole for part in (position, content, rest))
+
+
+def cosines(keys: Keys) -> list[float]:
+    """Mean cosine of the contents at two places, by how many places they lie apart."""
+    texts, tokens, shifts = range(len(keys)), range(len(keys[0])), range(len(keys[0][0]))
+    contents = []
+    for s in shifts:
+        there = []
+        for j in tokens:
+            middle = oracles.mean_row([keys[t][j][s] for t in texts])
+            for t in texts:
+                there += [x - m for x, m in zip(keys[t][j][s], middle, strict=True)]
+        contents.append(there)
+    size = [math.sqrt(oracles.dot(c, c)) for c in contents]
+    cosine = [[oracles.dot(contents[s], contents[r]) / size[s] / size[r] for r in shifts]
+              for s in shifts]  # fmt: skip
+    return [oracles.mean([cosine[s][s + k] for s in shifts if s + k in shifts]) for k in shifts]
+
+
+def numbers(keys: Keys) -> list[float]:
+    """The three shares, and the cosines."""
+    return [*shares(keys), *cosines(keys)]
+
+
+def jackknife(keys: Keys) -> list[float]:
+    """Standard errors of `numbers`, passage `t` in group `t mod 10`."""
+    left_out = []
+    for group in range(min(GROUPS, len(keys))):
+        left_out.append(numbers([k for t, k in enumerate(keys) if t % GROUPS != group]))
+    return [oracles.jackknife_se(column) for column in zip(*left_out, strict=True)]

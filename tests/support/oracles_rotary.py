@@ -1,0 +1,110 @@
+"""Rotary pairs and spectra once more: plain transformers, complex numbers, plain loops."""
+
+import cmath
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tests.support.builders import hf_eager_model
+
+
+@dataclass
+class Turned:
+    """What a rotary model computes on some windows, as lists over layers.
+
+    `queries`, `keys` [text, head, pos, pair]: complex pairs before the rotation; `rest` the same
+    of the dimensions that are not turned, `[text, head, pos, d - 2 pair]`, of queries and of keys.
+    `speed` [pair] and `factor` are the model's; every head has a key of its own here.
+    """
+
+    queries: list[np.ndarray]
+    keys: list[np.ndarray]
+    rest: list[tuple[np.ndarray, np.ndarray]]
+    speed: np.ndarray
+    factor: float
+
+
+def turned_of(path: Path, windows: np.ndarray) -> Turned:
+    """Take queries and keys from the projections, before anything is rotated."""
+    model, seen = hf_eager_model(path), {}
+    config, names = model.config, ("q_proj", "k_proj", "query_key_value")
+    for name, module in model.named_modules():
+        if name.endswith(names):
+            module.register_forward_hook(lambda _m, _i, out, name=name: seen.update({name: out}))
+    with torch.inference_mode():
+        model(torch.from_numpy(windows), use_cache=False)
+    rotary = model.base_model.rotary_emb
+    speed = rotary.inv_freq.double().numpy()
+    heads = config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    joined = [out for name, out in seen.items() if name.endswith("query_key_value")]
+    both = [_fused(out, heads, width) for out in joined]
+    if not both:
+        queries = [_heads(out, width) for n, out in seen.items() if n.endswith("q_proj")]
+        keys = [_heads(out, width) for n, out in seen.items() if n.endswith("k_proj")]
+        both = [(q, np.repeat(k, heads // k.shape[1], axis=1)) for q, k in
+                zip(queries, keys, strict=True)]  # fmt: skip
+    pairs = len(speed)
+    return Turned(
+        [_complex(q, pairs) for q, _ in both],
+        [_complex(k, pairs) for _, k in both],
+        [(q[..., 2 * pairs :], k[..., 2 * pairs :]) for q, k in both],
+        speed,
+        float(rotary.attention_scaling),
+    )
+
+
+def _heads(out: torch.Tensor, width: int) -> np.ndarray:
+    return out.double().numpy().reshape(*out.shape[:2], -1, width).transpose(0, 2, 1, 3)
+
+
+def _fused(out: torch.Tensor, heads: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """GPT-NeoX keeps query, key and value of each head side by side."""
+    split = out.double().numpy().reshape(*out.shape[:2], heads, 3, width)
+    return split[..., 0, :].transpose(0, 2, 1, 3), split[..., 1, :].transpose(0, 2, 1, 3)
+
+
+def _complex(x: np.ndarray, pairs: int) -> np.ndarray:
+    return x[..., :pairs] + 1j * x[..., pairs : 2 * pairs]
+
+
+def mean_pair(pairs: np.ndarray, head: int, pair: int, skip: int) -> tuple[complex, float, float]:
+    """The mean of one pair over texts and positions, of its squared length, of its length."""
+    found = [complex(text[head, n, pair]) for text in pairs for n in range(skip, text.shape[1])]
+    count = len(found)
+    return (
+        sum(found) / count,
+        math.fsum(abs(each) ** 2 for each in found) / count,
+        math.fsum(abs(each) for each in found) / count,
+    )
+
+
+def logit(
+    queries: list[complex], keys: list[complex], speed: list[float], strength: float, offset: int
+) -> float:
+    """S(D): the real part of every pair's product, turned by the offset."""
+    return strength * math.fsum(
+        (u * v.conjugate() * cmath.exp(1j * theta * offset)).real
+        for u, v, theta in zip(queries, keys, speed, strict=True)
+    )
+
+
+def softmax(logits: list[float]) -> list[float]:
+    """Positive numbers that add up to 1."""
+    top = max(logits)
+    weights = [math.exp(each - top) for each in logits]
+    return [each / math.fsum(weights) for each in weights]
+
+
+def distance(left: list[float], right: list[float]) -> float:
+    """Total variation."""
+    return 0.5 * math.fsum(abs(a - b) for a, b in zip(left, right, strict=True))
+
+
+def spread(values: list[float]) -> float:
+    """The standard deviation of all there is."""
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((each - mean) ** 2 for each in values) / len(values))

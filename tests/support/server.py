@@ -1,0 +1,110 @@
+"""A real server for the tests and the screenshots: a process of its own, on a free port."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlencode
+
+from tests.support import ROOT
+
+PATIENCE = 120.0  # seconds; the machine may be busy with other work
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that answers at `url`, the cache that it and its worker use, its process."""
+
+    url: str
+    cache: Path
+    pid: int
+
+    def link(self, path: str = "/", **parameters: object) -> str:
+        """The address of a page with the parameters given, and 50 windows of text."""
+        return f"{self.url}{path}?{urlencode({'windows': 50, **parameters})}"
+
+
+def environment(cache: Path, shipped: bool = False) -> dict[str, str]:
+    """What a process of ours is started with: its own cache, no network, one thread.
+
+    Without what comes with the project, unless that is asked for.
+    """
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("POSKERNEL_")}
+    return ours | {
+        "POSKERNEL_CACHE": str(cache),
+        "POSKERNEL_SHIPPED": str(int(shipped)),
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(cache / "hub"),
+        "TOKENIZERS_PARALLELISM": "false",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def command_line(cache: Path, *arguments: str) -> str:
+    """Run `python -m poskernel_core` and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "poskernel_core", *arguments],
+        cwd=ROOT, env=environment(cache), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+@contextmanager
+def serve(
+    cache: Path,
+    log: Path,
+    shipped: bool = False,
+    models: str = "",
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
+    """Start a server that offers further models, and wait until it answers; stop it at the end.
+
+    `settings` are further environment variables.
+    """
+    port = free_port()
+    command = [
+        sys.executable, "-m", "streamlit", "run", "serve.py", f"--server.port={port}",
+        "--server.address=127.0.0.1",
+    ]  # fmt: skip
+    with log.open("a", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment(cache, shipped) | {"POSKERNEL_MODELS": models} | dict(settings or {}),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        wait_for(f"http://127.0.0.1:{port}/_stcore/health", process)
+        yield Server(f"http://127.0.0.1:{port}", cache, process.pid)
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+    """Wait until an address answers, for as long as the process lives."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with exit code {process.returncode}")
+        try:
+            with urllib.request.urlopen(address, timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.2)
+    raise TimeoutError(f"{address} did not answer within {PATIENCE:g} s")

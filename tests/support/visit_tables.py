@@ -1,0 +1,74 @@
+"""What the browser tests of contextual heads and neurons share: wide pages, rows of tables."""
+
+import re
+from collections.abc import Callable, Iterable
+from urllib.parse import parse_qs, urlsplit
+
+from playwright.sync_api import Page, Position, expect
+
+from tests.support.server import Server
+from tests.support.visit import settle, table, traces, visit
+
+FEW = {"context": 128, "firstwindows": 8}
+ROW = 35
+TITLES = "tokens => tokens.map(token => token.title)"
+
+
+def wide(page: Page, server: Server, path: str) -> Callable[..., Page]:
+    """What opens a page, so wide that every column is in view, with the parameters given."""
+    page.set_viewport_size({"width": 1900, "height": 900})
+
+    def go(**parameters: object) -> Page:
+        visit(page, server.link(path, **{**FEW, **parameters}))
+        return page
+
+    return go
+
+
+def drawn(page: Page, figures: Iterable[str]) -> None:
+    """Wait for all figures."""
+    for figure in figures:
+        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+
+
+def column(page: Page, key: str, name: str) -> list[str]:
+    """What a column of a table shows, in the rows in view."""
+    found = table(page, key)
+    expect(found.locator("th").get_by_text(name, exact=True)).to_be_attached()
+    place = found.locator("th").all_text_contents().index(name)
+    return [*map(cell_text, found.locator(f"tbody td:nth-child({place + 1})").all_text_contents())]
+
+
+def cell_text(text: str) -> str:
+    """What a cell shows: the name of the head, where it holds the address of its page."""
+    return parse_qs(urlsplit(text).query)["head"][0] if text.startswith("head?") else text
+
+
+def click_name(page: Page, key: str, row: int) -> Page:
+    """Click on the name of a head, once the pointer over it is a hand; the page that it opens."""
+    place = page.locator(f".st-key-{key} canvas").first
+    spot: Position = {"x": 52, "y": 36 + (row + 0.5) * ROW}
+    place.hover(position=spot, force=True)
+    expect(place).to_have_css("cursor", "pointer")
+    with page.context.expect_page() as opened:
+        place.click(position=spot, force=True)
+    settle(opened.value)
+    return opened.value
+
+
+def click_row(page: Page, key: str, row: int) -> None:
+    """Click on a row of a table, by its place from above."""
+    place = page.locator(f".st-key-{key} canvas").first
+    place.click(position={"x": 17, "y": 36 + (row + 0.5) * ROW}, force=True)
+    settle(page)
+
+
+def groups(page: Page) -> dict[str, int]:
+    """How many heads of each group the plane shows."""
+    found = (re.fullmatch(r"(.*) \((\d+)\)", name) for name in traces(page, "plane"))
+    return {match[1]: int(match[2]) for match in found if match}
+
+
+def titles(page: Page) -> list[str]:
+    """What hovering over the tokens of the text tells."""
+    return page.locator("[aria-label='Text by contribution'] span").evaluate_all(TITLES)
