@@ -94,7 +94,8 @@ def run_pass(
     """
     from poskernel_core.data.corpora import Cut, in_stretches
     from poskernel_core.forward.loaded import LoadedModel
-    from poskernel_core.passes.plan import check_ids, plan_of
+    from poskernel_core.models.tokenizers import load_tokenizer
+    from poskernel_core.passes.plan import check_ids, plan_of, wants_table
     from poskernel_core.passes.runner import gather as run
 
     dealt = windows if isinstance(windows, Cut) else None
@@ -124,7 +125,8 @@ def run_pass(
     remedy = f"make the windows with the tokenizer of {spec.model.name!r}, or load their own model"
     check_ids(loaded.geometry, windows, remedy)
     cut = dealt or in_stretches(windows)
-    plan = plan_of(spec, loaded.geometry, cut.tokens, cut.dealt)
+    tokenizer = load_tokenizer(loaded.located) if wants_table(spec) else None
+    plan = plan_of(spec, loaded.geometry, cut.tokens, cut.dealt, tokenizer)
     spec = spec.model_copy(update={"positions": plan.positions})
     gathered = run(loaded, cut.tokens, plan, spec, batch=execution.batch)
     return replace(gathered, run=spec)

@@ -306,7 +306,12 @@ class Composition(Question[P]):
 
     Each of these is a result of its own, stored under its own key. What is put together is not
     stored, and so it is never older than what it is made of.
+
+    Attributes:
+        questions: every question there is, by name; the registry sets them.
     """
+
+    questions: ClassVar[Mapping[str, Question[Any]]]
 
     @abstractmethod
     def parts(self, run: RunSpec, params: P) -> Mapping[str, SubQuestion]:

@@ -46,20 +46,9 @@ BAND = 32
 """Raw scores are averaged along the diagonals up to this many tokens from the main one."""
 
 Dtype = Literal["float32", "tf32", "bfloat16"]
-Gather = Literal[
-    "keys",
-    "queries",
-    "patterns",
-    "residuals",
-    "scores",
-    "repeats",
-    "normed",
-    "positions",
-    "entropy",
-    "sinks",
-    "rotary",
-    "headvis",
-]  # fmt: skip
+Gather = str
+"""The name of a statistic: the attribute ``name`` of its class in ``statistics``."""
+
 ALL_GATHERED: tuple[Gather, ...] = ("keys", "queries", "patterns", "residuals", "scores")
 """What the pass of a page gathers; the others belong to small passes of their own."""
 OF_PATTERNS: frozenset[Gather] = frozenset({"patterns", "entropy", "sinks"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from poskernel_core.analyses.base import Analysis, Subject
 from poskernel_core.common.errors import BadRequest, ComputeFailed
@@ -64,9 +64,8 @@ def missing_runs(store: Store, asked: CanonicalRequest) -> list[RunSpec]:
 
 
 def _gathering(run: RunSpec, statistics: Iterable[Gather]) -> RunSpec:
-    """Return the pass over a run's windows that gathers these, in their declared order."""
-    wanted = set(statistics)
-    return run.model_copy(update={"gather": tuple(g for g in get_args(Gather) if g in wanted)})
+    """Return the pass over a run's windows that gathers these."""
+    return run.model_copy(update={"gather": tuple(sorted(statistics))})
 
 
 def gather_missing(

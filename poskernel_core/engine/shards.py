@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.progress import Report
@@ -47,8 +47,7 @@ def passes_of(asked: Iterable[CanonicalRequest]) -> list[RunSpec]:
     for run, windows in in_passes(run for each in asked for run in each.needs.values()):
         passes.setdefault(windows, set()).update(run.gather)
     return [
-        run.model_copy(update={"gather": tuple(g for g in get_args(Gather) if g in wanted)})
-        for run, wanted in passes.items()
+        run.model_copy(update={"gather": tuple(sorted(wanted))}) for run, wanted in passes.items()
     ]
 
 

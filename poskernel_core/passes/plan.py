@@ -16,8 +16,9 @@ from poskernel_core.data.layouts import TokenPool, random_layout, sequences
 from poskernel_core.data.made import RANDOM, REPEATED, doubled, repeated_windows
 from poskernel_core.models import catalog
 from poskernel_core.models.geometry import Geometry
-from poskernel_core.models.tokenizers import Tokenizer
-from poskernel_core.statistics import Plan
+from poskernel_core.models.token_table import token_table
+from poskernel_core.models.tokenizers import NONE_THERE, Tokenizer
+from poskernel_core.statistics import STATISTICS, Plan
 
 SIZES = (
     "n_layers", "n_heads", "n_kv_heads", "n_ctx", "n_vocab", "architecture", "scheme", "d_head",
@@ -32,6 +33,7 @@ __all__ = [
     "plan_of",
     "prepare",
     "random_source",
+    "wants_table",
 ]
 
 
@@ -85,17 +87,40 @@ def prepare(
         else f"the tokenizer of {name!r} is another model's, put its own in its place"
     )
     check_ids(geometry, windows, remedy)
-    return windows, plan_of(run, geometry, windows, cut.dealt)
+    return windows, plan_of(run, geometry, windows, cut.dealt, tokenizer)
 
 
-def plan_of(run: RunSpec, geometry: Geometry, windows: Tokens, dealt: Dealt) -> Plan:
-    """Return the sizes of a run's pass over its windows.
+def wants_table(run: RunSpec) -> bool:
+    """Tell whether a statistic of a run reads what the tokenizer knows of each token id.
 
     Raises:
-        BadRequest: as :func:`plan_for`.
+        BadRequest: there is no statistic of that name.
+    """
+    for name in run.gather:
+        if name not in STATISTICS:
+            raise BadRequest(f"No statistic {name!r}: expected some of {', '.join(STATISTICS)}.")
+    return any(STATISTICS[name].wants_table for name in run.gather)
+
+
+def plan_of(
+    run: RunSpec,
+    geometry: Geometry,
+    windows: Tokens,
+    dealt: Dealt,
+    tokenizer: Tokenizer | None = None,
+) -> Plan:
+    """Return the sizes of a run's pass over its windows, and what its statistics want to know.
+
+    Raises:
+        BadRequest: as :func:`plan_for`; an unknown statistic, or a tokenizer that is not there.
     """
     plan = plan_for(geometry, windows, run.positions, run.queries_per_position, run.start_token)
-    return replace(plan, pattern_windows=run.pattern_windows, dealt=dealt)
+    plan = replace(plan, pattern_windows=run.pattern_windows, dealt=dealt)
+    if not wants_table(run):
+        return plan
+    if tokenizer is None:
+        raise BadRequest(NONE_THERE)
+    return replace(plan, table=token_table(tokenizer, geometry.n_vocab))
 
 
 def _windows(

@@ -28,7 +28,7 @@ from poskernel_core.forward import loading
 from poskernel_core.models.tokenizers import Tokenizer
 from poskernel_core.passes import streaming
 from poskernel_core.passes.merging import merge_shards
-from poskernel_core.passes.plan import locate_again, plan_header
+from poskernel_core.passes.plan import locate_again, plan_header, wants_table
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.passes.workshop import Workshop
 from poskernel_core.statistics import Plan, Sums
@@ -138,7 +138,7 @@ def _prepare(workshop: Workshop, run: RunSpec, execution: Execution, report: Rep
     report(0, 0, "Loading the model")
     located = locate_again(run)
     ready = run.corpus.name.endswith(".npy") and run.destination is None
-    tokenizer = None if ready else workshop.tokenizer(located)
+    tokenizer = None if ready and not wants_table(run) else workshop.tokenizer(located)
     report(0, 0, "Cutting the text into windows")
     windows, plan = workshop.prepare(run, execution, located, tokenizer)
     if corpora.resolve(run.corpus).fingerprint != run.corpus.fingerprint:

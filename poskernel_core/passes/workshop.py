@@ -78,7 +78,7 @@ class Workshop:
             kept = self._windows.get(key)
         if kept is not None:
             windows = kept[0].copy()
-            return windows, plan_of(run, located.geometry, windows, kept[1])
+            return windows, plan_of(run, located.geometry, windows, kept[1], tokenizer)
         windows, plan = prepare(run, execution, located, tokenizer)
         if windows.nbytes <= BYTES_OF_WINDOWS:
             with self._reading:

@@ -24,10 +24,14 @@ from poskernel_core.common.differences import average
 from poskernel_core.common.groups import Dealt, first_of_all, groups_of
 from poskernel_core.forward.observers import Observer
 from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.token_table import TokenTable
 
 __all__ = ["Plan", "Statistic", "Sums", "fitted", "over_texts", "widened"]
 
 Sums = dict[str, np.ndarray]
+
+STATISTICS: dict[str, type[Statistic]] = {}
+"""Every statistic by its name; a class is in it as soon as it is defined."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Plan:
         pattern_windows: how many first windows are asked for of which statistics of the attention
             itself are kept; None: all.
         dealt: what the groups are made of.
+        table: what the tokenizer knows of each token id, where a statistic wants it.
     """
 
     geometry: Geometry
@@ -54,6 +59,7 @@ class Plan:
     start_token: bool
     pattern_windows: int | None = None
     dealt: Dealt = "windows"
+    table: TokenTable | None = None
 
     @property
     def groups(self) -> int:
@@ -83,12 +89,19 @@ class Statistic(Observer, ABC):
         alone: the means that are kept without groups.
         grain: what is added is rounded to multiples of it. So sums are exact, in whatever order
             they are added, as long as they stay below ``2**53`` grains.
+        wants_table: whether it reads ``plan.table``, what the tokenizer knows of each token id.
     """
 
     name: ClassVar[str]
     means: ClassVar[Mapping[str, str]]
     alone: ClassVar[frozenset[str]] = frozenset()
     grain: ClassVar[float] = 2.0**-28
+    wants_table: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            STATISTICS[cls.name] = cls
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
         self.plan = plan

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Composition, Question, SkipParams, SubQuestion
+from poskernel_core.analyses.base import Composition, SkipParams, SubQuestion
 from poskernel_core.analyses.comparison.formulas import apart
 from poskernel_core.analyses.comparison.pins import nearest_position
 from poskernel_core.analyses.comparison.spec import (
@@ -84,9 +83,6 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         *each("word", "measure pin", "name", "what a kind is called; empty where it is a number"),
     )
 
-    def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
-        self._measures = HeadMeasures(questions)
-
     def parts(self, run: RunSpec, params: HeadsBesideParams) -> Mapping[str, SubQuestion]:
         """Return the questions of every run that is pinned, but those that are left out.
 
@@ -97,7 +93,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         parts = {
             f"{first}:{name}": part
             for first, pinned in _runs(run, params).items()
-            for name, part in self._measures.parts(pinned.run, _asked(pinned, params)).items()
+            for name, part in HeadMeasures().parts(pinned.run, _asked(pinned, params)).items()
         }
         left = {name: part for name, part in parts.items() if name not in out}
         if not left:
@@ -117,7 +113,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
                 if name.startswith(f"{first}:")
             }
             if own:
-                tables[first] = self._measures.compose(own, pinned.run, _asked(pinned, params))
+                tables[first] = HeadMeasures().compose(own, pinned.run, _asked(pinned, params))
         firsts = [_first(pins, place) for place in range(len(pins))]
         rows = {
             (title, unit, question): None
@@ -215,16 +211,13 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
     )
     figure = "one_depth_figure"
 
-    def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
-        self._questions = questions
-
     def parts(self, run: RunSpec, params: MeasureByDepthParams) -> Mapping[str, SubQuestion]:
         """Return the question that declares the measure.
 
         Raises:
             BadRequest: no such measure, or one that is a kind.
         """
-        question, declared = measure_called(params.measure, self._questions.values())
+        question, declared = measure_called(params.measure, self.questions.values())
         if declared.scale == "labels":
             raise BadRequest(f"{params.measure!r} is a kind and has no mean: choose a number.")
         geometry = located_once(run.model.name, run.model.revision).geometry
@@ -236,7 +229,7 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
         self, found: Mapping[str, Result], run: RunSpec, params: MeasureByDepthParams
     ) -> Result:
         """Take mean and ends over the heads of each layer."""
-        _, declared = measure_called(params.measure, self._questions.values())
+        _, declared = measure_called(params.measure, self.questions.values())
         (whole,) = found.values()
         one = one_a_head(declared, whole, query=nearest_position(run, params.query))
         numbers = one.values[declared.value].astype(float)

@@ -81,14 +81,11 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
         *each("kinds", "measure label", "name", "what a kind can be; empty where it is none"),
     )
 
-    def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
-        self._questions = questions
-
     def parts(self, run: RunSpec, params: HeadMeasuresParams) -> Mapping[str, SubQuestion]:
         """Return the questions that declare the measures of a model, by their names."""
         located = catalog.locate(run.model.name, run.model.revision)
         parts = {}
-        for question in self._questions.values():
+        for question in self.questions.values():
             if isinstance(question, Experiment) and not params.experiments:
                 continue
             if not any(fits(question, one, located.geometry) for one in question.measures):
@@ -154,7 +151,7 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     ) -> Iterator[tuple[Question[Any], HeadMeasure, Result]]:
         """Yield each measure with its question, and the result at one number a head."""
         for name, result in found.items():
-            question = self._questions[name]
+            question = self.questions[name]
             for declared in question.measures:
                 if fits(question, declared, geometry):
                     one = one_a_head(declared, result, query=params.query).only(declared.value)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Composition, Question, SkipParams, SubQuestion
+from poskernel_core.analyses.base import Composition, SkipParams, SubQuestion
 from poskernel_core.analyses.head_measures.claims import Head, verdict
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.common.errors import BadRequest
@@ -78,10 +77,6 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
 
     figure = "verdicts_figure"
 
-    def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
-        self._questions = questions
-        self._measures = HeadMeasures(questions)
-
     def parts(self, run: RunSpec, params: HeadVerdictsParams) -> Mapping[str, SubQuestion]:
         """Return the questions that declare a measure, but those that are left out.
 
@@ -89,7 +84,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
             BadRequest: none is left.
         """
         out = names_between_commas(params.leave_out)
-        every = self._measures.parts(run, _all_of(params))
+        every = HeadMeasures().parts(run, _all_of(params))
         parts = {name: part for name, part in every.items() if name not in out}
         if not parts:
             raise BadRequest(
@@ -101,11 +96,11 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
         self, found: Mapping[str, Result], run: RunSpec, params: HeadVerdictsParams
     ) -> Result:
         """Put the measures together, and say of each head what may be said."""
-        table = self._measures.compose(found, run, _all_of(params))
+        table = HeadMeasures().compose(found, run, _all_of(params))
         known = {name: _at(result, params.query) for name, result in found.items()}
         gone = next(iter(found.values())).provenance.get("layers_without_heads", {})
         layers, heads = table.values["value"].shape[1:]
-        every = self._measures.parts(run, _all_of(params))
+        every = HeadMeasures().parts(run, _all_of(params))
         values = {**table.values, "ranked": np.isfinite(table.values["rank"]).sum(axis=(1, 2))}
         return self.result(
             params,
@@ -123,7 +118,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
                     ]
                     for layer in range(layers)
                 ],
-                "unknown": [self._questions[name].title for name in every if name not in found],
+                "unknown": [self.questions[name].title for name in every if name not in found],
             },
             provenance=table.provenance,
         )

@@ -13,7 +13,6 @@ from poskernel_core.analyses.base import (
     HeadMeasure,
     Params,
     Progress,
-    Question,
     SkipParams,
     Statistics,
 )
@@ -82,9 +81,6 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     )
     figure = "texts_figure"
 
-    def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
-        self._questions = questions
-
     def needs(self, run: RunSpec, params: HowManyTextsParams) -> Mapping[str, RunSpec]:
         """Return what the question needs that declares the measure.
 
@@ -96,7 +92,7 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
 
     def _asked(self, params: HowManyTextsParams) -> tuple[Analysis[Any], HeadMeasure, Params]:
         """Return the question that declares the measure, and what it is asked with."""
-        counting = [one for one in self._questions.values() if isinstance(one, Analysis)]
+        counting = [one for one in self.questions.values() if isinstance(one, Analysis)]
         question, declared = measure_called(params.measure, counting)
         assert isinstance(question, Analysis)
         if not any(v.name == declared.value and v.has_error for v in question.values):

@@ -143,12 +143,9 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
     )
     figure = "over_training_figure"
 
-    def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
-        self._questions = questions
-
     def parts(self, run: RunSpec, params: OverTrainingParams) -> Mapping[str, SubQuestion]:
         """Return the question that declares the measure, for every checkpoint."""
-        question, _ = measure_called(params.measure, self._questions.values())
+        question, _ = measure_called(params.measure, self.questions.values())
         geometry = _geometry(run.model)
         return {
             checkpoint.revision: SubQuestion(
@@ -163,7 +160,7 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
         self, found: Mapping[str, Result], run: RunSpec, params: OverTrainingParams
     ) -> Result:
         """Stack the measure of all checkpoints, and find where it emerged."""
-        question, declared = measure_called(params.measure, self._questions.values())
+        question, declared = measure_called(params.measure, self.questions.values())
         name = declared.value
         one = [one_a_head(declared, each, query=params.query).only(name) for each in found.values()]
         training = chosen_run(run, params)
