@@ -62,7 +62,7 @@ def _questions() -> Iterator[Question[Any]]:
 
 
 ANALYSES: dict[str, Question[Any]] = {question.name: question for question in _questions()}
-Composition.questions = ANALYSES
+Question.questions = ANALYSES
 
 __all__ = [
     "ANALYSES",

@@ -87,6 +87,7 @@ class Question(ABC, Generic[P]):
     """What can be asked of a run: its parameters, and the passes that the answer stands on.
 
     Attributes:
+        questions: every question there is, by name; the registry sets them.
         name: what it is requested by.
         title: its heading.
         spoken: what it computes, as it reads after "Computing".
@@ -103,6 +104,7 @@ class Question(ABC, Generic[P]):
             "Errors count".
     """
 
+    questions: ClassVar[Mapping[str, Question[Any]]]
     name: ClassVar[str]
     title: ClassVar[str]
     spoken: ClassVar[str]
@@ -306,12 +308,7 @@ class Composition(Question[P]):
 
     Each of these is a result of its own, stored under its own key. What is put together is not
     stored, and so it is never older than what it is made of.
-
-    Attributes:
-        questions: every question there is, by name; the registry sets them.
     """
-
-    questions: ClassVar[Mapping[str, Question[Any]]]
 
     @abstractmethod
     def parts(self, run: RunSpec, params: P) -> Mapping[str, SubQuestion]:
