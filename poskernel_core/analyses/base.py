@@ -90,12 +90,12 @@ class Question(ABC, Generic[P]):
         questions: every question there is, by name; the registry sets them.
         name: what it is requested by.
         title: its heading.
-        spoken: what it computes, as it reads after "Computing".
+        spoken: the noun phrase that completes "Computing ...".
         params: the class of its parameters.
         values: what its answer holds; axes and units are those declared here.
-        texts: what of its answer is text, declared the same way.
+        texts: its string-valued outputs, declared the same way.
         ignores: the fields of a run that its answer does not depend on.
-        uses: what a part of a model may lack, and without which there is no answer.
+        uses: the model parts that this question requires.
         scheme: the position scheme that it is about, such as ``rotary``; empty: any.
         measures: what the grid of all heads can be coloured by.
         figure: the function of the topic's ``figures.py`` that draws an answer; none: by its axes.
@@ -342,7 +342,7 @@ class HeadMeasure:
         most: the value whose largest number ends a log scale that begins at 1.
         last: an axis of which the last entry is taken.
         only: the architectures that have it; empty: all.
-        of_windows: whether only models have it whose layers do not all see every key.
+        of_windows: whether it is only for models with windowed or chunked layers.
     """
 
     title: str
@@ -440,7 +440,7 @@ class Experiment(Question[P]):
         )
 
     def reads(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run whose windows it is handed: the canonical one, if it does not say another.
+        """Return the run whose tokens it gets; by default the canonical run.
 
         Of one that draws its sequences a single window is read.
 

@@ -69,7 +69,7 @@ class PassHeader(PlanHeader):
         scales: what queries times keys are multiplied by, per layer.
         sliding_windows: how many keys a query sees, per layer; None where it sees all.
         chunks: length of the chunks beyond whose start no query sees, per layer; None where there
-            are none. Empty where no layer has any; so are the two next.
+            are none. An empty tuple if no layer has one; likewise ``caps`` and ``slopes``.
         caps: soft cap of the scores, per layer.
         slopes: of ALiBi, per layer.
         resumed_at_window: how many windows were read already when it went on, 0 if it ran in one

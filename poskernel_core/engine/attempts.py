@@ -1,4 +1,4 @@
-"""Shards on their way through several hands: how far they are, and which are tried once more."""
+"""Shards that several workers compute: their progress, and which are retried."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def failure(task: ShardTask, why: str) -> ComputeFailed:
 
 
 class Attempts:
-    """Tasks that several threads take, put back where a worker died, and report of."""
+    """A thread-safe task queue with retries and progress."""
 
     def __init__(self, tasks: Sequence[ShardTask]) -> None:
         self._waiting = deque(range(len(tasks)))

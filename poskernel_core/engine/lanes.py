@@ -1,4 +1,4 @@
-"""A line of waiting tasks in which every visitor has a turn."""
+"""A fair queue: clients take turns."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ T = TypeVar("T", bound=Hashable)
 class Lane(Generic[T]):
     """Tasks that wait for one thread.
 
-    Visitors take turns: whoever asks for a hundred things waits for ninety-nine of them, not the
-    others for his hundred. Whose task is under way stands behind all who wait by the time it is
-    done, so that one who comes meanwhile waits for this task alone. A task that two visitors want
-    stands in both their rows, and comes up at the earlier turn.
+    Clients take turns: a hundred tasks of one client never delay the first task of another. Once
+    served, a client goes to the back of the queue. A task that two clients want is in both their
+    queues and runs at the earlier turn.
     """
 
     _rows: OrderedDict[str, deque[T]] = field(default_factory=OrderedDict, repr=False)

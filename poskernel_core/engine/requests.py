@@ -1,4 +1,4 @@
-"""What is asked for, made canonical once: who takes it from here neither looks up nor checks."""
+"""Resolves a request once; later stages trust it."""
 
 from __future__ import annotations
 

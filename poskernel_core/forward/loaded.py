@@ -43,8 +43,8 @@ TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torc
 class LoadedModel:
     """A model in memory; several threads may run it, one forward pass at a time.
 
-    What is worth keeping as long as the model is, is kept by :meth:`remember`. ``lies_on`` says in
-    words where the weights are that one device cannot hold.
+    :meth:`remember` caches values for the model's lifetime. ``lies_on`` names the places of weights
+    that one device cannot hold.
     """
 
     located: Located

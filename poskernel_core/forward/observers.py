@@ -32,7 +32,7 @@ class Batch:
 
 
 class Observer:
-    """Looks at nothing; subclasses override the moments that they want to see.
+    """A no-op base: override the hooks you need.
 
     A pass shows, in this order, the positional embeddings, and of every layer the residual stream
     before it, the input of its attention, its rotation, the call, the pattern, and the heads'

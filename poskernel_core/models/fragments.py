@@ -1,4 +1,4 @@
-"""Parts of models: what a model lacks, as its ``config.json`` says, and what needs it.
+"""Partial models: what is missing, as ``config.json`` says, and what then cannot run.
 
 A directory that holds some of a model's weights says so in its configuration, under ``poskernel``:
 ``part_of`` names the whole model, ``lacks`` what is missing or not that model's own.

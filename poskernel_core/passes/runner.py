@@ -126,7 +126,7 @@ def gather_shard(
 
 @dataclass(frozen=True)
 class _Ready:
-    """A model and its windows; ``known`` is what the header of a pass learns of them."""
+    """A model and its windows; ``known`` are extra fields for the pass header."""
 
     model: loading.LoadedModel
     windows: Tokens
