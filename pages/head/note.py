@@ -22,8 +22,10 @@ THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
 
 def draw_note(selection: Selection) -> None:
     """Draw the note on the head, where readers may write any."""
-    alone = st.get_option("server.address") in THIS_MACHINE
-    if not (alone if (allowed := settings().notes) is None else allowed):
+    allowed = settings().notes
+    if allowed is None:
+        allowed = st.get_option("server.address") in THIS_MACHINE
+    if not allowed:
         return
     notes, model = Notes(results.engine().store.directory), selection.located.spec
     try:
