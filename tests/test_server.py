@@ -214,5 +214,5 @@ def test_one_that_does_not_start(monkeypatch):
     monkeypatch.setenv("POSKERNEL_CACHE_GB", "none")
     monkeypatch.setattr(served, "_started", [])
     monkeypatch.setattr(served, "DEFAULT_PORT", free_port())
-    with pytest.raises(ComputeFailed, match="Expected POSKERNEL_CACHE_GB to be a size in GB"):
+    with pytest.raises(ComputeFailed, match="Expected POSKERNEL_CACHE_GB to be a number"):
         pk.serve()

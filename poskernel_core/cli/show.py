@@ -32,8 +32,6 @@ from poskernel_core.models import catalog
 
 __all__ = ["Show", "answer", "check_windows", "reproduce"]
 
-AS_JSON = {"is_flag": True, "help": "print JSON"}
-
 
 class Show(Commands):
     """``show``: a command for each analysis, made when it is asked for."""
@@ -50,7 +48,7 @@ class Show(Commands):
         """
         question, method = analyses.find(cmd_name), method_of(cmd_name)
         outputs = [
-            Option(["--json", "as_json"], RESULT, **AS_JSON),
+            Option(["--json", "as_json"], RESULT, is_flag=True, help="print JSON"),
             Option(["--npz"], RESULT, type=FILE, metavar="FILE", help="write arrays"),
             Option(
                 ["--html"], RESULT, type=FILE, metavar="FILE", help="write a stand-alone figure"
@@ -170,7 +168,7 @@ def check_windows(result: Result, run: Run) -> None:
     help="whose figures: for a local copy of a model that was published under another name",
 )  # fmt: skip
 @option("--figures", type=FILE, metavar="FILE", help="published figures of your own (JSON)")
-@option("--json", "as_json", **AS_JSON)
+@option("--json", "as_json", is_flag=True, help="print JSON")
 def reproduce(run: Run, published_as: str | None, figures: Path | None, as_json: bool) -> None:
     """Compute a model's published figures, and compare."""
     file = figures or BUNDLED_FIGURES
