@@ -110,7 +110,7 @@ def test_words_of_a_run(given, sentence):
     [
         (("induction-recency", MODEL, "--silence", "L0H0"), "'--silence' is called '--ablate' now"),
         (("kernel", MODEL, "--cell=L0H0"), "'--cell' is called '--head' now"),
-        (("etc", MODEL, "--silence", "L0H0"), "No option '--silence' of 'poskernel show etc'"),
+        (("etc", MODEL, "--silence", "L0H0"), "No such option '--silence'"),
     ],
 )
 def test_options(capsys, given, sentence):

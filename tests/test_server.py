@@ -211,8 +211,8 @@ def test_nobody_there(taken):
 
 def test_one_that_does_not_start(monkeypatch):
     """What it said last is the reason."""
-    monkeypatch.setenv("POSKERNEL_CACHE_GB", "none")
+    monkeypatch.setenv("POSKERNEL_MODELS", "/no/such/model")
     monkeypatch.setattr(served, "_started", [])
     monkeypatch.setattr(served, "DEFAULT_PORT", free_port())
-    with pytest.raises(ComputeFailed, match="Expected POSKERNEL_CACHE_GB to be a number"):
+    with pytest.raises(ComputeFailed, match="Expected POSKERNEL_MODELS to name"):
         pk.serve()
