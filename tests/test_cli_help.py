@@ -3,8 +3,6 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 
 import click
 import pytest
@@ -14,7 +12,7 @@ from poskernel_core.analyses import ANALYSES
 from poskernel_core.cli import main as cli
 from poskernel_core.cli import show
 from poskernel_core.common.errors import BadRequest
-from tests.server import ROOT, environment
+from tests.server import ROOT
 
 MODEL = "demo-gpt2"
 OWN, RUN = "Options of this analysis", "The run"
@@ -175,19 +173,6 @@ def test_cancelled(monkeypatch, capsys):
 
     assert 1 == cli.main(["models"])
     assert ("", "Cancelled.\n") == capsys.readouterr()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", [("show", "--help"), ("models",)])
-def test_a_reader_that_has_read_enough(tmp_path, arguments):
-    """Output that nobody reads any more is no error."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "poskernel_core", *arguments], cwd=ROOT, text=True,
-        env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    process.stdout.close()
-    assert ("", 0) == (process.stderr.read(), process.wait())
-    process.stderr.close()
 
 
 def examples():
