@@ -56,6 +56,18 @@ class Command(click.Command):
             with formatter.section(heading):
                 formatter.write_dl(rows)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments.
+
+        Raises:
+            click.UsageError: they make no sense; it knows which command they were for.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = ctx
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         """Carry the command out; help is given whatever the environment variables hold.
 

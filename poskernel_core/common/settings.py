@@ -186,9 +186,10 @@ def settings() -> Settings:
         found = Settings.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        name = variable(str(first["loc"][0]))
+        name = str(first["loc"][0])
         raise BadRequest(
-            f"Expected {name} to be {_expected(first)}, got {brief(first['input'])}."
+            f"Expected {variable(name)} to be {_expected(first)}, got {brief(first['input'])} "
+            f"({Settings.model_fields[name].description})."
         ) from error
     return Settings.model_validate(PUBLIC | given) if found.public else found
 
