@@ -20,7 +20,7 @@ from pages.shared.results import PageStopped, say_notice
 from pages.shared.selection import choose
 from pages.shared.style import apply_style
 from poskernel_core.common.errors import BadRequest, InvalidField
-from poskernel_core.common.settings import check_settings
+from poskernel_core.common.settings import settings
 from serving.runs import RUNS
 
 PAGES_FOLDER = Path(__file__).parent / "pages"
@@ -65,7 +65,7 @@ read_link(page.title)
 keep_pins(compared=module is PAGES["compare"])
 notice = st.container()
 try:
-    check_settings()
+    settings()
     st.session_state["selection"] = chosen = choose(module.PLACE)
     draw_note(chosen.run.model.name)
     say_lent(module.PLACE, chosen.run.model.name)

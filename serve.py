@@ -8,13 +8,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.settings import (
-    access_log,
-    check_paths,
-    check_settings,
-    metrics_address,
-    short_addresses,
-)
+from poskernel_core.common.settings import check_paths, settings
 from serving.access_log import AccessLog, open_log
 from serving.address import ask_nobody, greet
 from serving.headers import SecurityHeaders, security_headers
@@ -29,7 +23,7 @@ from serving.watch import Watch, served_engine
 leave_folder_alone()
 ask_nobody()
 try:
-    check_settings()
+    told = settings()
     check_paths()
     doors, watch = Doors(Bounds.of_host()), Watch(served_engine)
     around = [
@@ -38,12 +32,12 @@ try:
         Middleware(Hidden),
         Middleware(KnownServer),
     ]
-    if log := access_log():  # the outermost, so that refusals are in it
-        around.insert(0, Middleware(AccessLog, log=open_log(log), short=short_addresses()))
-    if address := metrics_address():
+    if log := told.access_log:  # the outermost, so that refusals are in it
+        around.insert(0, Middleware(AccessLog, log=open_log(log), short=told.short_addresses))
+    if told.metrics:
         from serving.metrics import tell
 
-        tell(address, doors, watch)
+        tell(told.metrics, doors, watch)
 except BadRequest as error:
     sys.exit(str(error))
 

@@ -22,8 +22,7 @@ from poskernel_core.common.errors import BadRequest, UnknownField
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.renamed import PARAMETERS, told
 from poskernel_core.common.result import Result
-from poskernel_core.common.settings import address as default_address
-from poskernel_core.common.settings import checked_address
+from poskernel_core.common.settings import checked_address, settings
 from poskernel_core.common.specs import (
     ALL_GATHERED,
     QUERIES_PER_POSITION,
@@ -214,7 +213,7 @@ def view(
     """
     from poskernel_core.export.notebook import View
 
-    base = default_address() if address is None else checked_address(address)
+    base = settings().address if address is None else checked_address(address)
     return View(show(analysis, model, **asked), base, embed)
 
 

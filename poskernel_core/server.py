@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from poskernel_core.common import settings
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.modules import command, environment
+from poskernel_core.common.settings import checked_address, settings
 
 __all__ = ["DEFAULT_PORT", "Dashboard", "answers", "arguments", "serve"]
 
@@ -138,7 +138,7 @@ def _found(asked: str | None) -> Dashboard | None:
     Raises:
         BadRequest: none answers where one is said to be.
     """
-    named = settings.checked_address(asked) if asked else settings.address()
+    named = checked_address(asked) if asked else settings().address
     if named:
         if not answers(named):
             raise BadRequest(

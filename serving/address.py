@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from streamlit import cli_util, config, net_util
 from streamlit.web.server import server_util
 
-from poskernel_core.common.settings import open_browser
+from poskernel_core.common.settings import settings
 from poskernel_core.models.catalog import name_in
 from poskernel_core.server import PATIENCE, answers
 
@@ -40,7 +40,7 @@ def greet() -> None:
     first = name_in(os.environ.get("POSKERNEL_MODELS", "").partition(",")[0].strip())
     pages = served_at() + (f"/?{urlencode({'model': first})}" if first else "")
     print(f"\n  PosKernel is served at {pages}\n", file=sys.stderr, flush=True)
-    if open_browser():
+    if settings().open:
         Thread(target=_open, args=(pages,), daemon=True).start()
 
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from poskernel_core import __version__
 from poskernel_core.common.errors import ComputeDisabled
-from poskernel_core.common.settings import read_only
+from poskernel_core.common.settings import settings
 from poskernel_core.engine.preflight import check_worker
 from serving.watch import Watch
 
@@ -56,7 +56,7 @@ def _told(watch: Watch) -> dict[str, object]:
     """Return what is told; ``limited``, and why, where something is not as the host meant it."""
     store, computes = watch.store().state, _computes()
     worker = watch.worker
-    less = worker == "ended" or (store != "writable" and not read_only())
+    less = worker == "ended" or (store != "writable" and not settings().read_only)
     status = "failing" if store == "failing" else "limited" if less else "ok"
     why = {} if status == "ok" else {"why": WHY[worker if store == "writable" else store]}
     return {"status": status, **why, "store": store, "worker": worker, "computes": computes}

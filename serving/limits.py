@@ -20,7 +20,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit.web.server.starlette.starlette_server_config import XSRF_COOKIE_NAME
 
-from poskernel_core.common import limits
+from poskernel_core.common.settings import Settings, settings
 from serving.page import PAGE
 from serving.rates import Rate
 from serving.refusals import Refusal, refuse
@@ -38,6 +38,7 @@ PAUSE = 30
 """Seconds after which somebody for whom there was no room may try again."""
 
 LOG = logging.getLogger("uvicorn.error")
+DEFAULTS = Settings()
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class Bounds:
         requests_each: requests of one visitor in a minute.
     """
 
-    sessions: int = limits.DEFAULT_SESSIONS
-    sessions_each: int = limits.DEFAULT_SESSIONS_EACH
-    requests_each: int = limits.DEFAULT_REQUESTS_EACH
+    sessions: int = DEFAULTS.max_sessions
+    sessions_each: int = DEFAULTS.max_sessions_each
+    requests_each: int = DEFAULTS.max_requests_per_minute
 
     @classmethod
     def of_host(cls) -> Bounds:
@@ -61,7 +62,8 @@ class Bounds:
         Raises:
             BadRequest: one of them is no number.
         """
-        return cls(limits.most_sessions(), limits.most_sessions_each(), limits.most_requests_each())
+        told = settings()
+        return cls(told.max_sessions, told.max_sessions_each, told.max_requests_per_minute)
 
 
 class Doors:

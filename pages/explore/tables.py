@@ -11,7 +11,7 @@ from pages.explore.scatter import Column
 from pages.shared.plain import plain, say_error
 from pages.shared.selection import Selection
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.limits import limits
+from poskernel_core.common.settings import settings
 from poskernel_core.data.head_tables import MAX_TABLE_BYTES, HeadTable, parse_head_table
 
 __all__ = ["their_columns"]
@@ -44,7 +44,7 @@ def _keep() -> None:
 
 
 def _most_bytes() -> int:
-    return limits().tables_mb * 2**20
+    return settings().max_tables_mb * 2**20
 
 
 def _remove(name: str) -> None:
@@ -68,7 +68,7 @@ def their_columns(selection: Selection, place: Any) -> dict[str, Column]:
             key=UPLOADED,
             on_change=_keep,
             max_upload_size=min(MAX_TABLE_BYTES, _most_bytes()) // 2**20,
-            help=f"up to {MOST_TABLES} files, {limits().tables_mb} MB together",
+            help=f"up to {MOST_TABLES} files, {settings().max_tables_mb} MB together",
         )
         there = {file.name for file in held}
         st.session_state[HELD] = there  # the field is empty again after a visit to another page
@@ -83,7 +83,7 @@ def their_columns(selection: Selection, place: Any) -> dict[str, Column]:
     for name in st.session_state.get(LEFT_OUT, ()):
         say_error(
             f"{name} is left out: this server takes up to {MOST_TABLES} tables of "
-            f"{limits().tables_mb} MB together; remove others first."
+            f"{settings().max_tables_mb} MB together; remove others first."
         )
     for name, data in kept.items():
         columns |= _draw(name, data, selection)

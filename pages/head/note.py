@@ -12,7 +12,7 @@ from pages.shared import results
 from pages.shared.plain import say_error
 from pages.shared.selection import Selection
 from poskernel_core.common.errors import PosKernelError
-from poskernel_core.common.settings import keep_notes
+from poskernel_core.common.settings import settings
 from poskernel_core.storage.notes import LONGEST_NOTE, Notes
 
 __all__ = ["draw_note"]
@@ -22,7 +22,10 @@ THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
 
 def draw_note(selection: Selection) -> None:
     """Draw the note on the head, where readers may write any."""
-    if not keep_notes(alone=st.get_option("server.address") in THIS_MACHINE):
+    allowed = settings().notes
+    if allowed is None:
+        allowed = st.get_option("server.address") in THIS_MACHINE
+    if not allowed:
         return
     notes, model = Notes(results.engine().store.directory), selection.located.spec
     try:

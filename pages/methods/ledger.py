@@ -16,7 +16,7 @@ from poskernel_core.common.errors import Cancelled, PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.engine.preflight import computes
 from poskernel_core.ledger.compare import Checked, brief, check, not_computed
-from poskernel_core.ledger.published import Published, figures_of, flat, known_models
+from poskernel_core.ledger.published import PublishedFigure, figures_of, flat, known_models
 from poskernel_core.ledger.reproduce import published_name, request_for
 
 __all__ = ["draw_ledger", "offered_names"]
@@ -80,7 +80,7 @@ def offered_names(model: str, own: str) -> list[str]:
     return list(dict.fromkeys((model, own, *others)))
 
 
-def _computed(figures: tuple[Published, ...], selection: Selection) -> dict[str, Checked]:
+def _computed(figures: tuple[PublishedFigure, ...], selection: Selection) -> dict[str, Checked]:
     """Return the lines there are; draw the progress of the first that is under way."""
     run = selection.run
     fields = {
@@ -109,7 +109,7 @@ def _computed(figures: tuple[Published, ...], selection: Selection) -> dict[str,
     return lines
 
 
-def _draw_table(figures: tuple[Published, ...], lines: dict[str, Checked]) -> None:
+def _draw_table(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked]) -> None:
     rows = []
     for figure in figures:
         line = lines.get(figure.id)
@@ -145,7 +145,7 @@ def _draw_table(figures: tuple[Published, ...], lines: dict[str, Checked]) -> No
         )
 
 
-def _tolerance(figure: Published) -> str:
+def _tolerance(figure: PublishedFigure) -> str:
     parts = []
     if figure.absolute:
         parts.append(f"{figure.absolute:g}")
@@ -154,7 +154,7 @@ def _tolerance(figure: Published) -> str:
     return " + ".join(parts) or "exact"
 
 
-def _draw_details(figures: tuple[Published, ...], lines: dict[str, Checked]) -> None:
+def _draw_details(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked]) -> None:
     """Draw every number of one figure: published, ours, and its error."""
     names = [figure.id for figure in figures]
     chosen = st.selectbox(
@@ -172,7 +172,7 @@ def _draw_details(figures: tuple[Published, ...], lines: dict[str, Checked]) -> 
     st.dataframe(_numbers(figure, line), key="ledger-numbers")
 
 
-def _asked(figure: Published) -> str:
+def _asked(figure: PublishedFigure) -> str:
     """Return the question that a figure answers, and what it says of its run and parameters."""
     parts = [f"the question `{figure.question}`"]
     for what, fields in (("run", figure.run), ("parameters", figure.params)):
@@ -182,7 +182,7 @@ def _asked(figure: Published) -> str:
     return "; ".join(parts)
 
 
-def _numbers(figure: Published, line: Checked | None) -> pd.DataFrame:
+def _numbers(figure: PublishedFigure, line: Checked | None) -> pd.DataFrame:
     columns: dict[str, object] = {"published": figure.published}
     if line is not None and line.ours is not None:
         ours, errors = flat(line.ours), flat(line.errors)

@@ -11,7 +11,7 @@ from pages.shared.plain import say_error
 from pages.shared.pressed import NOTHING_NEW
 from pages.shared.results import engine
 from poskernel_core.common.errors import BadRequest, StoreFailed
-from poskernel_core.common.settings import keep_texts
+from poskernel_core.common.settings import settings
 from poskernel_core.engine.preflight import computes
 from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_text
 
@@ -120,7 +120,7 @@ def _remember(text: str, address: str | None) -> None:
 
 def _address_of(text: str) -> str | None:
     """Return what stands in the address for a text; None where it is too long to stand there."""
-    if keep_texts() and computes():
+    if settings().keep_texts and computes():
         try:
             return keep_text(engine().store, text)
         except StoreFailed:

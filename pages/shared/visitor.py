@@ -8,7 +8,7 @@ from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from poskernel_core.common.addresses import network_of, parsed
-from poskernel_core.common.settings import user_header
+from poskernel_core.common.settings import settings
 
 __all__ = ["person", "present", "visitor"]
 
@@ -35,7 +35,7 @@ def person(visitor: str) -> str:
     context: Any = getattr(client, "client_context", None)
     if context is None:
         return visitor
-    header = user_header()
+    header = settings().user_header
     if header:
         named = [value for name, value in context.headers if name.lower() == header.lower()]
         if len(named) == 1 and named[0].strip():  # of two, one is not the proxy's

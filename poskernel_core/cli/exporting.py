@@ -1,17 +1,22 @@
-"""``export``: all results of a model as one file, or those of one run as a folder."""
+"""``export`` and ``import``: all results of a model as one file, or one run's as a folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import click
+from click.core import ParameterSource
 
 from poskernel_core.analyses import ANALYSES, Experiment, find
 from poskernel_core.analyses.headvis.tree import folder_of, tree
 from poskernel_core.api import build_request
-from poskernel_core.cli.actions import answer, check_windows, engine_of
-from poskernel_core.cli.options import FOLDERS, Run
-from poskernel_core.cli.terminal import complain
+from poskernel_core.cli.grammar import Command, option
+from poskernel_core.cli.options import FILE, Run, RunCommand
+from poskernel_core.cli.show import answer, check_windows
+from poskernel_core.cli.terminal import status
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
@@ -20,11 +25,11 @@ from poskernel_core.engine.engine import Engine
 from poskernel_core.export.gallery import Shown, gallery
 from poskernel_core.export.hub_card import hub_card
 from poskernel_core.models import catalog
-from poskernel_core.storage.archive import export_model
+from poskernel_core.storage.archive import export_model, import_archive
 from poskernel_core.storage.store import Store
 from poskernel_core.storage.view import export_view
 
-__all__ = ["export_results"]
+__all__ = ["export_results", "import_results"]
 
 HEADVIS_QUESTIONS = ("headvis", "head-examples", "head-measures")
 """What the files of HeadVis are made of, in the order in which they are put together."""
@@ -44,36 +49,56 @@ MARKS = {
 Files = Iterable[tuple[str, Any]]
 
 
-def export_results(model: str, file: Path | None, view: bool, **given: Any) -> None:
-    """Write all that is stored of a model into one file, or a folder about one of its runs.
+def _folder(kind: str, help: str) -> Callable[[Any], Any]:
+    return option(f"--{kind.replace('_', '-')}", type=FILE, metavar="FOLDER", help=help)
 
-    Args:
-        model: its name.
-        file: where all that is stored goes; None where a folder is asked for.
-        view: whether it is results alone, to be shown by a server that has not the weights.
-        given: the folders by the names in ``FOLDERS``, and the other fields of :class:`Run`.
 
-    Raises:
-        PosKernelError: what went wrong, in one sentence.
+@click.command("export", cls=RunCommand, options_metavar="[OPTIONS]")
+@click.argument("file", type=FILE, required=False)
+@_folder("gallery", "write a static site: the grid, a page for each head, no server")
+@_folder("hub_card", "write a data set for the hub: arrays, a table and a card")
+@_folder("headvis", "write the files that HeadVis shows heads from")
+@option(
+    "--view", is_flag=True,
+    help="write results alone, small, for a server that has not the weights (POSKERNEL_MODELS, "
+    "serve --model)",
+)  # fmt: skip
+def export_results(run: Run, file: Path | None, view: bool, **folders: Path | None) -> None:
+    """Write a model's results as one file, or a run's as a folder.
+
+    An archive holds all runs of a model, so that the options of a run are for folders.
     """
-    folders = {name: given.pop(name) for name in FOLDERS}
+    context = click.get_current_context()
+    wanted = [(kind, folder) for kind, folder in folders.items() if folder is not None]
+    if len(wanted) + (file is not None) != 1:
+        context.fail("Give one of FILE, --gallery, --hub-card and --headvis")
     if file is not None:
+        for name in Run.__annotations__.keys() - {"model", "revision"}:
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                option = f"--{name.replace('_', '-')}"
+                context.fail(f"{option} is for a folder: an archive holds all runs of a model")
         written = export_view if view else export_model
-        count = written(Store(), catalog.locate(model, given["revision"]), file)
-        complain(f"{counted(count, 'entry', 'entries')} of {model} written to {file}")
+        count = written(Store(), catalog.locate(run.model, run.revision), file)
+        status(f"{counted(count, 'entry', 'entries')} of {run.model} written to {file}")
         return
-    (kind, folder), *_ = ((name, at) for name, at in folders.items() if at is not None)
-    run = Run(model=model, **given)
+    if view:
+        context.fail("--view is for FILE: a folder is one already")
+    ((kind, folder),) = wanted
     check_folder(folder)
     if kind in MARKS:
         check_ours(folder, *MARKS[kind])
-    engine = engine_of(run)
-    try:
+    with closing(run.engine()) as engine:
         folder, files = _made(kind, engine, run, folder)
-    finally:
-        engine.close()
     count = write_tree(folder, files)
-    complain(f"{counted(count, 'file')} of {model} written to {folder}")
+    status(f"{counted(count, 'file')} of {run.model} written to {folder}")
+
+
+@click.command("import", cls=Command)
+@click.argument("file", type=FILE)
+def import_results(file: Path) -> None:
+    """Read all results of a model from one file."""
+    model, count = import_archive(Store(), file)
+    status(f"{counted(count, 'entry', 'entries')} of {model} imported")
 
 
 def _made(kind: str, engine: Engine, run: Run, folder: Path) -> tuple[Path, Files]:

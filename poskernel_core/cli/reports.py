@@ -1,47 +1,21 @@
-"""What the command line prints for a person: a summary of a result, and a line of progress."""
+"""What the command line prints for a person: a summary of a result, and the ledger."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from poskernel_core.analyses.definitions import errors_of
-from poskernel_core.cli.terminal import print_aside, printable
 from poskernel_core.common.result import Result, Texts
 from poskernel_core.common.rounding import counted, texts_of
-from poskernel_core.engine.job import Job
 from poskernel_core.ledger.compare import Checked, brief
 from poskernel_core.models.gguf import quantisation_note
 
-__all__ = ["ledger_text", "print_line", "print_progress", "summary"]
+__all__ = ["MAX_NUMBERS", "ledger_text", "summary"]
 
-MOST = 200
-
-
-def print_progress(job: Job | None) -> None:
-    """Print one line of progress over the last one, on a terminal only; None clears it."""
-    _print("" if job is None else f"{job.note} {progress_text(job)}")
-
-
-def print_line(done: int, total: int, note: str) -> None:
-    """Print how far work has come that is no job, as :func:`print_progress`; no note clears it."""
-    _print(f"{note} {done} of {total}" if total else note)
-
-
-def _print(text: str) -> None:
-    if sys.stderr.isatty():
-        print_aside(f"\r{printable(text):<78}", end="" if text else "\r")
-
-
-def progress_text(job: Job) -> str:
-    """Return ``120 of 500, 35 s left`` as far as it is known."""
-    if not job.total:
-        return ""
-    left = job.seconds_left()
-    return f"{job.done} of {job.total}" + ("" if left is None else f", {left:.0f} s left")
+MAX_NUMBERS = 200
 
 
 def summary(result: Result) -> str:
@@ -64,14 +38,14 @@ def summary(result: Result) -> str:
         lines.append(f"\n{name} [{axes}] in {result.units[name]}")
         beside = {"standard error": result.errors.get(name), "bias": result.biases.get(name)}
         known = {part: a for part, a in beside.items() if a is not None and np.isfinite(a).any()}
-        if "standard error" in known and array.size <= MOST:
+        if "standard error" in known and array.size <= MAX_NUMBERS:
             lines.append(_rounded(texts_of(result, name)))
             known.pop("standard error")
         else:
             lines.append(_text(result, name, array))
         lines += [f"{part}\n{_text(result, '', each)}" for part, each in known.items()]
     for name, texts in result.texts.items():
-        if result.units[name] != "name" and texts.size <= MOST:
+        if result.units[name] != "name" and texts.size <= MAX_NUMBERS:
             lines += [f"\n{name} [{' x '.join(result.axes[name])}]", *_spelt(result, name, texts)]
     return "\n".join(lines)
 
@@ -80,7 +54,7 @@ def _rounded(texts: np.ndarray) -> str:
     """Return numbers with their errors, one text or an array of them."""
     if texts.ndim == 0:
         return str(texts)
-    with np.printoptions(threshold=MOST, linewidth=100, formatter={"all": str}):
+    with np.printoptions(threshold=MAX_NUMBERS, linewidth=100, formatter={"all": str}):
         return str(texts)
 
 
@@ -118,12 +92,14 @@ def _text(result: Result, name: str, array: np.ndarray) -> str:
     if name in result.labels:
         words = np.array([*result.labels[name], "none"], dtype=object)
         array = np.asarray(words.take(array), dtype=str)
-    elif array.size > MOST:
+    elif array.size > MAX_NUMBERS:
         finite = array[np.isfinite(array)]
         span = f"{finite.min():.3g} to {finite.max():.3g}" if finite.size else "no number"
         shape = " x ".join(map(str, array.shape))
         return f"{shape} numbers, {span}; all of them with --json or --npz, fewer with --head"
     if array.ndim == 0 and array.dtype.kind == "f":
         return f"{float(array):.3g}"
-    with np.printoptions(threshold=MOST, linewidth=100, formatter={"float_kind": "{:.3g}".format}):
+    with np.printoptions(
+        threshold=MAX_NUMBERS, linewidth=100, formatter={"float_kind": "{:.3g}".format}
+    ):
         return str(array)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from poskernel_core.cli.grammar import Option, Value
+from poskernel_core.cli.grammar import Command, option, reader
+from poskernel_core.cli.options import FILE
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import is_folder
 from poskernel_core.models.catalog import locate
@@ -17,76 +18,73 @@ from poskernel_core.models.gguf import is_gguf
 from poskernel_core.server import DEFAULT_PORT, arguments
 from poskernel_core.storage.store import Store, default_directory
 
-__all__ = ["serve", "serve_options"]
+__all__ = ["serve"]
 
-SECTION = "The server"
+SERVER = "The server"
 READERS = "Its readers"
 
 
-def serve_options() -> list[click.Parameter]:
-    """Return the options of ``serve``."""
-    return [
-        Option(
-            "--model",
-            "models",
-            section=SECTION,
-            what="a model on offer besides the bundled ones, which opens first; may be repeated",
-            metavar="NAME_OR_DIR",
-            multiple=True,
-            type=Value("a model's name or directory", _model),
-        ),
-        Option(
-            "--cache",
-            "cache",
-            section=SECTION,
-            what="folder that holds what was computed",
-            facts=("default: the variable POSKERNEL_CACHE, else the user's cache folder",),
-            metavar="DIR",
-            type=Value("the name of a folder", Path),
-        ),
-        Option(
-            "--port",
-            "port",
-            section=SECTION,
-            what="port that it listens at",
-            facts=(f"default: {DEFAULT_PORT}, or the next that is free",),
-            metavar="N",
-            type=Value("a port from 1 to 65,535", _port),
-        ),
-        Option(
-            "--host",
-            "host",
-            section=SECTION,
-            what="address that it listens at",
-            facts=("default: localhost, for this machine alone; 0.0.0.0: for every other as well",),
-            metavar="HOST",
-            default="localhost",
-            type=Value("a host name or an address", _host),
-        ),
-        Option(
-            "--open",
-            "opened",
-            section=SECTION,
-            what="open it in a browser of this machine",
-            is_flag=True,
-        ),
-        Option(
-            "--public",
-            "public",
-            section=READERS,
-            what="strangers reach it: tighter bounds on what one of them may ask for",
-            is_flag=True,
-        ),
-        Option(
-            "--read-only",
-            "read_only",
-            section=READERS,
-            what="show what was computed before, and compute nothing",
-            is_flag=True,
-        ),
-    ]
+def _model(text: str) -> str:
+    """Return a model as the server knows it: a directory or file by its whole path."""
+    if not text.strip() or "," in text:
+        raise ValueError
+    path = Path(text).expanduser()
+    return str(path.absolute()) if is_folder(path) or is_gguf(text.strip()) else text.strip()
 
 
+def _host(text: str) -> str:
+    if not text.strip():
+        raise ValueError
+    return text.strip()
+
+
+@click.command(cls=Command)
+@option(
+    "--model",
+    "models",
+    section=SERVER,
+    multiple=True,
+    metavar="NAME_OR_DIR",
+    type=reader("a model's name or directory", _model),
+    help="a model on offer besides the bundled ones, which opens first; may be repeated",
+)
+@option(
+    "--cache",
+    section=SERVER,
+    type=FILE,
+    metavar="DIR",
+    help="folder that holds what was computed; the variable POSKERNEL_CACHE if not given, else "
+    "the user's cache folder",
+)
+@option(
+    "--port",
+    section=SERVER,
+    type=click.IntRange(1, 65_535),
+    metavar="N",
+    help=f"port that it listens at; {DEFAULT_PORT} if not given, or the next that is free",
+)
+@option(
+    "--host",
+    section=SERVER,
+    default="localhost",
+    metavar="HOST",
+    type=reader("a host name or an address", _host),
+    help="address that it listens at: localhost is for this machine alone, 0.0.0.0 for every "
+    "other as well",
+)
+@option(
+    "--open", "opened", section=SERVER, is_flag=True, help="open it in a browser of this machine"
+)
+@option(
+    "--public",
+    section=READERS,
+    is_flag=True,
+    help="strangers reach it: tighter bounds on what one of them may ask for",
+)
+@option(
+    "--read-only", section=READERS, is_flag=True,
+    help="show what was computed before, and compute nothing",
+)  # fmt: skip
 def serve(
     models: tuple[str, ...],
     cache: Path | None,
@@ -96,12 +94,7 @@ def serve(
     public: bool,
     read_only: bool,
 ) -> None:
-    """Serve the dashboard until it is stopped.
-
-    Raises:
-        BadRequest: a model that is not found, a folder that cannot hold a store, a port that is
-            taken, a host that is not ours.
-    """
+    """Serve the dashboard: every head of a model, in a browser."""
     offered = [*models, os.environ.get("POSKERNEL_MODELS", "")]
     told = {
         "POSKERNEL_MODELS": ",".join(filter(None, offered)),
@@ -141,23 +134,3 @@ def _check_door(host: str, port: int | None) -> None:
             raise BadRequest(
                 f"Cannot listen at {name} ({error.strerror}): choose {instead}."
             ) from error
-
-
-def _model(text: str) -> str:
-    """Return a model as the server knows it: a directory or file by its whole path."""
-    if not text.strip() or "," in text:
-        raise ValueError
-    path = Path(text).expanduser()
-    return str(path.absolute()) if is_folder(path) or is_gguf(text.strip()) else text.strip()
-
-
-def _port(text: str) -> int:
-    if not 1 <= int(text) <= 65_535:
-        raise ValueError
-    return int(text)
-
-
-def _host(text: str) -> str:
-    if not text.strip():
-        raise ValueError
-    return text.strip()

@@ -12,9 +12,9 @@ import sys
 import unicodedata
 from typing import TextIO
 
-__all__ = ["complain", "mute", "open_streams", "print_aside", "printable", "say"]
+__all__ = ["mute", "open_streams", "printable", "say", "show_progress", "status"]
 
-LONGEST = 1000
+MAX_LINE = 1000
 UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode's categories of characters that are obeyed and not seen: among them the escape
 character, the marks that turn the direction of writing, and half characters."""
@@ -56,14 +56,20 @@ def say(text: str, *, lines: bool = False) -> None:
     print(printable(text, lines=lines))
 
 
-def complain(text: object) -> None:
+def status(text: object) -> None:
     """Print a text on one line of standard error, without the middle of a very long one."""
     line = printable(str(text))
-    whole = len(line) < LONGEST
-    print_aside(line if whole else f"{line[:600]} ... {line[-300:]}")
+    whole = len(line) < MAX_LINE
+    _print_aside(line if whole else f"{line[:600]} ... {line[-300:]}")
 
 
-def print_aside(text: str, end: str = "\n") -> None:
+def show_progress(text: str) -> None:
+    """Print one line of progress over the last one, on a terminal only; nothing clears it."""
+    if sys.stderr.isatty():
+        _print_aside(f"\r{printable(text):<78}", end="" if text else "\r")
+
+
+def _print_aside(text: str, end: str = "\n") -> None:
     """Print a text to standard error, or nowhere where that takes no more."""
     try:
         print(text, end=end, file=sys.stderr, flush=True)

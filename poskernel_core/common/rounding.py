@@ -13,7 +13,6 @@ __all__ = [
     "bias_text",
     "counted",
     "number_and_error",
-    "power_of_ten",
     "rounded",
     "rounded_to",
     "texts_of",

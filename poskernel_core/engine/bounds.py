@@ -10,8 +10,8 @@ from typing import Any
 
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.common.errors import Busy, TooLarge
-from poskernel_core.common.limits import Limits
 from poskernel_core.common.rounding import counted
+from poskernel_core.common.settings import Settings
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, RunSpec
 from poskernel_core.engine.execute import missing_runs
 from poskernel_core.engine.requests import CanonicalRequest
@@ -23,41 +23,41 @@ __all__ = ["check_open", "check_size"]
 WAY_OUT = "choose fewer, or compute them on your own machine."
 
 
-def check_open(jobs: Iterable[Mapping[str, str]], person: str, limits: Limits) -> None:
+def check_open(jobs: Iterable[Mapping[str, str]], person: str, quotas: Settings) -> None:
     """Check that one more job may wait for a person.
 
     Args:
         jobs: of each job that has not ended, who waits for it: visitor -> person.
         person: whose the new one would be.
-        limits: the bounds of this server.
+        quotas: the bounds of this server.
 
     Raises:
         Busy: too many of this person, or of all persons, wait or run.
     """
     people = [set(waiting.values()) - {""} for waiting in jobs]
     own, every = sum(person in each for each in people), sum(map(bool, people))
-    if own >= limits.open:
+    if own >= quotas.max_jobs:
         raise Busy(
-            f"This server keeps up to {counted(limits.open, 'computation')} of one reader at a "
+            f"This server keeps up to {counted(quotas.max_jobs, 'computation')} of one reader at a "
             f"time, and {own:,} of yours wait or run: ask again when some of them are done, or "
             "cancel some."
         )
-    if every >= limits.open_in_all:
+    if every >= quotas.max_jobs_total:
         raise Busy(
-            f"This server keeps up to {counted(limits.open_in_all, 'computation')} at a time, and "
-            f"{every:,} of its readers' wait or run: ask again in a few minutes."
+            f"This server keeps up to {counted(quotas.max_jobs_total, 'computation')} at a time, "
+            f"and {every:,} of its readers' wait or run: ask again in a few minutes."
         )
 
 
-def check_size(store: Store, asked: CanonicalRequest, limits: Limits) -> None:
+def check_size(store: Store, asked: CanonicalRequest, quotas: Settings) -> None:
     """Check that a new request is not larger than this server computes for a visitor.
 
     Raises:
         TooLarge: too many windows, tokens or samples, or too long a text.
         BadRequest: the parameters do not fit the run.
     """
-    _check_texts(asked, limits.characters)
-    if limits.windows is None and limits.tokens is None and limits.samples is None:
+    _check_texts(asked, quotas.max_characters)
+    if quotas.max_windows is None and quotas.max_tokens is None and quotas.max_samples is None:
         return
     passes: dict[RunSpec, None] = {}
     tokens = 0
@@ -66,24 +66,24 @@ def check_size(store: Store, asked: CanonicalRequest, limits: Limits) -> None:
             continue
         passes.update(dict.fromkeys(map(windows_of, missing_runs(store, part))))
         if part.experiment is not None:
-            tokens += _tokens_of(part, part.experiment, limits)
+            tokens += _tokens_of(part, part.experiment, quotas)
     for run in passes:
-        _check("window", run.windows, limits.windows)
+        _check("window", run.windows, quotas.max_windows)
     tokens += sum(run.windows * run.context for run in passes)
-    if limits.tokens is not None and tokens > limits.tokens:
+    if quotas.max_tokens is not None and tokens > quotas.max_tokens:
         raise TooLarge(
-            f"This server reads up to {counted(limits.tokens, 'token')} for one computation, and "
-            f"this one needs up to {tokens:,} (windows times context): choose fewer windows or a "
-            "shorter context, or compute it on your own machine."
+            f"This server reads up to {counted(quotas.max_tokens, 'token')} for one computation, "
+            f"and this one needs up to {tokens:,} (windows times context): choose fewer windows or "
+            "a shorter context, or compute it on your own machine."
         )
 
 
-def _tokens_of(part: CanonicalRequest, experiment: Experiment[Any], limits: Limits) -> int:
+def _tokens_of(part: CanonicalRequest, experiment: Experiment[Any], quotas: Settings) -> int:
     """Return the tokens that the model reads for an experiment, besides the passes."""
     if experiment.draws:
-        _check("sample", part.run.windows, limits.samples)
+        _check("sample", part.run.windows, quotas.max_samples)
     else:
-        _check("window", experiment.reads(part.run, part.params).windows, limits.windows)
+        _check("window", experiment.reads(part.run, part.params).windows, quotas.max_windows)
     return experiment.tokens(part.run, part.params)
 
 

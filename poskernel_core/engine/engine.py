@@ -19,9 +19,8 @@ from typing import Any
 from cachetools import LRUCache
 
 from poskernel_core.common.errors import BadRequest, ComputeFailed, NotInModel
-from poskernel_core.common.limits import limits
 from poskernel_core.common.result import Result
-from poskernel_core.common.settings import cache_gb, device
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
     DEFAULT_TEXTS,
@@ -92,7 +91,7 @@ class Engine:
         if store is not None and not isinstance(store, Store):
             raise BadRequest(f"Expected a Store as 'store', got {brief(store)}.")
         self.store = store or Store()
-        self.execution = Execution.model_validate(execution or device())
+        self.execution = Execution.model_validate(execution or settings().device)
         self.counts = Counts()
         self._jobs: dict[str, Job] = {}  # the latest of each request
         self._numbers = itertools.count()
@@ -184,7 +183,7 @@ class Engine:
         _check_parts(asked)
         check_worker()
         if visitor:
-            check_size(self.store, asked, limits())
+            check_size(self.store, asked, settings())
         for each in _first_to_compute(self.store, asked):
             check_request(self.store, each)
         with self._lock:
@@ -193,7 +192,7 @@ class Engine:
                 return job
             person = self._person(visitor) if visitor else ""
             if visitor:
-                check_open((job.visitors for job in self._open()), person, limits())
+                check_open((job.visitors for job in self._open()), person, settings())
             self.store.make_room(0)
             key = f"{asked.key}-{next(self._numbers)}"
             job = Job(key, asked, visitors={visitor: person}, on_end=self.counts.ended)
@@ -370,7 +369,8 @@ def engine_or_shared(engine: Engine | None) -> Engine:
         if not isinstance(engine, Engine):
             raise BadRequest(f"Expected an Engine as 'engine', got {brief(engine)}.")
         return engine
-    wanted = default_directory().absolute(), cache_gb(), device()
+    told = settings()
+    wanted = default_directory().absolute(), told.cache_gb, told.device
     with _sharing:
         if wanted not in _shared:
             made = Engine()

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 from poskernel_core.common.errors import BadRequest, ComputeDisabled
 from poskernel_core.common.groups import first_of_all, groups_of, in_equal_groups
-from poskernel_core.common.settings import read_only
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import Gather, ModelSpec, RunSpec
 from poskernel_core.data.made import RANDOM, REPEATED
 from poskernel_core.data.texts import BUNDLED, HUB, check_reachable, find_file
@@ -29,7 +29,7 @@ LONGEST_TOKEN = 16
 
 def computes() -> bool:
     """Tell whether anything new is computed here: the host allows it, and torch is installed."""
-    return not read_only() and find_spec("torch") is not None
+    return not settings().read_only and find_spec("torch") is not None
 
 
 def check_worker() -> None:

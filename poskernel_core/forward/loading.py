@@ -26,7 +26,7 @@ from transformers import (
 from transformers.utils import logging as hf_logging
 
 from poskernel_core.common.errors import BadRequest, PosKernelError, UnsupportedModel
-from poskernel_core.common.settings import allow_disk
+from poskernel_core.common.settings import settings
 from poskernel_core.forward import attn_only
 from poskernel_core.forward.adapters import ADAPTED
 from poskernel_core.forward.finite import is_finite
@@ -220,7 +220,7 @@ def _load_hub_format(
 ) -> tuple[PreTrainedModel, Placement | None]:
     name, geometry = located.spec.name, located.geometry
     numbers, free = _count(located), room(device)
-    everywhere = math.inf if allow_disk() else sum(free.values())
+    everywhere = math.inf if settings().weights_on_disk else sum(free.values())
     if located.gguf is not None and not is_converted(located):
         least = "bfloat16" if dtype == "bfloat16" else "float32"
         check_room(name, numbers, least, everywhere)

@@ -11,7 +11,7 @@ from torch import nn
 
 from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.memory import free_memory
-from poskernel_core.common.settings import memory_gb
+from poskernel_core.common.settings import settings
 
 __all__ = ["check_room", "gigabytes", "in_float32", "needed", "put", "room"]
 
@@ -36,7 +36,7 @@ def room(device: torch.device) -> dict[int | str, float]:
         numbers = [*range(torch.cuda.device_count())] if device.index is None else [device.index]
     free: dict[int | str, float] = {at: torch.cuda.mem_get_info(at)[0] for at in numbers}
     free["cpu"] = free_memory()
-    return {at: min(size, 1e9 * memory_gb()) for at, size in free.items()}
+    return {at: min(size, 1e9 * settings().memory_gb) for at, size in free.items()}
 
 
 def check_room(name: str, numbers: int, dtype: str, free: float) -> None:

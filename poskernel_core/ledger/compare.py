@@ -15,12 +15,12 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import cell_name, parse_cell
 from poskernel_core.common.result import Result, plain
 from poskernel_core.common.rounding import rounded
-from poskernel_core.ledger.published import Published, flat
+from poskernel_core.ledger.published import PublishedFigure, flat
 
 __all__ = ["Checked", "brief", "check", "not_computed"]
 
 Verdict = Literal["agrees", "differs", "not computed"]
-FEW = 4
+MAX_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Checked:
         why: why nothing was computed.
     """
 
-    figure: Published
+    figure: PublishedFigure
     verdict: Verdict
     ours: Any = None
     errors: Any = None
@@ -47,17 +47,17 @@ class Checked:
 
     def as_json(self) -> dict[str, Any]:
         """Return the line as plain JSON values."""
-        own = {name: getattr(self, name) for name in ("verdict", "ours", "errors", "within")}
-        more = {"points": self.points, "worst": self.worst, "why": self.why}
-        return {**self.figure.model_dump(mode="json"), **own, **more}
+        return self.figure.model_dump(mode="json") | {
+            name: value for name, value in vars(self).items() if name != "figure"
+        }
 
 
-def not_computed(figure: Published, error: Exception) -> Checked:
+def not_computed(figure: PublishedFigure, error: Exception) -> Checked:
     """Return the line of a figure that could not be computed, with the reason."""
     return Checked(figure, "not computed", why=str(error))
 
 
-def check(figure: Published, result: Result) -> Checked:
+def check(figure: PublishedFigure, result: Result) -> Checked:
     """Hold a result against a published figure."""
     try:
         _check_axes(figure, result)
@@ -69,7 +69,7 @@ def check(figure: Published, result: Result) -> Checked:
     return _check_numbers(figure, ours, errors, result.interval)
 
 
-def _check_axes(figure: Published, result: Result) -> None:
+def _check_axes(figure: PublishedFigure, result: Result) -> None:
     """Refuse a value or an axis that the result does not have."""
     axes = result.only(figure.value).axes[figure.value]
     asked = {*figure.select, *figure.over, *(("layer", "head") if figure.heads else ())}
@@ -87,11 +87,14 @@ def brief(numbers: Any, errors: Any = None) -> str:
             return rounded(numbers, errors)
         return f"{numbers:.3g}" if isinstance(numbers, float) else str(numbers)
     beside = errors or [None] * len(numbers)
-    parts = [brief(each, error) for each, error in zip(numbers[:FEW], beside[:FEW], strict=True)]
-    return f"[{', '.join(parts)}{', ...' if len(numbers) > FEW else ''}]"
+    parts = [
+        brief(each, error)
+        for each, error in zip(numbers[:MAX_SHOWN], beside[:MAX_SHOWN], strict=True)
+    ]
+    return f"[{', '.join(parts)}{', ...' if len(numbers) > MAX_SHOWN else ''}]"
 
 
-def _selected(figure: Published, result: Result) -> Result:
+def _selected(figure: PublishedFigure, result: Result) -> Result:
     """Return the result at the figure's selection, its heads along an axis of their own."""
     result = result.only(figure.value).select(**figure.select, **_candidate(figure, result))
     if not figure.heads:
@@ -103,7 +106,7 @@ def _selected(figure: Published, result: Result) -> Result:
     return Result.join(chosen, "cell", figure.heads)
 
 
-def _candidate(figure: Published, result: Result) -> dict[str, int]:
+def _candidate(figure: PublishedFigure, result: Result) -> dict[str, int]:
     """Return the coordinate of the next token that the figure names.
 
     Raises:
@@ -119,7 +122,7 @@ def _candidate(figure: Published, result: Result) -> dict[str, int]:
     return {"candidate": int(result.coordinates["candidate"][words.index(figure.candidate)])}
 
 
-def _words(figure: Published, result: Result) -> list[str]:
+def _words(figure: PublishedFigure, result: Result) -> list[str]:
     if figure.reading == "largest head":
         found = result.only(figure.value).select(**figure.select).values[figure.value]
         if found.ndim != 2 or np.isnan(found).all():
@@ -132,7 +135,7 @@ def _words(figure: Published, result: Result) -> list[str]:
     return [str(word) for word in (words if figure.heads else [words])]
 
 
-def _check_words(figure: Published, ours: list[str]) -> Checked:
+def _check_words(figure: PublishedFigure, ours: list[str]) -> Checked:
     published = flat(figure.published)
     if len(ours) != len(published):
         raise BadRequest(f"Expected {len(published)} words, computed {len(ours)}.")
@@ -141,7 +144,7 @@ def _check_words(figure: Published, ours: list[str]) -> Checked:
     return Checked(figure, verdict, ours, within=sum(same), points=len(same))
 
 
-def _numbers(figure: Published, result: Result) -> tuple[np.ndarray, np.ndarray]:
+def _numbers(figure: PublishedFigure, result: Result) -> tuple[np.ndarray, np.ndarray]:
     """Return our numbers and errors, as many as were published."""
     chosen = _selected(figure, result)
     ours = np.asarray(chosen.values[figure.value], dtype=float)
@@ -158,7 +161,7 @@ def _numbers(figure: Published, result: Result) -> tuple[np.ndarray, np.ndarray]
 
 
 def _check_numbers(
-    figure: Published, ours: np.ndarray, errors: np.ndarray, width: float
+    figure: PublishedFigure, ours: np.ndarray, errors: np.ndarray, width: float
 ) -> Checked:
     published = np.array(figure.published, dtype=float)
     asked = ~np.isnan(published)

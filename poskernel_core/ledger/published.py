@@ -23,7 +23,7 @@ __all__ = [
     "BUNDLED_FIGURES",
     "PREVIOUS_TOKEN_GPT2",
     "PREVIOUS_TOKEN_HEADS_GPT2",
-    "Published",
+    "PublishedFigure",
     "figures_of",
     "flat",
     "known_models",
@@ -36,7 +36,7 @@ Number = Annotated[float, Field(allow_inf_nan=True)] | None
 Values = str | Number | tuple[str, ...] | tuple[Number, ...] | tuple[tuple[Number, ...], ...]
 
 
-class Published(Spec):
+class PublishedFigure(Spec):
     """One published figure, and what to ask for to compute it.
 
     Attributes:
@@ -77,7 +77,7 @@ class Published(Spec):
     needs: tuple[Part, ...] = ()
 
     @model_validator(mode="after")
-    def _sound(self) -> Published:
+    def _sound(self) -> PublishedFigure:
         """Refuse what could agree without a number, or could not be compared."""
         found = flat(self.published)
         words = [each for each in found if isinstance(each, str)]
@@ -109,8 +109,8 @@ def flat(values: Any) -> list[Any]:
 
 
 @cache
-def read_figures(path: Path = BUNDLED_FIGURES) -> tuple[Published, ...]:
-    """Return the figures of a file: a JSON list, fields as those of :class:`Published`.
+def read_figures(path: Path = BUNDLED_FIGURES) -> tuple[PublishedFigure, ...]:
+    """Return the figures of a file: a JSON list, fields as those of :class:`PublishedFigure`.
 
     Raises:
         BadRequest: no such file, or one of another form.
@@ -133,14 +133,14 @@ def read_figures(path: Path = BUNDLED_FIGURES) -> tuple[Published, ...]:
     return found
 
 
-def _figure(path: Path, place: int, entry: Any) -> Published:
+def _figure(path: Path, place: int, entry: Any) -> PublishedFigure:
     try:
-        return Published.model_validate(entry)
+        return PublishedFigure.model_validate(entry)
     except BadRequest as error:
         raise BadRequest(f"{str(path)!r}, figure {place}: {error}") from error
 
 
-def figures_of(model: str, path: Path = BUNDLED_FIGURES) -> tuple[Published, ...]:
+def figures_of(model: str, path: Path = BUNDLED_FIGURES) -> tuple[PublishedFigure, ...]:
     """Return the figures that were published for a model, and those that name no model."""
     return tuple(each for each in read_figures(path) if model in each.models or not each.models)
 
@@ -154,7 +154,7 @@ def known_models(path: Path = BUNDLED_FIGURES) -> list[str]:
     return sorted(named.values())
 
 
-def _bundled(name: str) -> Published:
+def _bundled(name: str) -> PublishedFigure:
     return next(each for each in read_figures() if each.id == name)
 
 

@@ -11,7 +11,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.specs import AnyModel, Request
 from poskernel_core.engine.engine import Engine, engine_or_shared
 from poskernel_core.ledger.compare import Checked, check, not_computed
-from poskernel_core.ledger.published import Published, figures_of
+from poskernel_core.ledger.published import PublishedFigure, figures_of
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import part_of, refuse
 
@@ -24,7 +24,7 @@ def published_name(model: str) -> str:
     return whole or model
 
 
-def request_for(figure: Published, model: str, **run: Any) -> Request:
+def request_for(figure: PublishedFigure, model: str, **run: Any) -> Request:
     """Return the request whose result holds a figure; ``run`` are fields that the figure leaves.
 
     Raises:
@@ -42,7 +42,7 @@ def request_for(figure: Published, model: str, **run: Any) -> Request:
 
 
 def compare(
-    model: str, figures: Iterable[Published], answer: Callable[[Request], Result], **run: Any
+    model: str, figures: Iterable[PublishedFigure], answer: Callable[[Request], Result], **run: Any
 ) -> Iterator[Checked]:
     """Yield the lines of the ledger, as they are computed; ``answer`` turns requests to results."""
     for figure in figures:
@@ -54,7 +54,7 @@ def compare(
 
 def reproduce(
     model: AnyModel,
-    figures: Iterable[Published] | None = None,
+    figures: Iterable[PublishedFigure] | None = None,
     *,
     engine: Engine | None = None,
     **run: Any,
@@ -76,7 +76,7 @@ def reproduce(
     found = catalog.locate(model, run.get("revision")).spec
     if figures is None:
         figures = figures_of(published_name(found.name))
-    asked = [Published.model_validate(each) for each in figures]
+    asked = [PublishedFigure.model_validate(each) for each in figures]
 
     def answer(request: Request) -> Result:
         result = own.result(request)

@@ -25,7 +25,7 @@ from poskernel_core.common.errors import (
 )
 from poskernel_core.common.files import MAX_JSON_BYTES, read_object
 from poskernel_core.common.renamed import MODELS, told
-from poskernel_core.common.settings import allow_any_model
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import AnyModel, ModelSpec
 from poskernel_core.models import gguf
 from poskernel_core.models.aliases import official_name
@@ -194,7 +194,7 @@ def _bundled() -> dict[str, Path]:
 
 def may_type_any_model() -> bool:
     """Tell whether the host lets visitors name any model (``POSKERNEL_ALLOW_ANY_MODEL=1``)."""
-    return allow_any_model()
+    return settings().allow_any_model
 
 
 def entries() -> tuple[ModelEntry, ...]:

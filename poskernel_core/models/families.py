@@ -16,8 +16,8 @@ class Family:
         scheme: how position comes in: ``learned``, ``rotary``, ``ALiBi``, or
             ``no`` (the causal mask alone).
         defaults: what transformers takes where a configuration says nothing.
-        sliding: which layers slide where a configuration does not list them: ``all``; ``k``: every k-th
-            layer is full, the others slide; None: none.
+        sliding: which layers slide where a configuration does not list them: ``all``; ``k``:
+            every k-th layer is full, the others slide; None: none.
         fixed: whether the heads' widths add up to the stream's.
         compressed: whether keys are kept compressed, and one is made for every head.
         lends_keys: whether layers may use another layer's keys and values.

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from poskernel_core.common.errors import BadArchive, BadRequest, InvalidField
 from poskernel_core.common.files import parse_json
-from poskernel_core.common.settings import use_shipped
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import CorpusSpec, Dtype, ModelSpec, Spec
 from poskernel_core.models.gguf import fingerprint
 
@@ -111,7 +111,7 @@ def packaged_file(name: str) -> Path | None:
 def stored_models() -> dict[str, StoredModel]:
     """Return the models of which results are on offer, by name; unreadable files are left out."""
     found = {}
-    own = sorted(RESULTS.glob(f"*{SUFFIX}")) if use_shipped() else []
+    own = sorted(RESULTS.glob(f"*{SUFFIX}")) if settings().shipped else []
     for file in [*own, *offered_files()]:
         try:
             each = read(file)

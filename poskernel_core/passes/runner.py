@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from poskernel_core.common import settings
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.progress import Report
+from poskernel_core.common.settings import settings
 from poskernel_core.common.shards import WHOLE, Block, Shard
 from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.common.views import Gathered
@@ -237,7 +237,7 @@ def _read(
         ComputeFailed: a sum is not a finite number.
         NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
     """
-    began, pause = time.monotonic(), settings.checkpoint_seconds()
+    began, pause = time.monotonic(), settings().checkpoint_seconds
     resumed = read = _resume(work, run, block, keep)
     saved, plan = -math.inf, ready.plan
     step = batch or streaming.default_batch(ready.model.device.type, plan.context)

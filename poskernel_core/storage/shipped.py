@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from poskernel_core.common.settings import use_shipped
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import model_prefix
 from poskernel_core.models.stored import MANIFEST, RESULTS, offered_files
 from poskernel_core.storage.encoding import Entry, decode, read_header
@@ -133,7 +133,7 @@ def shipped() -> Shipped:
     Raises:
         BadRequest: ``POSKERNEL_SHIPPED`` is neither on nor off.
     """
-    own = sorted(RESULTS.glob("*.zip")) if use_shipped() else []
+    own = sorted(RESULTS.glob("*.zip")) if settings().shipped else []
     return _of((*own, *offered_files()))
 
 

@@ -29,7 +29,7 @@ from filelock import FileLock, Timeout
 from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.common.files import is_file
 from poskernel_core.common.folders import default_directory
-from poskernel_core.common.settings import cache_gb, checked_gb
+from poskernel_core.common.settings import checked_gb, settings
 from poskernel_core.common.specs import brief
 from poskernel_core.storage.disk import (
     DATABASE,
@@ -77,7 +77,9 @@ class Store:
                 f"Expected a directory for the store, got {brief(directory)}."
             ) from error
         self.notice: str | None = None
-        self.limit = int((cache_gb() if limit_gb is None else checked_gb(limit_gb)) * 2**30)
+        self.limit = int(
+            (settings().cache_gb if limit_gb is None else checked_gb(limit_gb)) * 2**30
+        )
         self._shipped = shipped()
         self._opening = threading.Lock()
         self._cache: diskcache.Cache | None = None

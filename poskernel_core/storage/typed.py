@@ -10,7 +10,7 @@ import hashlib
 import re
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.limits import limits
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 from poskernel_core.storage.store import Store
 
@@ -42,10 +42,10 @@ def keep_text(store: Store, text: str) -> str:
 
 def _drop_oldest(store: Store, latest: str) -> None:
     """Drop the texts that are more, or larger together, than this server keeps; not the latest."""
-    bounds, number, size = limits(), 0, 0
+    quotas, number, size = settings(), 0, 0
     for key, held in store.newest(PREFIX):
         number, size = number + 1, size + held
-        if key != latest and (number > bounds.texts or size > bounds.texts_mb * 10**6):
+        if key != latest and (number > quotas.max_texts or size > quotas.max_texts_mb * 10**6):
             store.drop(key)
 
 
@@ -64,7 +64,7 @@ def check_text(text: str) -> None:
     Raises:
         BadRequest: it is.
     """
-    most = min(limits().characters, MAX_TEXT_CHARACTERS)
+    most = min(settings().max_characters, MAX_TEXT_CHARACTERS)
     if len(text) > most:
         raise BadRequest(
             f"Expected a text of at most {most:,} characters, got {len(text):,}: shorten it."

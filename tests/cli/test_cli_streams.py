@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from poskernel_core.cli import main as cli
 from poskernel_core.cli.terminal import open_streams, say
 from tests.support import ROOT
 
@@ -48,13 +49,12 @@ def test_letters_that_an_encoding_lacks(monkeypatch):
         assert b"0.729 \\xb1 0.037\n" == stream.buffer.getvalue()
 
 
-def test_an_error_of_another_file(monkeypatch, capsys):
+def test_an_error_of_another_file(monkeypatch):
     """It is not taken for one of standard output."""
-    from poskernel_core.cli import main as module
 
-    def broken(_):
+    def broken():
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(module, "_check_letters", broken)
+    monkeypatch.setattr(cli, "Store", broken)
     with pytest.raises(OSError, match="Input/output error"):
-        module.main(["models"])
+        cli.main(["models"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from poskernel_core.cli.reports import MOST, summary
+from poskernel_core.cli.reports import MAX_NUMBERS, summary
 from poskernel_core.common.result import Result, Value
 
 RUN = {"model": "m", "windows": 5, "context": 7, "corpus": "sample", "dtype": "float32",
@@ -42,7 +42,7 @@ def test_numbers_with_errors():
 
 def test_biases_and_what_errors_count():
     """Biases below numbers and their errors, however many; once a sentence on all errors."""
-    many = np.linspace(1, 2, MOST + 1)
+    many = np.linspace(1, 2, MAX_NUMBERS + 1)
     known = {"mass": np.array([0.01, 0.02]), "many": many / 7}
     biases = {"mass": np.array([0.00123, np.nan]), "many": many / 11}
     lines = said({"mass": [0.5, 0.25], "many": many, "x": 1.0}, errors=known, biases=biases,
@@ -80,7 +80,7 @@ def test_words():
     assert "['uniform' 'local']" == lines[-1]
 
 
-@pytest.mark.parametrize("count", [MOST, MOST + 1])
+@pytest.mark.parametrize("count", [MAX_NUMBERS, MAX_NUMBERS + 1])
 def test_many_numbers(count):
     """Beyond a limit the shape, the range without NaN, and how to get them all."""
     values = np.linspace(-2, 5, count)
@@ -88,8 +88,8 @@ def test_many_numbers(count):
     text = "\n".join(said({"x": values}))
 
     ranged = f"{count} numbers, -2 to 5; all of them with --json or --npz, fewer with --head"
-    assert (ranged in text) == (count > MOST)
-    assert ("nan" in text) == (count == MOST)
+    assert (ranged in text) == (count > MAX_NUMBERS)
+    assert ("nan" in text) == (count == MAX_NUMBERS)
 
 
 def test_tokens_are_spelt():
@@ -98,7 +98,7 @@ def test_tokens_are_spelt():
     result = result.with_text(
         Value("top", ("neuron", "rank"), "token", ""), [[" x", "y\n"], ["", "a"]]
     )
-    result = result.with_text(Value("many", ("pos",), "token", ""), ["a"] * (MOST + 1))
+    result = result.with_text(Value("many", ("pos",), "token", ""), ["a"] * (MAX_NUMBERS + 1))
     result = result.with_text(Value("said", ("line",), "sentence", ""), ["It is so.", "Or not."])
 
     lines = summary(result).splitlines()

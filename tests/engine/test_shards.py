@@ -426,7 +426,7 @@ MISUSES = {
     "no folder": (("--shard", "0/2", "--shard-files", "none"), "found none at 'none': make one"),
     "a file": (("--shard", "0/2", "--shard-files", __file__), "shards, found a file at '"),
     "files of one": (("--shards", "2", "--shard-files", "."), "--shard-files is for"),
-    "device": (("--devices", "cpu,tpu"), "devices between commas"),
+    "device": (("--devices", "cpu,tpu"), "device such as"),
     "revisions": (("--shards", "2", "--revisions", "all"), "--revisions is not cut"),
 }
 

@@ -166,7 +166,7 @@ def test_on_the_command_line(option, tmp_path, monkeypatch, capsys):
     assert main(["export", MODEL, option, str(tmp_path / "file"), *RUN]) == 2
     assert "Cannot make the folder" in capsys.readouterr().err
     assert main(["export", MODEL, "a.zip", option, str(folder)]) == 2
-    assert "Give one of FILE, --gallery FOLDER, --hub-card FOLDER" in capsys.readouterr().err
+    assert "Give one of FILE, --gallery, --hub-card" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--gallery", "--hub-card", "--headvis"])

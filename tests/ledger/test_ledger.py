@@ -9,7 +9,7 @@ import pytest
 from poskernel_core.analyses.interventions.spec import Intervention
 from poskernel_core.common.result import Result
 from poskernel_core.ledger.compare import brief, check
-from poskernel_core.ledger.published import Published
+from poskernel_core.ledger.published import PublishedFigure
 
 
 def figure(**fields):
@@ -18,7 +18,7 @@ def figure(**fields):
         "id": "one", "models": ("m",), "figure": "A figure", "source": "A post",
         "question": "etc", "value": "mass", "published": 0.5,
     }  # fmt: skip
-    return Published(**known | fields)
+    return PublishedFigure(**known | fields)
 
 
 def result(values, errors=None, axes=("layer", "head"), **more):
@@ -155,20 +155,18 @@ def test_what_a_result_does_not_hold(fields, words):
     assert re.search(words, line.why)
 
 
-def test_brief():
-    """A number with three digits, the first four of many, words as they are."""
-    assert ["0.123", "2", "None", "a"] == [brief(each) for each in (0.12345, 2, None, "a")]
-    assert "[1, 2, 3, 4, ...]" == brief([1.0, 2.0, 3.0, 4.0, 5.0])
-    assert "[[0.5, 1], [2]]" == brief([[0.5, 1.0], [2.0]])
-
-
-def test_brief_is_rounded_to_the_errors():
-    """Those that there are; a missing one, or one that cannot be told, leaves three digits."""
-    assert "0.123 ± 0.020" == brief(0.12345, 0.02)
-    assert "[[0.123 ± 0.020, 1], [2.0 ± 1.0]]" == brief(
-        [[0.12345, 1.0], [2.0]], [[0.02, None], [1.0]]
-    )
-    assert ["None", "a"] == [brief(each, None) for each in (None, "a")]
+@pytest.mark.parametrize(
+    ("number", "error", "text"),
+    [
+        (0.12345, None, "0.123"), (2, None, "2"), (None, None, "None"), ("a", None, "a"),
+        (0.12345, 0.02, "0.123 ± 0.020"),
+        ([1.0, 2.0, 3.0, 4.0, 5.0], None, "[1, 2, 3, 4, ...]"),
+        ([[0.12345, 1.0], [2.0]], [[0.02, None], [1.0]], "[[0.123 ± 0.020, 1], [2.0 ± 1.0]]"),
+    ],
+)  # fmt: skip
+def test_brief(number, error, text):
+    """Three digits, or rounded to the error; the first four of many; words as they are."""
+    assert text == brief(number, error)
 
 
 def test_a_next_token():

@@ -101,14 +101,6 @@ def test_rows_by_position(shared_figures):
         assert theirs[str(position)] == pytest.approx(row, rel=1e-4)
 
 
-def test_shown_beside_ours():
-    """The pages' constants are the ledger's."""
-    assert (8.0, 9.0, 10.0) == published.ANGLES_GPT2
-    assert 0.01 == published.PREVIOUS_TOKEN_GPT2["L4H11"]
-    assert 11 == len(published.PREVIOUS_TOKEN_GPT2)
-    assert 69 / 144 == pytest.approx(by_id("previous-token-share").published, abs=1e-4)
-
-
 GOOD = {
     "id": "a", "models": ["m"], "figure": "f", "source": "s", "question": "etc", "value": "etc",
     "published": 1.0,

@@ -13,7 +13,7 @@ import yaml
 
 from poskernel_core import Engine, Store
 from poskernel_core.common.errors import ComputeDisabled
-from poskernel_core.common.limits import BOUNDS
+from poskernel_core.common.settings import PUBLIC, variable
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
 from serving.health import HEALTH
@@ -140,7 +140,7 @@ def test_compose_passes_the_settings_of_a_server_on():
         "POSKERNEL_MAX_REQUESTS_PER_MINUTE", "POSKERNEL_ACCESS_LOG",
         "POSKERNEL_SHORT_ADDRESSES", "POSKERNEL_METRICS", "POSKERNEL_READ_ONLY",
         "POSKERNEL_PUBLIC", "POSKERNEL_USER_HEADER",
-        *(bound.variable for bound in BOUNDS.values()),
+        *map(variable, PUBLIC),
     ):  # fmt: skip
         assert f"${{{name}:-}}" == told[name]
     trusted = re.fullmatch(r"\$\{FORWARDED_ALLOW_IPS:-(.*)\}", told["FORWARDED_ALLOW_IPS"])[1]

@@ -14,7 +14,7 @@ import pytest
 import poskernel_core as pk
 from poskernel_core import server as served
 from poskernel_core.cli import main as cli
-from poskernel_core.cli.commands import PROGRAM
+from poskernel_core.cli.main import PROGRAM
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.modules import command
 from tests.support.server import PATIENCE, ROOT, environment, free_port, wait_for
@@ -47,13 +47,13 @@ def taken():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--port", "99999"), "Option --port: expected a port from 1 to 65,535, got '99999'"),
+        (("--port", "99999"), "'--port': 99999 is not in the range 1<=x<=65535"),
         (
             ("--port", "TAKEN", "--host", "127.0.0.1"),
             "Cannot listen at port TAKEN (",
         ),
         (("--host", "192.0.2.1", "--port", "8501"), "Cannot listen at 192.0.2.1 ("),
-        (("--host", ""), "Option --host: expected a host name or an address"),
+        (("--host", ""), "'--host': expected a host name or an address"),
         (("--model", "/no/such/model"), "'/no/such/model' has no config.json"),
         (("--model", "demo-gpt2,demo-attn-2l"), "expected a model's name or directory"),
         (("--model", "no-such-model"), "'no-such-model' is not on this machine"),
@@ -211,8 +211,8 @@ def test_nobody_there(taken):
 
 def test_one_that_does_not_start(monkeypatch):
     """What it said last is the reason."""
-    monkeypatch.setenv("POSKERNEL_CACHE_GB", "none")
+    monkeypatch.setenv("POSKERNEL_MODELS", "/no/such/model")
     monkeypatch.setattr(served, "_started", [])
     monkeypatch.setattr(served, "DEFAULT_PORT", free_port())
-    with pytest.raises(ComputeFailed, match="Expected POSKERNEL_CACHE_GB to be a size in GB"):
+    with pytest.raises(ComputeFailed, match="Expected POSKERNEL_MODELS to name"):
         pk.serve()

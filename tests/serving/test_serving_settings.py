@@ -5,45 +5,83 @@ import subprocess
 import sys
 
 import pytest
-from uvicorn.middleware import proxy_headers
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from poskernel_core.common import limits, settings
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.renamed import MODELS, VARIABLES
+from poskernel_core.common.settings import PUBLIC, Settings, check_paths, settings, variable
 from poskernel_core.storage.shipped import shipped
 from serving.limits import Bounds
 from tests.support.server import ROOT, environment
 
-COUNTS = {
-    "POSKERNEL_MAX_SESSIONS": limits.most_sessions,
-    "POSKERNEL_MAX_SESSIONS_EACH": limits.most_sessions_each,
-    "POSKERNEL_MAX_REQUESTS_PER_MINUTE": limits.most_requests_each,
-}
+COUNTS = ("max_sessions", "max_sessions_each", "max_requests_per_minute")
+READ_ELSEWHERE = {
+    "POSKERNEL_CACHE", "POSKERNEL_MODELS", "POSKERNEL_CORPORA", "POSKERNEL_FRAME_ANCESTORS"
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COUNTS)
-@pytest.mark.parametrize(("said", "number"), [("0", 0), (" 12 ", 12), ("1000000", 1_000_000)])
-def test_counts(monkeypatch, name, said, number):
-    """0 is no limit; empty is as not set."""
-    monkeypatch.delenv(name, raising=False)
-    default = COUNTS[name]()
-    assert default > 0
-    monkeypatch.setenv(name, "")
-    assert default == COUNTS[name]()
-
-    monkeypatch.setenv(name, said)
-    assert number == COUNTS[name]()
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch):
+    """No variable is set."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(variable(name), raising=False)
 
 
-@pytest.mark.parametrize("name", COUNTS)
-@pytest.mark.parametrize("said", ["-1", "1.5", "many", "1000001", "9" * 5000, "٣", "0x10", "1_0"])
-def test_what_is_no_count(monkeypatch, name, said):
-    """One sentence, at the start and in the check of all."""
-    monkeypatch.setenv(name, said)
+@pytest.mark.parametrize(
+    ("name", "said", "value"),
+    [
+        *((name, said, int(said)) for name in COUNTS for said in ("0", " 12 ", "1000000")),
+        ("max_jobs", "7", 7),
+        ("cache_gb", "0.5", 0.5),
+        ("shipped", "0", False),
+        ("public", " 1 ", True),
+        ("read_only", "yes", True),
+        ("access_log", "-", "-"),
+        ("device", " cuda:1 ", "cuda:1"),
+        ("address", "http://lab.org/pk/", "http://lab.org/pk"),
+        ("metrics", "127.0.0.1:9464", ("127.0.0.1", 9464)),
+        ("metrics", "metrics.lab:65535", ("metrics.lab", 65535)),
+        ("metrics", "[::1]:9464", ("::1", 9464)),
+    ],
+)
+def test_values(monkeypatch, name, said, value):
+    """Without blanks around; empty is as not set."""
+    default = getattr(settings(), name)
+    monkeypatch.setenv(variable(name), " ")
+    assert default == getattr(settings(), name) != value
 
-    for read in (COUNTS[name], settings.check_settings, Bounds.of_host):
-        with pytest.raises(BadRequest, match=rf"^Expected {name} to be a number of .*, got '"):
-            read()
+    monkeypatch.setenv(variable(name), said)
+    assert value == getattr(settings(), name)
+
+
+WRONG = {
+    **dict.fromkeys(COUNTS, ("-1", "1.5", "many", "1000001", "9" * 5000, "٣", "0x10")),
+    "max_windows": ("0", "-1", "many"),
+    "cache_gb": ("0", "nan", "inf", "1e7", "x"),
+    "shipped": ("maybe", "2"),
+    "device": ("gpu", "cuda:x"),
+    "address": ("localhost:8501", "javascript:alert(1)", "http://", "http://[/?b"),
+    "metrics": (
+        "9464", ":9464", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x",
+        "::1:9464", "[::1]", "[]:9464", "127.0.0.1:-5", "127.0.0.1:٣",
+    ),
+    "forwarded_allow_ips": (
+        "caddy", "127.0.0.1 ::1", "127.0.0.1,10.0.0.0/33", "10.1.2.3/8", "*,10.1.2.3", "10.0.0.*",
+    ),  # uvicorn would trust nobody, without a word
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [(name, said) for name, given in WRONG.items() for said in given]
+)
+def test_wrong_values(monkeypatch, name, said):
+    """One sentence that names the variable and what it holds."""
+    monkeypatch.setenv(variable(name), said)
+
+    with pytest.raises(BadRequest, match=rf"^Expected {variable(name)} to be .*, got '") as error:
+        settings()
+    assert said[:80] in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -52,87 +90,32 @@ def test_what_is_no_count(monkeypatch, name, said):
 def test_proxies_that_uvicorn_believes(monkeypatch, said):
     """As it reads them: nothing is left that it takes for a name."""
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", said)
-    settings.check_settings()
-    read = proxy_headers._TrustedHosts(said.strip())
-    assert set() == read.trusted_literals - {""}
-    trusted = len(read.trusted_hosts) + len(read.trusted_networks) + read.always_trust
-    assert len(settings.trusted_proxies()) == trusted
+    settings()
 
-
-@pytest.mark.parametrize(
-    ("said", "wrong"),
-    [
-        ("caddy", "caddy"),
-        ("127.0.0.1 ::1", "127.0.0.1 ::1"),
-        ("127.0.0.1,10.0.0.0/33", "10.0.0.0/33"),
-        ("10.1.2.3/8", "10.1.2.3/8"),
-        ("*,10.1.2.3", "*"),
-        ("10.0.0.*", "10.0.0.*"),
-    ],
-)
-def test_what_is_no_proxy(monkeypatch, said, wrong):
-    """Uvicorn would trust nobody, without a word; we say so."""
-    monkeypatch.setenv("FORWARDED_ALLOW_IPS", said)
-    with pytest.raises(
-        BadRequest, match=rf"^Expected FORWARDED_ALLOW_IPS .* got '{re.escape(wrong)}'"
-    ):
-        settings.check_settings()
+    trusted = ProxyHeadersMiddleware(None, said.strip()).trusted_hosts
+    assert set() == trusted.trusted_literals - {""}
 
 
 def test_bounds_are_those_of_the_host(monkeypatch):
     """Each from its own variable."""
     for number, name in enumerate(COUNTS, start=5):
-        monkeypatch.setenv(name, str(number))
+        monkeypatch.setenv(variable(name), str(number))
 
     assert Bounds(5, 6, 7) == Bounds.of_host()
 
 
-@pytest.mark.parametrize(
-    ("said", "found"),
-    [
-        ("", None),
-        ("127.0.0.1:9464", ("127.0.0.1", 9464)),
-        ("0.0.0.0:1", ("0.0.0.0", 1)),
-        ("metrics.lab:65535", ("metrics.lab", 65535)),
-        ("[::1]:9464", ("::1", 9464)),
-    ],
-)
-def test_where_metrics_are_told(monkeypatch, said, found):
-    """Nowhere unless it is said; an IPv6 address stands in brackets."""
-    monkeypatch.setenv("POSKERNEL_METRICS", said)
+def test_a_public_server_has_tighter_quotas(monkeypatch):
+    """Unless the host sets one itself."""
+    alone = settings()
+    monkeypatch.setenv("POSKERNEL_PUBLIC", "1")
+    monkeypatch.setenv("POSKERNEL_MAX_JOBS", "1000")
 
-    assert found == settings.metrics_address()
-
-
-@pytest.mark.parametrize(
-    "said",
-    ["9464", ":9464", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x", "::1:9464",
-     "[::1]", "[]:9464", "127.0.0.1:-5", "127.0.0.1:٣"],
-)  # fmt: skip
-def test_what_is_no_address(monkeypatch, said):
-    """One sentence with an example."""
-    monkeypatch.setenv("POSKERNEL_METRICS", said)
-
-    with pytest.raises(
-        BadRequest, match=r"^Expected POSKERNEL_METRICS .* 127\.0\.0\.1:9464, got '"
-    ):
-        settings.check_settings()
-
-
-def test_the_access_log(monkeypatch):
-    """Off unless it is asked for; addresses are whole unless that is asked for."""
-    for name in ("POSKERNEL_ACCESS_LOG", "POSKERNEL_SHORT_ADDRESSES"):
-        monkeypatch.delenv(name, raising=False)
-    assert (None, False) == (settings.access_log(), settings.short_addresses())
-    monkeypatch.setenv("POSKERNEL_ACCESS_LOG", " ")
-    assert settings.access_log() is None
-
-    monkeypatch.setenv("POSKERNEL_ACCESS_LOG", "-")
-    monkeypatch.setenv("POSKERNEL_SHORT_ADDRESSES", "1")
-    assert ("-", True) == (settings.access_log(), settings.short_addresses())
-    monkeypatch.setenv("POSKERNEL_SHORT_ADDRESSES", "yes")
-    with pytest.raises(BadRequest, match=r"^Expected POSKERNEL_SHORT_ADDRESSES to be 1"):
-        settings.check_settings()
+    found = settings()
+    assert 1000 == found.max_jobs
+    for name, quota in PUBLIC.items():
+        own = getattr(alone, name)
+        assert own is None or quota <= own
+        assert name == "max_jobs" or quota == getattr(found, name)
 
 
 @pytest.mark.parametrize(("said", "shown"), [("", True), ("1", True), ("0", False)])
@@ -140,37 +123,40 @@ def test_what_comes_with_the_project(monkeypatch, said, shown):
     """It is shown unless that is turned off."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", said)
 
-    settings.check_settings()
-    assert shown == settings.use_shipped() == any(True for _ in shipped().headers())
-
-
-def test_neither_on_nor_off(monkeypatch):
-    """The words are those of every switch."""
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "maybe")
-
-    with pytest.raises(
-        BadRequest, match=r"^Expected POSKERNEL_SHIPPED to be 1 \(on\) or 0 \(off\), got 'maybe'"
-    ):
-        settings.check_settings()
+    assert shown == any(True for _ in shipped().headers())
 
 
 @pytest.mark.parametrize(("old", "new"), VARIABLES.items())
 def test_an_old_name(monkeypatch, old, new):
-    """The sentence says the new one; empty is as not set."""
+    """The sentence says the new one, which is read; empty is as not set."""
+    assert new in map(variable, Settings.model_fields)
     monkeypatch.setenv(old, " ")
-    settings.check_settings()
+    settings()
 
     monkeypatch.setenv(old, "12")
-    with pytest.raises(BadRequest) as error:
-        settings.check_settings()
-    assert f"{old} is called {new} now." == str(error.value)
+    with pytest.raises(BadRequest, match=f"^{old} is called {new} now"):
+        settings()
 
 
-def test_new_names_are_those_that_are_read():
-    """Every bound, and what the server counts itself."""
-    read = {*COUNTS, *(bound.variable for bound in limits.BOUNDS.values())}
+def test_the_documentation_has_every_variable():
+    """With its default, and no other; quotas with what they bound, and where public."""
+    text = (ROOT / "docs" / "reference" / "environment.md").read_text("utf-8")
+    rows = {
+        name: [cell.strip() for cell in re.split(r"(?<!\\)\|", rest)[:-1]]
+        for name, rest in re.findall(r"^\| `(\w+)` \| (.*)$", text.partition("## Compose")[0], re.M)
+    }
+    fields = {variable(name): (name, field) for name, field in Settings.model_fields.items()}
 
-    assert read == {*VARIABLES.values()}
+    ours = {name for name in rows if name.startswith("POSKERNEL_")}
+    assert ours - READ_ELSEWHERE == fields.keys() - {"FORWARDED_ALLOW_IPS"}
+    for each, (name, field) in fields.items():
+        meaning, default, *more = rows[each]
+        if isinstance(field.default, bool):
+            assert default == ("1" if field.default else "off")
+        elif isinstance(field.default, int):
+            assert default == f"{field.default:,}"
+        if name in PUBLIC:
+            assert [meaning, *more] == [field.description, f"{PUBLIC[name]:,}"]
 
 
 @pytest.mark.parametrize("name", ["POSKERNEL_MODELS", "POSKERNEL_CORPORA"])
@@ -179,13 +165,13 @@ def test_paths_on_offer(monkeypatch, tmp_path, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
     monkeypatch.setenv(name, f"gpt2, owner/model,{tmp_path}/there, ./there,,")
-    settings.check_paths()
+    check_paths()
 
     for path in (f"{tmp_path}/none", "./none", "../none/below", "~/no/such/place"):
         monkeypatch.setenv(name, f"gpt2, {path}")
         with pytest.raises(BadRequest, match=rf"^Expected {name} to name .* nothing at '.*no"):
-            settings.check_paths()
-        settings.check_settings()  # a page whose model is gone says so by itself
+            check_paths()
+        settings()  # a page whose model is gone says so by itself
 
 
 @pytest.mark.parametrize(("old", "new"), MODELS.items())
@@ -193,18 +179,17 @@ def test_models_on_offer_go_by_their_names_of_today(monkeypatch, tmp_path, old, 
     """A server says so at its start; a folder may be called so."""
     monkeypatch.setenv("POSKERNEL_MODELS", f"gpt2, {old}")
     with pytest.raises(BadRequest, match=f"^POSKERNEL_MODELS: '{old}' is called '{new}' now.$"):
-        settings.check_paths()
+        check_paths()
     monkeypatch.chdir(tmp_path)
     (tmp_path / old).mkdir()
-    settings.check_paths()
+    check_paths()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("POSKERNEL_MAX_SESSIONS", "many"),
-        ("POSKERNEL_PUBLIC", "yes"),  # which no part of the server itself asks for
+        ("POSKERNEL_PUBLIC", "maybe"),
         ("POSKERNEL_MODELS", "gpt2,/no/such/model"),
         ("POSKERNEL_METRICS", "203.0.113.7:9464"),
         ("POSKERNEL_ACCESS_LOG", "/no/such/folder/access.log"),

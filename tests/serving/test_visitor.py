@@ -6,7 +6,7 @@ import pytest
 
 from pages.shared import visitor
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.settings import user_header
+from poskernel_core.common.settings import settings
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ def test_the_setting(monkeypatch):
     """The name of a header, or none."""
     for value, header in (("", None), (" ", None), (" Remote-User ", "Remote-User")):
         monkeypatch.setenv("POSKERNEL_USER_HEADER", value)
-        assert header == user_header()
+        assert header == settings().user_header
     for value in ("X Forwarded", "X-User:", "\u00dcser", "x" * 65):
         monkeypatch.setenv("POSKERNEL_USER_HEADER", value)
         with pytest.raises(BadRequest, match="POSKERNEL_USER_HEADER to be the name of a header"):
-            user_header()
+            settings()

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from poskernel_core.common.errors import BadRequest, StoreFailed
-from poskernel_core.common.settings import keep_texts
+from poskernel_core.common.settings import settings as told
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 from poskernel_core.storage import typed
 from poskernel_core.storage.store import Store
@@ -117,7 +117,7 @@ def test_a_tighter_bound_on_characters(store, monkeypatch):
 def test_setting(monkeypatch):
     """Texts are kept if the host does not say otherwise."""
     monkeypatch.delenv("POSKERNEL_KEEP_TEXTS", raising=False)
-    assert keep_texts()
+    assert told().keep_texts
     for value, kept in (("0", False), ("1", True), (" ", True)):
         monkeypatch.setenv("POSKERNEL_KEEP_TEXTS", value)
-        assert kept == keep_texts()
+        assert kept == told().keep_texts

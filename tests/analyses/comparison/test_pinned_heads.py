@@ -27,8 +27,8 @@ from poskernel_core.analyses.comparison.pins import (
     write_pins,
 )
 from poskernel_core.cli import main as cli
-from poskernel_core.cli.actions import check_windows
 from poskernel_core.cli.options import Run
+from poskernel_core.cli.show import check_windows
 from poskernel_core.common.errors import BadRequest, TooLittleText
 from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run

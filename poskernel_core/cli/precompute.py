@@ -1,0 +1,302 @@
+"""``precompute`` and ``merge``: what pages show first, here or shared by devices and machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from poskernel_core import analyses
+from poskernel_core.api import build_request
+from poskernel_core.cli.grammar import option, reader
+from poskernel_core.cli.options import FILE, Run, RunCommand, device
+from poskernel_core.cli.show import answer
+from poskernel_core.cli.terminal import show_progress, status
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.files import is_file, is_folder
+from poskernel_core.common.progress import Report
+from poskernel_core.common.rounding import counted
+from poskernel_core.common.shards import MOST_SHARDS, Shard, ShardTask
+from poskernel_core.common.specs import Request, RunSpec
+from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.precomputed import first_questions
+from poskernel_core.engine.requests import canonical
+from poskernel_core.engine.shards import check_computes, merge, passes_of, run_here, tasks_of
+from poskernel_core.models import catalog
+from poskernel_core.models.known import telling_head
+from poskernel_core.models.schedules import SCHEDULES
+from poskernel_core.models.training import required_run
+from poskernel_core.storage.sources import open_sources
+from poskernel_core.storage.store import Store
+
+__all__ = ["merge_shards", "precompute"]
+
+TRAINING = "Over training"
+MACHINES = "Several machines"
+ShardExecutor = Callable[[Sequence[ShardTask], Store, Report], None]
+"""Computes shards: in this process, on its devices, or on a cluster."""
+
+Asked = list[tuple[str, Request]]
+"""Requests, each with the name of its question."""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How several devices or machines share the work: what their options hold."""
+
+    shard: Shard | None = None
+    shards: int | None = None
+    shard_files: Path | None = None
+    devices: tuple[str, ...] | None = None
+    cluster: str | None = None
+
+    def check(self) -> None:
+        """Check that the options go together.
+
+        Raises:
+            BadRequest: they do not, or the folder for shards is none.
+        """
+        ways = {"--shard": self.shard, "--devices": self.devices, "--cluster": self.cluster}
+        given = [name for name, value in ways.items() if value is not None]
+        if len(given) > 1:
+            raise BadRequest(
+                f"Give one of {' and '.join(given)}: each says who computes the shards."
+            )
+        if self.shard is not None and self.shards is not None:
+            raise BadRequest(f"Give --shard {self.shard} or --shards {self.shards}, not both.")
+        folder = self.shard_files
+        if folder is not None and self.shard is None and self.cluster is None:
+            raise BadRequest("--shard-files is for --shard and --cluster: say which.")
+        if folder is not None and not is_folder(folder):
+            found = "a file" if is_file(folder) else "none"
+            raise BadRequest(
+                f"Expected a folder for the shards, found {found} at {str(folder)!r}: make one "
+                "there first."
+            )
+
+    def executor(self) -> tuple[int, ShardExecutor]:
+        """Return how many shards there are, and what computes them."""
+        if self.cluster is not None:
+            from poskernel_core.engine.cluster import run_on_cluster, workers_of  # optional
+
+            return self.shards or workers_of(self.cluster), partial(run_on_cluster, self.cluster)
+        if self.devices is not None:
+            from poskernel_core.engine.devices import run_on_devices
+
+            return self.shards or len(self.devices), partial(run_on_devices, self.devices)
+        return self.shards or 1, run_here
+
+
+_experiments = option(
+    "--experiments", is_flag=True, help="also the experiments on random tokens, as shown first"
+)
+_shards = partial(
+    option, "--shards", section=MACHINES, type=click.IntRange(1, MOST_SHARDS), metavar="N"
+)
+
+
+@click.command(cls=RunCommand)
+@_experiments
+@option(
+    "--revisions",
+    section=TRAINING,
+    metavar="LIST",
+    help="checkpoints of its training, one after another: revisions between commas, all, log "
+    f"(those nearest to powers of two), or a known schedule ({', '.join(SCHEDULES)})",
+)
+@option(
+    "--remove-weights",
+    section=TRAINING,
+    is_flag=True,
+    help="remove the weights of each checkpoint again that this command has downloaded",
+)
+@option(
+    "--shard",
+    section=MACHINES,
+    metavar="R/N",
+    type=reader("a shard R/N such as 0/8 (R from 0 to N - 1)", Shard.read),
+    help="compute this one shard alone, such as 0/8, the first of eight; 'merge' puts them "
+    "together",
+)
+@option(
+    "--shard-files",
+    section=MACHINES,
+    metavar="FOLDER",
+    type=FILE,
+    help="write each shard to a file in this folder, for machines without a common store",
+)
+@_shards(help="how many shards the work is cut into; one for each device or worker if not given")
+@option(
+    "--devices",
+    section=MACHINES,
+    metavar="LIST",
+    type=lambda text: tuple(device(name.strip()) for name in text.split(",")),
+    help="devices of this machine that share the work, such as cuda:0,cuda:1",
+)
+@option(
+    "--cluster", section=MACHINES, metavar="ADDRESS",
+    help="share the work among the workers of this Dask scheduler; needs the extra 'cluster'",
+)  # fmt: skip
+def precompute(
+    run: Run, experiments: bool, revisions: str | None, remove_weights: bool, **given: Any
+) -> None:
+    """Run the pass and compute the standard results."""
+    sharing = Sharing(**given)
+    sharing.check()
+    if sharing == Sharing():
+        _precompute_here(run, experiments, revisions, remove_weights)
+        return
+    if revisions is not None or remove_weights:
+        raise BadRequest(
+            "--revisions is not cut into shards: give every machine checkpoints of its own."
+        )
+    if sharing.devices is not None:  # where the analyses run too
+        run = replace(run, device=sharing.devices[0])
+    asked, passes = _asked_and_passes(run, experiments)
+    shard, folder, (count, execute) = sharing.shard, sharing.shard_files, sharing.executor()
+    chosen = [shard] if shard else [Shard(number=number, of=count) for number in range(count)]
+    store, tasks = Store(), tasks_of(passes, chosen, run.execution(), folder)
+    check_computes(store, tasks)
+    execute(tasks, store, _report)
+    if shard is None:
+        _merge(run, store, [folder] if folder else [], count, asked, passes)
+    else:
+        show_progress("")
+        status(f"shard {shard}: computed")
+
+
+@click.command("merge", cls=RunCommand)
+@click.argument("sources", type=FILE, nargs=-1)
+@_shards(required=True, help="how many shards the work was cut into")
+@_experiments
+def merge_shards(run: Run, sources: tuple[Path, ...], shards: int, experiments: bool) -> None:
+    """Put shards together and compute the standard results.
+
+    SOURCES are files, folders of files or stores that hold shards of 'precompute --shard'.
+    """
+    asked, passes = _asked_and_passes(run, experiments)
+    _merge(run, Store(), sources, shards, asked, passes)
+
+
+def _precompute_here(
+    run: Run, experiments: bool, revisions: str | None, remove_weights: bool
+) -> None:
+    """Compute what the pages show first, of the model or of many of its checkpoints."""
+    if revisions is None:
+        if remove_weights:
+            raise BadRequest(
+                "--remove-weights is for --revisions: say which checkpoints are computed."
+            )
+        _answer_all(run, _asked_first(run, experiments))
+        return
+    if run.revision is not None:
+        raise BadRequest("Give --revision or --revisions, not both.")
+    training = required_run(run.model).chosen(revisions)
+    with closing(run.engine()) as engine:
+        precompute_checkpoints(
+            training,
+            Precomputing(
+                engine.store,
+                lambda checkpoint: _asked_of_checkpoint(run, checkpoint, experiments),
+                lambda request: answer(engine, request),
+                status,
+                remove_weights,
+            ),
+        )
+
+
+def _asked_first(run: Run, experiments: bool) -> Asked:
+    """Return what the pages show first of a model."""
+    geometry = catalog.locate(run.model, run.revision).geometry
+    described = describe_run(run.model, **run.fields())
+    head = telling_head(run.model, "contextual")
+    asked: Asked = []
+    for name, params in first_questions(described, geometry, head, experiments=experiments):
+        with _or_left_out(name):
+            request, _ = build_request(name, run.model, params=params, **run.fields())
+            asked.append((name, request))
+    return asked
+
+
+def _asked_of_checkpoint(run: Run, checkpoint: str, experiments: bool) -> list[Request]:
+    """Return what is asked of one checkpoint: what its pages show first, and every measure."""
+    at = run.fields() | {"revision": checkpoint}
+    geometry = catalog.locate(run.model, checkpoint).geometry
+    described, head = describe_run(run.model, **at), telling_head(run.model, "contextual")
+    asked = dict(first_questions(described, geometry, head, experiments=experiments))
+    for name, question in analyses.ANALYSES.items():
+        if question.measures:
+            asked.setdefault(name, question.fitting(described, geometry))
+    return [
+        build_request(name, run.model, params=params, **at)[0] for name, params in asked.items()
+    ]
+
+
+def _answer_all(run: Run, asked: Asked) -> None:
+    """Compute what is asked for, and say so; a question that does not fit is left out.
+
+    Everything is asked for at once, so that one pass gathers all that stands on the same windows.
+    """
+    fitting = []
+    with closing(run.engine()) as engine:
+        for name, request in asked:
+            with _or_left_out(name):
+                new = engine.cached(request) is None
+                if new:
+                    engine.submit(request)
+                fitting.append((name, request, "computed" if new else "cached"))
+        for name, request, how in fitting:
+            with _or_left_out(name):
+                answer(engine, request)
+                status(f"{name}: {how}")
+
+
+@contextmanager
+def _or_left_out(name: str) -> Iterator[None]:
+    """Leave out an experiment that does not fit: a model may be too small for it."""
+    try:
+        yield
+    except BadRequest as error:
+        if analyses.find(name).precomputed == "always":
+            raise
+        status(f"{name}: left out. {error}")
+
+
+def _asked_and_passes(run: Run, experiments: bool) -> tuple[Asked, list[RunSpec]]:
+    """Return what the pages ask for first, and the passes that it stands on."""
+    asked, standing = _asked_first(run, experiments), []
+    for name, request in asked:
+        with _or_left_out(name):
+            found = canonical(request)
+            passes_of([found])
+            standing.append(found)
+    return asked, passes_of(standing)
+
+
+def _merge(
+    run: Run,
+    store: Store,
+    sources: Sequence[Path],
+    count: int,
+    asked: Asked,
+    passes: Sequence[RunSpec],
+) -> None:
+    """Put shards together, and compute what is asked for from them."""
+    with open_sources(sources) as opened:
+        merged = merge(store, opened, passes, count, _report)
+    show_progress("")
+    if merged:
+        status(f"{counted(count, 'shard')}: merged")
+    else:
+        status("the statistics were in the store already: nothing was merged")
+    _answer_all(run, asked)
+
+
+def _report(done: int, total: int, note: str) -> None:
+    show_progress(f"{note} {done} of {total}" if total else note)

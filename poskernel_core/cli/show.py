@@ -1,0 +1,192 @@
+"""``show`` and ``reproduce``: the answer to a question, and published figures beside ours."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from poskernel_core import analyses
+from poskernel_core.analyses.definitions import method_of
+from poskernel_core.api import build_request
+from poskernel_core.cli.grammar import RESULT, Command, Commands, Option, option
+from poskernel_core.cli.options import FILE, PREFIX, Run, RunCommand, question_options
+from poskernel_core.cli.reports import ledger_text, summary
+from poskernel_core.cli.terminal import say, show_progress, status
+from poskernel_core.common.errors import BadRequest, TooLittleText
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
+from poskernel_core.common.specs import Request
+from poskernel_core.common.whole import check_target, write_whole
+from poskernel_core.engine.engine import Engine
+from poskernel_core.engine.job import Job
+from poskernel_core.export.files import to_html, to_json, to_npz
+from poskernel_core.ledger.published import BUNDLED_FIGURES, figures_of, known_models
+from poskernel_core.ledger.reproduce import compare, published_name
+from poskernel_core.models import catalog
+
+__all__ = ["Show", "answer", "check_windows", "reproduce"]
+
+
+class Show(Commands):
+    """``show``: a command for each analysis, made when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all analyses."""
+        return list(analyses.ANALYSES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> Command:
+        """Return the command of an analysis.
+
+        Raises:
+            UnknownAnalysis: there is no such analysis.
+        """
+        question, method = analyses.find(cmd_name), method_of(cmd_name)
+        outputs = [
+            Option(["--json", "as_json"], RESULT, is_flag=True, help="print JSON"),
+            Option(["--npz"], RESULT, type=FILE, metavar="FILE", help="write arrays"),
+            Option(
+                ["--html"], RESULT, type=FILE, metavar="FILE", help="write a stand-alone figure"
+            ),
+        ]
+        return RunCommand(
+            cmd_name,
+            params=[*question_options(question), *outputs],
+            callback=partial(show, cmd_name),
+            help=f"{method.title}\n\n{method.summary}".replace("`", ""),
+            short_help=method.title,
+        )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; options may stand before the name of the analysis.
+
+        Raises:
+            click.UsageError: none is named.
+        """
+        name = next((each for each in args if each in analyses.ANALYSES), None)
+        if name is not None:
+            args = [name, *args[: args.index(name)], *args[args.index(name) + 1 :]]
+        elif {"--help", "-h"} & {*args}:
+            args = ["--help"]
+        elif not args or args[0].startswith("-"):
+            ctx.fail(f"The analysis is required: one of {', '.join(analyses.ANALYSES)}")
+        return super().parse_args(ctx, args)
+
+
+def show(
+    analysis: str,
+    run: Run,
+    query: int | None,
+    head: str | None,
+    npz: Path | None,
+    html: Path | None,
+    as_json: bool,
+    **own: Any,
+) -> None:
+    """Print or write the result of an analysis; its own parameters have the prefix.
+
+    Raises:
+        PosKernelError: what went wrong, in one sentence.
+    """
+    params = {name.removeprefix(PREFIX): each for name, each in own.items() if each is not None}
+    for path in filter(None, (npz, html)):  # before anything is computed
+        check_target(path)
+    with closing(run.engine()) as engine:
+        request, chosen = build_request(
+            analysis, run.model, head=head, query=query, params=params, **run.fields()
+        )
+        result = answer(engine, request)
+    check_windows(result, run)
+    result = result.select(**chosen)
+    if npz is not None:
+        write_whole(npz, lambda path: path.write_bytes(to_npz(result)))
+    if html is not None:
+        from poskernel_core.analyses.drawing import figure_of
+
+        page = to_html([figure_of(result)], result, result.analysis)
+        write_whole(html, lambda path: path.write_text(page, encoding="utf-8"))
+    if as_json:
+        print(to_json(result))
+    elif npz is None and html is None:
+        say(summary(result), lines=True)
+
+
+def answer(engine: Engine, request: Request) -> Result:
+    """Return a result, showing progress on a terminal."""
+    found = engine.cached(request)
+    if found is not None:
+        return found
+    job = engine.submit(request)
+    try:
+        while not job.wait(0.2):
+            show_progress(f"{job.note} {_progress(job)}")
+    except KeyboardInterrupt:
+        engine.cancel(request)
+        job.wait(5)
+        raise
+    show_progress("")
+    if job.error is not None:
+        raise job.error
+    found = engine.result(request)
+    assert found is not None  # no time limit was set
+    return found
+
+
+def _progress(job: Job) -> str:
+    """Return ``120 of 500, 35 s left`` as far as it is known."""
+    if not job.total:
+        return ""
+    left = job.seconds_left()
+    return f"{job.done} of {job.total}" + ("" if left is None else f", {left:.0f} s left")
+
+
+def check_windows(result: Result, run: Run) -> None:
+    """Refuse a stored result that was computed from fewer windows than are asked for now.
+
+    A result of several runs tells their numbers in a text, in the order of the runs; as for all
+    else that it tells of one run, the first is looked at.
+    """
+    got, context = (
+        int(str(result.provenance[name]).split(", ")[0]) for name in ("windows", "context")
+    )
+    asked = result.provenance["windows_asked"]  # fewer where the analysis takes a number of its own
+    if run.windows is not None and got < run.windows == asked:
+        raise TooLittleText(
+            f"Corpus {run.corpus!r} gives {counted(got, 'window')} of {counted(context, 'token')}, "
+            f"{run.windows} were asked for: ask for fewer (--windows {got})."
+        )
+
+
+@click.command(cls=RunCommand)
+@option(
+    "--as", "published_as", metavar="NAME",
+    help="whose figures: for a local copy of a model that was published under another name",
+)  # fmt: skip
+@option("--figures", type=FILE, metavar="FILE", help="published figures of your own (JSON)")
+@option("--json", "as_json", is_flag=True, help="print JSON")
+def reproduce(run: Run, published_as: str | None, figures: Path | None, as_json: bool) -> None:
+    """Compute a model's published figures, and compare."""
+    file = figures or BUNDLED_FIGURES
+    name = published_as or published_name(run.model)
+    if published_as and not figures_of(name, file):
+        raise BadRequest(
+            f"No figures were published for {name!r}; there are some of "
+            f"{', '.join(known_models(file))}."
+        )
+    catalog.locate(run.model, run.revision)
+    lines = []
+    with closing(run.engine()) as engine:
+        answered = partial(answer, engine)
+        for line in compare(run.model, figures_of(name, file), answered, **run.fields()):
+            status(f"{line.figure.id}: {line.verdict}")
+            lines.append(line)
+    if as_json:
+        json.dump([line.as_json() for line in lines], sys.stdout)
+        print()
+    else:
+        say(ledger_text(name, lines, known_models(file)), lines=True)
