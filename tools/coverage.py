@@ -1,11 +1,10 @@
 """How often intervals hold the truth: `python tools/coverage.py [MODEL]`.
 
-The bundled sample, which no demo model was trained on (`holdout.py`), is cut into short documents.
-These are dealt to disjoint samples of at least ten documents each. Every sample's 95 % intervals
-lie around its numbers less their biases, and are held against the numbers of all samples together.
-Printed for each measure: how many of 100 intervals hold the truth over all heads, the same for the
-worst head, and the bias of a sample's numbers over their errors: as it was, and as the jackknife
-tells it.
+The bundled sample, which no demo model was trained on, is cut into short documents, and these are
+dealt to disjoint samples of at least ten documents each. Every sample's 95 % intervals lie around
+its numbers less their biases, and are held against the numbers of all samples together. Printed for
+each measure: how many of 100 intervals hold the truth over all heads, the same for the worst head,
+and the bias of a sample's numbers over their errors: as it was, and as the jackknife tells it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from poskernel_core.models.catalog import locate
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes.plan import plan_of
 from poskernel_core.passes.runner import gather
-from tools.holdout import split_lines
+from tools.demo_texts import split_lines
 
 CHARACTERS, SHORTEST = 1050, 700
 """Of a document at most and at least."""
