@@ -34,7 +34,7 @@ def test_a_training_leaves_a_run(tmp_path, monkeypatch, name, llama):
     text = [" ".join(f"word{n}" for n in range(300))] * 3
     recipe = replace(
         train_demo.RECIPES[name], heads=2, width=6, context=41, vocabulary=600,
-        short_window=41, checkpoints=(0, 2), llama=llama,
+        checkpoints=(0, 2), llama=llama,
     )  # fmt: skip
     stream = train_demo.prepare_tokenizer(text, recipe, tmp_path)
     torch.manual_seed(0)

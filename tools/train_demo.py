@@ -40,6 +40,7 @@ from tools.measure_demo import write_card
 START, START_TOKEN = 0, "<|endoftext|>"
 TOKENS_PER_STEP = 2048
 LOG_STEPS = 200
+SHORT_WINDOW = 128
 REPEATED_SHARE, RANDOM_SHARE = 0.15, 0.30
 """Of the windows: text repeated, and random tokens repeated; the others are text as it is."""
 SHORTEST_PERIOD, FEWEST_TOKENS = 8, 512
@@ -55,7 +56,7 @@ class Recipe:
     """What is trained, and for how long; shares are of the whole training.
 
     Attributes:
-        short_window, short_share: length of the first windows in tokens, and for how long.
+        short_share: for how long windows are short.
         clean_share: for how long, at the end, what no head uses fades from W_pos.
         mlp: whether blocks have MLPs; without, the model is attention-only.
         waves: W_pos is kept smooth: so many of its slowest waves are left.
@@ -71,7 +72,6 @@ class Recipe:
     context: int
     vocabulary: int
     minutes: float
-    short_window: int = 128
     short_share: float = 0.0
     clean_share: float = 0.0
     mlp: bool = True
@@ -82,7 +82,7 @@ class Recipe:
 
     def window(self, progress: float) -> int:
         """Window length at a point of the training, in tokens."""
-        return self.short_window if progress < self.short_share else self.context
+        return min(SHORT_WINDOW, self.context) if progress < self.short_share else self.context
 
 
 ROUGH = Recipe(4, 8, 192, 512, 4096, minutes=70, short_share=0.6, clean_share=0.5)
@@ -105,12 +105,12 @@ RECIPES = {
         checkpoints=(0, 256, 1024, 2048, 2896, 3444, 4096, 4871, 5793, 8192),
         note=f"{KEPT}, which is what it is for; the figures below are those of the last one.",
     ),
-    "demo-rotary": Recipe(
-        4,
-        8,
-        160,
-        512,
-        1024,
+    "demo-rotary": replace(
+        ATTENTION_ONLY,
+        layers=4,
+        width=160,
+        context=512,
+        mlp=True,
         minutes=24,
         short_share=0.6,
         llama={"num_key_value_heads": 4, "head_dim": 24, "intermediate_size": 256},
