@@ -31,12 +31,12 @@ RUN python -m compileall -q --invalidation-mode unchecked-hash .
 FROM base AS packages
 RUN python -m venv --without-pip /opt/packages
 WORKDIR /build
-COPY tools/trim_packages.py ./
+COPY tools/trim_packages.sh ./
 
 FROM packages AS serving-packages
 COPY requirements-serving.txt ./
 RUN pip --python /opt/packages/bin/python install --no-cache-dir -r requirements-serving.txt \
-    && python trim_packages.py /opt/packages
+    && sh trim_packages.sh /opt/packages
 
 FROM packages AS all-packages
 # An index that serves torch alone, such as one of CPU-only builds; empty: pip's own.
@@ -47,7 +47,7 @@ RUN grep -v '^transformer_lens==' requirements.txt > served.txt \
     && pip --python /opt/packages/bin/python install --no-cache-dir \
         ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$(grep '^torch==' served.txt)" \
     && pip --python /opt/packages/bin/python install --no-cache-dir -r served.txt \
-    && python trim_packages.py /opt/packages
+    && sh trim_packages.sh /opt/packages
 
 # Temporary files go to the volume, as everything that is written.
 FROM base AS serving

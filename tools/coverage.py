@@ -1,11 +1,10 @@
 """How often intervals hold the truth: `python tools/coverage.py [MODEL]`.
 
-The bundled sample, which no demo model was trained on (`holdout.py`), is cut into short documents.
-These are dealt to disjoint samples of at least ten documents each. Every sample's 95 % intervals
-lie around its numbers less their biases, and are held against the numbers of all samples together.
-Printed for each measure: how many of 100 intervals hold the truth over all heads, the same for the
-worst head, and the bias of a sample's numbers over their errors: as it was, and as the jackknife
-tells it.
+The bundled sample, which no demo model was trained on, is cut into short documents, and these are
+dealt to disjoint samples of at least ten documents each. Every sample's 95 % intervals lie around
+its numbers less their biases, and are held against the numbers of all samples together. Printed for
+each measure: how many of 100 intervals hold the truth over all heads, the same for the worst head,
+and the bias of a sample's numbers over their errors: as it was, and as the jackknife tells it.
 """
 
 from __future__ import annotations
@@ -23,17 +22,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import poskernel_core as pk
-from poskernel_core.analyses import find
 from poskernel_core.common.result import Result
-from poskernel_core.common.specs import CorpusSpec, RunSpec
-from poskernel_core.common.views import Gathered
+from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data.corpora import Cut, resolve, token_windows
 from poskernel_core.data.texts import documents
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.tokenizers import load_tokenizer
-from poskernel_core.passes.plan import plan_of
-from poskernel_core.passes.runner import gather
-from tools.holdout import split_lines
+from tools.demo_texts import split_lines
 
 CHARACTERS, SHORTEST = 1050, 700
 """Of a document at most and at least."""
@@ -103,33 +98,22 @@ def coverage(
     model = pk.load(name, device="cpu")
 
     def answers(cut: Cut) -> dict[str, Result]:
-        run = RunSpec(
-            model=model.located.spec,
-            corpus=CorpusSpec(name="sample"),
-            context=context,
-            windows=len(cut.tokens),
+        gathered = pk.run_pass(
+            model,
+            cut,
             positions=(query,),
             queries_per_position=len(cut.tokens),
             gather=("keys", "queries", "patterns"),
         )
-        plan = plan_of(run, model.geometry, cut.tokens, cut.dealt)
-        return asked(gather(model, cut.tokens, plan, run), query)
+        return {
+            "etc": pk.analyse("etc", gathered).select(query=query),
+            "profile": pk.analyse("profile", gathered).select(offset=1),
+        }
 
     every = list(cuts(samples, name, context, windows))
     found = [answers(cut) for cut in every]
     truth = answers(Cut(np.concatenate([cut.tokens for cut in every]), "documents"))
     return {measure: _held(found, truth, *where) for measure, where in MEASURES.items()}
-
-
-def asked(gathered: Gathered, query: int) -> dict[str, Result]:
-    """Return the answers that the measures are read from, at one query position."""
-    statistics = {"main": gathered}
-    found = {}
-    for name in ("etc", "profile"):
-        analysis = find(name)
-        result = analysis.answer(statistics, analysis.params(), lambda done, total: None)
-        found[name] = result.select(query=query) if name == "etc" else result.select(offset=1)
-    return found
 
 
 def _held(

@@ -60,20 +60,12 @@ def install(wheels: list[Path], folder: Path, *, uv: bool) -> Path:
     pins = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     torch.write_text(next(line for line in pins if line.startswith("torch==")), encoding="utf-8")
     programs = folder / "venv" / "bin"
-    if uv:
-        call(programs_of(sys.executable) / "uv", "venv", "--quiet", folder / "venv")
-        pip = [programs_of(sys.executable) / "uv", "pip", "--quiet"]
-        where = ["--python", programs / "python"]
-    else:
-        call(sys.executable, "-m", "venv", folder / "venv")
-        pip, where = [programs / "python", "-m", "pip", "--quiet"], []
-    call(*pip, "install", *where, "--constraint", torch, *wheels)
+    call(sys.executable, "-m", "venv", folder / "venv")
+    python = programs / "python"
+    uv_install = (Path(sys.executable).parent / "uv", "pip", "install", "--python", python)
+    install = uv_install if uv else (python, "-m", "pip", "install")
+    call(*install, "--quiet", "--constraint", torch, *wheels)
     return programs
-
-
-def programs_of(python: str) -> Path:
-    """Return the folder of the programs that belong to an interpreter."""
-    return Path(python).parent
 
 
 def try_out(programs: Path, folder: Path, picture: Path) -> None:

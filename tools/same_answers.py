@@ -21,7 +21,7 @@ import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 TEXT = "And the king said to the people of the land: the king of the land is come."
 WANTED = {"word": " the", "words": "king", "samples": 60, "first_windows": 40, "change": "average"}
-models, context, texts = json.loads(sys.argv[1])
+models, context, windows = json.loads(sys.argv[1])
 engine = pk.Engine()
 for model in models:
     for name, question in ANALYSES.items():
@@ -31,7 +31,7 @@ for model in models:
             params["text"] = TEXT
         asked = {"head": "L0H1"} if "head" in fields and fields["head"].is_required() else {}
         try:
-            found = pk.show(name, model, context=context, windows=texts, engine=engine,
+            found = pk.show(name, model, context=context, windows=windows, engine=engine,
                             params=params, **asked).as_json()
             said = {each: found[each] for each in ("values", "errors")}
         except pk.PosKernelError as error:
@@ -42,12 +42,12 @@ engine.close()
 MODELS = ("demo-gpt2", "demo-attn-2l", "gpt2-small-layer0")
 
 
-def answers(tree: Path, context: int, texts: int) -> dict[tuple[str, str], object]:
+def answers(tree: Path, context: int, windows: int) -> dict[tuple[str, str], object]:
     """Return what a tree answers, by model and question: values and errors, or why not."""
     with tempfile.TemporaryDirectory() as cache:
         settings = {"POSKERNEL_CACHE": cache, "POSKERNEL_SHIPPED": "0", "HF_HUB_OFFLINE": "1"}
         done = subprocess.run(
-            [sys.executable, "-c", ASK, json.dumps([MODELS, context, texts])],
+            [sys.executable, "-c", ASK, json.dumps([MODELS, context, windows])],
             cwd=tree, env=os.environ | settings, stdout=subprocess.PIPE, text=True, check=True,
         )  # fmt: skip
     return {(model, name): said for model, name, said in map(json.loads, done.stdout.splitlines())}
@@ -67,10 +67,10 @@ def main() -> None:
             cwd=ROOT, check=True,
         )  # fmt: skip
         try:
-            before = answers(tree, options.context, options.texts)
+            before = answers(tree, options.context, options.windows)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT)
-    after = answers(ROOT, options.context, options.texts)
+    after = answers(ROOT, options.context, options.windows)
     different = 0
     for key in sorted(before.keys() | after.keys()):
         same = before.get(key) == after.get(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -30,12 +31,9 @@ SCHEMES = ("light", "dark")
 PATIENCE = 600_000  # milliseconds; the pass of 500 windows may have to run
 HEIGHT = 2400  # pixels of the window: beyond the last card of any picture
 MARGIN = 8
-LARGEST = 300_000  # bytes of one picture
 FLAGS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 """The last two draw three dimensions without a graphics card."""
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
-
-
 DRAWN = """() => !document.querySelector(
   "[data-testid=stSpinner], [data-testid=stSkeleton], [data-stale=true]")
   && [...document.querySelectorAll("[data-testid=stPlotlyChart], [class*=st-key-figure-]")]
@@ -89,27 +87,10 @@ def take(page: Page, url: str, shot: Shot) -> bytes:
     return page.screenshot(animations="disabled", clip=clip)
 
 
-def optimised(picture: bytes) -> bytes:
-    """Return a PNG without its alpha channel, packed as small as it goes; no colour changes."""
-    buffer = io.BytesIO()
-    Image.open(io.BytesIO(picture)).convert("RGB").save(buffer, format="PNG", optimize=True)
-    return buffer.getvalue()
-
-
-def take_all(browser: Browser, url: str, wanted: list[Shot], options: argparse.Namespace) -> None:
-    """Write pictures into a folder, in light and dark."""
-    for scheme in SCHEMES:
-        for shot in wanted:
-            page = browser.new_page(
-                viewport={"width": options.width, "height": HEIGHT}, color_scheme=scheme
-            )
-            page.set_default_timeout(PATIENCE)
-            picture = optimised(take(page, url, shot))
-            page.close()
-            file = options.out / f"{shot.name}-{scheme}.png"
-            file.write_bytes(picture)
-            note = "" if len(picture) < LARGEST else f", more than {LARGEST // 1000} kB"
-            print(f"{file.name}: {len(picture) // 1000} kB{note}")
+def save(picture: bytes, file: Path) -> None:
+    """Write a PNG without its alpha channel, packed as small as it goes; no colour changes."""
+    Image.open(io.BytesIO(picture)).convert("RGB").save(file, optimize=True)
+    print(f"{file.name}: {file.stat().st_size // 1000} kB")
 
 
 def main() -> int:
@@ -133,7 +114,13 @@ def main() -> int:
     ):
         browser = driver.chromium.launch(executable_path=executable, args=FLAGS)
         wanted = [each for each in shots() if options.only in (None, each.name)]
-        take_all(browser, server.url, wanted, options)
+        for scheme, shot in itertools.product(SCHEMES, wanted):
+            page = browser.new_page(
+                viewport={"width": options.width, "height": HEIGHT}, color_scheme=scheme
+            )
+            page.set_default_timeout(PATIENCE)
+            save(take(page, server.url, shot), options.out / f"{shot.name}-{scheme}.png")
+            page.close()
         browser.close()
     return 0
 

@@ -20,11 +20,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build" / "shipped-cache"
+REAL_MODEL = ROOT / "build" / "real-model"
+"""On Python's path it is as good as the package installed."""
 os.environ["POSKERNEL_SHIPPED"] = "0"
 os.environ["POSKERNEL_CACHE"] = str(CACHE)
 sys.path[:0] = [str(ROOT)]
 
-from real_model import FOLDER as REAL_MODEL
 from recorded import visit_all
 
 from poskernel_core.analyses import find

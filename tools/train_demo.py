@@ -1,30 +1,335 @@
 """Train a bundled demo model: `python tools/train_demo.py demo-attn-2l --corpus DIR --out DIR`.
 
 One thread of a processor is enough. The rate and the window length follow the clock, so that the
-training ends when its minutes are over; what is on disk at any time is whole and loads. With
-`--checkpoints` the weights are kept on the way, a directory each, in `--out`.
+training ends when its minutes are over. With `--checkpoints` the weights are kept on the way, a
+directory each, in `--out`. At the end the model is measured, and its card written.
 """
 
 import argparse
+import json
+import math
+import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import scipy.fft
 import torch
-from demo_card import write_card
-from demo_checkpoints import keep_checkpoint, last_checkpoint
-from demo_files import load_model, load_tokenizer, save_model, save_tokenizer, trained_steps
-from demo_measures import induction, previous_token, repeated_random
-from demo_recipes import RECIPES, Recipe, build_model, build_optimizers, set_rates
-from demo_smooth import smooth_positions, waves_kept
-from demo_windows import Windows, encode, train_tokenizer
-from holdout import Piece, training_pieces
-from torch import Tensor
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedModel
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tools.demo_texts import training_pieces
+from tools.measure_demo import write_card
+
+START, START_TOKEN = 0, "<|endoftext|>"
+TOKENS_PER_STEP = 2048
 LOG_STEPS = 200
-SAVE_SECONDS = 180
+SHORT_WINDOW = 128
+REPEATED_SHARE, RANDOM_SHARE = 0.15, 0.30
+"""Of the windows: text repeated, and random tokens repeated; the others are text as it is."""
+SHORTEST_PERIOD, FEWEST_TOKENS = 8, 512
+EASING = 0.2
+"""Share of the training over which fast waves are taken out of W_pos, the fastest first."""
+WEIGHTS, SCHEDULE = "model.safetensors", "schedule.json"
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+KEPT = "Kept at checkpoints on the way (`--checkpoints`; `schedule.json` names them)"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is trained, and for how long; shares are of the whole training.
+
+    Attributes:
+        short_share: for how long windows are short.
+        clean_share: for how long, at the end, what no head uses fades from W_pos.
+        mlp: whether blocks have MLPs; without, the model is attention-only.
+        waves: W_pos is kept smooth: so many of its slowest waves are left.
+        llama: with it the architecture is Llama's, with rotary positions: these fields of its
+            configuration.
+        checkpoints: steps that are kept on the way, if any are.
+        note: said on the card.
+    """
+
+    layers: int
+    heads: int
+    width: int
+    context: int
+    vocabulary: int
+    minutes: float
+    short_share: float = 0.0
+    clean_share: float = 0.0
+    mlp: bool = True
+    waves: int | None = None
+    llama: dict[str, int] = field(default_factory=dict)
+    checkpoints: tuple[int, ...] = ()
+    note: str = ""
+
+    def window(self, progress: float) -> int:
+        """Window length at a point of the training, in tokens."""
+        return min(SHORT_WINDOW, self.context) if progress < self.short_share else self.context
+
+
+ROUGH = Recipe(4, 8, 192, 512, 4096, minutes=70, short_share=0.6, clean_share=0.5)
+ATTENTION_ONLY = Recipe(2, 8, 256, 128, 1024, minutes=35, mlp=False)
+RECIPES = {
+    "demo-gpt2-rough": ROUGH,
+    "demo-gpt2": replace(
+        ROUGH,
+        minutes=45,
+        waves=24,
+        note="The steps are those of two stages in one folder: `demo-gpt2-rough`, 70 minutes, and "
+        "this recipe with `--resume`, which takes out all but the 24 slowest waves of `W_pos`. "
+        "Neighbouring positions are nearly alike, as in GPT-2, so its previous-token heads cannot "
+        "tell them apart by position: they attend less to their own token instead.",
+    ),
+    "demo-attn-2l": ATTENTION_ONLY,
+    "demo-training": replace(
+        ATTENTION_ONLY,
+        minutes=25,
+        checkpoints=(0, 256, 1024, 2048, 2896, 3444, 4096, 4871, 5793, 8192),
+        note=f"{KEPT}, which is what it is for; the figures below are those of the last one.",
+    ),
+    "demo-rotary": replace(
+        ATTENTION_ONLY,
+        layers=4,
+        width=160,
+        context=512,
+        mlp=True,
+        minutes=24,
+        short_share=0.6,
+        llama={"num_key_value_heads": 4, "head_dim": 24, "intermediate_size": 256},
+        checkpoints=(256, 512, 1024, 1448),
+        note=f"{KEPT}. L1H7 looks one token back by its short waves alone: without them its kernel "
+        "is another one. In L2 and L3 induction heads look where content decides, with kernels "
+        "that are nearly uniform. The figures below are those of the last checkpoint.",
+    ),
+}
+
+
+class NoMLP(nn.Module):
+    """Stands in for a block's MLP in an attention-only model: adds nothing to the stream."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zeros of the input's shape."""
+        return torch.zeros_like(x)
+
+
+def build_model(recipe: Recipe) -> PreTrainedModel:
+    """A freshly initialised model: Llama's architecture, or GPT-2's, without MLPs if so said."""
+    shared = {"vocab_size": recipe.vocabulary, "bos_token_id": START, "eos_token_id": START}
+    if recipe.llama:
+        sizes = {"hidden_size": recipe.width, "max_position_embeddings": recipe.context}
+        blocks = {"num_hidden_layers": recipe.layers, "num_attention_heads": recipe.heads}
+        return LlamaForCausalLM(
+            LlamaConfig(tie_word_embeddings=True, **shared, **sizes, **blocks, **recipe.llama)
+        )
+    dropouts = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    sizes = {"n_positions": recipe.context, "n_embd": recipe.width}
+    blocks = {"n_layer": recipe.layers, "n_head": recipe.heads}
+    model = GPT2LMHeadModel(GPT2Config(**shared, **sizes, **blocks, **dropouts))
+    for block in model.transformer.h if not recipe.mlp else ():
+        block.mlp, block.ln_2 = NoMLP(), nn.Identity()
+    return model
+
+
+def build_optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
+    """Muon for the blocks' matrices, AdamW for the rest; W_pos, if any, is its second group."""
+    learned = isinstance(model, GPT2LMHeadModel)
+    positions = [model.transformer.wpe.weight] if learned else []
+    blocks = model.transformer.h if learned else model.model.layers
+    matrices = [p for p in blocks.parameters() if p.ndim == 2]
+    taken = {id(p) for p in matrices + positions}
+    rest = [p for p in model.parameters() if id(p) not in taken]
+    groups = [{"params": rest}, {"params": positions}]
+    adam = torch.optim.AdamW(groups, lr=3e-3, betas=(0.9, 0.95), weight_decay=0.0)
+    return [torch.optim.Muon(matrices, lr=0.01), adam]
+
+
+def set_rates(
+    optimizers: list[torch.optim.Optimizer], recipe: Recipe, step: int, progress: float
+) -> None:
+    """100 steps of warm-up, then the full rate, then a linear fall over the second half.
+
+    Each row of the positional embedding sees few tokens a step, and gathers noise. Over the last
+    `clean_share` of the training it learns at half the rate and decays: what the heads use is
+    restored by the gradient, what they do not use fades.
+    """
+    share = max(min(1.0, (step + 1) / 100, 2 * (1 - progress)), 0.0)
+    muon, adam = optimizers
+    muon.param_groups[0]["lr"] = 0.01 * share
+    rest, positions = adam.param_groups
+    rest["lr"] = 3e-3 * share
+    clean = progress > 1 - recipe.clean_share
+    positions["lr"] = rest["lr"] / 2 if clean else rest["lr"]
+    positions["weight_decay"] = 1.0 if clean else 0.0
+
+
+@torch.no_grad()
+def smooth_positions(rows: Tensor, least: int, progress: float) -> None:
+    """Take the fast waves out of the embeddings [position, width], as far as is due by now.
+
+    A small model finds its previous token by embeddings that alternate from one position to the
+    next. GPT-2 does not: its positions draw a smooth helix, and heads tell neighbours apart by the
+    causal mask. Without the fast waves, a small model has to do so, too. The first row stands for
+    the start token and is left alone.
+    """
+    left = max(0.0, 1 - progress / EASING)
+    waves = least + round((len(rows) - 1 - least) * left**3)
+    slow = cosine_waves(len(rows) - 1)[:waves].to(rows)
+    rows[1:] = slow.T @ (slow @ rows[1:])
+
+
+@cache
+def cosine_waves(positions: int) -> Tensor:
+    """Orthonormal cosine waves from slow to fast, [wave, position]."""
+    return torch.from_numpy(scipy.fft.idct(np.eye(positions), norm="ortho", axis=0).T.copy())
+
+
+class Windows:
+    """Draws batches of windows; each begins with the start token.
+
+    `stream` is the text as token ids, [tokens].
+    """
+
+    def __init__(self, stream: np.ndarray, vocabulary: int, seed: int) -> None:
+        self._stream, self._vocabulary = stream, vocabulary
+        self._rng = np.random.default_rng(seed)
+
+    def batch(self, count: int, length: int) -> np.ndarray:
+        """Token ids of `count` windows, [count, length]."""
+        windows = np.full((count, length), START, dtype=np.int64)
+        for window in windows:
+            window[1:] = self._body(length - 1)
+        return windows
+
+    def offsets(self, count: int, room: int) -> np.ndarray:
+        """First positions of `count` windows, [count]: a quarter at 0, the rest up to `room`."""
+        drawn = self._rng.integers(0, room + 1, size=count)
+        return np.where(self._rng.random(count) < 0.25, 0, drawn)
+
+    def _body(self, length: int) -> np.ndarray:
+        kind = self._rng.random()
+        if kind >= RANDOM_SHARE + REPEATED_SHARE:
+            return self._text(length)
+        period = self._log_uniform(SHORTEST_PERIOD, length // 2)
+        once = self._random_tokens(period) if kind < RANDOM_SHARE else self._text(period)
+        return np.resize(once, length)
+
+    def _random_tokens(self, count: int) -> np.ndarray:
+        """Tokens drawn evenly below a random bound.
+
+        The encoding numbers its tokens from frequent to rare, so that a low bound makes frequent
+        tokens, on which copying is learned sooner.
+        """
+        bound = self._log_uniform(FEWEST_TOKENS, self._vocabulary)
+        return self._rng.integers(START + 1, bound, size=count)
+
+    def _text(self, length: int) -> np.ndarray:
+        first = self._rng.integers(0, len(self._stream) - length)
+        return self._stream[first : first + length]
+
+    def _log_uniform(self, low: int, high: int) -> int:
+        return round(math.exp(self._rng.uniform(math.log(low), math.log(high))))
+
+
+def prepare_tokenizer(texts: list[str], recipe: Recipe, out: Path) -> np.ndarray:
+    """Save a byte-level byte-pair encoding of the texts, unless one is there; encode them.
+
+    The start token is number 0. The texts are one stream of token ids, [tokens], a blank line
+    between texts.
+    """
+    file = out / TOKENIZER[0]
+    if not file.is_file():
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=recipe.vocabulary,
+            special_tokens=[START_TOKEN],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(texts, trainer)
+        special = {"bos_token": START_TOKEN, "eos_token": START_TOKEN}
+        PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer, model_max_length=recipe.context, **special
+        ).save_pretrained(out)
+    encoded = Tokenizer.from_file(str(file)).encode_batch_fast([text + "\n\n" for text in texts])
+    return np.concatenate([np.asarray(each.ids, dtype=np.int32) for each in encoded])
+
+
+def save_model(
+    model: PreTrainedModel, recipe: Recipe, out: Path, steps: int, dtype: torch.dtype
+) -> None:
+    """Write configuration and weights."""
+    tensors = {
+        name: tensor.detach().to("cpu", dtype).contiguous()
+        for name, tensor in model.state_dict().items()
+        if name != "lm_head.weight"  # tied to the token embedding
+    }
+    save_file(tensors, out / WEIGHTS, metadata={"format": "pt", "steps": str(steps)})
+    if recipe.mlp:
+        model.config.architectures = [type(model).__name__]
+        model.config.dtype = "float32"
+        model.config.save_pretrained(out)
+    else:
+        write_json(out / "config.json", attention_only_config(recipe))
+
+
+def attention_only_config(recipe: Recipe) -> dict[str, Any]:
+    """The configuration of a model without MLPs, in TransformerLens' terms."""
+    return {
+        "model_type": "attn-only",
+        "n_layers": recipe.layers,
+        "n_heads": recipe.heads,
+        "d_model": recipe.width,
+        "d_head": recipe.width // recipe.heads,
+        "n_ctx": recipe.context,
+        "d_vocab": recipe.vocabulary,
+        "attn_only": True,
+        "normalization_type": "LN",
+        "positional_embedding_type": "standard",
+        "tied_embeddings": True,
+        "note": "state dict in GPT-2 names (transformer.wte, wpe, h.{l}.ln_1, "
+        "h.{l}.attn.c_attn, c_proj, ln_f); ln_2 unused",
+    }
+
+
+def keep_checkpoint(model: PreTrainedModel, recipe: Recipe, out: Path, step: int) -> Path:
+    """Write one checkpoint below `out` in bfloat16, name it in the schedule; return its folder."""
+    folder = out / f"step-{step}"
+    folder.mkdir(exist_ok=True)
+    for name in TOKENIZER:
+        text = json.loads((out / name).read_text(encoding="utf-8"))
+        compact = json.dumps(text, ensure_ascii=False, separators=(",", ":"))
+        (folder / name).write_text(compact + "\n", encoding="utf-8")
+    save_model(model, recipe, folder, step, torch.bfloat16)
+    file = out / SCHEDULE
+    kept = json.loads(file.read_text(encoding="utf-8"))["checkpoints"] if file.is_file() else {}
+    schedule = {"tokens_per_step": TOKENS_PER_STEP, "checkpoints": kept | {folder.name: step}}
+    write_json(file, schedule)
+    return folder
+
+
+def write_json(file: Path, value: dict[str, Any]) -> None:
+    """Write JSON, a line a member."""
+    file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
 @dataclass
@@ -34,39 +339,48 @@ class Run:
     recipe: Recipe
     model: PreTrainedModel
     windows: Windows
-    out: Path
-    minutes: float
     device: str
     steps: int
-    checkpoints: bool = False
+
+    def step(self, optimizers: list[torch.optim.Optimizer], progress: float) -> float:
+        """Take one step on a fresh batch; return its loss in nats a token.
+
+        One token more than the window is drawn, so that the last position learns too.
+        """
+        length = self.recipe.window(progress)
+        count = TOKENS_PER_STEP // length
+        tokens = torch.from_numpy(self.windows.batch(count, length + 1)).to(self.device)
+        first = torch.from_numpy(self.windows.offsets(count, self.recipe.context - length))
+        positions = (first[:, None] + torch.arange(length)).to(self.device)
+        with torch.autocast(self.device, dtype=torch.bfloat16):
+            logits = self.model(tokens[:, :-1], position_ids=positions, use_cache=False).logits
+        loss = cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        if self.recipe.waves is not None:
+            smooth_positions(self.model.transformer.wpe.weight, self.recipe.waves, progress)
+        self.steps += 1
+        return loss.item()
+
+    def train(self, minutes: float, checkpoints: Path | None) -> None:
+        """Train until the minutes are over."""
+        optimizers = build_optimizers(self.model)
+        began, first, progress = time.monotonic(), self.steps, 0.0
+        while progress < 1:
+            if checkpoints and self.steps in self.recipe.checkpoints:
+                keep_checkpoint(self.model, self.recipe, checkpoints, self.steps)
+            set_rates(optimizers, self.recipe, self.steps - first, progress)
+            loss = self.step(optimizers, progress)
+            progress = (time.monotonic() - began) / (60 * minutes)
+            if self.steps % LOG_STEPS == 0:
+                print(f"step {self.steps} ({progress:.0%}) loss {loss:.3f}", flush=True)
 
 
 def main() -> None:
     """Read the texts, train the tokenizer and the model, measure, and write the card."""
-    args = parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(args.seed)
-    recipe = RECIPES[args.model]
-    args.out.mkdir(parents=True, exist_ok=True)
-    pieces = list(training_pieces(args.corpus))
-    if not args.resume:
-        prepare_tokenizer(recipe, pieces, args.out)
-    windows = prepare_windows(recipe, pieces, args.out, args.seed)
-    model = (load_model(args.out) if args.resume else build_model(recipe)).to(args.device)
-    minutes = args.minutes or recipe.minutes
-    steps = trained_steps(args.out) if args.resume else 0
-    run = Run(
-        recipe, model, windows, args.out, minutes, args.device, steps, checkpoints=args.checkpoints
-    )
-    train(run, args.from_progress)
-    if args.checkpoints:
-        write_card(recipe, args.out, pieces, run.steps, measured_in=last_checkpoint(args.out))
-    else:
-        write_card(recipe, args.out, pieces, run.steps)
-
-
-def parse_args() -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", choices=RECIPES)
     parser.add_argument("--corpus", type=Path, required=True, help="folder of .jsonl or .txt files")
@@ -75,97 +389,32 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on from the weights in --out")
-    parser.add_argument(
-        "--from-progress", type=float, default=0.0, help="enter the schedule here, 0 to 1"
-    )
-    parser.add_argument(
-        "--checkpoints", action="store_true", help="keep the weights at log-spaced steps alone"
-    )
-    return parser.parse_args()
-
-
-def prepare_tokenizer(recipe: Recipe, pieces: list[Piece], out: Path) -> None:
-    """Train the tokenizer on the texts, and save it."""
-    tokenizer = train_tokenizer((piece.text for piece in pieces), recipe.vocabulary)
-    save_tokenizer(tokenizer, recipe.context, out)
-
-
-def prepare_windows(recipe: Recipe, pieces: list[Piece], out: Path, seed: int) -> Windows:
-    """Turn the texts into a source of windows, with the tokenizer saved in `out`."""
-    stream = encode(load_tokenizer(out).backend_tokenizer, [piece.text for piece in pieces])
+    parser.add_argument("--checkpoints", action="store_true", help="keep the steps of the recipe")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(args.seed)
+    recipe, out = RECIPES[args.model], args.out
+    out.mkdir(parents=True, exist_ok=True)
+    if not args.resume:
+        (out / TOKENIZER[0]).unlink(missing_ok=True)
+    pieces = list(training_pieces(args.corpus))
+    stream = prepare_tokenizer([piece.text for piece in pieces], recipe, out)
     print(f"{len(pieces)} texts, {len(stream):,} tokens", flush=True)
-    return Windows(stream, recipe, seed)
-
-
-def train(run: Run, start: float = 0.0) -> None:
-    """Train until the minutes are over; they take the schedule from `start` to 1."""
-    optimizers = build_optimizers(run.model)
-    began = saved = time.monotonic()
-    first, progress = run.steps, start
-    while progress < 1:
-        if run.checkpoints and run.steps in run.recipe.checkpoints:
-            keep_checkpoint(run.model, run.recipe, run.out, run.steps)
-        set_rates(optimizers, run.recipe, run.steps - first, progress)
-        loss = training_step(run, optimizers, progress)
-        if run.recipe.waves is not None:
-            smooth(run, progress if start == 0 else 1.0)  # gone on from where it was smooth
-        run.steps += 1
-        now = time.monotonic()
-        progress = start + (1 - start) * (now - began) / (60 * run.minutes)
-        if run.steps % LOG_STEPS == 0:
-            report(run, progress, loss.item())
-        if now - saved > SAVE_SECONDS and not run.checkpoints:
-            save_model(run.model, run.recipe, run.out, run.steps)
-            saved = now
-    if run.checkpoints:
-        keep_checkpoint(run.model, run.recipe, run.out, run.steps)
+    model, steps = build_model(recipe), 0
+    if args.resume:
+        model.load_state_dict(load_file(out / WEIGHTS), strict=False)  # all but the tied head
+        with safe_open(out / WEIGHTS, framework="pt") as weights:
+            steps = int(weights.metadata()["steps"])
+    windows = Windows(stream, recipe.vocabulary, args.seed)
+    run = Run(recipe, model.to(args.device), windows, args.device, steps)
+    run.train(args.minutes or recipe.minutes, out if args.checkpoints else None)
+    if args.checkpoints:
+        measured = keep_checkpoint(model, recipe, out, run.steps)
     else:
-        save_model(run.model, run.recipe, run.out, run.steps)
-
-
-def smooth(run: Run, done: float) -> None:
-    """Take the fast waves out of W_pos, as far as it is due after this share of the training."""
-    assert run.recipe.waves is not None
-    kept = waves_kept(run.recipe.waves, run.recipe.context - 1, done)
-    smooth_positions(run.model.transformer.wpe.weight, kept)
-
-
-def training_step(run: Run, optimizers: list[torch.optim.Optimizer], progress: float) -> Tensor:
-    """One step on a fresh batch; return its loss in nats a token.
-
-    One token more than the window is drawn, so that the last position learns too.
-    """
-    length = run.recipe.window(progress)
-    count = run.recipe.tokens_per_step // length
-    tokens = torch.from_numpy(run.windows.batch(count, length + 1)).to(run.device)
-    first = torch.from_numpy(run.windows.offsets(count, run.recipe.context - length))
-    positions = (first[:, None] + torch.arange(length)).to(run.device)
-    with torch.autocast(run.device, dtype=torch.bfloat16, enabled=run.recipe.mixed):
-        logits = run.model(tokens[:, :-1], position_ids=positions, use_cache=False).logits
-    loss = cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
-    for optimizer in optimizers:
-        optimizer.zero_grad()
-    loss.backward()
-    for optimizer in optimizers:
-        optimizer.step()
-    return loss.detach()
-
-
-def report(run: Run, progress: float, loss: float) -> None:
-    """Print how the training stands, with the best head's scores of both kinds."""
-    period = (min(run.recipe.context, 128) - 1) // 2
-    copies = repeated_random(run.recipe.vocabulary, period, count=4).to(run.device)
-    text = torch.from_numpy(run.windows.batch(4, 2 * period)).to(run.device)
-    previous, copying = previous_token(run.model, text), induction(run.model, copies)
-    print(
-        f"step {run.steps} ({progress:.0%}) loss {loss:.3f} "
-        f"P(1) by layer {_best(previous)} induction by layer {_best(copying)}",
-        flush=True,
-    )
-
-
-def _best(scores: Tensor) -> str:
-    return "/".join(f"{score:.2f}" for score in scores.amax(-1).tolist())
+        save_model(model, recipe, measured := out, run.steps, torch.float32)
+    about = {"name": args.model, "steps": run.steps, "step_tokens": TOKENS_PER_STEP}
+    shares = {"repeated": REPEATED_SHARE, "random": RANDOM_SHARE}
+    write_card(out, measured, pieces, asdict(recipe) | about | shares)
 
 
 if __name__ == "__main__":

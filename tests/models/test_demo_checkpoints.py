@@ -1,7 +1,6 @@
 """The tool that trains demo models keeps checkpoints that are a run."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,55 +8,40 @@ import pytest
 import torch
 from safetensors import safe_open
 
+import poskernel_core as pk
 from poskernel_core.models import catalog
 from poskernel_core.models.training import first_of_equals, training_run
-from tests.support.server import ROOT
+from tools import train_demo
 
 
-@pytest.fixture(scope="module")
-def tools():
-    """The tool's modules, which find each other beside them."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        import demo_checkpoints
-        import demo_files
-        import demo_recipes
-        import demo_windows
-        import train_demo
-    finally:
-        sys.path.pop(0)
-    return demo_checkpoints, demo_files, demo_recipes, demo_windows, train_demo
-
-
-def test_steps_that_are_kept(tools):
+def test_steps_that_are_kept():
     """Evenly on a logarithmic axis, by factors of 4, 2, and of the root of 2 around 4,096."""
-    kept = tools[2].RECIPES["demo-training"].checkpoints
+    kept = train_demo.RECIPES["demo-training"].checkpoints
 
     assert [round(2048 * 2 ** (k / 4)) for k in (2, 3, 4, 5, 6)] == [*kept[4:9]]
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes"),
+    ("name", "llama"),
     [
         ("demo-training", {}),
-        ("demo-rotary", {"key_heads": 1, "head_width": 4, "inner": 5}),
+        ("demo-rotary", {"num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 5}),
     ],
 )
-def test_a_training_leaves_a_run(tools, tmp_path, name, sizes):
+def test_a_training_leaves_a_run(tmp_path, monkeypatch, name, llama):
     """Each checkpoint loads as a model; the schedule tells steps and tokens; they differ."""
-    checkpoints, files, recipes, windows, train = tools
+    monkeypatch.setattr(train_demo, "TOKENS_PER_STEP", 123)
     text = [" ".join(f"word{n}" for n in range(300))] * 3
     recipe = replace(
-        recipes.RECIPES[name], heads=2, width=6, context=41, vocabulary=600,
-        short_window=41, tokens_per_step=123, checkpoints=(0, 2), **sizes,
+        train_demo.RECIPES[name], heads=2, width=6, context=41, vocabulary=600,
+        checkpoints=(0, 2), llama=llama,
     )  # fmt: skip
-    tokenizer = windows.train_tokenizer(text, recipe.vocabulary)
-    files.save_tokenizer(tokenizer, recipe.context, tmp_path)
+    stream = train_demo.prepare_tokenizer(text, recipe, tmp_path)
     torch.manual_seed(0)
-    source = windows.Windows(windows.encode(tokenizer, text), recipe, 0)
-    model = recipes.build_model(recipe)
-    run = train.Run(recipe, model, source, tmp_path, 0.01, "cpu", 0, checkpoints=True)
-    train.train(run)
+    windows = train_demo.Windows(stream, recipe.vocabulary, 0)
+    run = train_demo.Run(recipe, train_demo.build_model(recipe), windows, "cpu", 0)
+    run.train(0.01, tmp_path)
+    train_demo.keep_checkpoint(run.model, recipe, tmp_path, run.steps)
 
     found = training_run(str(tmp_path))
     steps = [each.step for each in found.checkpoints]
@@ -65,13 +49,8 @@ def test_a_training_leaves_a_run(tools, tmp_path, name, sizes):
     assert run.steps == steps[-1]
     assert [123 * step for step in steps] == [each.tokens for each in found.checkpoints]
     assert {} == first_of_equals(found)
-    last = catalog.locate(str(tmp_path))
-    assert checkpoints.last_checkpoint(tmp_path) == last.directory
-    assert (recipe.layers, 2, 41) == (
-        last.geometry.n_layers, last.geometry.n_heads, last.geometry.n_ctx,
-    )  # fmt: skip
-    loaded = files.load_model(last.directory)
-    assert torch.float32 == loaded.get_input_embeddings().weight.dtype
+    geometry = pk.load(str(tmp_path), device="cpu").geometry
+    assert (recipe.layers, 2, 41) == (geometry.n_layers, geometry.n_heads, geometry.n_ctx)
 
 
 def test_the_bundled_rotary_run():
