@@ -12,10 +12,10 @@ from poskernel_core.api import build_request
 from poskernel_core.cli.actions import answer, check_windows, engine_of
 from poskernel_core.cli.options import FOLDERS, Run
 from poskernel_core.cli.terminal import complain
+from poskernel_core.common.atomic_write import check_folder, check_ours, write_tree
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
-from poskernel_core.common.whole import check_folder, check_ours, write_tree
 from poskernel_core.engine.engine import Engine
 from poskernel_core.models import catalog
 from poskernel_core.sharing.gallery import Shown, gallery

@@ -20,7 +20,7 @@ from poskernel_core.common.shards import Shard, ShardTask
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.engine.requests import canonical
 from poskernel_core.engine.shards import check_computes, merge, passes_of, run_here, tasks_of
-from poskernel_core.storage.sources import open_sources
+from poskernel_core.storage.archive import open_sources
 from poskernel_core.storage.store import Store
 
 __all__ = ["merge_shards", "precompute"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from poskernel_core.cli.reports import summary
 from poskernel_core.cli.terminal import say
+from poskernel_core.common.atomic_write import atomic_write, check_target
 from poskernel_core.common.result import Result
-from poskernel_core.common.whole import check_target, write_whole
 from poskernel_core.figures.exports import to_html, to_json, to_npz
 
 __all__ = ["Output"]
@@ -38,12 +38,12 @@ class Output:
             BadRequest: a file that cannot be written.
         """
         if self.npz is not None:
-            write_whole(self.npz, lambda path: path.write_bytes(to_npz(result)))
+            atomic_write(self.npz, lambda path: path.write_bytes(to_npz(result)))
         if self.html is not None:
             from poskernel_core.figures.of_result import figure_of  # plotly takes a second
 
             page = to_html([figure_of(result)], result, result.analysis)
-            write_whole(self.html, lambda path: path.write_text(page, encoding="utf-8"))
+            atomic_write(self.html, lambda path: path.write_text(page, encoding="utf-8"))
         if self.as_json:
             print(to_json(result))
         elif self.npz is None and self.html is None:

@@ -12,8 +12,6 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-__all__ = ["DIGEST", "Entry", "decode", "encode", "intact", "read_header"]
-
 DIGEST = hashlib.sha256().digest_size
 LONGEST_HEADER = 4 * 2**20
 """Bytes of a header that is read alone; a longer one belongs to a text, not to a run's results."""

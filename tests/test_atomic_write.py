@@ -7,14 +7,14 @@ import stat
 
 import pytest
 
-from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.whole import (
+from poskernel_core.common.atomic_write import (
+    atomic_write,
     check_folder,
     check_ours,
     check_target,
     make_folder,
-    write_whole,
 )
+from poskernel_core.common.errors import BadRequest
 
 
 def write(path):
@@ -37,7 +37,7 @@ def test_what_is_no_file_is_refused(tmp_path, monkeypatch, kind):
         target.symlink_to("pipe")
     before = target.lstat()
 
-    for refuse in (check_target, lambda path: write_whole(path, write)):
+    for refuse in (check_target, lambda path: atomic_write(path, write)):
         with pytest.raises(BadRequest, match=r"^Cannot write '.*target': it is a device, a pipe "):
             refuse(target)
 
@@ -53,7 +53,7 @@ def test_a_link_has_its_target_written(tmp_path, there):
         (folder / "page.html").write_text("old")
     link.symlink_to(folder / "page.html")
 
-    write_whole(link, write)
+    atomic_write(link, write)
 
     assert stat.S_ISLNK(link.lstat().st_mode)
     assert "new" == (folder / "page.html").read_text()
@@ -67,11 +67,11 @@ def test_two_who_write_one_file(tmp_path):
 
     def slow(path):
         path.write_text("one half")
-        write_whole(target, write)
+        atomic_write(target, write)
         with path.open("a") as file:
             file.write(", and the other")
 
-    write_whole(target, slow)
+    atomic_write(target, slow)
 
     assert "one half, and the other" == target.read_text()
     assert ["results.zip"] == os.listdir(tmp_path)
@@ -84,7 +84,7 @@ def test_a_link_at_the_unfinished_file(tmp_path, monkeypatch):
     (tmp_path / ".known.partial").symlink_to("foreign")
 
     with pytest.raises(BadRequest, match=r"^Cannot write '.*page\.html': File exists\.$"):
-        write_whole(tmp_path / "page.html", write)
+        atomic_write(tmp_path / "page.html", write)
 
     assert "mine" == (tmp_path / "foreign").read_text()
     assert [".known.partial", "foreign"] == sorted(os.listdir(tmp_path))
@@ -109,7 +109,7 @@ def test_a_link_that_leads_nowhere(tmp_path):
     link.symlink_to(tmp_path / "none" / "file")
 
     with pytest.raises(BadRequest, match="its folder does not exist"):
-        write_whole(link, write)
+        atomic_write(link, write)
 
     assert link.is_symlink()
 
