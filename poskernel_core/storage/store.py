@@ -30,7 +30,6 @@ from filelock import FileLock, Timeout
 from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.settings import cache_gb, checked_gb
-from poskernel_core.common.specs import brief
 from poskernel_core.storage.disk import DATABASE, BytesOnly, index, read_value, select
 from poskernel_core.storage.encoding import Entry, decode, encode, read_header
 from poskernel_core.storage.shipped import shipped
@@ -70,12 +69,7 @@ class Store:
     """
 
     def __init__(self, directory: str | Path | None = None, limit_gb: float | None = None) -> None:
-        try:
-            self.directory = Path(default_directory() if directory is None else directory)
-        except TypeError as error:
-            raise BadRequest(
-                f"Expected a directory for the store, got {brief(directory)}."
-            ) from error
+        self.directory = Path(default_directory() if directory is None else directory)
         self.notice: str | None = None
         self.limit = int((cache_gb() if limit_gb is None else checked_gb(limit_gb)) * 2**30)
         self._shipped = shipped()
