@@ -110,7 +110,7 @@ class Store:
             NoSpace, ReadOnlyStore, StoreFailed: they cannot be written.
         """
         self.make_room(len(data))
-        self._do(lambda cache: cache.set(key, data), len(data))
+        self._do(lambda cache: cache.set(key, data))
 
     def get_bytes(self, key: str) -> bytes | None:
         """Return an entry's bytes; None where it is missing, damaged or tampered with."""
@@ -122,7 +122,7 @@ class Store:
         try:
             data = self._do(lambda cache: cache.get(key))
         except StoreFailed:
-            data = self._read_only(key)
+            data = self._peek(key)
         if data is None:
             return None
         entry = decode(data, key)
@@ -132,7 +132,7 @@ class Store:
         self._unreadable.discard(key)
         return data, entry
 
-    def _read_only(self, key: str) -> bytes | None:
+    def _peek(self, key: str) -> bytes | None:
         """Return the bytes of a value without noting that they were read; none if unreadable."""
         try:
             name = self._file_of(key)
@@ -255,14 +255,14 @@ class Store:
         if self._cache is not None:
             self._cache.close()
 
-    def _do(self, act: Callable[[diskcache.Cache], T], size: int = 0) -> T:
+    def _do(self, act: Callable[[diskcache.Cache], T]) -> T:
         """Act on the database; where it turns out to be damaged, on the one made in its place."""
         cache = self._current()
         try:
             return act(cache)
         except FAILURES as error:
             if not _is_damage(error):
-                raise self._failure(error, size) from error
+                raise self._failure(error) from error
         with self._opening:
             if self._cache is cache:
                 cache.close()
@@ -270,7 +270,7 @@ class Store:
         try:
             return act(self._current())
         except FAILURES as error:
-            raise self._failure(error, size) from error
+            raise self._failure(error) from error
 
     def _select(self, query: str, *values: object) -> list[Any]:
         """Return rows of the database, also where nothing can be written."""
@@ -334,9 +334,9 @@ class Store:
             sqlite_journal_mode="wal",
         )
 
-    def _failure(self, error: BaseException, size: int = 0) -> StoreFailed:
+    def _failure(self, error: BaseException) -> StoreFailed:
         if _is_one_of(error, *FULL) or self._free() < LEAST_FREE:
-            return self._no_space(size)
+            return self._no_space(0)
         if isinstance(error, diskcache.Timeout):
             return StoreFailed("The store is busy with another process: ask again in a moment.")
         if not os.path.isdir(self.directory):
