@@ -69,7 +69,7 @@ def test_an_empty_store_on_a_full_disk(tmp_path):
     """A store that cannot even be made says why; made with room, it works."""
     with small_disk(tmp_path / "disk", 1) as disk:
         filler = fill(disk)
-        with pytest.raises(Exception, match="No space is left"):
+        with pytest.raises(BadRequest, match=r"cannot be used \(.*(No space|is full)"):
             Store(disk / "store")
         filler.unlink()
         Store(disk / "store").put("new", {}, LARGE)
@@ -103,7 +103,8 @@ def test_a_directory_that_cannot_be_written(tmp_path, open_before):
             store.make_room(0)
         with pytest.raises(ReadOnlyStore), store.lock("work", lambda: None):
             pass
-        store.drop(KEYS[0])
+        if not open_before:  # files that were open before can still be written
+            store.drop(KEYS[0])
         assert len(KEYS) == whole(store)
     store.put("new", {}, LARGE)
     assert store.get("new") is not None
