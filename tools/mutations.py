@@ -1013,7 +1013,7 @@ TOPICS = (
 STORAGE = (
     Break(
         "storage/encoding.py",
-        "if not intact(data):",
+        "if hashlib.sha256(blob).digest() != data[:DIGEST]:",
         "if False:",
         "checksums are not checked",
         "store archive",
