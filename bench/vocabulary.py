@@ -28,14 +28,14 @@ TOKENS, WIDTH, NEURONS, LISTED = 50_257, 768, 3072, 10
 
 def streamed(table: torch.Tensor, readers: torch.Tensor) -> None:
     """Our way."""
-    from poskernel_core.analyses.bag.run.vocabulary import ends
+    from poskernel_core.analyses.bag.experiment.vocabulary import ends
 
     ends(table, readers, LISTED)
 
 
 def product(table: torch.Tensor, readers: torch.Tensor) -> None:
     """The plain product, block by block."""
-    from poskernel_core.analyses.bag.run.vocabulary import contributions
+    from poskernel_core.analyses.bag.experiment.vocabulary import contributions
 
     for _ in contributions(table, readers):
         pass

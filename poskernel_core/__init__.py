@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from poskernel_core.data.head_tables import HeadTable, read_head_table
     from poskernel_core.engine.engine import Engine, describe_run
     from poskernel_core.engine.job import Job
-    from poskernel_core.figures.view import View
+    from poskernel_core.export.notebook import View
     from poskernel_core.ledger.reproduce import reproduce
     from poskernel_core.server import Dashboard, serve
     from poskernel_core.storage.store import Store
@@ -38,7 +38,7 @@ _HOMES = {
     "Result": "common.result",
     "RunSpec": "common.specs",
     "Store": "storage.store",
-    "View": "figures.view",
+    "View": "export.notebook",
     "analyse": "api",
     "describe_run": "engine.engine",
     "load": "api",

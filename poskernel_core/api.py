@@ -46,7 +46,7 @@ from poskernel_core.engine.requests import check_params
 from poskernel_core.models.catalog import locate
 
 if TYPE_CHECKING:
-    from poskernel_core.figures.view import View
+    from poskernel_core.export.notebook import View
 
 __all__ = ["analyse", "build_request", "load", "run_pass", "show", "view"]
 
@@ -210,7 +210,7 @@ def view(
     Raises:
         PosKernelError: what went wrong, in one sentence.
     """
-    from poskernel_core.figures.view import View  # plotly
+    from poskernel_core.export.notebook import View
 
     base = default_address() if address is None else checked_address(address)
     return View(show(analysis, model, **asked), base, embed)

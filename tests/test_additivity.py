@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from poskernel_core.analyses.additivity.run import cosines, shares, shift_places
+from poskernel_core.analyses.additivity.experiment import cosines, shares, shift_places
 from poskernel_core.analyses.additivity.spec import Additivity
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.engine.engine import describe_run

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from poskernel_core.figures.layout import quoted
+from poskernel_core.plotting.layout import quoted
 from tests.test_app_downloads import download
 from tests.visit import (
     complains,

@@ -13,7 +13,7 @@ from playwright.sync_api import Download, Page, expect
 import poskernel_core as pk
 from poskernel_core import __version__
 from poskernel_core.common.result import plain
-from poskernel_core.figures.exports import to_json
+from poskernel_core.export.files import to_json
 from tests.near_worker import command_line_here
 from tests.visit import tool, visit
 

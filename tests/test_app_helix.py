@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from poskernel_core.figures.of_positions import OVERLAYS, OWN_AXES
+from poskernel_core.analyses.helix.figures import OVERLAYS, OWN_AXES
 from poskernel_core.ledger.published import ANGLES_GPT2
 from tests.visit import (
     hash_of,

@@ -6,11 +6,11 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from poskernel_core.analyses import find
+from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.api import run_pass
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data.corpora import token_windows
 from poskernel_core.engine.provenance import to_entry
-from poskernel_core.figures.of_result import figure_of
 from poskernel_core.forward.loading import load
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.tokenizers import load_tokenizer

@@ -10,7 +10,7 @@ from poskernel_core import Engine, Execution, Store
 from poskernel_core.analyses.base import Subject
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES, STREAM_SUMS
 from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
-from poskernel_core.analyses.interventions.run.average import average
+from poskernel_core.analyses.interventions.experiment.average import average
 from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import CorpusSpec, Request

@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poskernel_core.analyses.bag.experiment import predicted
+from poskernel_core.analyses.bag.experiment.bag import build_bag, by_position, listed_tokens
+from poskernel_core.analyses.bag.experiment.heads import chosen_heads
+from poskernel_core.analyses.bag.experiment.quality import VARIANTS, Quality
 from poskernel_core.analyses.bag.neuron import NeuronTrace
 from poskernel_core.analyses.bag.params import BagParams
-from poskernel_core.analyses.bag.run import predicted
-from poskernel_core.analyses.bag.run.bag import build_bag, by_position, listed_tokens
-from poskernel_core.analyses.bag.run.heads import chosen_heads
-from poskernel_core.analyses.bag.run.quality import VARIANTS, Quality
 from poskernel_core.common.jackknife import jackknife
 from tests import oracles_bag as oracle
 from tests.builders import START, VOCABULARY

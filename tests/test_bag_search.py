@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from poskernel_core import Execution, Store
-from poskernel_core.analyses.bag.run import bag as bag_module
+from poskernel_core.analyses.bag.experiment import bag as bag_module
 from poskernel_core.analyses.bag.search import ExtendedEmbedding, WordNeurons
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import CorpusSpec, Request

@@ -6,7 +6,7 @@ import pytest
 
 from pages.shared import cards
 from poskernel_core.common.result import Result
-from poskernel_core.figures.layout import set_title
+from poskernel_core.plotting.layout import set_title
 
 
 def result(head: int, model: str = "m") -> Result:

@@ -9,7 +9,7 @@ import torch
 import poskernel_core as pk
 from poskernel_core.analyses.base import Subject
 from poskernel_core.analyses.rotary.bands import CHANGES, ChangedBands, ChangedBandsParams
-from poskernel_core.analyses.rotary.run import edits_of
+from poskernel_core.analyses.rotary.experiment import edits_of
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.forward.edits import Chain, Edit
 from poskernel_core.forward.interventions import ChangedBand, RemovedEmbeddings

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.head_measures.claims import Head, Number, verdict
+from poskernel_core.analyses.head_measures.figures import measure_texts, measures_table, rank_texts
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
-from poskernel_core.figures.heads import measure_texts, measures_table, rank_texts
 from tests import builders
 
 NAN = math.nan

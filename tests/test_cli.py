@@ -10,7 +10,7 @@ import poskernel_core as pk
 from poskernel_core import Engine, Execution, Store
 from poskernel_core.cli import main as cli
 from poskernel_core.common.specs import CorpusSpec
-from poskernel_core.figures.exports import to_json
+from poskernel_core.export.files import to_json
 from tests import builders
 
 pytestmark = pytest.mark.usefixtures("near_worker")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.contextual_heads.run.contextual import relative_spread
+from poskernel_core.analyses.contextual_heads.experiment.contextual import relative_spread
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.views import Gathered

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import poskernel_core as pk
 from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
+from poskernel_core.analyses.bag.experiment import vocabulary
+from poskernel_core.analyses.bag.experiment.bag import build_bag
 from poskernel_core.analyses.bag.params import BagParams
-from poskernel_core.analyses.bag.run import vocabulary
-from poskernel_core.analyses.bag.run.bag import build_bag
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import describe_run

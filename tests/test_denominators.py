@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from poskernel_core.analyses.contextual_heads.denominators import Denominators
-from poskernel_core.analyses.contextual_heads.run.contents import (
+from poskernel_core.analyses.contextual_heads.experiment.contents import (
     LastQuery,
     destination_windows,
     last_rows,

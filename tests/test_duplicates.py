@@ -12,7 +12,7 @@ from poskernel_core.analyses.contextual_heads.behaviour import (
     behaviour,
     regrouped,
 )
-from poskernel_core.analyses.contextual_heads.run.duplicates import (
+from poskernel_core.analyses.contextual_heads.experiment.duplicates import (
     copy_distances,
     copy_sequences,
     duplicates,

@@ -17,7 +17,7 @@ from pages.shared.grid import grid_data
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.result import Result, Value, texts_array
-from poskernel_core.figures.exports import (
+from poskernel_core.export.files import (
     bibtex,
     caption,
     citation,
@@ -28,8 +28,8 @@ from poskernel_core.figures.exports import (
     to_json,
     to_npz,
 )
-from poskernel_core.figures.grid_picture import grid_picture
-from poskernel_core.figures.palette import SCALE
+from poskernel_core.export.grid_picture import grid_picture
+from poskernel_core.plotting.palette import SCALE
 
 RUN = {"model": "org/some-model", "revision": None, "model_fingerprint": "0123456789abcdef",
        "corpus": "sample", "windows": 5, "context": 7, "start_token": True, "seed": 0,

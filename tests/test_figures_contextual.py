@@ -6,9 +6,16 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from poskernel_core.analyses.additivity import figures as added
+from poskernel_core.analyses.contextual_heads.figures import (
+    denominators_figure,
+    duplicates_figure,
+    plane_figure,
+    variation_figure,
+    weights_figure,
+)
+from poskernel_core.analyses.kernels.figures import distances_figure
 from poskernel_core.common.result import Result
-from poskernel_core.figures import additivity as added
-from poskernel_core.figures import contextual as draw
 from tests import made_contextual as made
 from tests.made_results import named, titles
 
@@ -21,7 +28,7 @@ def groups(figure: go.Figure) -> list[go.Scatter]:
 def test_the_plane_shows_every_head_once() -> None:
     """ETC to the right, CV upwards, with its error; colours and symbols differ by group."""
     found = made.heads()
-    figure = draw.plane_figure(found, 2, 1, 0.5, 0.4)
+    figure = plane_figure(found, 2, 1, 0.5, 0.4)
     shown = []
     for code, (trace, label) in enumerate(zip(groups(figure), found.labels["group"], strict=True)):
         at = tuple(np.argwhere(found.values["group"] == code).T)
@@ -41,7 +48,7 @@ def test_the_plane_shows_every_head_once() -> None:
 def test_the_plane_rings_the_chosen_and_fills_the_region() -> None:
     """From the threshold of ETC on, up to that of the CV."""
     found = made.heads()
-    figure = draw.plane_figure(found, 2, 1, 0.5, 0.4)
+    figure = plane_figure(found, 2, 1, 0.5, 0.4)
     ring = named(figure, "chosen")
     assert [found.values["etc"][2, 1]] == list(ring.x)
     assert [found.values["denominator_cv"][2, 1]] == list(ring.y)
@@ -59,7 +66,7 @@ def test_the_name_of_the_chosen_stands_inside() -> None:
     order = np.argsort(found.values["etc"], axis=None)
     for at, side in ((order[0], "right"), (order[-1], "left")):
         layer, head = (int(place) for place in np.unravel_index(at, found.values["etc"].shape))
-        trace = named(draw.plane_figure(found, layer, head, 0.5, 0.4), "chosen")
+        trace = named(plane_figure(found, layer, head, 0.5, 0.4), "chosen")
         assert f"middle {side}" == trace.textposition
 
 
@@ -69,7 +76,7 @@ def test_the_plane_tells_numbers_with_errors() -> None:
     for name, value in (("etc", 123.4), ("denominator_cv", 0.25), ("predicted_cv", 0.125)):
         found.values[name][1, 3] = value
     found.errors["denominator_cv"][1, 3] = 0.02
-    trace = draw.plane_figure(found, 0, 0, 30, 0.25).data[0]
+    trace = plane_figure(found, 0, 0, 30, 0.25).data[0]
     (text,) = (text for text in trace.text if "L1H3" in text)
     assert "<b>L1H3</b>, duplicate token<br>ETC 123.4<br>CV 0.250 ± 0.020" in text
     assert text.endswith("predicted CV 0.125")
@@ -82,7 +89,7 @@ def test_variations_of_zero_stand_at_the_edge_and_undefined_ones_are_told(steady
     found.values["denominator_cv"][0, 0] = found.errors["denominator_cv"][0, 0] = 0.0
     found.values["denominator_cv"][0, 1] = np.nan
     found.errors["denominator_cv"][0, 2] = 5.0
-    figure = draw.plane_figure(found, 0, 0, 0.5, steady)
+    figure = plane_figure(found, 0, 0, 0.5, steady)
     low = 10 ** figure.layout.yaxis.range[0]
     every = np.concatenate([trace.y for trace in groups(figure)])
     minus = np.concatenate([trace.error_y.arrayminus for trace in groups(figure)])
@@ -91,7 +98,7 @@ def test_variations_of_zero_stand_at_the_edge_and_undefined_ones_are_told(steady
     assert (every > minus).all()
     assert "1 without a CV" in figure.layout.title.text
     assert "CV 0<br>" in groups(figure)[0].text[0]
-    assert draw.plane_figure(found, 0, 1, 0.5, steady).data
+    assert plane_figure(found, 0, 1, 0.5, steady).data
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan, 2.3])
@@ -99,7 +106,7 @@ def test_a_plane_of_one_head(value: float) -> None:
     """Without any CV above 0 as well."""
     found = made.heads(1, 1)
     found.values["denominator_cv"][:] = value
-    figure = draw.plane_figure(found, 0, 0, 30, 0.25)
+    figure = plane_figure(found, 0, 0, 30, 0.25)
     assert np.isfinite(figure.layout.yaxis.range).all()
     assert figure.layout.xaxis.tickvals
 
@@ -107,7 +114,7 @@ def test_a_plane_of_one_head(value: float) -> None:
 def test_variation_along_positions_beside_the_prediction() -> None:
     """Against the query, with a band; the prediction is dashed."""
     found = made.denominators()
-    figure = draw.variation_figure(found)
+    figure = variation_figure(found)
     assert f"CV of the softmax denominator over {made.TEXTS} windows" in figure.layout.title.text
     observed, predicted = named(figure, "observed"), named(figure, "predicted")
     for curve, name in ((observed, "denominator_cv"), (predicted, "predicted_cv")):
@@ -125,7 +132,7 @@ def test_variation_along_positions_beside_the_prediction() -> None:
 def test_denominators_of_all_windows_in_one_trace(log_y: bool) -> None:
     """A gap after each window; mean and own texts are apart, and titles are not markup."""
     found = made.denominators()
-    figure = draw.denominators_figure(found, log_y)
+    figure = denominators_figure(found, log_y)
     texts = named(figure, "11 windows")
     drawn = np.reshape(texts.y, (made.TEXTS, made.QUERIES + 1))
     np.testing.assert_array_equal(found.values["denominator"], drawn[:, :-1])
@@ -144,13 +151,13 @@ def test_denominators_of_all_windows_in_one_trace(log_y: bool) -> None:
 
 def test_denominators_without_own_texts() -> None:
     """The result then holds no such value."""
-    assert 4 == len(draw.denominators_figure(made.denominators(0)).data)
+    assert 4 == len(denominators_figure(made.denominators(0)).data)
 
 
 def test_copies_by_distance() -> None:
     """Two curves with error bars, ticks at the distances."""
     found = made.heads()
-    figure = draw.duplicates_figure(found, 2, 4)
+    figure = duplicates_figure(found, 2, 4)
     for label, name in (("the same", "duplicate_attention"), ("another", "baseline")):
         curve = named(figure, label)
         np.testing.assert_array_equal(found.coordinates["distance"], curve.x)
@@ -168,7 +175,7 @@ def test_weights_are_counted_in_round_steps(count: int) -> None:
     """Every token once, NaN left out; a line at 0."""
     found = made.weights(count)
     values = found.values["log_weight"]
-    figure = draw.weights_figure(found)
+    figure = weights_figure(found)
     bars = figure.data[0]
     assert count == np.sum(bars.y)
     for (low, high), number in zip(bars.customdata, bars.y, strict=True):
@@ -178,13 +185,13 @@ def test_weights_are_counted_in_round_steps(count: int) -> None:
     assert "nats" in titles(figure)[1]
     assert "tokens (count, log scale)" == titles(figure)[2]
     values[:] = np.nan
-    assert not len(draw.weights_figure(found).data[0].y)
+    assert not len(weights_figure(found).data[0].y)
 
 
 def test_distances_with_groups_together() -> None:
     """Rows and columns in the same order; a red square around each group of two or more."""
     found = made.distances()
-    figure = draw.distances_figure(found, 1)
+    figure = distances_figure(found, 1)
     order = [0, 2, 1, 4, 3]
     cells = figure.data[0]
     np.testing.assert_array_equal(found.values["distance"][1][np.ix_(order, order)], cells.z)
@@ -205,7 +212,7 @@ def test_distances_of_one_head_and_of_many(per_layer: int) -> None:
     """Errors may be undefined; many heads have fewer names."""
     found = made.distances(1, per_layer)
     found.errors["distance"][:] = np.nan
-    figure = draw.distances_figure(found, 0)
+    figure = distances_figure(found, 0)
     assert len(figure.layout.xaxis.ticktext) <= 32
     assert "nan" not in figure.data[0].text[0][0]
 
@@ -247,14 +254,14 @@ def test_drift_of_content(least: float, low: float) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: draw.plane_figure(made.heads(), 3, 0, 30, 0.2), "layer from 0 to 2, received 3"),
-        (lambda: draw.duplicates_figure(made.heads(), 0, 5), "head from 0 to 4, received 5"),
+        (lambda: plane_figure(made.heads(), 3, 0, 30, 0.2), "layer from 0 to 2, received 3"),
+        (lambda: duplicates_figure(made.heads(), 0, 5), "head from 0 to 4, received 5"),
         (
-            lambda: draw.variation_figure(made.weights()),
+            lambda: variation_figure(made.weights()),
             "'denominator_cv', received 'token-weights'",
         ),
-        (lambda: draw.weights_figure(made.heads()), "'log_weight', received 'contextual-heads'"),
-        (lambda: draw.distances_figure(made.distances(), -1), "layer from 0 to 2"),
+        (lambda: weights_figure(made.heads()), "'log_weight', received 'contextual-heads'"),
+        (lambda: distances_figure(made.distances(), -1), "layer from 0 to 2"),
         (lambda: added.similarity_figure(made.additivity(), 0, 5), "head from 0 to 4"),
     ],
 )

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from poskernel_core.common.result import Result, Value
-from poskernel_core.figures.by_axes import by_axes
-from poskernel_core.figures.curves import BANDS, curves
+from poskernel_core.plotting.by_axes import by_axes
+from poskernel_core.plotting.curves import BANDS, curves
 from tests.made_results import named, titles
 
 AT = np.arange(3, 8)

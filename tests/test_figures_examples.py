@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from poskernel_core.analyses import find
+from poskernel_core.analyses.headvis.figures import examples_table, sharpest
 from poskernel_core.common.result import Result, texts_array
-from poskernel_core.figures.examples import examples_table, sharpest
 
 WORDS = ["<s>", " a", " b", "\n", " c"]
 TEXTS, LENGTH, EXAMPLES, RANKS = 3, 7, 4, 2

@@ -6,10 +6,24 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.induction.figures import (
+    candidate_figure,
+    induction_figure,
+    last_rows_figure,
+    probability_figure,
+    row_pattern_figure,
+    row_patterns_figure,
+)
+from poskernel_core.analyses.position_vs_token.figures import (
+    condition_map_figure,
+    look_back_figure,
+    position_zero_figure,
+    score_conditions_figure,
+)
+from poskernel_core.analyses.random_tokens.figures import intrinsic_figure, norm_figure
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded
-from poskernel_core.figures import of_experiments as draw
-from poskernel_core.figures.of_result import figure_of
 from tests.made_results import (
     SHARE,
     named,
@@ -26,7 +40,7 @@ from tests.made_results import (
 def test_probabilities_have_error_bars_and_others_are_grey_dots() -> None:
     """Against the position of the last pair."""
     found = recency()
-    figure = draw.probability_figure(found)
+    figure = probability_figure(found)
     for pair, name in enumerate(("[B]", "[C]")):
         curve = named(figure, name)
         np.testing.assert_array_equal(found.coordinates["second"], curve.x)
@@ -49,7 +63,7 @@ def test_probabilities_have_error_bars_and_others_are_grey_dots() -> None:
 def test_candidates_of_a_head(length: int, candidates: int) -> None:
     """One curve each, from one row to many, from one candidate to five."""
     found = recency(length, candidates=candidates)
-    figure = draw.candidate_figure(found, 1, 2)
+    figure = candidate_figure(found, 1, 2)
     assert candidates == len(figure.data)
     for pair, curve in enumerate(figure.data):
         mean = found.values["candidate_attention"][:, 1, 2, pair]
@@ -62,7 +76,7 @@ def test_candidates_of_a_head(length: int, candidates: int) -> None:
 def test_last_rows_mark_the_candidates() -> None:
     """Letters stand where B and C stand, and nowhere else; hover has the error."""
     found = recency()
-    cells = draw.last_rows_figure(found, 1, 0).data[0]
+    cells = last_rows_figure(found, 1, 0).data[0]
     np.testing.assert_allclose(found.values["last_row"][:, 1, 0], cells.z, rtol=1e-6)
     np.testing.assert_allclose(found.errors["last_row"][:, 1, 0], cells.customdata, rtol=1e-6)
     roles = np.array(found.text_of("role"))
@@ -70,14 +84,14 @@ def test_last_rows_mark_the_candidates() -> None:
     np.testing.assert_array_equal(roles == "[B]", marks == "B")
     np.testing.assert_array_equal(roles == "[C]", marks == "C")
     assert 2 * len(marks) == (marks != "").sum()
-    assert draw.last_rows_figure(recency(48), 0, 0).data[0].text is None
+    assert last_rows_figure(recency(48), 0, 0).data[0].text is None
 
 
 @pytest.mark.parametrize("heads", [1, 8, 12, 32])
 def test_small_maps_of_every_head(heads: int) -> None:
     """Every panel holds its pattern, below its title, at the place of its frame; one scale."""
     found = patterns(heads=heads)
-    figure = draw.row_patterns_figure(found, 1)
+    figure = row_patterns_figure(found, 1)
     cells = figure.data[0]
     assert (0, 1) == (cells.zmin, cells.zmax)
     frames = figure.layout.shapes
@@ -101,14 +115,14 @@ def test_small_maps_of_every_head(heads: int) -> None:
 )
 def test_rows_of_small_maps_are_full_where_they_can_be(heads: int, columns: int) -> None:
     """No letters of keys stand below a place without a map, unless the heads fill no rows."""
-    frames = draw.row_patterns_figure(patterns(heads=heads), 0).layout.shapes
+    frames = row_patterns_figure(patterns(heads=heads), 0).layout.shapes
     assert columns == len({frame.x0 for frame in frames})
 
 
 def test_long_small_maps_are_pooled_and_say_so() -> None:
     """48 tokens: the largest of every 2 x 2 cells."""
     found = patterns(48, 2)
-    figure = draw.row_patterns_figure(found, 0)
+    figure = row_patterns_figure(found, 0)
     pattern = found.values["pattern"][0, 0]
     assert pattern[46:48, 2:4].max() == pytest.approx(figure.data[0].z[23][1])
     assert "2 × 2" in figure.layout.title.text
@@ -119,7 +133,7 @@ def test_long_small_maps_are_pooled_and_say_so() -> None:
 def test_one_map_has_roles_on_both_axes(length: int) -> None:
     """All positions while they fit, else the named ones."""
     found = patterns(length)
-    figure = draw.row_pattern_figure(found, 1, 3)
+    figure = row_pattern_figure(found, 1, 3)
     seen = np.tril(np.ones((length, length), dtype=bool))
     expected = np.where(seen, found.values["pattern"][1, 3], np.nan)
     np.testing.assert_allclose(expected, figure.data[0].z, rtol=1e-6)
@@ -131,7 +145,7 @@ def test_one_map_has_roles_on_both_axes(length: int) -> None:
 def test_induction_scores_of_all_heads() -> None:
     """The score as colour, its error and the other attentions in the hover."""
     found = scores()
-    cells = (figure := draw.induction_figure(found)).data[0]
+    cells = (figure := induction_figure(found)).data[0]
     np.testing.assert_array_equal(found.values["induction"], cells.z)
     np.testing.assert_array_equal(found.errors["induction"], cells.customdata[..., 0])
     np.testing.assert_array_equal(found.values["duplicate"], cells.customdata[..., 1])
@@ -172,20 +186,20 @@ def test_a_selected_row_knows_its_query() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: draw.probability_figure(zero()), "'induction-recency', received 'position-zero'"),
-        (lambda: draw.probability_figure(scores()), "'probability', received 'induction-scores'"),
-        (lambda: draw.candidate_figure(recency(), 2, 0), "layer from 0 to 1, received 2"),
-        (lambda: draw.last_rows_figure(recency(), 0, -1), "head from 0 to 2, received -1"),
-        (lambda: draw.row_patterns_figure(patterns(), 5), "layer from 0 to 1"),
-        (lambda: draw.row_pattern_figure(patterns(), 0, None), "head from 0 to 7, received None"),
-        (lambda: draw.intrinsic_figure(rows(), 0, 0, 48), "query from 0 to 47, received 48"),
-        (lambda: draw.norm_figure(rows(), [3]), "heads 0 to 2"),
-        (lambda: draw.norm_figure(rows().select(head_of_layer_0=1)), "of all heads"),
-        (lambda: draw.induction_figure(scores().select(layer=0)), "every layer and head"),
-        (lambda: draw.score_conditions_figure(parts(), 0, 0, 13), "query from 0 to 12"),
-        (lambda: draw.condition_map_figure(parts(), 0, 0, 3), "condition from 0 to 2"),
-        (lambda: draw.look_back_figure(zero(), 0, 0), "'profile', received 'position-zero'"),
-        (lambda: draw.position_zero_figure(zero(), 0, 3), "head from 0 to 2"),
+        (lambda: probability_figure(zero()), "'induction-recency', received 'position-zero'"),
+        (lambda: probability_figure(scores()), "'probability', received 'induction-scores'"),
+        (lambda: candidate_figure(recency(), 2, 0), "layer from 0 to 1, received 2"),
+        (lambda: last_rows_figure(recency(), 0, -1), "head from 0 to 2, received -1"),
+        (lambda: row_patterns_figure(patterns(), 5), "layer from 0 to 1"),
+        (lambda: row_pattern_figure(patterns(), 0, None), "head from 0 to 7, received None"),
+        (lambda: intrinsic_figure(rows(), 0, 0, 48), "query from 0 to 47, received 48"),
+        (lambda: norm_figure(rows(), [3]), "heads 0 to 2"),
+        (lambda: norm_figure(rows().select(head_of_layer_0=1)), "of all heads"),
+        (lambda: induction_figure(scores().select(layer=0)), "every layer and head"),
+        (lambda: score_conditions_figure(parts(), 0, 0, 13), "query from 0 to 12"),
+        (lambda: condition_map_figure(parts(), 0, 0, 3), "condition from 0 to 2"),
+        (lambda: look_back_figure(zero(), 0, 0), "'profile', received 'position-zero'"),
+        (lambda: position_zero_figure(zero(), 0, 3), "head from 0 to 2"),
     ],
 )
 def test_wrong_input_is_named(wrong: Callable[[], go.Figure], message: str) -> None:

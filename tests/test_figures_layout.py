@@ -4,8 +4,8 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from poskernel_core.figures.curves import curves
-from poskernel_core.figures.layout import (
+from poskernel_core.plotting.curves import curves
+from poskernel_core.plotting.layout import (
     BARE,
     SHRUNK,
     THIRD,
@@ -16,7 +16,7 @@ from poskernel_core.figures.layout import (
     set_title,
     without_title,
 )
-from poskernel_core.figures.maps import folded_square, kernel_map
+from poskernel_core.plotting.maps import folded_square, kernel_map
 
 ROW = np.full(26, 1 / 26)
 

@@ -8,11 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.figures import neurons as draw
+from poskernel_core.analyses.bag.figures import (
+    QUALITY,
+    bag_kernel_figure,
+    contributions_figure,
+    neurons_figure,
+    quality_figure,
+    related_figure,
+    trace_figure,
+)
+from poskernel_core.plotting.layout import quoted
 from tests import made_contextual as made
 from tests.made_results import named, titles
 
-SHOWN = draw.quoted(made.HOSTILE)[:-1]
+SHOWN = quoted(made.HOSTILE)[:-1]
 """How a hostile word begins in a figure."""
 
 
@@ -20,7 +29,7 @@ SHOWN = draw.quoted(made.HOSTILE)[:-1]
 def test_every_neuron_once_with_its_number_first(rank_by: str) -> None:
     """Share to the right, R² upwards; those first by the chosen value are marked."""
     found = made.neurons()
-    figure = draw.neurons_figure(found, 3, rank_by)
+    figure = neurons_figure(found, 3, rank_by)
     rest, first = figure.data[:2]
     numbers = np.array([row[0] for trace in (rest, first) for row in trace.customdata])
     assert list(range(made.NEURONS)) == sorted(numbers)
@@ -43,24 +52,24 @@ def test_hover_of_a_neuron_tells_numbers_and_escaped_words() -> None:
     """Five words of either end, the first ones first."""
     found = made.neurons()
     found.values["drive"][6], found.errors["drive"][6] = 0.25, 0.02
-    figure = draw.neurons_figure(found, 0, "drive")
+    figure = neurons_figure(found, 0, "drive")
     hover = dict(row for trace in figure.data[:2] for row in trace.customdata)[6]
     words = found.texts["top_words"][6].tolist()
     up, down = hover.split("<br>")[-2:]
     assert hover.startswith("<b>neuron 6</b><br>drive 0.250 ± 0.020<br>share ")
-    assert [draw.quoted(word) for word in words[:5]] == up.removeprefix("+ ").split(" ")
-    assert [draw.quoted(word) for word in words[:1:-1]] == down.removeprefix("− ").split(" ")
+    assert [quoted(word) for word in words[:5]] == up.removeprefix("+ ").split(" ")
+    assert [quoted(word) for word in words[:1:-1]] == down.removeprefix("− ").split(" ")
     assert "&lt;b&gt;⏎" in SHOWN
     assert SHOWN in hover
-    assert draw.quoted(" word") in hover
+    assert quoted(" word") in hover
     assert made.HOSTILE not in hover
 
 
 def test_long_words_are_cut() -> None:
     """Else hover is wider than the page."""
     found = made.neurons(words=("x" * 100,))
-    text = draw.neurons_figure(found, 0, "drive").data[0].customdata[0][1]
-    assert draw.quoted(f"{'x' * 17}…") in text
+    text = neurons_figure(found, 0, "drive").data[0].customdata[0][1]
+    assert quoted(f"{'x' * 17}…") in text
     assert "x" * 18 not in text
 
 
@@ -69,7 +78,7 @@ def test_neurons_without_share_or_far_below() -> None:
     found = made.neurons()
     found.values["drive_share"][4] = 0.0
     found.values["r2"][4], found.values["r2"][5], found.values["drive"][4] = -50.0, np.nan, 0.0
-    figure = draw.neurons_figure(found, 4, "drive")
+    figure = neurons_figure(found, 4, "drive")
     rest = figure.data[0]
     (at,) = (i for i, row in enumerate(rest.customdata) if row[0] == 4)
     least = found.values["drive_share"][found.values["drive_share"] > 0].min()
@@ -84,7 +93,7 @@ def test_one_neuron(value: float) -> None:
     """Of any share."""
     found = made.neurons(1)
     found.values["drive_share"][:] = value
-    figure = draw.neurons_figure(found, 0, "drive")
+    figure = neurons_figure(found, 0, "drive")
     assert np.isfinite(figure.layout.xaxis.range).all()
     assert figure.layout.xaxis.tickvals
 
@@ -93,7 +102,7 @@ def test_one_neuron(value: float) -> None:
 def test_quality_of_every_variant(value: str) -> None:
     """Against the query, with a band; colours tell scales, dashes kernels."""
     found = made.neurons()
-    figure = draw.quality_figure(found, value)
+    figure = quality_figure(found, value)
     for variant, name in enumerate(made.VARIANTS):
         curve = named(figure, name)
         np.testing.assert_array_equal(found.coordinates["query"], curve.x)
@@ -104,7 +113,7 @@ def test_quality_of_every_variant(value: str) -> None:
     curves = [named(figure, name) for name in made.VARIANTS]
     assert curves[0].line.color == curves[2].line.color != curves[1].line.color
     assert curves[0].line.dash == curves[1].line.dash != curves[2].line.dash
-    assert ("query position n (tokens)", draw.QUALITY[value]) == titles(figure)[1:]
+    assert ("query position n (tokens)", QUALITY[value]) == titles(figure)[1:]
     assert figure.layout.yaxis.range[0] > -0.1
     assert curves[-1].visible is None
 
@@ -113,7 +122,7 @@ def test_quality_far_below_is_marked_under_the_axis() -> None:
     """A row of triangles for each variant, with the true value in hover."""
     found = made.neurons()
     found.values["bag_r2"][1, 2], found.values["bag_r2"][2, 4:6] = -50.0, [-3.0, -1.5]
-    figure = draw.quality_figure(found, "bag_r2")
+    figure = quality_figure(found, "bag_r2")
     rows = [trace for trace in figure.data if "below" in trace.name]
     assert [made.VARIANTS[index] for index in (1, 2)] == [row.legendgroup for row in rows]
     assert [[-50.0], [-3.0, -1.5]] == [list(row.customdata) for row in rows]
@@ -130,7 +139,7 @@ def test_quality_without_errors_or_values() -> None:
     """Undefined values leave the axis at 1."""
     found = made.neurons()
     found.values["bag_cosine"][:] = found.errors["bag_cosine"][:] = np.nan
-    assert np.isfinite(draw.quality_figure(found, "bag_cosine").layout.yaxis.range).all()
+    assert np.isfinite(quality_figure(found, "bag_cosine").layout.yaxis.range).all()
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -139,7 +148,7 @@ def test_kernel_over_the_offset(large: bool) -> None:
     found = made.neurons()
     kernel = found.values["kernel"]
     kernel[0] = 50.0 if large else 0.2
-    figure = draw.bag_kernel_figure(found)
+    figure = bag_kernel_figure(found)
     np.testing.assert_array_equal(np.arange(13), figure.data[0].x)
     np.testing.assert_array_equal(kernel[::-1], figure.data[0].y)
     assert ["key 0: 50"] * large == [note.text for note in figure.layout.annotations]
@@ -152,7 +161,7 @@ def test_kernel_over_the_offset(large: bool) -> None:
 def test_contributions_name_the_ends(count: int) -> None:
     """Three tokens at either end, no token at both; every token is counted."""
     found = made.neuron(count)
-    figure = draw.contributions_figure(found)
+    figure = contributions_figure(found)
     assert count == np.sum(figure.data[0].y)
     notes = figure.layout.annotations
     assert 2 * min(3, count // 2) == len(notes)
@@ -171,7 +180,7 @@ def test_contributions_name_the_ends(count: int) -> None:
 def test_a_neuron_along_a_text(parts: bool) -> None:
     """True solid, predicted dashed, its parts thin; hover tells the token."""
     found = made.trace()
-    figure = draw.trace_figure(found, parts)
+    figure = trace_figure(found, parts)
     names = {"true": "true", "predicted": "predicted"}
     if parts:
         names |= {"bag": "bag of", "position": "position", "others": "other", "direct": "current"}
@@ -180,7 +189,7 @@ def test_a_neuron_along_a_text(parts: bool) -> None:
         curve = named(figure, label)
         np.testing.assert_array_equal(np.arange(17), curve.x)
         np.testing.assert_array_equal(found.values[name], curve.y)
-        assert draw.quoted(f"{made.HOSTILE}16") == curve.customdata[16][0]
+        assert quoted(f"{made.HOSTILE}16") == curve.customdata[16][0]
         assert "%{customdata[0]} at %{x}" in curve.hovertemplate
         assert (curve.line.width > 1) == (name in ("true", "predicted"))
     add = found.values["contribution"][2]
@@ -201,8 +210,8 @@ def test_the_trace_says_of_which_text(asked: dict[str, object], name: str) -> No
     found = made.trace()
     found.params.update(asked)
     found.values["correlation"] = np.array(-0.75)
-    assert draw.trace_figure(found, False).layout.title.text.startswith(f"Neuron 4 along {name}: ")
-    assert draw.trace_figure(found, False).layout.title.text.endswith("correlation −0.75")
+    assert trace_figure(found, False).layout.title.text.startswith(f"Neuron 4 along {name}: ")
+    assert trace_figure(found, False).layout.title.text.endswith("correlation −0.75")
 
 
 def test_relatives_of_a_neuron() -> None:
@@ -210,7 +219,7 @@ def test_relatives_of_a_neuron() -> None:
     found = made.neuron()
     related, cosine = found.values["related"], found.values["output_cosine"]
     related[[2, 9]] = [-0.999, np.nan]
-    figure = draw.related_figure(found, 4)
+    figure = related_figure(found, 4)
     every, first, ring = figure.data
     np.testing.assert_array_equal(related, every.x)
     np.testing.assert_array_equal(cosine, every.y)
@@ -229,7 +238,7 @@ def test_numbers_of_relatives_stand_apart(cosines: list[float]) -> None:
     """None over another at either end, none outside; those of higher marks are higher."""
     found = made.neuron()
     found.values["output_cosine"][:] = cosines
-    notes = draw.related_figure(found, 4).layout.annotations
+    notes = related_figure(found, 4).layout.annotations
     for end in (-1, 1):
         some = [note for note in notes if end * note.x > 0]
         heights = [note.ay for note in some]
@@ -241,11 +250,11 @@ def test_numbers_of_relatives_stand_apart(cosines: list[float]) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: draw.neurons_figure(made.neurons(), 31, "drive"), "neuron from 0 to 30"),
-        (lambda: draw.neurons_figure(made.neurons(), 0, "rank"), "with 'rank'"),
-        (lambda: draw.quality_figure(made.neurons(), "r2"), "bag_cosine, received 'r2'"),
-        (lambda: draw.related_figure(made.neuron(), -1), "neuron from 0 to 30, received -1"),
-        (lambda: draw.bag_kernel_figure(made.neuron()), "'kernel', received 'neuron'"),
+        (lambda: neurons_figure(made.neurons(), 31, "drive"), "neuron from 0 to 30"),
+        (lambda: neurons_figure(made.neurons(), 0, "rank"), "with 'rank'"),
+        (lambda: quality_figure(made.neurons(), "r2"), "bag_cosine, received 'r2'"),
+        (lambda: related_figure(made.neuron(), -1), "neuron from 0 to 30, received -1"),
+        (lambda: bag_kernel_figure(made.neuron()), "'kernel', received 'neuron'"),
     ],
 )
 def test_wrong_input_is_named(wrong: Callable[[], go.Figure], message: str) -> None:

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.common.result import texts_array
-from poskernel_core.figures.of_result import figure_of
-from poskernel_core.figures.own_text import (
+from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.own_text.figures import (
     head_labels,
     packed_head,
     packed_patterns,
     row_figure,
     token_text,
 )
+from poskernel_core.common.result import texts_array
 from tests.made_results import result
 
 LAYERS, HEADS, LENGTH, SKIP = 2, 3, 7, 2

@@ -8,22 +8,23 @@ import plotly.graph_objects as go
 import pytest
 from plotly.colors import hex_to_rgb
 
-from poskernel_core.figures import (
+from poskernel_core.analyses.helix.drawing import (
     angle_matrix,
     helix_3d,
     helix_frames,
-    kl_by_position,
     layer_lines,
+    variance_bars,
+)
+from poskernel_core.analyses.interventions.figures import (
+    kl_by_position,
     loss_by_group,
     loss_by_position,
     next_token_bars,
-    score_profile_figure,
-    stage_map,
-    tangent_figure,
-    variance_bars,
 )
-from poskernel_core.figures.palette import BLUE, SCALE, VERMILLION, scale_rgb
-from poskernel_core.figures.scene import BETWEEN
+from poskernel_core.plotting.palette import BLUE, SCALE, VERMILLION, scale_rgb
+from poskernel_core.plotting.patterns import stage_map
+from poskernel_core.plotting.scene import BETWEEN
+from poskernel_core.plotting.scores import score_profile_figure, tangent_figure
 
 OFFSETS = np.arange(-5, 8)
 

@@ -6,10 +6,17 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from poskernel_core.analyses.position_vs_token.figures import (
+    condition_map_figure,
+    look_back_figure,
+    pattern_conditions_figure,
+    position_zero_figure,
+    score_conditions_figure,
+)
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
-from poskernel_core.figures import of_experiments as draw
-from poskernel_core.figures.conditions import measured
-from poskernel_core.figures.palette import BLUE, GREEN, VERMILLION
+from poskernel_core.analyses.random_tokens.figures import intrinsic_figure, norm_figure
+from poskernel_core.plotting.conditions import measured
+from poskernel_core.plotting.palette import BLUE, GREEN, VERMILLION
 from tests.made_results import CASES, SHARE, named, parts, rows, titles, zero
 
 
@@ -18,7 +25,7 @@ def test_intrinsic_row_with_its_trend(query: int) -> None:
     """Keys of the trend, the others apart; the line has the slope and runs through the mean."""
     found = rows()
     row, error = (part["pattern"][1, 2, query] for part in (found.values, found.errors))
-    figure = draw.intrinsic_figure(found, 1, 2, query)
+    figure = intrinsic_figure(found, 1, 2, query)
     aside = named(figure, "left out")
     np.testing.assert_allclose([row[key] for key in aside.x], [c[0] for c in aside.customdata])
     np.testing.assert_allclose([error[key] for key in aside.x], [c[1] for c in aside.customdata])
@@ -52,7 +59,7 @@ def test_a_trend_leaves_out_what_a_window_hides() -> None:
     row[:21] = 0
     row[21:] = 0.01 + 0.001 * np.arange(27)
     found.values["slope"][1, 2, 47] = 0.001
-    trend = named(draw.intrinsic_figure(found, 1, 2, 47), "slope")
+    trend = named(intrinsic_figure(found, 1, 2, 47), "slope")
     assert (21, 46) == (trend.x[0], trend.x[-1])
     np.testing.assert_allclose(trend.y, [row[21], row[46]], rtol=1e-6)
     assert "R² 1.00, " in trend.name
@@ -64,12 +71,12 @@ def test_a_large_key_0_stands_at_the_edge_with_its_value() -> None:
     row = found.values["pattern"][0, 0, 47]
     row[:] = 0.001
     row[0] = 0.9
-    figure = draw.intrinsic_figure(found, 0, 0, 47)
+    figure = intrinsic_figure(found, 0, 0, 47)
     assert figure.layout.yaxis.range[1] < 0.1
     assert ["key 0: 0.9"] == [note.text for note in figure.layout.annotations]
     aside = named(figure, "left out")
     assert dict(zip(aside.x, aside.y, strict=True))[0] < figure.layout.yaxis.range[1]
-    log = draw.intrinsic_figure(found, 0, 0, 47, log_y=True)
+    log = intrinsic_figure(found, 0, 0, 47, log_y=True)
     aside = named(log, "left out")
     assert 0.9 == dict(zip(aside.x, aside.y, strict=True))[0]
     assert () == log.layout.annotations
@@ -81,14 +88,14 @@ def test_rows_without_a_trend_have_no_line() -> None:
     found = rows()
     found.values["slope"][:] = np.nan
     assert ["left out of the trend"] == [
-        t.name for t in draw.intrinsic_figure(found, 0, 0, 2).data if "mean" not in t.name
+        t.name for t in intrinsic_figure(found, 0, 0, 2).data if "mean" not in t.name
     ]
 
 
 def test_norms_with_exponents_and_the_reference() -> None:
     """Log-log; the reference falls as 1 / sqrt(n + 1) through the geometric mean at position 1."""
     found = rows(heads=4)
-    figure = draw.norm_figure(found, [3, 1])
+    figure = norm_figure(found, [3, 1])
     np.testing.assert_array_equal(found.values["norm"][3], (curve := named(figure, "H3")).y)
     np.testing.assert_array_equal(np.arange(1, 49), curve.x)
     np.testing.assert_array_equal(found.errors["norm"][3], curve.customdata)
@@ -99,7 +106,7 @@ def test_norms_with_exponents_and_the_reference() -> None:
     assert np.sqrt(found.values["norm"][[3, 1], 1].prod()) == pytest.approx(line[1])
     assert {"log"} == {figure.layout.xaxis.type, figure.layout.yaxis.type}
     assert ("visible tokens (log scale)", "length of z (log scale)") == titles(figure)[1:]
-    assert 5 == len({t.name for t in draw.norm_figure(found).data if "s.e." not in t.name})
+    assert 5 == len({t.name for t in norm_figure(found).data if "s.e." not in t.name})
 
 
 @pytest.mark.parametrize(
@@ -114,7 +121,7 @@ def test_how_far_a_curve_lies_off_its_power_law(factor, told) -> None:
     found.values["norm"][0] = seen**-0.5
     found.values["norm"][0, 0] = 1000  # no part of the fit
     found.values["norm"][0, 1::3] *= factor ** (47 / 31)
-    assert named(draw.norm_figure(found), "H0").name.endswith(told)
+    assert named(norm_figure(found), "H0").name.endswith(told)
 
 
 def test_ablated_heads_have_no_exponent() -> None:
@@ -122,9 +129,9 @@ def test_ablated_heads_have_no_exponent() -> None:
     found = rows()
     found.values["norm"][1] = 0
     found.values["norm_exponent"][1] = np.nan
-    assert "H1: ablated" == named(draw.norm_figure(found), "H1").name
+    assert "H1: ablated" == named(norm_figure(found), "H1").name
     found.values["norm"][:] = 0
-    assert draw.norm_figure(found).layout.yaxis.type == "log"
+    assert norm_figure(found).layout.yaxis.type == "log"
 
 
 @pytest.mark.parametrize(
@@ -148,8 +155,8 @@ def test_measured_values_have_the_digits_of_their_error(
 @pytest.mark.parametrize(
     ("figure_of_row", "name", "unit"),
     [
-        (draw.score_conditions_figure, "score", "mean score ± 1 s.e. (nats)"),
-        (draw.pattern_conditions_figure, "pattern", "share of attention ± 1 s.e."),
+        (score_conditions_figure, "score", "mean score ± 1 s.e. (nats)"),
+        (pattern_conditions_figure, "pattern", "share of attention ± 1 s.e."),
     ],
 )
 @pytest.mark.parametrize("query", [0, 8])
@@ -176,7 +183,7 @@ def test_three_conditions_in_the_colours_of_the_posts(
 def test_look_back_up_to_half_of_the_length(length: int) -> None:
     """By offset, and where the most is."""
     found = parts(length)
-    figure = draw.look_back_figure(found, 0, 1)
+    figure = look_back_figure(found, 0, 1)
     curve = named(figure, "position only, most at k = 2")
     expected = found.values["profile"][1, 0, 1, : length // 2 + 1]
     np.testing.assert_array_equal(expected, curve.y)
@@ -188,7 +195,7 @@ def test_look_back_up_to_half_of_the_length(length: int) -> None:
 def test_map_of_one_condition(length: int) -> None:
     """Its whole pattern, from 0 to 1, later keys blank."""
     found = parts(length)
-    figure = draw.condition_map_figure(found, 1, 0, 2)
+    figure = condition_map_figure(found, 1, 0, 2)
     cells = figure.data[0]
     np.testing.assert_allclose(
         found.values["pattern"][2, 1, 0][length - 1], cells.z[length - 1], rtol=1e-6
@@ -200,7 +207,7 @@ def test_map_of_one_condition(length: int) -> None:
 def test_position_zero_rings_b_in_every_case() -> None:
     """At key 2 of every case; a case one key shorter begins at key 1."""
     found = zero()
-    figure = draw.position_zero_figure(found, 1, 1)
+    figure = position_zero_figure(found, 1, 1)
     for case, name in enumerate(CASES):
         row = found.values["last_row"][case, 1, 1]
         curve, ring = named(figure, name), named(figure, f"[B]: {name}")

@@ -7,9 +7,9 @@ import plotly.graph_objects as go
 import pytest
 
 import poskernel_core as pk
-from poskernel_core.figures import of_rotary
-from poskernel_core.figures.of_result import figure_of
-from poskernel_core.figures.rotary import RADIUS, clocks, offset_curves, over_wavelengths
+from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.rotary import figures as of_rotary
+from poskernel_core.analyses.rotary.curves import RADIUS, clocks, offset_curves, over_wavelengths
 from tests import builders
 from tests.test_rotary_spectrum import CONTEXT, QUERY, SKIP, gathered_of, kernels_of
 

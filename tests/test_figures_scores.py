@@ -4,16 +4,15 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from poskernel_core.figures import (
+from poskernel_core.analyses.interventions.figures import (
     kl_by_position,
     loss_by_group,
     loss_by_position,
     next_token_bars,
-    score_profile_figure,
-    tangent_figure,
+    percent,
 )
-from poskernel_core.figures.effects import percent
-from poskernel_core.figures.layout import quoted
+from poskernel_core.plotting.layout import quoted
+from poskernel_core.plotting.scores import score_profile_figure, tangent_figure
 
 OFFSETS = np.arange(-5, 8)
 

@@ -9,13 +9,9 @@ import pytest
 from PIL import Image
 from plotly.colors import hex_to_rgb
 
-from poskernel_core.figures import (
-    difference_map,
-    stage_map,
-)
-from poskernel_core.figures.layout import quoted
-from poskernel_core.figures.palette import DIVERGING, scale_rgb
-from poskernel_core.figures.stages import CELLS, robust_span
+from poskernel_core.plotting.layout import quoted
+from poskernel_core.plotting.palette import DIVERGING, scale_rgb
+from poskernel_core.plotting.patterns import CELLS, difference_map, robust_span, stage_map
 
 
 def titles(figure: go.Figure) -> tuple[str, str]:

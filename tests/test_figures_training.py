@@ -7,8 +7,8 @@ import pytest
 
 from pages.over_training.sections import emergence_table
 from poskernel_core.analyses import find
+from poskernel_core.analyses.training import figures as draw
 from poskernel_core.common.result import Result
-from poskernel_core.figures import training as draw
 from tests.made_results import named, titles
 
 STEPS, LAYERS, HEADS = (0, 1, 4, 16, 64), 2, 3

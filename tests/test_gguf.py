@@ -531,7 +531,7 @@ def test_refused_on_the_command_line(refused, tmp_path):
 def test_the_command_line_tells_the_quantisation(made, fresh_engine, tmp_path):
     """A result says how its weights are stored: in words, in provenance, exports and citations."""
     from poskernel_core.cli.reports import summary
-    from poskernel_core.figures.exports import bibtex, caption, citation, to_csv
+    from poskernel_core.export.files import bibtex, caption, citation, to_csv
 
     _, file = made("llama", "Q8_0")
     note = "8-bit weights (Q8_0): numbers differ from the full-precision model's"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pages.shared.grid import cell_name, grid_data
-from poskernel_core.figures.palette import (
+from poskernel_core.plotting.palette import (
     KIND_LOOKS,
     SCALE,
     fade,

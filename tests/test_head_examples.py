@@ -9,7 +9,7 @@ import torch
 
 import poskernel_core as pk
 from poskernel_core.analyses.base import Subject
-from poskernel_core.analyses.headvis.run import TOP, _Kept, _Largest, head_examples
+from poskernel_core.analyses.headvis.experiment import TOP, _Kept, _Largest, head_examples
 from poskernel_core.analyses.headvis.spec import HeadExamplesParams
 from poskernel_core.analyses.headvis.tree import folder_of, tree
 from poskernel_core.cli import main as cli

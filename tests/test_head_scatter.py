@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from poskernel_core.figures.head_scatter import Column, head_scatter, shown_on
-from poskernel_core.figures.palette import DIVERGING, KIND_LOOKS, SCALE
+from pages.explore.scatter import Column, head_scatter, shown_on
+from poskernel_core.plotting.palette import DIVERGING, KIND_LOOKS, SCALE
 
 X = Column("reach", "tokens", np.array([[1.0, 10, 100], [2, np.nan, 50]]), scale="log")
 Y = Column("mass", "share", np.array([[0.1, 0.2, 0.3], [0.4, 0.5, np.nan]]),

@@ -70,7 +70,7 @@ def test_any_table():
 def test_a_table_of_ours(tmp_path):
     """A table that was downloaded here can be laid beside another model's run."""
     from poskernel_core.common.result import Result
-    from poskernel_core.figures.exports import to_csv
+    from poskernel_core.export.files import to_csv
 
     numbers = np.arange(6.0).reshape(SHAPE)
     result = Result("etc", {}, {"etc": numbers}, {"etc": ("layer", "head")}, {"etc": "tokens"},

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
+from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import counted
-from poskernel_core.figures.of_result import figure_of
 from tests import builders
 
 WINDOWS, CONTEXT, QUERY = 37, 23, 19

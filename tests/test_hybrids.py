@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import poskernel_core as pk
+from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.specs import CorpusSpec
-from poskernel_core.figures.by_axes import by_axes
-from poskernel_core.figures.of_result import figure_of
 from poskernel_core.forward.attention import uniform_blocks
 from poskernel_core.forward.edits import Edit
+from poskernel_core.plotting.by_axes import by_axes
 from tests import builders, made_contextual, made_results
 from tests.builders.families import FAMILY_MODELS
 from tests.truth import Recorder

@@ -7,7 +7,7 @@ import torch
 import poskernel_core as pk
 from poskernel_core.analyses.base import Subject
 from poskernel_core.analyses.helix.formulas import STREAM_SUMS
-from poskernel_core.analyses.interventions.run.intervene import CANDIDATES, intervene
+from poskernel_core.analyses.interventions.experiment.intervene import CANDIDATES, intervene
 from poskernel_core.analyses.interventions.spec import InterventionParams
 from poskernel_core.common.errors import BadRequest, Cancelled
 from poskernel_core.data.made import repeated_windows

@@ -14,20 +14,21 @@ import poskernel_core
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "poskernel_core"
 ORDER = (
-    "common", "models", "data", "forward", "statistics", "storage", "passes", "analyses", "engine",
-    "figures", "sharing", "api", "ledger", "server", "cli",
+    "common", "models", "plotting", "data", "forward", "statistics", "storage", "passes",
+    "analyses", "engine", "export", "api", "ledger", "server", "cli",
 )  # fmt: skip
 """The stages of the core: each imports those before it, and itself."""
 APART = {
     "analyses": {"storage", "passes"},
-    "figures": {"forward", "statistics", "storage", "passes", "engine"},
+    "plotting": {"models"},
+    "export": {"forward", "statistics", "storage", "passes"},
 }
 """What a stage has no business with although it lies before it."""
 TORCH = {"forward", "statistics", "passes"}
-"""The stages whose modules may import torch; of the analyses, those called ``run`` alone."""
+"""The stages whose modules may import torch; of the analyses, ``experiment`` alone."""
 LIGHT = (
     "engine.engine", "engine.worker", "models.catalog", "data.corpora", "analyses", "cli.main",
-    "api", "storage.archive", "figures.of_result", "figures.exports", "ledger.compare",
+    "api", "storage.archive", "analyses.drawing", "export.files", "ledger.compare",
 )  # fmt: skip
 HEAVY = ("torch", "transformers", "transformer_lens", "datasets", "scipy", "streamlit", "pandas")
 FILES = {
@@ -122,13 +123,13 @@ def test_nobody_imports_what_runs_a_model_but_its_like():
         f"{name} imports {each}"
         for name in FILES
         for each in own_imports(name)
-        if ".run" in each and stage(each) == "analyses" and ".run" not in name
+        if ".experiment" in each and stage(each) == "analyses" and ".experiment" not in name
     ]
     assert [] == wrong
 
 
 def test_torch_is_imported_where_models_run():
-    """At the top of a module, in the stages that are about torch and in `run` alone."""
+    """At the top of a module, in the stages that are about torch and in `experiment` alone."""
     for name, file in FILES.items():
         top = [
             alias.name if isinstance(node, ast.Import) else node.module
@@ -137,7 +138,7 @@ def test_torch_is_imported_where_models_run():
             for alias in node.names
         ]
         if any(within(each, "torch") for each in top):
-            assert stage(name) in TORCH or ".run" in name, name
+            assert stage(name) in TORCH or ".experiment" in name, name
 
 
 def test_no_page_imports_another():

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poskernel_core.analyses.bag.experiment.neuron import correlations
+from poskernel_core.analyses.bag.experiment.trace import _agreement
 from poskernel_core.analyses.bag.neuron import Neuron, NeuronTrace
-from poskernel_core.analyses.bag.run.neuron import correlations
-from poskernel_core.analyses.bag.run.trace import _agreement
 from poskernel_core.common.errors import BadRequest
 from tests import oracles_bag as oracle
 from tests.builders import START, VOCABULARY
@@ -105,7 +105,7 @@ def test_correlations(seed, tokens, factor):
     readers[:, 3], readers[:, 4] = factor * readers[:, 1], -factor * readers[:, 1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("poskernel_core.analyses.bag.run.neuron.ROWS", tokens // 2)
+        patch.setattr("poskernel_core.analyses.bag.experiment.neuron.ROWS", tokens // 2)
         found = correlations(torch.tensor(table), torch.tensor(readers), 1).numpy()
 
     assert (np.abs(found) <= 1).all()

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.bag import independent
+from poskernel_core.analyses.bag.experiment import latents
+from poskernel_core.analyses.bag.experiment.bag import Bag
 from poskernel_core.analyses.bag.neuron import NeuronLatents
-from poskernel_core.analyses.bag.run import latents
-from poskernel_core.analyses.bag.run.bag import Bag
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.modules import environment
 from tests.builders import VOCABULARY

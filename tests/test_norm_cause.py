@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from poskernel_core.analyses.induction.experiment.norm_cause import paired
 from poskernel_core.analyses.induction.norm_cause import NormCause
-from poskernel_core.analyses.induction.run.norm_cause import paired
 from poskernel_core.analyses.induction.spec import InductionRecency
 from poskernel_core.analyses.random_tokens.spec import RandomAttention
 from poskernel_core.common.errors import BadRequest
@@ -124,7 +124,7 @@ def last_slopes(path, ids, edits):
 
 def test_changes(model_dirs, monkeypatch):
     """Every change and its error is that of the differences of each sequence, by plain loops."""
-    monkeypatch.setattr("poskernel_core.analyses.random_tokens.run.sampled.MEASURED", 4)
+    monkeypatch.setattr("poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", 4)
     path = model_dirs["gpt2"]
     params = PAIRS | {"samples": 4, "random_length": 17, "trend_from": 1}
     cause = perform(NormCause, subject_of(path), **params)

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.own_text import run as own_run
+from poskernel_core.analyses.own_text import experiment as own_run
 from poskernel_core.analyses.own_text import spec
-from poskernel_core.analyses.own_text.run import row_shares
+from poskernel_core.analyses.own_text.experiment import row_shares
 from poskernel_core.analyses.own_text.spec import (
     HeadOnText,
     OwnText,

@@ -13,6 +13,11 @@ import poskernel_core as pk
 from pages.compare.pinned import _cell
 from poskernel_core.analyses import find
 from poskernel_core.analyses.comparison import formulas
+from poskernel_core.analyses.comparison.figures import (
+    depth_figure,
+    distances_figure,
+    kernels_figure,
+)
 from poskernel_core.analyses.comparison.pins import (
     MOST_PINS,
     Pin,
@@ -27,7 +32,6 @@ from poskernel_core.cli.options import Run
 from poskernel_core.common.errors import BadRequest, TooLittleText
 from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.figures.comparison import depth_figure, distances_figure, kernels_figure
 from tests import oracles
 from tests.builders import VOCABULARY
 from tests.builders import bag as made

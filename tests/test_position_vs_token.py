@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core.analyses.position_vs_token.run.parts import largest_offsets
-from poskernel_core.analyses.position_vs_token.run.zero import CASES, PLACES
+from poskernel_core.analyses.position_vs_token.experiment.parts import largest_offsets
+from poskernel_core.analyses.position_vs_token.experiment.zero import CASES, PLACES
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS, PositionVsToken
 from poskernel_core.data.layouts import random_layout
 from tests import builders, oracles, plain_gpt2

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from poskernel_core.analyses.random_tokens.run.random_rows import (
+from poskernel_core.analyses.random_tokens.experiment.random_rows import (
     FEWEST_FOR_P,
     exponents,
     rank_correlations,
@@ -29,7 +29,9 @@ POOL = builders.VOCABULARY - 1
 @pytest.fixture(autouse=True)
 def few_measured(monkeypatch):
     """Norms are measured on as many sequences as are run, which plain loops can follow."""
-    monkeypatch.setattr("poskernel_core.analyses.random_tokens.run.sampled.MEASURED", SAMPLES)
+    monkeypatch.setattr(
+        "poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", SAMPLES
+    )
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +236,7 @@ def test_norms_of_averages(averages):
 @pytest.mark.parametrize("start", [True, False])
 def test_flattened_norms(averages, start, monkeypatch):
     """Scaled by norms measured on other sequences, they are flat, and their mean is the same."""
-    monkeypatch.setattr("poskernel_core.analyses.random_tokens.run.sampled.MEASURED", 500)
+    monkeypatch.setattr("poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", 500)
     subject = subject_of(averages, start=start)
 
     result = perform(RandomAttention, subject, samples=500, length=13, equalise_norms=True)

@@ -34,7 +34,7 @@ EXPERIMENTS = list(SMALL)
 @pytest.mark.parametrize("model", ["gpt2", "mistral"])
 def test_batches_and_seeds(model_dirs, monkeypatch, name, model):
     """Results do not depend on how samples are cut; equal seeds give equal bits, others do not."""
-    monkeypatch.setattr("poskernel_core.analyses.random_tokens.run.sampled.MEASURED", 17)
+    monkeypatch.setattr("poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", 17)
     experiment, params = SMALL[name]
     params = {**params, "samples": 13}
     path = model_dirs[model]
@@ -122,7 +122,7 @@ def test_refused(model_dirs, name, params, words):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_progress(model_dirs, name, monkeypatch):
     """It begins at none, grows by batches, and ends when all is done."""
-    monkeypatch.setattr("poskernel_core.analyses.random_tokens.run.sampled.MEASURED", 7)
+    monkeypatch.setattr("poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", 7)
     experiment, params = SMALL[name]
     seen, subject = [], subject_of(model_dirs["llama"], batch=3)
 

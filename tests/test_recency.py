@@ -45,7 +45,9 @@ def drawn(layout, stream, samples=SAMPLES, seed=3):
 @pytest.fixture(autouse=True)
 def few_measured(monkeypatch):
     """Norms are measured on as many sequences as are run, which plain loops can follow."""
-    monkeypatch.setattr("poskernel_core.analyses.random_tokens.run.sampled.MEASURED", SAMPLES)
+    monkeypatch.setattr(
+        "poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", SAMPLES
+    )
 
 
 def switched(path, start, params, switches, samples=SAMPLES):

@@ -8,7 +8,7 @@ import pytest
 from poskernel_core.analyses import find
 from poskernel_core.common.result import Result, Value
 from poskernel_core.engine.provenance import from_entry, to_entry
-from poskernel_core.figures.exports import to_csv
+from poskernel_core.export.files import to_csv
 from poskernel_core.storage.encoding import decode, encode
 
 WORDS = [[" a", "b\0", "c"], ["\n", "", "\N{SNOWMAN}"]]

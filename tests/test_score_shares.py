@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from poskernel_core.analyses.score_shares.run import shares, weights
+from poskernel_core.analyses.score_shares.experiment import shares, weights
 from poskernel_core.analyses.score_shares.spec import ScoreShares
 from poskernel_core.common.attention import first_visible
 from tests import oracles

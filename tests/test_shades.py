@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pages.shared.shades import NO_VALUE, Shade, categories, diverging, linear, logarithmic
-from poskernel_core.figures.palette import CATEGORICAL, DIVERGING, SCALE
+from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, SCALE
 
 STEPS = 121
 NAMES = ("near", "far", "neither")

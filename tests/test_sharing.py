@@ -17,8 +17,8 @@ from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.api import build_request
 from poskernel_core.cli.main import main
 from poskernel_core.engine.engine import Engine
-from poskernel_core.sharing.gallery import Shown, gallery
-from poskernel_core.sharing.hub_card import hub_card
+from poskernel_core.export.gallery import Shown, gallery
+from poskernel_core.export.hub_card import hub_card
 from poskernel_core.storage.store import Store
 
 MODEL, WINDOWS, CONTEXT, QUERY = "demo-attn-2l", 7, 53, 52

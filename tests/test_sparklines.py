@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.figures.sparklines import MISSING, compact_curves, heights_of
+from poskernel_core.plotting.sparklines import MISSING, compact_curves, heights_of
 
 
 def codes(found, layers, heads):

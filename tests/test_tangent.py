@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
+from poskernel_core.analyses.helix.figures import tangents_figure
 from poskernel_core.analyses.helix.formulas import STREAM_SUMS
 from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import BAND
 from poskernel_core.data.made import repeated_windows
-from poskernel_core.figures.of_positions import tangents_figure
 from tests import builders
 from tests import oracles_positions as op
 from tests.oracles import dot, mean

@@ -16,9 +16,9 @@ from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import texts_array
 from poskernel_core.engine.engine import Engine
-from poskernel_core.figures import view as views
-from poskernel_core.figures.exports import to_csv
-from poskernel_core.figures.view import PAGES, View
+from poskernel_core.export import notebook as views
+from poskernel_core.export.files import to_csv
+from poskernel_core.export.notebook import PAGES, View
 from poskernel_core.storage.store import Store
 from tests.made_results import result
 from tools.recorded import page_names

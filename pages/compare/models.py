@@ -20,11 +20,11 @@ from pages.shared.plain import plain, say_error
 from pages.shared.pressed import fetch_when_asked
 from pages.shared.selection import Selection, select_cell
 from pages.shared.shades import Shade
+from poskernel_core.analyses.comparison.figures import depth_figure
 from poskernel_core.analyses.comparison.measures import MeasureByDepth, MeasureByDepthParams
 from poskernel_core.analyses.comparison.pins import Pin, nearest_position, pinned_run
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
-from poskernel_core.figures.comparison import depth_figure
 from poskernel_core.models import catalog
 
 __all__ = ["draw_models"]

@@ -19,6 +19,7 @@ from pages.shared.pressed import NOTHING_NEW, is_wanted, offer_rest, want
 from pages.shared.selection import Selection
 from pages.shared.tables import errors_line
 from poskernel_core.analyses import find
+from poskernel_core.analyses.comparison.figures import distances_figure, kernels_figure, pin_labels
 from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
 from poskernel_core.analyses.comparison.measures import HeadsBeside, HeadsBesideParams
 from poskernel_core.analyses.comparison.pins import nearest_position, read_pins, write_pins
@@ -28,7 +29,6 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, rounded, with_bias
 from poskernel_core.engine.preflight import computes
 from poskernel_core.engine.requests import canonical_of
-from poskernel_core.figures.comparison import distances_figure, kernels_figure, pin_labels
 
 __all__ = ["draw_chosen", "draw_comparison", "ready"]
 

@@ -26,11 +26,11 @@ from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
 from poskernel_core.analyses.contextual_heads.behaviour import regrouped
+from poskernel_core.analyses.contextual_heads.figures import plane_figure
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
-from poskernel_core.figures.contextual import plane_figure
-from poskernel_core.figures.layout import quoted
+from poskernel_core.plotting.layout import quoted
 
 PLACE = Place("One head", "Context", 7, picture=Picture("model=demo-gpt2&head=L0H4", "plane"))
 

@@ -23,18 +23,18 @@ from poskernel_core.analyses.contextual_heads.denominators import (
     TokenWeights,
     TokenWeightsParams,
 )
-from poskernel_core.analyses.kernels.distances import KernelDistances, KernelDistancesParams
-from poskernel_core.common.heads import cell_name
-from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, value_and_bias
-from poskernel_core.figures.contextual import (
+from poskernel_core.analyses.contextual_heads.figures import (
     denominators_figure,
-    distances_figure,
     duplicates_figure,
     variation_figure,
     weights_figure,
 )
-from poskernel_core.figures.layout import without_title
+from poskernel_core.analyses.kernels.distances import KernelDistances, KernelDistancesParams
+from poskernel_core.analyses.kernels.figures import distances_figure
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted, value_and_bias
+from poskernel_core.plotting.layout import without_title
 
 __all__ = [
     "draw_denominators",

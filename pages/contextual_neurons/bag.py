@@ -14,12 +14,11 @@ from pages.shared.cards import card, chart
 from pages.shared.contextual_controls import ListedChoice
 from pages.shared.selection import Selection
 from poskernel_core.analyses.bag.contextual_neurons import centred_at_best
+from poskernel_core.analyses.bag.figures import bag_kernel_figure, nearest_figure, quality_figure
 from poskernel_core.analyses.bag.search import ExtendedEmbedding, ExtendedEmbeddingParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
-from poskernel_core.figures.bag import nearest_figure
-from poskernel_core.figures.layout import visible, without_title
-from poskernel_core.figures.neurons import bag_kernel_figure, quality_figure
+from poskernel_core.plotting.layout import visible, without_title
 
 __all__ = ["draw_bag", "draw_embedding", "say_how_well"]
 

@@ -7,8 +7,8 @@ import html
 import numpy as np
 import streamlit as st
 
-from poskernel_core.figures.layout import visible
-from poskernel_core.figures.palette import BLUE, CATEGORICAL, fade
+from poskernel_core.plotting.layout import visible
+from poskernel_core.plotting.palette import BLUE, CATEGORICAL, fade
 
 __all__ = ["coloured_text"]
 

@@ -20,6 +20,12 @@ from pages.shared.selection import Selection
 from pages.shared.source import choose_text
 from pages.shared.tables import choice_table
 from pages.shared.word_lists import joined, word_lists
+from poskernel_core.analyses.bag.figures import (
+    contributions_figure,
+    latents_figure,
+    related_figure,
+    trace_figure,
+)
 from poskernel_core.analyses.bag.neuron import (
     Neuron,
     NeuronLatents,
@@ -30,13 +36,7 @@ from poskernel_core.analyses.bag.neuron import (
 )
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, value_text
-from poskernel_core.figures.bag import latents_figure
-from poskernel_core.figures.layout import without_title
-from poskernel_core.figures.neurons import (
-    contributions_figure,
-    related_figure,
-    trace_figure,
-)
+from poskernel_core.plotting.layout import without_title
 
 __all__ = ["draw_latents", "draw_neuron", "draw_trace"]
 

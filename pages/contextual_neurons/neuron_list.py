@@ -18,12 +18,11 @@ from pages.shared.links import write
 from pages.shared.selection import Selection
 from pages.shared.tables import choice_table
 from pages.shared.word_lists import joined
+from poskernel_core.analyses.bag.figures import neurons_figure, scores_figure
 from poskernel_core.analyses.bag.search import WordNeurons, WordNeuronsParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
-from poskernel_core.figures.bag import scores_figure
-from poskernel_core.figures.layout import without_title
-from poskernel_core.figures.neurons import neurons_figure
+from poskernel_core.plotting.layout import without_title
 
 __all__ = ["choose_neuron", "draw_neurons", "draw_search", "select_neuron"]
 

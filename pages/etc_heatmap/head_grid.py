@@ -14,9 +14,9 @@ from pages.shared.selection import Selection, select_cell
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, texts_of
-from poskernel_core.figures.palette import KIND_LOOKS
-from poskernel_core.figures.sparklines import compact_curves
 from poskernel_core.models.known import known_heads
+from poskernel_core.plotting.palette import KIND_LOOKS
+from poskernel_core.plotting.sparklines import compact_curves
 
 __all__ = ["Order", "draw_grid", "kind_thresholds"]
 

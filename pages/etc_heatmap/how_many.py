@@ -13,8 +13,8 @@ from pages.shared.measures import Measure
 from pages.shared.pressed import is_wanted, want
 from pages.shared.selection import Selection
 from poskernel_core.analyses.base import Experiment
+from poskernel_core.analyses.how_many_texts.figures import enough_map, error_curve
 from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
-from poskernel_core.figures.of_texts import enough_map, error_curve
 
 URL: Final = "query-params"
 

@@ -21,11 +21,11 @@ from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
+from poskernel_core.analyses.kernels.figures import head_curve
 from poskernel_core.analyses.kernels.formulas import KINDS
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.common.result import Result
-from poskernel_core.figures.exports import identity
-from poskernel_core.figures.of_kernels import head_curve
+from poskernel_core.export.files import identity
 
 PLACE = Place("Heads", "Map", 0, picture=Picture())
 

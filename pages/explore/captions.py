@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pages.explore.scatter import Column
 from pages.shared.cards import Explanation
 from pages.shared.explained import explained
 from pages.shared.measures import MEASURES
 from pages.shared.plain import plain
-from poskernel_core.figures.head_scatter import Column
 
 __all__ = ["words"]
 

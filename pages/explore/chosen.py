@@ -8,6 +8,7 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
+from pages.explore.scatter import Column, Head
 from pages.shared.links import write
 from pages.shared.pins import add_pins, compare_link, pin_of
 from pages.shared.plain import say_error
@@ -17,7 +18,6 @@ from poskernel_core.analyses.comparison.pins import MOST_PINS
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import cell_name, parse_cell
 from poskernel_core.common.rounding import counted
-from poskernel_core.figures.head_scatter import Column, Head
 
 __all__ = ["choose_by_hand", "draw_names", "draw_table"]
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 import streamlit as st
 
+from pages.explore.scatter import Column
 from pages.shared.fit import fitted_index
 from pages.shared.measures import MEASURES
 from poskernel_core.common.result import Result
-from poskernel_core.figures.head_scatter import Column
 
 __all__ = ["choose_three", "our_columns"]
 

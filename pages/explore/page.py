@@ -10,6 +10,7 @@ import streamlit as st
 from pages.explore.captions import words
 from pages.explore.chosen import choose_by_hand, draw_names, draw_table
 from pages.explore.columns import choose_three, our_columns
+from pages.explore.scatter import Column, Head, head_scatter, shown_on
 from pages.explore.tables import their_columns
 from pages.shared import results
 from pages.shared.cards import card, chart
@@ -19,8 +20,7 @@ from pages.shared.selection import Selection
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
-from poskernel_core.figures.head_scatter import Column, Head, head_scatter, shown_on
-from poskernel_core.figures.layout import TITLE, set_title
+from poskernel_core.plotting.layout import TITLE, set_title
 
 PLACE = Place("Heads", "Explore", 1, picture=Picture("", "heads"))
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from pages.explore.scatter import Column
 from pages.shared.plain import plain, say_error
 from pages.shared.selection import Selection
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.limits import limits
 from poskernel_core.data.head_tables import MAX_TABLE_BYTES, HeadTable, parse_head_table
-from poskernel_core.figures.head_scatter import Column
 
 __all__ = ["their_columns"]
 

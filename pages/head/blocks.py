@@ -14,23 +14,23 @@ from pages.shared.plain import plain
 from pages.shared.pressed import fetch_when_asked
 from pages.shared.selection import Selection
 from poskernel_core.analyses import find
+from poskernel_core.analyses.additivity.figures import similarity_figure
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.analyses.contextual_heads.denominators import Denominators, DenominatorsParams
+from poskernel_core.analyses.contextual_heads.figures import duplicates_figure, variation_figure
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
+from poskernel_core.analyses.headvis.figures import examples_table, sharpest
 from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
+from poskernel_core.analyses.induction.figures import head_scores_figure
 from poskernel_core.analyses.induction.spec import InductionScores, InductionScoresParams
+from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
+from poskernel_core.analyses.score_shares.figures import score_shares_figure
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
+from poskernel_core.analyses.sinks.figures import sinks_figure
 from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
 from poskernel_core.common.rounding import counted, value_text
-from poskernel_core.figures.additivity import similarity_figure
-from poskernel_core.figures.contextual import duplicates_figure, variation_figure
-from poskernel_core.figures.examples import examples_table, sharpest
-from poskernel_core.figures.heads import score_shares_figure, sinks_figure
-from poskernel_core.figures.of_experiments import head_scores_figure
-from poskernel_core.figures.of_kernels import head_curve
-from poskernel_core.figures.of_positions import profile_figure
 
 __all__ = ["draw_experiments", "draw_kernel", "draw_profile", "draw_sinks"]
 

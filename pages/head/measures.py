@@ -14,8 +14,13 @@ from pages.shared.head_link import page_address
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
 from pages.shared.tables import errors_line
+from poskernel_core.analyses.head_measures.figures import (
+    bias_texts,
+    measure_texts,
+    measures_table,
+    rank_texts,
+)
 from poskernel_core.common.result import Result
-from poskernel_core.figures.heads import bias_texts, measure_texts, measures_table, rank_texts
 
 __all__ = ["draw_measures", "is_local"]
 

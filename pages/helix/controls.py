@@ -10,10 +10,10 @@ import streamlit as st
 from pages.shared.fit import fitted, fitted_span
 from pages.shared.place import page_link
 from pages.shared.selection import Selection
+from poskernel_core.analyses.helix.figures import OVERLAYS
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
 from poskernel_core.analyses.helix.spec import HelixParams
 from poskernel_core.common.result import Result
-from poskernel_core.figures.of_positions import OVERLAYS
 
 __all__ = ["View", "choose_prompts", "choose_view"]
 

@@ -15,16 +15,16 @@ from pages.shared.cards import card, chart
 from pages.shared.contents import contents_here
 from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
-from poskernel_core.analyses.helix.spec import Helix
-from poskernel_core.common.result import Result
-from poskernel_core.figures import layer_lines, variance_bars
-from poskernel_core.figures.of_positions import (
+from poskernel_core.analyses.helix.drawing import layer_lines, variance_bars
+from poskernel_core.analyses.helix.figures import (
     OVERLAYS,
     angles_figure,
     first_name,
     helix_figure,
     morph_figure,
 )
+from poskernel_core.analyses.helix.spec import Helix
+from poskernel_core.common.result import Result
 from poskernel_core.ledger.published import ANGLES_GPT2
 
 PLACE = Place(

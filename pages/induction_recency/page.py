@@ -25,6 +25,7 @@ from pages.shared.measure_grid import draw_measure_grid
 from pages.shared.place import RANDOM_TOKENS_IDLE, Picture, Place
 from pages.shared.selection import Selection
 from poskernel_core.analyses import find
+from poskernel_core.analyses.induction.figures import induction_figure
 from poskernel_core.analyses.induction.spec import (
     InductionRecency,
     InductionScores,
@@ -35,7 +36,6 @@ from poskernel_core.analyses.random_tokens.params import CLEAR_SAMPLES, RANDOM_T
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
-from poskernel_core.figures.of_experiments import induction_figure
 
 PLACE = Place(
     "Experiments",

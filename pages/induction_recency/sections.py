@@ -16,22 +16,21 @@ from pages.shared.experiment_controls import Draws, Sequences, SwitchesChoice, c
 from pages.shared.fit import fitted, fitted_index
 from pages.shared.head_choice import HeadChoice
 from pages.shared.links import write
-from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
-from poskernel_core.analyses.induction.spec import RecencyPatterns, RecencyPatternsParams
-from poskernel_core.analyses.random_tokens.params import RANDOM_TOKENS
-from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAttentionParams
-from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_and_bias
-from poskernel_core.figures.of_experiments import (
+from poskernel_core.analyses.induction.figures import (
     candidate_figure,
     cause_figure,
-    intrinsic_figure,
     last_rows_figure,
-    norm_figure,
     probability_figure,
     row_pattern_figure,
     row_patterns_figure,
 )
+from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
+from poskernel_core.analyses.induction.spec import RecencyPatterns, RecencyPatternsParams
+from poskernel_core.analyses.random_tokens.figures import intrinsic_figure, norm_figure
+from poskernel_core.analyses.random_tokens.params import RANDOM_TOKENS
+from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAttentionParams
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_and_bias
 
 __all__ = ["draw_cause", "draw_patterns", "draw_random", "draw_recency"]
 

@@ -9,8 +9,8 @@ import streamlit as st
 
 from poskernel_core.common.result import Result
 from poskernel_core.data.layouts import ROLES
-from poskernel_core.figures.layout import MASKED, quoted
-from poskernel_core.figures.palette import CATEGORICAL, ink_on
+from poskernel_core.plotting.layout import MASKED, quoted
+from poskernel_core.plotting.palette import CATEGORICAL, ink_on
 
 __all__ = ["draw_sequences"]
 

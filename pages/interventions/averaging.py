@@ -11,7 +11,7 @@ from pages.shared import words_positions as words
 from pages.shared.cards import card
 from pages.shared.selection import Selection
 from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
-from poskernel_core.figures.of_positions import averaging_figure
+from poskernel_core.analyses.interventions.figures import averaging_figure
 
 __all__ = ["draw_averaging"]
 

@@ -18,10 +18,7 @@ from pages.shared.metric import draw_metric
 from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from pages.shared.zoom import choose_zoom
-from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
-from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
-from poskernel_core.figures.of_positions import (
+from poskernel_core.analyses.interventions.figures import (
     PATTERNS,
     bars_figure,
     kl_figure,
@@ -29,6 +26,9 @@ from poskernel_core.figures.of_positions import (
     mass_figure,
     pattern_figure,
 )
+from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_text
 
 PLACE = Place(
     "Experiments",

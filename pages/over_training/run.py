@@ -12,11 +12,11 @@ from pages.shared import results
 from pages.shared.plain import plain, say_error
 from pages.shared.pressed import NOTHING_NEW
 from pages.shared.selection import Selection
+from poskernel_core.analyses.training.figures import STEPS, TOKENS
 from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.engine.preflight import computes
-from poskernel_core.figures.training import STEPS, TOKENS
 from poskernel_core.models.training import LOG, TrainingRun
 
 __all__ = ["Chosen", "choose_run", "offer_to_compute", "say_what_is_alike"]

@@ -19,6 +19,14 @@ from pages.shared.measures import Measure, shade_of
 from pages.shared.selection import Selection, select_cell
 from pages.shared.shades import Shade
 from pages.shared.tables import choice_table, errors_line, rounded_table
+from poskernel_core.analyses.training.figures import (
+    count_figure,
+    curves_figure,
+    grids_figure,
+    induction_and_sink_figure,
+    kernel_over_training_figure,
+    most_changed,
+)
 from poskernel_core.analyses.training.spec import (
     KernelOverTraining,
     KernelOverTrainingParams,
@@ -28,14 +36,6 @@ from poskernel_core.analyses.training.spec import (
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
-from poskernel_core.figures.training import (
-    count_figure,
-    curves_figure,
-    grids_figure,
-    induction_and_sink_figure,
-    kernel_over_training_figure,
-    most_changed,
-)
 
 __all__ = [
     "draw_curves",

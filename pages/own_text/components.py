@@ -9,8 +9,8 @@ import streamlit as st
 
 from pages.shared.component import component
 from pages.shared.selection import select_cell
+from poskernel_core.analyses.own_text.figures import head_labels, packed_head, packed_patterns
 from poskernel_core.common.result import Result, plain
-from poskernel_core.figures.own_text import head_labels, packed_head, packed_patterns
 
 __all__ = ["draw_patterns", "draw_tokens"]
 

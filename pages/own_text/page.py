@@ -19,6 +19,7 @@ from pages.shared.links import write
 from pages.shared.place import Picture, Place
 from pages.shared.plain import plain
 from pages.shared.selection import Selection
+from poskernel_core.analyses.own_text.figures import all_heads_figure, head_figure
 from poskernel_core.analyses.own_text.spec import (
     HeadOnText,
     HeadOnTextParams,
@@ -26,7 +27,6 @@ from poskernel_core.analyses.own_text.spec import (
     OwnTextParams,
     kept_around,
 )
-from poskernel_core.figures.own_text import all_heads_figure, head_figure
 
 PLACE = Place(
     "One head",

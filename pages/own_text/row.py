@@ -11,9 +11,9 @@ import streamlit as st
 from pages.own_text import words
 from pages.shared.cards import card
 from pages.shared.selection import Selection
+from poskernel_core.analyses.own_text.figures import row_figure
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
-from poskernel_core.figures.own_text import row_figure
 
 __all__ = ["draw_row"]
 

@@ -17,6 +17,11 @@ from pages.shared.fit import fitted
 from pages.shared.head_choice import HeadChoice, choose_head
 from pages.shared.place import RANDOM_TOKENS_IDLE, Picture, Place
 from pages.shared.selection import Selection
+from poskernel_core.analyses.position_vs_token.figures import (
+    condition_map_figure,
+    pattern_conditions_figure,
+    score_conditions_figure,
+)
 from poskernel_core.analyses.position_vs_token.spec import (
     CONDITIONS,
     PositionVsToken,
@@ -26,12 +31,7 @@ from poskernel_core.analyses.position_vs_token.spec import (
 )
 from poskernel_core.analyses.random_tokens.params import SAMPLES
 from poskernel_core.common.result import Result
-from poskernel_core.figures.layout import THIRD, set_height
-from poskernel_core.figures.of_experiments import (
-    condition_map_figure,
-    pattern_conditions_figure,
-    score_conditions_figure,
-)
+from poskernel_core.plotting.layout import THIRD, set_height
 
 PLACE = Place(
     "Experiments",

@@ -13,9 +13,9 @@ from pages.shared import words_experiments as words
 from pages.shared.cards import card, chart
 from pages.shared.head_choice import HeadChoice, strongest
 from pages.shared.metric import draw_metric
+from poskernel_core.analyses.position_vs_token.figures import look_back_figure, position_zero_figure
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded, value_text
-from poskernel_core.figures.of_experiments import look_back_figure, position_zero_figure
 
 __all__ = ["draw_first", "draw_look_back"]
 

@@ -11,9 +11,9 @@ from pages.shared import words_kernels as words
 from pages.shared.cards import card
 from pages.shared.selection import Selection
 from poskernel_core.analyses import find
+from poskernel_core.analyses.additivity.figures import shares_figure, similarity_figure
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.common.rounding import counted, value_text
-from poskernel_core.figures.additivity import shares_figure, similarity_figure
 
 __all__ = ["draw_additivity"]
 

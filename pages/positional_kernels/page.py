@@ -19,12 +19,13 @@ from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
 from pages.shared.source import SourceChoice, choose_source
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
+from poskernel_core.analyses.kernels.figures import head_curve
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-from poskernel_core.figures import folded_square, kernel_map, small_multiples
-from poskernel_core.figures.of_kernels import head_curve
+from poskernel_core.plotting.maps import folded_square, kernel_map
+from poskernel_core.plotting.multiples import small_multiples
 
 PLACE = Place("One head", "Kernel", 5, picture=Picture("log=offset", "map"))
 

@@ -10,8 +10,8 @@ import streamlit as st
 
 from pages.shared.cards import Explanation, card, chart
 from poskernel_core.common.result import Result
-from poskernel_core.figures.layout import THIRD, set_height
-from poskernel_core.figures.maps import Colours, difference_colours, probability_colours
+from poskernel_core.plotting.layout import THIRD, set_height
+from poskernel_core.plotting.maps import Colours, difference_colours, probability_colours
 
 __all__ = ["coloured", "draw_three"]
 

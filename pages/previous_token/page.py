@@ -15,10 +15,11 @@ from pages.shared.contents import contents_here
 from pages.shared.head_link import head_link
 from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
+from poskernel_core.analyses.kernels.figures import profile_figure
+from poskernel_core.analyses.previous_token.figures import scores_figure, table_figure
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
-from poskernel_core.figures.of_positions import profile_figure, scores_figure, table_figure
 
 PLACE = Place(
     "One head",

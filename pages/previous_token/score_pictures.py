@@ -13,10 +13,11 @@ from pages.shared.cards import card, chart
 from pages.shared.selection import Selection
 from pages.shared.source import choose_text
 from pages.shared.zoom import choose_zoom
+from poskernel_core.analyses.helix.figures import tangents_figure
 from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
+from poskernel_core.analyses.previous_token.figures import STAGE_TITLES, stage_figure
 from poskernel_core.analyses.previous_token.stages import Stages, StagesParams
 from poskernel_core.common.rounding import value_text
-from poskernel_core.figures.of_positions import STAGE_TITLES, stage_figure, tangents_figure
 
 __all__ = ["draw_stages", "draw_tangent"]
 

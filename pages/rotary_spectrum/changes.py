@@ -18,9 +18,9 @@ from poskernel_core.analyses.rotary.bands import (
     ChangedBands,
     ChangedBandsParams,
 )
+from poskernel_core.analyses.rotary.figures import losses_figure, profiles_figure
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_and_bias
-from poskernel_core.figures.of_rotary import losses_figure, profiles_figure
 
 __all__ = ["draw_changes"]
 

@@ -13,11 +13,7 @@ from pages.shared.cards import card
 from pages.shared.measure_grid import draw_heads, head_texts
 from pages.shared.selection import Selection
 from pages.shared.shades import linear, logarithmic
-from poskernel_core.analyses.rotary.formulas import BANDS
-from poskernel_core.analyses.rotary.spec import RotarySpectrum
-from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_and_bias
-from poskernel_core.figures.of_rotary import (
+from poskernel_core.analyses.rotary.figures import (
     amplitudes_figure,
     clocks_figure,
     equivariant_curve,
@@ -27,6 +23,10 @@ from poskernel_core.figures.of_rotary import (
     usage_figure,
     without_figure,
 )
+from poskernel_core.analyses.rotary.formulas import BANDS
+from poskernel_core.analyses.rotary.spec import RotarySpectrum
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_and_bias
 
 __all__ = ["draw_all_heads", "draw_kernels", "draw_spectrum"]
 

@@ -20,7 +20,7 @@ from pages.shared.plain import plain
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
-from poskernel_core.figures.exports import (
+from poskernel_core.export.files import (
     bibtex,
     chart_config,
     citation,
@@ -31,10 +31,10 @@ from poskernel_core.figures.exports import (
     to_json,
     to_npz,
 )
-from poskernel_core.figures.grid_picture import grid_picture
-from poskernel_core.figures.layout import THIRD, broken, is_square, without_title
-from poskernel_core.figures.pictures import Picture
+from poskernel_core.export.grid_picture import grid_picture
+from poskernel_core.export.pictures import Picture
 from poskernel_core.models.gguf import quantisation_note
+from poskernel_core.plotting.layout import THIRD, broken, is_square, without_title
 
 __all__ = ["Explanation", "card", "chart", "dark", "keep_grid", "provenance_line"]
 

@@ -9,7 +9,7 @@ import streamlit as st
 from pages.shared.fit import fitted
 from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
 from poskernel_core.data import texts
-from poskernel_core.figures.layout import quoted
+from poskernel_core.plotting.layout import quoted
 
 __all__ = [
     "BagChoice",

@@ -11,7 +11,7 @@ import streamlit as st
 
 from pages.shared.component import component
 from poskernel_core.common.heads import cell_name
-from poskernel_core.figures.palette import ink_on
+from poskernel_core.plotting.palette import ink_on
 
 _COMPONENT = component("head_grid", Path(__file__).parent, "grid", "<div class='head-grid'></div>")
 

@@ -10,7 +10,7 @@ from pages.shared.tables import HEAD, errors_line, linked_table, rounded_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text, with_bias
-from poskernel_core.figures.palette import KIND_LOOKS
+from poskernel_core.plotting.palette import KIND_LOOKS
 
 __all__ = ["heads_table", "summary"]
 

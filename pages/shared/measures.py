@@ -15,8 +15,8 @@ from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import HeadMeasure, Params, Question
 from poskernel_core.analyses.measures import asked_with, fits, one_a_head
 from poskernel_core.common.result import Result
-from poskernel_core.figures.palette import KIND_LOOKS
 from poskernel_core.models.geometry import Geometry
+from poskernel_core.plotting.palette import KIND_LOOKS
 
 __all__ = ["MEASURES", "Measure", "shade_of"]
 

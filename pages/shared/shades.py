@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poskernel_core.figures.layout import log_ticks, number
-from poskernel_core.figures.palette import CATEGORICAL, DIVERGING, SCALE, log_position, scale_rgb
+from poskernel_core.plotting.layout import log_ticks, number
+from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, SCALE, log_position, scale_rgb
 
 __all__ = ["NO_VALUE", "Legend", "Shade", "categories", "diverging", "linear", "logarithmic"]
 

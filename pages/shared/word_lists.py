@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from poskernel_core.common.result import Result
-from poskernel_core.figures.layout import visible
+from poskernel_core.plotting.layout import visible
 
 __all__ = ["joined", "word_lists"]
 

@@ -97,7 +97,7 @@ class Question(ABC, Generic[P]):
         uses: what a part of a model may lack, and without which there is no answer.
         scheme: the position scheme that it is about, such as ``rotary``; empty: any.
         measures: what the grid of all heads can be coloured by.
-        figure: the function that draws an answer, as ``module:function``; none: by its axes.
+        figure: the function of the topic's ``figures.py`` that draws an answer; none: by its axes.
         precomputed: whether ``precompute`` makes it: always, with ``--experiments``, or never.
         error_counts: what the errors count where the answer does not say so, as it reads after
             "Errors count".
@@ -159,6 +159,13 @@ class Question(ABC, Generic[P]):
             coordinates=dict(coordinates or {}),
             provenance=told | dict(provenance or {}),
         )
+
+    @classmethod
+    def beside(cls, module: str, name: str) -> Callable[..., Any]:
+        """Return a function of the topic's folder; its module is imported when asked for."""
+        topic = cls.__module__.rpartition(".")[0]
+        found: Callable[..., Any] = getattr(import_module(f"{topic}.{module}"), name)
+        return found
 
     def default_query(self, context: int) -> int:
         """Return the query position shown first: the posts' 400, or the last of a short context."""
@@ -382,8 +389,9 @@ class Experiment(Question[P]):
     One that reads many windows is ``long``: it waits its turn with the passes, so that short ones
     are answered meanwhile. One that ``draws`` makes its sequences itself, from random tokens.
 
-    ``runs`` names the function that runs the model, as ``module:function``: it needs torch, so
-    nobody imports it before it is called.
+    ``runs`` names the function that runs the model: of the topic's ``experiment.py``, or, as
+    ``module:function``, of a module of its ``experiment/``. It needs torch, so nobody imports it
+    before it is called.
     """
 
     ignores = OWN_PASS | {"dtype", "queries_per_position"}
@@ -456,6 +464,7 @@ class Experiment(Question[P]):
         Raises:
             BadRequest: the parameters do not fit the model or the text.
         """
-        module, name = self.runs.split(":")
-        result: Result = getattr(import_module(module), name)(subject, statistics, params, progress)
+        part, _, name = self.runs.rpartition(":")
+        module = f"experiment.{part}" if part else "experiment"
+        result: Result = self.beside(module, name)(subject, statistics, params, progress)
         return result

@@ -17,9 +17,9 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import Engine
+from poskernel_core.export.gallery import Shown, gallery
+from poskernel_core.export.hub_card import hub_card
 from poskernel_core.models import catalog
-from poskernel_core.sharing.gallery import Shown, gallery
-from poskernel_core.sharing.hub_card import hub_card
 from poskernel_core.storage.archive import export_model
 from poskernel_core.storage.store import Store
 from poskernel_core.storage.view import export_view

@@ -9,7 +9,7 @@ from poskernel_core.cli.reports import summary
 from poskernel_core.cli.terminal import say
 from poskernel_core.common.atomic_write import atomic_write, check_target
 from poskernel_core.common.result import Result
-from poskernel_core.figures.exports import to_html, to_json, to_npz
+from poskernel_core.export.files import to_html, to_json, to_npz
 
 __all__ = ["Output"]
 
@@ -40,7 +40,7 @@ class Output:
         if self.npz is not None:
             atomic_write(self.npz, lambda path: path.write_bytes(to_npz(result)))
         if self.html is not None:
-            from poskernel_core.figures.of_result import figure_of  # plotly takes a second
+            from poskernel_core.analyses.drawing import figure_of
 
             page = to_html([figure_of(result)], result, result.analysis)
             atomic_write(self.html, lambda path: path.write_text(page, encoding="utf-8"))

@@ -99,10 +99,10 @@ class Additivity(Experiment[AdditivityParams]):
             last="shift",
         ),
     )
-    figure = "poskernel_core.figures.of_contextual:additivity_figure"
+    figure = "additivity_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
-    runs = "poskernel_core.analyses.additivity.run:additivity"
+    runs = "additivity"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return what fits the context: shorter passages, fewer places if need be."""

@@ -159,10 +159,10 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
         *each("variants", "variant", "name", "the kernels and scales that are tried"),
         *each("strongest", "line", "sentence", "both ends of the neurons that the bag drives most"),
     )
-    figure = "poskernel_core.figures.of_contextual:contextual_neurons_figure"
+    figure = "contextual_neurons_figure"
     precomputed = "experiments"
     long = True
-    runs = "poskernel_core.analyses.bag.run.neurons:contextual_neurons"
+    runs = "neurons:contextual_neurons"
 
 
 def centred_at_best(found: Result) -> float:

@@ -76,8 +76,8 @@ class Neuron(BagExperiment[NeuronParams]):
         *each("top_words bottom_words", "rank", "token", "the tokens that contribute them"),
         *each("heads", "chosen", "name", "the contextual heads"),
     )
-    figure = "poskernel_core.figures.neurons:contributions_figure"
-    runs = "poskernel_core.analyses.bag.run.neuron:neuron"
+    figure = "contributions_figure"
+    runs = "neuron:neuron"
 
 
 class NeuronTraceParams(BagParams):
@@ -156,8 +156,8 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
         ),
     )
     texts = (TOKENS, *each("heads", "chosen", "name", "the contextual heads"))
-    figure = "poskernel_core.figures.of_contextual:neuron_trace_figure"
-    runs = "poskernel_core.analyses.bag.run.trace:neuron_trace"
+    figure = "neuron_trace_figure"
+    runs = "trace:neuron_trace"
 
 
 class NeuronLatentsParams(ListedParams):
@@ -215,5 +215,5 @@ class NeuronLatents(BagExperiment[NeuronLatentsParams]):
         *each("top_value bottom_value", "latent rank", "standard deviations", "their values"),
     )
     texts = each("top_words bottom_words", "latent rank", "token", "these tokens")
-    figure = "poskernel_core.figures.bag:latents_figure"
-    runs = "poskernel_core.analyses.bag.run.latents:neuron_latents"
+    figure = "latents_figure"
+    runs = "latents:neuron_latents"

@@ -49,8 +49,8 @@ class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
         ),
     )
     texts = each("words", "rank", "token", "the nearest tokens")
-    figure = "poskernel_core.figures.bag:nearest_figure"
-    runs = "poskernel_core.analyses.bag.run.search:extended_embedding"
+    figure = "nearest_figure"
+    runs = "search:extended_embedding"
 
 
 class WordNeuronsParams(ListedParams):
@@ -97,5 +97,5 @@ class WordNeurons(BagExperiment[WordNeuronsParams]):
         *each("for against", "rank", "neuron", "neurons with the largest and the smallest score"),
     )
     texts = each("words", "word", "token", "the words' tokens")
-    figure = "poskernel_core.figures.bag:scores_figure"
-    runs = "poskernel_core.analyses.bag.run.search:word_neurons"
+    figure = "scores_figure"
+    runs = "search:word_neurons"

@@ -213,7 +213,7 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
         ),
         *each("depth", "layer", "share of depth", "0 for the first layer, 1 for the last"),
     )
-    figure = "poskernel_core.figures.comparison:one_depth_figure"
+    figure = "one_depth_figure"
 
     def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
         self._questions = questions

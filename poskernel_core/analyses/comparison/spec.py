@@ -151,7 +151,7 @@ class HeadDistances(Composition[HeadDistancesParams]):
         *each("position", "pin", "tokens", "the query position of each head"),
     )
     texts = each("heads", "pin", "head", "each head with its run, as it is written")
-    figure = "poskernel_core.figures.comparison:distances_figure"
+    figure = "distances_figure"
 
     def parts(self, run: RunSpec, params: HeadDistancesParams) -> Mapping[str, SubQuestion]:
         """Return the kernels of every run that is pinned, each once."""

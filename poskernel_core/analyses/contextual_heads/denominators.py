@@ -89,11 +89,11 @@ class Denominators(Experiment[DenominatorsParams]):
         *each("etc", "query", "tokens", "effective token count (ETC) of the token's mean kernel"),
     )
     texts = each("own_texts", "own_text", "name", "the reader's texts and the chapters asked for")
-    figure = "poskernel_core.figures.contextual:denominators_figure"
+    figure = "denominators_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | {"positions"}
     long = True
-    runs = "poskernel_core.analyses.contextual_heads.run.denominators:denominators"
+    runs = "denominators:denominators"
 
     def with_params(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
         """Return the run.
@@ -171,11 +171,11 @@ class TokenWeights(Experiment[TokenWeightsParams]):
         ),
     )
     texts = each("top_words bottom_words", "rank", "token", "the tokens that have them")
-    figure = "poskernel_core.figures.contextual:weights_figure"
+    figure = "weights_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | {"positions"}
     long = True
-    runs = "poskernel_core.analyses.contextual_heads.run.token_weights:token_weights"
+    runs = "token_weights:token_weights"
 
     def with_params(self, run: RunSpec, params: TokenWeightsParams) -> RunSpec:
         """Return the run.

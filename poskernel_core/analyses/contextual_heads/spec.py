@@ -142,11 +142,11 @@ class ContextualHeads(Experiment[ContextualParams]):
             "diverging",
         ),
     )
-    figure = "poskernel_core.figures.of_contextual:contextual_heads_figure"
+    figure = "contextual_heads_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | {"positions"}
     long = True
-    runs = "poskernel_core.analyses.contextual_heads.run.contextual:contextual_heads"
+    runs = "contextual:contextual_heads"
 
     def with_params(self, run: RunSpec, params: ContextualParams) -> RunSpec:
         """Return the run.

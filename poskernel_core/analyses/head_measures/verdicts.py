@@ -76,7 +76,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
         *each("unknown", "missing", "name", "titles of the questions that were left out"),
     )
 
-    figure = "poskernel_core.figures.heads:verdicts_figure"
+    figure = "verdicts_figure"
 
     def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
         self._questions = questions

@@ -166,7 +166,7 @@ class HeadExamples(Experiment[HeadExamplesParams]):
     texts = each("words", "word", "token", "the different tokens of the texts that are kept")
     ignores = Experiment.ignores | {"positions"}
     long = True
-    runs = "poskernel_core.analyses.headvis.run:head_examples"
+    runs = "head_examples"
 
     def needs(self, run: RunSpec, params: HeadExamplesParams) -> Mapping[str, RunSpec]:
         """Return nothing: it stands on no pass."""

@@ -138,7 +138,7 @@ class Helix(Analysis[HelixParams]):
             "content",
         ),
     )
-    figure = "poskernel_core.figures.of_positions:morph_figure"
+    figure = "morph_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES | OWN_PASS
 

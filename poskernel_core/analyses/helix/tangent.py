@@ -99,7 +99,7 @@ class Tangent(Analysis[TangentParams]):
         ),
         *each("helix_fit", "layer head", "share", "$R^2$ of the fit; 1 is best", has_error=True),
     )
-    figure = "poskernel_core.figures.of_positions:tangent_reading_figure"
+    figure = "tangent_reading_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES  # mean queries are there at every position
 

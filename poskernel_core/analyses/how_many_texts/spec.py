@@ -80,7 +80,7 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
         ),
         *each("enough", "layer head", "windows", "how many windows have the wanted error"),
     )
-    figure = "poskernel_core.figures.of_texts:texts_figure"
+    figure = "texts_figure"
 
     def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
         self._questions = questions

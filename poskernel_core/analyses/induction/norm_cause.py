@@ -114,8 +114,8 @@ class NormCause(Sampled[NormCauseParams]):
         ),
     )
     texts = each("conditions", "norms", "name", "the two conditions")
-    figure = "poskernel_core.figures.of_experiments:norm_cause_figure"
-    runs = "poskernel_core.analyses.induction.run.norm_cause:norm_cause"
+    figure = "norm_cause_figure"
+    runs = "norm_cause:norm_cause"
 
     def with_params(self, run: RunSpec, params: NormCauseParams) -> RunSpec:
         """Return the run of the random sequences.

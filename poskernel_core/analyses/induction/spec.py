@@ -97,9 +97,9 @@ class InductionScores(Sampled[InductionScoresParams]):
             "Bright: the head attends to what followed the current token's earlier duplicate.",
         ),
     )
-    figure = "poskernel_core.figures.of_experiments:induction_scores_figure"
+    figure = "induction_scores_figure"
     precomputed = "experiments"
-    runs = "poskernel_core.analyses.induction.run.copies:induction_scores"
+    runs = "copies:induction_scores"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length that the context holds."""
@@ -221,9 +221,9 @@ class InductionRecency(Sampled[RecencyParams]):
         ),
     )
     texts = each("examples", "second pos", "token", "the first sequence of every row")
-    figure = "poskernel_core.figures.of_experiments:recency_figure"
+    figure = "recency_figure"
     precomputed = "experiments"
-    runs = "poskernel_core.analyses.induction.run.recency:induction_recency"
+    runs = "recency:induction_recency"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length that the context holds, and fewer samples for a large model."""
@@ -280,9 +280,9 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
         ),
         *each("role", "pos", "role", "what stands where"),
     )
-    figure = "poskernel_core.figures.of_experiments:patterns_figure"
+    figure = "patterns_figure"
     precomputed = "experiments"
-    runs = "poskernel_core.analyses.induction.run.recency:recency_patterns"
+    runs = "recency:recency_patterns"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length and a row that the context holds, and samples as there."""

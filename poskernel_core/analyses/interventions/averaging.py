@@ -60,10 +60,10 @@ class Averaging(Experiment[AveragingParams]):
             has_error=True,
         ),
     )
-    figure = "poskernel_core.figures.of_positions:averaging_figure"
+    figure = "averaging_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
-    runs = "poskernel_core.analyses.interventions.run.average:average"
+    runs = "average:average"
 
     def with_params(self, run: RunSpec, params: AveragingParams) -> RunSpec:
         """Return the run over a few windows of the corpus."""

@@ -147,9 +147,9 @@ class Intervention(Experiment[InterventionParams]):
         ),
     )
     texts = each("candidates", "candidate", "token", "the likeliest next tokens")
-    figure = "poskernel_core.figures.of_positions:bars_figure"
+    figure = "bars_figure"
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
-    runs = "poskernel_core.analyses.interventions.run.intervene:intervene"
+    runs = "intervene:intervene"
 
     def with_params(self, run: RunSpec, params: InterventionParams) -> RunSpec:
         """Return the run of the prompt."""

@@ -69,7 +69,7 @@ class KernelDistances(Analysis[KernelDistancesParams]):
             "number of heads whose kernel is too far away for that",
         ),
     )
-    figure = "poskernel_core.figures.of_contextual:kernel_distances_figure"
+    figure = "kernel_distances_figure"
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: KernelDistancesParams) -> Mapping[str, RunSpec]:

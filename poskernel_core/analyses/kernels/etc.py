@@ -163,7 +163,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             of_windows=True,
         ),
     )
-    figure = "poskernel_core.figures.of_kernels:etc_figure"
+    figure = "etc_figure"
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: EtcParams) -> Mapping[str, RunSpec]:

@@ -117,7 +117,7 @@ class PositionalKernel(Analysis[KernelParams]):
             "visible_keys", "layer head", "tokens", "number of keys that the kernel is spread over"
         ),
     )
-    figure = "poskernel_core.figures.of_kernels:kernel_figure"
+    figure = "kernel_figure"
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: KernelParams) -> Mapping[str, RunSpec]:

@@ -63,7 +63,7 @@ class KernelMap(Analysis[KernelMapParams]):
             "the attention seen, ``skip`` applied and renormalised",
         ),
     )
-    figure = "poskernel_core.figures.of_kernels:kernel_map_figure"
+    figure = "kernel_map_figure"
 
     def needs(self, run: RunSpec, params: KernelMapParams) -> Mapping[str, RunSpec]:
         """Return the run, and the small run of a text's own queries."""

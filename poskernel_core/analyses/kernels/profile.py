@@ -38,7 +38,7 @@ class DiagonalProfile(Analysis[Params]):
             has_error=True,
         ),
     )
-    figure = "poskernel_core.figures.of_kernels:diagonal_figure"
+    figure = "diagonal_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES
 

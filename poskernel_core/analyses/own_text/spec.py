@@ -108,8 +108,8 @@ class OwnText(_OnText):
             "text; they add up to 1",
         ),
     )
-    figure = "poskernel_core.figures.own_text:all_heads_figure"
-    runs = "poskernel_core.analyses.own_text.run:all_heads"
+    figure = "all_heads_figure"
+    runs = "all_heads"
 
 
 class HeadOnText(_OnText):
@@ -158,8 +158,8 @@ class HeadOnText(_OnText):
         ),
         *each("skipped", "query", "share of attention", "attention to the skipped first keys"),
     )
-    figure = "poskernel_core.figures.own_text:head_figure"
-    runs = "poskernel_core.analyses.own_text.run:one_head"
+    figure = "head_figure"
+    runs = "one_head"
 
 
 def kept_queries(length: int, around: int | None) -> range:

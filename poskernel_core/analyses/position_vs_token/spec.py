@@ -111,9 +111,9 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
         ),
     )
     texts = each("conditions", "condition", "name", "the three runs")
-    figure = "poskernel_core.figures.of_experiments:conditions_figure"
+    figure = "conditions_figure"
     precomputed = "experiments"
-    runs = "poskernel_core.analyses.position_vs_token.run.parts:position_vs_token"
+    runs = "parts:position_vs_token"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length that the context holds, and fewer samples for a large model."""
@@ -187,10 +187,10 @@ class PositionZero(Sampled[PositionZeroParams]):
         ),
     )
     texts = each("cases", "case", "name", "the three cases")
-    figure = "poskernel_core.figures.of_experiments:zero_figure"
+    figure = "zero_figure"
     precomputed = "experiments"
     ignores = Sampled.ignores | {"start_token"}
-    runs = "poskernel_core.analyses.position_vs_token.run.zero:position_zero"
+    runs = "zero:position_zero"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length that the context holds, and fewer samples for a large model."""

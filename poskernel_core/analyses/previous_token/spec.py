@@ -173,7 +173,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "Bright: the head attends to the token before.",
         ),
     )
-    figure = "poskernel_core.figures.of_positions:ranking_figure"
+    figure = "ranking_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES
 

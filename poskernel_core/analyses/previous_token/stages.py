@@ -58,7 +58,7 @@ class Stages(Analysis[StagesParams]):
         ),
         *each("pattern", "query key", "share of attention", "the softmax of its rows"),
     )
-    figure = "poskernel_core.figures.of_positions:stages_figure"
+    figure = "stages_figure"
     ignores = KEPT_QUERIES | OWN_PASS | {"corpus", "windows", "seed"}
 
     def with_params(self, run: RunSpec, params: StagesParams) -> RunSpec:

@@ -102,9 +102,9 @@ class RandomAttention(Sampled[RandomAttentionParams]):
         ),
         *each("visible_keys", "pos", "tokens", "number of tokens that a position sees"),
     )
-    figure = "poskernel_core.figures.of_experiments:random_figure"
+    figure = "random_figure"
     precomputed = "experiments"
-    runs = "poskernel_core.analyses.random_tokens.run.random_rows:random_attention"
+    runs = "random_rows:random_attention"
 
     def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length that fits, and samples for a clear trend, fewer for a large model."""

@@ -93,10 +93,10 @@ class ChangedBands(Experiment[ChangedBandsParams]):
             has_error=True,
         ),
     )
-    figure = "poskernel_core.figures.of_rotary:changed_figure"
+    figure = "changed_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
-    runs = "poskernel_core.analyses.rotary.run:change_bands"
+    runs = "change_bands"
 
     def with_params(self, run: RunSpec, params: ChangedBandsParams) -> RunSpec:
         """Return the run over a few windows of the corpus.

@@ -148,7 +148,7 @@ class EquivariantKernel(Analysis[EquivariantParams]):
             has_error=True,
         ),
     )
-    figure = "poskernel_core.figures.of_rotary:equivariant_figure"
+    figure = "equivariant_figure"
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: EquivariantParams) -> Mapping[str, RunSpec]:

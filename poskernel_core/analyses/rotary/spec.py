@@ -159,7 +159,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
             "unit",
         ),
     )
-    figure = "poskernel_core.figures.of_rotary:spectrum_figure"
+    figure = "spectrum_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES | OWN_PASS
 

@@ -76,7 +76,7 @@ class ScoreShares(Experiment[ShareParams]):
         ),
     )
     long = True
-    runs = "poskernel_core.analyses.score_shares.run:score_shares"
+    runs = "score_shares"
 
     def needs(self, run: RunSpec, params: ShareParams) -> Mapping[str, RunSpec]:
         """Return the run, for its mean keys."""

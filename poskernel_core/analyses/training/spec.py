@@ -141,7 +141,7 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
             "step of an earlier checkpoint with the same weights; NaN: there is none",
         ),
     )
-    figure = "poskernel_core.figures.training:over_training_figure"
+    figure = "over_training_figure"
 
     def __init__(self, questions: Mapping[str, Question[Any]]) -> None:
         self._questions = questions
@@ -242,7 +242,7 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
             "step of an earlier checkpoint with the same weights; NaN: there is none",
         ),
     )
-    figure = "poskernel_core.figures.training:kernel_over_training_figure"
+    figure = "kernel_over_training_figure"
 
     def parts(self, run: RunSpec, params: KernelOverTrainingParams) -> Mapping[str, SubQuestion]:
         """Return the kernels of all heads, for every checkpoint.

@@ -1,0 +1,217 @@
+"""All heads of a model as points: one measure against another, coloured by a third."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from poskernel_core.common.axes import PerHead
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.rounding import rounded, with_bias
+from poskernel_core.plotting.layout import LINE, MUTED, log_ticks, number, style
+from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, RED, SCALE
+
+__all__ = ["Column", "head_scatter", "shown_on"]
+
+Head = tuple[int, int]
+NO_VALUE = "#9a9a9a"
+"""Colour of a head that has no value."""
+
+SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up")
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One number, or one kind, of every head.
+
+    Attributes:
+        title: what it is.
+        unit: its unit; empty where nobody has said it.
+        values: ``[layer, head]``; NaN where a head has none; of kinds their places in ``labels``.
+        errors, biases: standard errors and biases of the values, or None.
+        scale: how numbers become colours and places on an axis: ``linear``, ``unit``, ``log``,
+            ``diverging``, ``cosine``, or ``labels`` for kinds.
+        labels: the kinds.
+        source: where it comes from, if not from us.
+    """
+
+    title: str
+    unit: str
+    values: PerHead
+    errors: PerHead | None = None
+    biases: PerHead | None = None
+    scale: str = "linear"
+    labels: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def heading(self) -> str:
+        """Title and unit, and the source where it is not ours."""
+        unit = f" ({self.unit})" if self.unit else ""
+        source = f", from {self.source}" if self.source else ""
+        return f"{self.title}{unit}{source}"
+
+    def text(self, head: Head) -> str:
+        """Return one head's value with its error and its bias, or its kind."""
+        value = float(self.values[head])
+        if self.labels:
+            return self.labels[int(value)] if value >= 0 else "none"
+        if np.isnan(value):
+            return "no value"
+        error, bias = (
+            None if each is None else float(each[head]) for each in (self.errors, self.biases)
+        )
+        return with_bias(rounded(value, error), bias, error)
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether it is drawn on a log scale: as declared, and where all numbers allow it."""
+        there = self.values[np.isfinite(self.values)]
+        return self.scale == "log" and there.size > 0 and bool((there > 0).all())
+
+
+def shown_on(x: Column, y: Column) -> list[Head]:
+    """Return the heads that have both values, layer after layer."""
+    there = np.isfinite(x.values) & np.isfinite(y.values)
+    return [(int(layer), int(head)) for layer, head in np.argwhere(there)]
+
+
+def head_scatter(
+    x: Column,
+    y: Column,
+    colour: Column,
+    *,
+    selected: Head | None = None,
+    chosen: Sequence[Head] = (),
+) -> go.Figure:
+    """Draw every head that has both values; ``selected`` and ``chosen`` heads are ringed.
+
+    The first entry of every point's custom data is the head's name.
+    """
+    heads = shown_on(x, y)
+    figure = go.Figure()
+    if colour.labels:
+        _add_kinds(figure, heads, (x, y, colour))
+    else:
+        known = [head for head in heads if np.isfinite(colour.values[head])]
+        figure.add_trace(_points(known, (x, y, colour), _marker(known, colour)))
+        if len(known) < len(heads):
+            grey = {"color": NO_VALUE, "symbol": "circle-open", "line": {"width": 1.5}}
+            others = [head for head in heads if not np.isfinite(colour.values[head])]
+            figure.add_trace(_points(others, (x, y, colour), grey, "no value"))
+    ring = {"color": "rgba(0,0,0,0)", "size": 15, "line": {"width": 1.6, "color": LINE}}
+    among = set(heads)
+    ringed = [head for head in chosen if head in among]
+    if ringed:
+        figure.add_trace(_ring("chosen", ringed, x, y, ring))
+    if selected is not None and selected in among:
+        at = ring | {"size": 20, "line": {"width": 2, "color": RED}}
+        figure.add_trace(_ring("selected", [selected], x, y, at))
+    style(figure, x_title=_safe(x.heading), y_title=_safe(y.heading), height=520)
+    figure.update_layout(showlegend=bool(colour.labels), dragmode="lasso", hovermode="closest")
+    figure.update_layout(margin_t=40 if colour.labels else 76)
+    if not colour.labels:
+        figure.add_annotation(  # a title of the bar's own would take twice its room
+            text=_safe(colour.heading), showarrow=False, xref="paper", x=0, xanchor="left",
+            yref="paper", y=1, yanchor="bottom", yshift=48, font_size=12,
+        )  # fmt: skip
+    for column, axis in ((x, "xaxis"), (y, "yaxis")):
+        if column.logarithmic:
+            figure.update_layout({axis: {"type": "log", "dtick": "D2"}})
+    return figure
+
+
+def _safe(text: str) -> str:
+    """Return a text, which may be a stranger's, as Plotly shows it letter by letter."""
+    return html.escape(text, quote=False)
+
+
+def _points(
+    heads: Sequence[Head],
+    columns: tuple[Column, Column, Column],
+    marker: dict[str, Any],
+    name: str = "",
+) -> go.Scatter:
+    x, y, _ = columns
+    distinct = list({column.heading: column for column in columns}.values())
+    lines = [
+        f"{_safe(column.heading)}: %{{customdata[{i}]}}" for i, column in enumerate(distinct, 1)
+    ]
+    return go.Scatter(
+        x=[float(x.values[head]) for head in heads],
+        y=[float(y.values[head]) for head in heads],
+        mode="markers",
+        name=name,
+        marker={"size": 10, "line": {"width": 1.2, "color": MUTED}} | marker,
+        customdata=[[cell_name(*head), *(each.text(head) for each in distinct)] for head in heads],
+        hovertemplate="<br>".join(["<b>%{customdata[0]}</b>", *lines]) + "<extra></extra>",
+        selected={"marker": {"opacity": 1}},
+        unselected={"marker": {"opacity": 1}},
+    )
+
+
+def _ring(name: str, heads: Sequence[Head], x: Column, y: Column, marker: dict[str, Any]) -> Any:
+    return go.Scatter(
+        x=[float(x.values[head]) for head in heads],
+        y=[float(y.values[head]) for head in heads],
+        mode="markers",
+        name=name,
+        marker=marker,
+        hoverinfo="skip",
+        showlegend=False,
+        selected={"marker": {"opacity": 1}},
+        unselected={"marker": {"opacity": 1}},
+    )
+
+
+def _add_kinds(
+    figure: go.Figure, heads: Sequence[Head], columns: tuple[Column, Column, Column]
+) -> None:
+    colour = columns[2]
+    for code, label in enumerate(colour.labels):
+        known = KIND_LOOKS.get(label)
+        shade = known.colour if known else CATEGORICAL[code % len(CATEGORICAL)]
+        marker = {"color": shade, "symbol": SYMBOLS[code % len(SYMBOLS)]}
+        some = [head for head in heads if int(np.nan_to_num(colour.values[head], nan=-1)) == code]
+        if some:
+            figure.add_trace(_points(some, columns, marker, label))
+
+
+def _marker(heads: Sequence[Head], colour: Column) -> dict[str, Any]:
+    """Return the colours of numbers, on the scale that is declared for them, with their bar."""
+    values = np.array([colour.values[head] for head in heads], dtype=float)
+    bar: dict[str, Any] = {
+        "orientation": "h",
+        "thickness": 12,
+        "len": 0.75,
+        "x": 0,
+        "xanchor": "left",
+        "y": 1.02,
+        "yanchor": "bottom",
+    }
+    shades: tuple[str, ...] = SCALE
+    if colour.logarithmic and values.size:
+        low = float(values.min())
+        high = max(float(values.max()), 1.0001 * low)
+        ticks = log_ticks(low, high) or [low, high]
+        bar |= {"tickvals": np.log(ticks).tolist(), "ticktext": [number(tick) for tick in ticks]}
+        values, ends = np.log(values), (float(np.log(low)), float(np.log(high)))
+    elif colour.scale == "diverging" or (values.size and values.min() < 0):
+        reach = max(0.01, float(np.abs(values).max(initial=0)))
+        shades, ends = DIVERGING, (-reach, reach)
+    else:
+        top = 1.0 if colour.scale in ("unit", "cosine") else float(values.max(initial=0.01))
+        ends = (0.0, top)
+    return {
+        "color": values.tolist(),
+        "cmin": ends[0],
+        "cmax": ends[1],
+        "colorscale": [[i / (len(shades) - 1), shade] for i, shade in enumerate(shades)],
+        "colorbar": bar,
+        "showscale": True,
+    }

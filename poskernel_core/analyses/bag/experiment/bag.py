@@ -1,0 +1,219 @@
+"""The bag of tokens: what layer 0's contextual heads write, without running the model on a text.
+
+Layer 0 only. ``A(n,i)`` of a contextual head is close to ``K(n,i) w(t_i) / Zmed`` with the kernel
+of one destination token, content weights of tokens, and one denominator for all windows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from poskernel_core.analyses.bag.params import BagParams
+from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.contextual_heads.experiment.content_weights import (
+    ROWS,
+    content_scores,
+    destination_kernels,
+    destination_queries,
+    quantiles,
+)
+from poskernel_core.analyses.contextual_heads.experiment.contents import (
+    destination_windows,
+    last_rows,
+    token_counts,
+    token_id,
+)
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.groups import first_in_equal_groups
+from poskernel_core.common.views import StatisticsView
+from poskernel_core.forward.first_layer import FirstLayer, see, take_apart
+
+__all__ = ["Bag", "Scales", "build_bag", "by_position", "fingerprint", "listed_tokens"]
+
+TEXTS = 4
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The true scales of layer 0's two norms on the windows, start tokens left out.
+
+    Attributes:
+        first, second: of the norm before attention and before the MLP, ``[text, pos]``.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+
+
+@dataclass(frozen=True)
+class Bag:
+    """What the approximation is made of.
+
+    Attributes:
+        layer: the parts of layer 0.
+        heads: the contextual heads.
+        start: first position after the start token (1, or 0 without one).
+        kernels: ``K(n,i)`` of the destination token, ``[head, query, key]``.
+        weights: content weight over median denominator, ``w_h(t) / Zmed_h``, ``[head, vocab]``.
+        token_scales: the first norm's scale where each token stands, ``[vocab]``.
+        denominators: ``Zmed_h [head]``.
+        start_values: the start token's own values ``[head, d]``, exactly.
+        scales: the norms' scales on the windows.
+        by: which scale the first norm has in an extended embedding: ``mean`` or ``token``.
+    """
+
+    layer: FirstLayer
+    heads: tuple[int, ...]
+    start: int
+    kernels: Float[Tensor, "head query key"]
+    weights: Float[Tensor, "head vocab"]
+    token_scales: Float[Tensor, " vocab"]
+    denominators: Float[Tensor, " head"]
+    start_values: Float[Tensor, "head d"]
+    scales: Scales
+    by: str
+
+    @property
+    def scale(self) -> float:
+        """Mean scale of the first norm."""
+        return float(self.scales.first.mean())
+
+    @property
+    def second_scale(self) -> float:
+        """Mean scale of the second norm."""
+        return float(self.scales.second.mean())
+
+    @cached_property
+    def common(self) -> Float[Tensor, "query key"]:
+        """The mean kernel of the heads, which the bag uses for all of them."""
+        return self.kernels.mean(dim=0)
+
+    def scale_of(self, ids: Tensor, by: str) -> Float[Tensor, " token"]:
+        """Return the first norm's scale for tokens at positions 0, 1, ..., by what it depends on.
+
+        ``mean``: one for all; ``token``: each token's own; ``position``: each position's mean.
+        """
+        if by == "token":
+            return self.token_scales[ids]
+        if by == "position":
+            return by_position(self.scales.first, self.start, len(ids))
+        return torch.full(ids.shape, self.scale, device="cpu")
+
+    def values(self, ids: Tensor, scale: Tensor) -> Float[Tensor, "head token d"]:
+        """Return the weighted values of tokens: ``w_h(t) / Zmed_h * norm(E[t]) W_V^h``."""
+        normed = scale[:, None] * self.layer.norm1.linear(self.layer.embedding[ids])
+        return self.weights[:, ids, None] * (normed @ self.layer.w_v[list(self.heads)])
+
+    def embed(self, ids: Tensor) -> Float[Tensor, "token model"]:
+        """Return the extended embeddings ``e(t)`` of tokens."""
+        scale = self.scale_of(ids, "token" if self.by == "token" else "mean")
+        w_o = self.layer.w_o[list(self.heads)]
+        return torch.einsum("htd,hdm->tm", self.values(ids, scale), w_o)
+
+    def table(self, ids: np.ndarray) -> Float[Tensor, "token model"]:
+        """Return the extended embeddings of many tokens, a few thousand at a time."""
+        return torch.cat([self.embed(some) for some in torch.from_numpy(ids).split(ROWS)])
+
+    def readers(self) -> Float[Tensor, "model neuron"]:
+        """Return what turns an extended embedding into contributions to every neuron.
+
+        The second norm with its mean scale, and the neurons' input weights.
+        """
+        norm = self.layer.norm2
+        read = self.second_scale * norm.gain[:, None] * self.layer.w_in
+        return read - read.mean(dim=0) if norm.centred else read
+
+
+def by_position(scales: np.ndarray, start: int, length: int) -> Float[Tensor, " pos"]:
+    """Return the mean of scales ``[text, pos]`` at every position; a start token's is the next."""
+    mean = torch.from_numpy(scales.mean(axis=0))
+    return torch.cat([mean[:1].expand(start), mean])[:length]
+
+
+def build_bag(subject: Subject, main: StatisticsView, heads: tuple[int, ...], params: BagParams
+) -> Bag:  # fmt: skip
+    """Return the bag of some heads; that built last is kept with the model.
+
+    Raises:
+        BadRequest: the model's layer 0 cannot be taken apart, or the token is not one of its own.
+    """
+    key = (heads, params.token, params.query, params.first_windows, fingerprint(subject, main))
+    bag: Bag = subject.model.remember("bag", key, lambda: _build(subject, main, heads, params))
+    return bag if bag.by == params.scale else replace(bag, by=params.scale)
+
+
+def _build(subject: Subject, main: StatisticsView, heads: tuple[int, ...], params: BagParams
+) -> Bag:  # fmt: skip
+    layer = take_apart(subject.model)
+    token = token_id(subject, params.token)
+    texts = first_in_equal_groups(subject.windows, params.first_windows)
+    start, chosen = int(subject.start_token), list(heads)
+    queries = destination_queries(subject, token)
+    kernels = destination_kernels(queries, main)[chosen]
+    places = quantiles(kernels[:, params.query], start)
+    scores = content_scores(subject, main, queries[:, params.query], places)
+    log_weight = scores.mean(dim=0)[chosen]
+    rows = destination_windows(texts, params.query, token)
+    found = [seen[0].denominator[0] for _, seen in last_rows(subject, main, rows, 0, (0,))]
+    denominators = torch.cat(found).quantile(0.5, dim=0).float()[chosen]
+    scales, first = _scales(subject, layer, texts)
+    return Bag(
+        layer=layer,
+        heads=heads,
+        start=start,
+        kernels=kernels.float(),
+        weights=log_weight.exp().float() / denominators[:, None],
+        token_scales=_token_scales(layer, places),
+        denominators=denominators,
+        start_values=(layer.norm1.exact(first) @ layer.w_v + layer.b_v)[chosen],
+        scales=scales,
+        by=params.scale,
+    )
+
+
+def fingerprint(subject: Subject, main: StatisticsView) -> tuple[bool, bytes]:
+    """Return what distinguishes texts and mean keys from others."""
+    data = subject.windows.tobytes() + main.layer(0)["mean_keys"].tobytes()
+    return subject.start_token, hashlib.sha256(data).digest()
+
+
+def listed_tokens(subject: Subject, fewest: int) -> np.ndarray:
+    """Return the ids of ordinary tokens that occur so often in the windows, ascending.
+
+    Raises:
+        BadRequest: none does.
+    """
+    assert subject.source is not None
+    found = subject.source.pool[token_counts(subject)[subject.source.pool] >= fewest]
+    if not len(found):
+        raise BadRequest(
+            f"No token occurs {fewest} times in the windows: ask for fewer (0 lists all)."
+        )
+    return found
+
+
+def _token_scales(layer: FirstLayer, places: list[int]) -> Float[Tensor, " vocab"]:
+    """Return the first norm's scale of every token, mean over the places."""
+    rows = layer.embedding.split(ROWS)
+    found = [torch.cat([layer.norm1.scale(r + layer.positions[n]) for r in rows]) for n in places]
+    return torch.stack(found).mean(dim=0)
+
+
+def _scales(
+    subject: Subject, layer: FirstLayer, texts: np.ndarray
+) -> tuple[Scales, Float[Tensor, " model"]]:
+    """Return the norms' scales on the windows, and the stream at their first position."""
+    start = int(subject.start_token)
+    found: tuple[list[Tensor], list[Tensor]] = [], []
+    for some in torch.from_numpy(texts).split(TEXTS):
+        seen = see(subject.model, some)
+        found[0].append(layer.norm1.scale(seen.stream)[:, start:])
+        found[1].append(layer.norm2.scale(seen.between)[:, start:])
+    return Scales(*(torch.cat(part).numpy() for part in found)), seen.stream[0, 0]

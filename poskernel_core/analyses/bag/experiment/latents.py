@@ -1,0 +1,121 @@
+"""Sub-latents: independent components of the extended embeddings, as one neuron reads them."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from poskernel_core.analyses.bag.experiment.bag import listed_tokens
+from poskernel_core.analyses.bag.experiment.neuron import bag_of
+from poskernel_core.analyses.bag.experiment.vocabulary import worded
+from poskernel_core.analyses.bag.independent import rotation
+from poskernel_core.analyses.bag.neuron import NeuronLatents, NeuronLatentsParams
+from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result
+
+__all__ = ["components", "neuron_latents"]
+
+MOST_TOKENS = 10_000
+"""Tokens that components are found on; all tokens are then read in them."""
+
+ROWS = 4096
+NOTHING = 1e-7
+"""Share of the largest below which a variance, or a spread, is rounding."""
+
+
+def neuron_latents(
+    subject: Subject, statistics: Statistics, params: NeuronLatentsParams, progress: Progress
+) -> Result:
+    """Decompose a neuron; see :class:`~poskernel_core.analyses.NeuronLatents`.
+
+    Raises:
+        BadRequest: no such neuron, one that reads nothing, too many components, or no bag.
+    """
+    main = statistics["main"]
+    progress(0, 2)
+    bag = bag_of(subject, main, params, params.neuron)
+    ids = listed_tokens(subject, params.min_count)
+    table = bag.table(ids).numpy()
+    progress(1, 2)
+    sources, directions = _kept(subject, table, params.components)
+    read = bag.readers()[:, params.neuron].numpy()
+    found = (table @ read).astype(np.float64)
+    if found.std() <= NOTHING * np.abs(found).max():
+        raise BadRequest(
+            f"All tokens move neuron {params.neuron} alike: there is nothing to take apart."
+        )
+    weight = directions @ read
+    sources, weight = sources * np.where(weight < 0, -1, 1), np.abs(weight)
+    share = weight**2 / found.var()
+    order = np.argsort(-share, kind="stable")[: params.shown]
+    return _result(subject, params, ids, sources[:, order], weight[order], share, order)
+
+
+def _kept(subject: Subject, table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the components of a table; those found last are kept with the model for any neuron."""
+    assert subject.source is not None
+    key = (count, subject.source.seed, hashlib.sha256(table.tobytes()).digest())
+    seed = subject.source.seed
+    return subject.model.remember("components", key, lambda: components(table, count, seed))
+
+
+def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return values ``[token, latent]`` of unit variance, and directions ``[latent, model]``.
+
+    ``values @ directions`` is what the components hold of the centred table. Values are
+    uncorrelated over all tokens, as the rotation that is found on some of them is orthogonal.
+
+    Raises:
+        BadRequest: the table has fewer dimensions.
+        ComputeFailed: the search was broken off.
+    """
+    white, spread = _whitened(table, count)
+    some = white
+    if len(white) > MOST_TOKENS:
+        chosen = np.random.default_rng(seed).choice(len(white), MOST_TOKENS, replace=False)
+        some = white[np.sort(chosen)]
+    turn = rotation(some, seed)
+    return white @ turn.T, turn @ spread
+
+
+def _whitened(table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first components ``[token, count]`` of unit variance, and their directions.
+
+    Raises:
+        BadRequest: the table has fewer.
+    """
+    mean = table.mean(axis=0, dtype=np.float64)
+    parts = np.array_split(np.arange(len(table)), -(-len(table) // ROWS))
+    centred = (table[some] - mean for some in parts)
+    covariance = sum((part.T @ part for part in centred), np.zeros((len(mean),) * 2)) / len(table)
+    variance, vectors = np.linalg.eigh(covariance)
+    rank = int((variance > NOTHING * variance[-1]).sum())
+    if count > rank:
+        raise BadRequest(
+            f"The extended embeddings of {len(table)} tokens span {rank} dimensions: ask for as "
+            f"many components or fewer, got {count}."
+        )
+    scale, axes = np.sqrt(variance[::-1][:count]), vectors[:, ::-1][:, :count]
+    white = np.concatenate([(table[some] - mean) @ (axes / scale) for some in parts])
+    return white, (axes * scale).T
+
+
+def _result(
+    subject: Subject,
+    params: NeuronLatentsParams,
+    ids: np.ndarray,
+    sources: np.ndarray,
+    weight: np.ndarray,
+    share: np.ndarray,
+    order: np.ndarray,
+) -> Result:
+    places = np.argsort(sources, axis=0, kind="stable").T
+    ends = {"top": places[:, ::-1][:, : params.top_k], "bottom": places[:, : params.top_k]}
+    values = {"share": share[order], "weight": weight, "rest": np.asarray(1 - share.sum())}
+    for name, chosen in ends.items():
+        values[name] = ids[chosen]
+        values[f"{name}_value"] = np.take_along_axis(sources.T, chosen, axis=1)
+    ends = {name: values[name] for name in ends}
+    return NeuronLatents.result(params, values, texts=worded(subject.decode, ends))

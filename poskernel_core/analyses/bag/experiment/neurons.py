@@ -1,0 +1,170 @@
+"""All neurons of layer 0: what the bag adds to them, and how well it predicts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.bag.contextual_neurons import (
+    ContextualNeurons,
+    ContextualNeuronsParams,
+)
+from poskernel_core.analyses.bag.experiment.bag import TEXTS, Bag, listed_tokens
+from poskernel_core.analyses.bag.experiment.neuron import bag_of
+from poskernel_core.analyses.bag.experiment.predicted import Parts, predict
+from poskernel_core.analyses.bag.experiment.quality import VARIANTS, Quality
+from poskernel_core.analyses.bag.experiment.vocabulary import ends, worded
+from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.random_tokens.experiment.sampled import steps
+from poskernel_core.common.groups import first_in_equal_groups
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.forward.first_layer import see
+from poskernel_core.statistics.moments import Groups, Numbers, replicated
+
+__all__ = ["NeuronSums", "contextual_neurons"]
+
+PERCENTILES = (0, 5, 50, 95, 100)
+STRONGEST = 5
+ENDS = ("top", "bottom")
+
+
+class NeuronSums:
+    """Sums over windows and positions of true and predicted pre-activations, by group."""
+
+    NAMES = ("true", "true2", "error2", "bag", "bag2", "left", "left2", "agree", "fires")
+
+    def __init__(self) -> None:
+        self._sums = Groups()
+
+    def add(self, bag: Bag, parts: Parts, true: Tensor, text: int) -> None:
+        """Add the positions of a text after the start token; ``true [pos, neuron]``."""
+        whole, added = parts.activation(bag), parts.through(parts.bag, bag)
+        true, whole, added = (x[bag.start :].double() for x in (true, whole, added))
+        agree, fires = ((true > 0) == (whole > 0)).double(), (true > 0).double()
+        left = true - (whole - added)  # what the bag has to explain
+        rows = (true, true**2, (true - whole) ** 2, added, added**2, left, left**2, agree, fires)
+        self._sums.add(torch.stack([row.mean(dim=0) for row in rows])[None], range(text, text + 1))
+
+    def numbers(self) -> tuple[Numbers, list[Numbers]]:
+        """Return values, and those without each group, ``[neuron]`` each."""
+        return replicated(self._numbers, self._sums)
+
+    def _numbers(self, means: np.ndarray) -> Numbers:
+        mean = dict(zip(self.NAMES, means, strict=True))
+        variance, left = (_variance(mean[f"{name}2"], mean[name]) for name in ("true", "left"))
+        drive = np.maximum(mean["bag2"] - mean["bag"] ** 2, 0)
+        return {
+            "drive": np.sqrt(drive),
+            "drive_share": drive / variance,
+            "r2": 1 - mean["error2"] / variance,
+            "r2_of_bag": 1 - mean["error2"] / left,
+            "sign_agreement": mean["agree"],
+            "fires": mean["fires"],
+        }
+
+
+def _variance(square: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Return the variance of means; NaN where it is rounding."""
+    found = square - mean**2
+    return np.where(found > 1e-9 * square, found, np.nan)
+
+
+def contextual_neurons(
+    subject: Subject, statistics: Statistics, params: ContextualNeuronsParams, progress: Progress
+) -> Result:
+    """Rank all neurons; see :class:`~poskernel_core.analyses.ContextualNeurons`.
+
+    Raises:
+        BadRequest: heads that are not of layer 0, a model without neurons, or an unknown token.
+    """
+    main = statistics["main"]
+    texts = torch.from_numpy(first_in_equal_groups(subject.windows, params.first_windows))
+    count = steps(progress, len(texts))
+    bag = bag_of(subject, main, params)
+    quality, neurons = Quality(bag, texts.shape[1], params.n_positions), NeuronSums()
+    for first in range(0, len(texts), TEXTS):
+        some = texts[first : first + TEXTS]
+        seen = see(subject.model, some)
+        for place, tokens in enumerate(some):
+            quality.add(tokens, seen.heads[place], first + place)
+            parts = predict(bag, tokens, params.kernel)
+            neurons.add(bag, parts, seen.activation[place], first + place)
+        count(len(some))
+    return _result(subject, params, bag, quality, neurons)
+
+
+def _result(
+    subject: Subject,
+    params: ContextualNeuronsParams,
+    bag: Bag,
+    quality: Quality,
+    neurons: NeuronSums,
+) -> Result:
+    of_neurons, of_bag = neurons.numbers(), quality.numbers()
+    whole, *without = (
+        mine | theirs
+        for mine, theirs in zip(
+            *([all_of_it, *out] for all_of_it, out in (of_neurons, of_bag)), strict=True
+        )
+    )
+    values = whole | _vocabulary(subject, params, bag) | _of_bag(bag, params.query)
+    words = worded(subject.decode, {name: values[name] for name in ENDS})
+    return ContextualNeurons.estimated(
+        subject,
+        params,
+        values,
+        without,
+        coordinates={
+            "query": quality.places,
+            "percentile": np.array(PERCENTILES),
+            "chosen": np.array(bag.heads),
+        },
+        texts={
+            **words,
+            "heads": [cell_name(0, head) for head in bag.heads],
+            "variants": VARIANTS,
+            "strongest": list(_strongest(values, words)),
+        },
+    )
+
+
+def _strongest(values: dict[str, np.ndarray], words: dict[str, list[list[str]]]) -> Iterator[str]:
+    """Yield the tokens at both ends of the few neurons that the bag drives most, a line each."""
+    order = np.argsort(-np.nan_to_num(values["drive_share"]), kind="stable")
+    for neuron in order[:STRONGEST].tolist():
+        for end in ENDS:
+            pairs = zip(
+                words[f"{end}_words"][neuron], values[f"{end}_contribution"][neuron], strict=True
+            )
+            told = ", ".join(f"{word!r} {value:.3g}" for word, value in pairs)
+            yield f"neuron {neuron}, {end}: {told}"
+
+
+def _vocabulary(
+    subject: Subject, params: ContextualNeuronsParams, bag: Bag
+) -> dict[str, np.ndarray]:
+    """Return both ends of every neuron's contributions, their mean and spread."""
+    ids = listed_tokens(subject, params.min_count)
+    found = ends(bag.table(ids), bag.readers(), params.top_k)
+    return {
+        "top": ids[found.top.numpy()],
+        "top_contribution": found.highest.numpy(),
+        "bottom": ids[found.bottom.numpy()],
+        "bottom_contribution": found.lowest.numpy(),
+        "contribution_mean": found.mean.numpy(),
+        "contribution_std": found.std.numpy(),
+    }
+
+
+def _of_bag(bag: Bag, query: int) -> dict[str, np.ndarray]:
+    """Return the heads' mean kernel, the norms' scales, and the median denominators."""
+    scales = (bag.scales.first, bag.scales.second)
+    return {
+        "kernel": bag.common[query, : query + 1].numpy(),
+        "norm_scale": np.stack([np.percentile(1 / each, PERCENTILES) for each in scales]),
+        "denominator": bag.denominators.numpy(),
+    }

@@ -1,0 +1,114 @@
+"""What the bag predicts along a text: the stream before layer 0's MLP, and its neurons' input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from poskernel_core.analyses.bag.experiment.bag import Bag, by_position
+
+__all__ = ["KERNELS", "SCALES", "Parts", "joint", "predict"]
+
+KERNELS = ("common", "own")
+"""How the heads average: all with their mean kernel, or each with its own."""
+
+SCALES = ("mean", "position", "token")
+"""What the norms' scales depend on: nothing (the post), the position (its appendix), or the token
+and, in the second norm, the predicted stream itself."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts that a text's stream before the MLP is predicted from, ``[pos, model]`` each.
+
+    Attributes:
+        direct: the stream before the layer, exactly.
+        bag: ``sum_i K(n,i) e(t_i)`` of the contextual heads.
+        position: what they add beside: positions, biases, the start token.
+        others: the other heads, as if each attended to the current token alone; the output bias.
+        scale: the second norm's scale, ``[pos]``.
+    """
+
+    direct: Tensor
+    bag: Tensor
+    position: Tensor
+    others: Tensor
+    scale: Tensor
+
+    @property
+    def joint(self) -> Float[Tensor, "pos model"]:
+        """The predicted joint output of the contextual heads."""
+        return self.bag + self.position
+
+    @property
+    def between(self) -> Float[Tensor, "pos model"]:
+        """The predicted stream before the MLP."""
+        return self.direct + self.joint + self.others
+
+    def through(self, part: Tensor, bag: Bag) -> Float[Tensor, "pos neuron"]:
+        """Return what a part adds to every neuron's pre-activation."""
+        return (self.scale[:, None] * bag.layer.norm2.linear(part)) @ bag.layer.w_in
+
+    def activation(self, bag: Bag) -> Float[Tensor, "pos neuron"]:
+        """Return the predicted pre-activation of every neuron."""
+        layer = bag.layer
+        return self.through(self.between, bag) + layer.norm2.bias @ layer.w_in + layer.b_in
+
+
+def predict(bag: Bag, tokens: Tensor, kernel: str = "own", by: str | None = None) -> Parts:
+    """Return the parts for token ids ``[pos]``; nothing of the model is run.
+
+    ``kernel`` is one of ``KERNELS``, ``by`` one of ``SCALES`` (default: the bag's).
+    """
+    layer, length, by = bag.layer, len(tokens), by or bag.by
+    direct = layer.embedding[tokens] + layer.positions[:length]
+    written, fixed = joint(bag, tokens, kernel, by, torch.arange(length, device="cpu"))
+    others = _others(bag, direct)
+    second = _second_scale(bag, direct + written + fixed + others, by)
+    return Parts(direct, written, fixed, others, second)
+
+
+def joint(
+    bag: Bag, tokens: Tensor, kernel: str, by: str, rows: Tensor
+) -> tuple[Float[Tensor, "row model"], Float[Tensor, "row model"]]:
+    """Return what the contextual heads write at some positions: the bag, and what is beside it."""
+    kernels = bag.kernels[:, rows] if kernel == "own" else bag.common[None, rows]
+    kernels, scale = kernels[..., : len(tokens)], bag.scale_of(tokens, by)
+    values, w_o = bag.values(tokens, scale), bag.layer.w_o[list(bag.heads)]
+    values[:, : bag.start] = 0
+    parts = values, _constant_values(bag, scale)
+    written, fixed = (torch.einsum("hnd,hdm->nm", kernels @ part, w_o) for part in parts)
+    return written, fixed
+
+
+def _second_scale(bag: Bag, between: Tensor, by: str) -> Float[Tensor, " pos"]:
+    """Return the second norm's scale at every position of the predicted stream."""
+    if by == "token":
+        return bag.layer.norm2.scale(between)
+    if by == "position":
+        return by_position(bag.scales.second, bag.start, len(between))
+    return torch.full((len(between),), bag.second_scale, device="cpu")
+
+
+def _others(bag: Bag, direct: Tensor) -> Float[Tensor, "pos model"]:
+    """Return what the other heads write if they attend to the current token alone."""
+    layer = bag.layer
+    others = [head for head in range(len(layer.w_o)) if head not in bag.heads]
+    alone = layer.norm1.exact(direct) @ layer.w_v[others] + layer.b_v[others][:, None]
+    return torch.einsum("hnd,hdm->nm", alone, layer.w_o[others]) + layer.b_o
+
+
+def _constant_values(bag: Bag, scale: Float[Tensor, " pos"]) -> Float[Tensor, "head pos d"]:
+    """Return what positions and biases add to the values; a start token has its own values.
+
+    Those are weighted as its attention is.
+    """
+    layer, chosen = bag.layer, list(bag.heads)
+    linear = scale[:, None] * layer.norm1.linear(layer.positions[: len(scale)])
+    values = (linear + layer.norm1.bias) @ layer.w_v[chosen] + layer.b_v[chosen][:, None]
+    if bag.start:
+        values[:, 0] = bag.start_values / bag.denominators[:, None]
+    return values

@@ -1,0 +1,461 @@
+"""Contextual neurons and the bag of tokens as figures."""
+
+from __future__ import annotations
+
+import html
+from itertools import islice
+
+import numpy as np
+import plotly.graph_objects as go
+
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import as_printed
+from poskernel_core.plotting.conditions import measured
+from poskernel_core.plotting.curves import Look, add_curve
+from poskernel_core.plotting.histogram import RING, histogram, log_axis, log_span
+from poskernel_core.plotting.layout import (
+    LINE,
+    MUTED,
+    few_lines,
+    legend_under_title,
+    quoted,
+    set_title,
+    style,
+)
+from poskernel_core.plotting.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION, fade
+from poskernel_core.plotting.parts import part
+
+NAMED = 5
+
+
+def scores_figure(scores: Result) -> go.Figure:
+    """Every neuron's score for the words, largest first; both ends are named."""
+    score = scores.values["score"]
+    order = np.argsort(-score, kind="stable")
+    words = ", ".join(quoted(word) for word in scores.words("words")[:NAMED])
+    figure = go.Figure(
+        go.Scatter(
+            x=np.arange(1, len(order) + 1),
+            y=score[order],
+            mode="lines",
+            line_color=BLUE,
+            customdata=order,
+            name="score",
+            fill="tozeroy",
+            hovertemplate="<b>neuron %{customdata}</b><br>%{y:.2f} sd<extra></extra>",
+        )
+    )
+    named = np.r_[:NAMED, len(order) - NAMED : len(order)] if len(order) > 2 * NAMED else []
+    for place in named:
+        figure.add_annotation(
+            x=place + 1,
+            y=score[order[place]],
+            text=str(order[place]),
+            showarrow=False,
+            xanchor="left" if place < NAMED else "right",
+            yshift=8 if place < NAMED else -8,
+            font_size=11,
+        )
+    style(
+        figure,
+        x_title=f"neurons, ranked by score for {words}",
+        y_title="score (standard deviations)",
+        height=320,
+    )
+    return figure
+
+
+def nearest_figure(found: Result) -> go.Figure:
+    """The nearest tokens' cosines: of extended embeddings, and of the plain ones."""
+    words = [quoted(word) for word in found.words("words")]
+    places = np.arange(len(words))
+    figure = go.Figure()
+    for name, value, colour in (
+        ("extended embeddings", "cosine", BLUE),
+        ("token embeddings", "plain_cosine", VERMILLION),
+    ):
+        figure.add_bar(
+            x=places,
+            y=found.values[value],
+            name=name,
+            marker_color=colour,
+            customdata=words,
+            hovertemplate="%{customdata}<br>cosine %{y:.3f}<extra></extra>",
+        )
+    style(figure, x_title="tokens, nearest first", y_title="cosine", height=340)
+    return figure.update_xaxes(tickvals=places, ticktext=words, tickangle=-45)
+
+
+def latents_figure(found: Result) -> go.Figure:
+    """Share of each sub-latent in the variance of a neuron's contributions, and what is left."""
+    share, rest = found.values["share"], float(found.values["rest"])
+    top = [" ".join(quoted(word) for word in row[:NAMED]) for row in found.texts["top_words"]]
+    unlisted = max(0.0, 1 - rest - float(share.sum()))
+    names = [*(str(place + 1) for place in range(len(share))), "others", "rest"]
+    figure = go.Figure(
+        go.Bar(
+            x=names,
+            y=[*share, unlisted, rest],
+            customdata=[*top, "sub-latents not listed", "outside of all components"],
+            marker_color=[BLUE] * len(share) + [MUTED] * 2,
+            hovertemplate="<b>%{x}</b>: %{y:.1%}<br>%{customdata}<extra></extra>",
+        )
+    )
+    style(figure, x_title="sub-latent", y_title="share of variance", height=300)
+    figure.update_yaxes(tickformat=".0%", rangemode="tozero")
+    return figure.update_xaxes(type="category")
+
+
+WORST = -1.0  # R² is drawn no lower; a triangle at the lower edge and hover show the true value
+ROW = 0.07  # height of a row of triangles
+BEST = 5  # neurons named
+CLEAR = "rgba(0,0,0,0)"
+LABEL = 0.09  # of the cosine's range from -0.2 to 1: the height of a neuron's number
+WORDS = 5  # tokens of either end named in hover
+ENDS = 3  # tokens of either end named in the histogram
+LONGEST = 18  # letters of a word written into a figure
+SHOWN = 4  # variants of the bag drawn at first: the last, of which the very last is the bag itself
+QUALITY = {
+    "bag_r2": "R² of the heads' output (share of variance)",
+    "bag_centred_r2": "R², predictions centred (share of variance)",
+    "bag_cosine": "cosine of predicted and true output",
+}
+PREDICTION_PARTS = {
+    "bag": ("bag of tokens", Look(GREEN)),
+    "position": ("position", Look(PURPLE, "dot")),
+    "others": ("other heads", Look(CATEGORICAL[4], "dash")),
+    "direct": ("current token", Look(MUTED, "dashdot")),
+}
+"""The parts of a prediction: names and looks."""
+TRACE_CURVES = {"predicted": ("predicted", Look(VERMILLION, "dash")), "true": ("true", Look(BLUE))}
+
+
+def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
+    """Every neuron's share of variance from the bag against the R² of its prediction.
+
+    The first by `rank_by`, the name of any value of neurons, are marked; `neuron` is ringed.
+    """
+    share, r2, rank = (part(found, name)[0] for name in ("drive_share", "r2", rank_by))
+    part(found, "r2", neuron=neuron)
+    span = log_span(share)
+    x, y = np.maximum(share, 1.15 * span[0]), np.maximum(r2, WORST)
+    first = np.argsort(-np.nan_to_num(rank, nan=-np.inf), kind="stable")[: 2 * BEST]
+    rest = np.setdiff1d(np.arange(len(x)), first)
+    by = "share of variance" if rank_by == "drive_share" else rank_by.replace("_", " ")
+    label = f"{len(first)} largest by {by}"
+    figure = go.Figure()
+    for name, places, colour, symbol in (
+        ("neurons", rest, BLUE, "circle"),
+        (label, first, VERMILLION, "diamond"),
+    ):
+        figure.add_scatter(
+            x=x[places],
+            y=y[places],
+            mode="markers",
+            name=name,
+            customdata=[[place, _neuron_hover(found, place)] for place in places.tolist()],
+            hovertemplate="%{customdata[1]}<extra></extra>",
+            marker={
+                "color": colour,
+                "opacity": 0.75,
+                "size": 6 if symbol == "circle" else 9,
+                "symbol": np.where(r2[places] < WORST, "triangle-down", symbol),
+            },
+        )
+    _ring(figure, x, y, neuron)
+    style(
+        figure,
+        x_title="share of variance from the bag (log scale)",
+        height=480,
+        y_title="R² of the prediction (share of variance)",
+    )
+    figure.update_xaxes(**log_axis(span))
+    return set_title(legend_under_title(figure), "Neurons that the bag of tokens drives")
+
+
+def _neuron_hover(found: Result, place: int) -> str:
+    """What hover shows of a neuron: numbers with errors, and the tokens at both ends."""
+    told = [
+        f"{label} {measured(*(float(each[place]) for each in part(found, name)))}"
+        for name, label in (
+            ("drive", "drive"),
+            ("drive_share", "share"),
+            ("r2", "R²"),
+            ("sign_agreement", "sign agreement"),
+        )
+    ]
+    for name, sign in (("top_words", "+"), ("bottom_words", "−")):
+        told.append(f"{sign} {' '.join(map(_short, found.texts[name][place, :WORDS]))}")
+    return "<br>".join([f"<b>neuron {place}</b>", *told])
+
+
+def _short(word: str) -> str:
+    return quoted(word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}…")
+
+
+def _signed(value: float) -> str:
+    return as_printed(f"{value:.3g}")
+
+
+def _ring(figure: go.Figure, x: np.ndarray, y: np.ndarray, neuron: int) -> None:
+    """A ring around the chosen neuron, with its number."""
+    figure.add_scatter(
+        x=x[[neuron]],
+        y=y[[neuron]],
+        mode="markers+text",
+        text=[f"<b>{neuron}</b>"],
+        textposition="middle left",
+        marker=RING,
+        showlegend=False,
+        hoverinfo="skip",
+        customdata=[[neuron]],
+        name="chosen",
+        cliponaxis=False,
+    )
+
+
+def quality_figure(found: Result, value: str) -> go.Figure:
+    """How well each variant of the bag predicts the heads' joint output, against position.
+
+    Colours stand for the variants' scales, dashes for their kernels. Positions where a variant lies
+    below -1 are marked under the axis, a row for each variant.
+    """
+    if value not in QUALITY:
+        raise ValueError(f"expected one of {', '.join(QUALITY)}, received {value!r}")
+    query, (means, errors) = found.coordinates["query"], part(found, value)
+    names, figure, rows = found.words("variants"), go.Figure(), 0
+    for mean, error, name, one in zip(means, errors, names, _looks(names), strict=True):
+        add_curve(
+            figure, query, mean, error, name=name, look=one, where="position %{x}", floor=WORST
+        )
+        bands = {"fill": "tonexty", "legendgroup": name}
+        figure.update_traces(fillcolor=fade(one.colour, 0.15), selector=bands)
+        figure.data[-1].update(line_width=4.5 if one.colour == BLUE else 2, marker_size=5)
+        if (mean < WORST).any():
+            rows += 1
+            _add_below(figure, query[mean < WORST], mean[mean < WORST], rows, one, name)
+    low = max(WORST, float(np.nanmin(np.append(means - np.nan_to_num(np.abs(errors)), 1.0))))
+    style(figure, x_title="query position n (tokens)", y_title=QUALITY[value], height=460)
+    figure.update_yaxes(range=[low - 0.03 * (1 - low) - ROW * (rows + 0.3 * (rows > 0)), 1.02])
+    if rows:
+        figure.update_yaxes(tickvals=[-1, -0.5, 0, 0.5, 1])
+    few_lines(figure, SHOWN, last=True)
+    return set_title(legend_under_title(figure), "The bag against the heads' output")
+
+
+def _add_below(
+    figure: go.Figure, query: np.ndarray, mean: np.ndarray, row: int, look: Look, name: str
+) -> None:
+    """A row of triangles where a curve lies below the axis; hover shows the values."""
+    figure.add_scatter(
+        x=query,
+        y=np.full(len(query), WORST - ROW * row),
+        mode="markers",
+        name=f"{name}, below",
+        legendgroup=name,
+        showlegend=False,
+        customdata=mean,
+        marker={
+            "symbol": look.symbol.replace("circle", "triangle-down"),
+            "size": 7,
+            "color": look.colour,
+        },
+        hovertemplate=f"<b>{name}</b>, position %{{x}}<br>%{{customdata:.3g}}<extra></extra>",
+    )
+
+
+def _looks(names: list[str]) -> list[Look]:
+    """A look for each name "kernel, scale": a dash for the kernel, a colour for the scale."""
+    pairs = [name.partition(", ")[::2] for name in names]
+    kernels, scales = (list(dict.fromkeys(column)) for column in zip(*pairs, strict=True))
+    dashes, symbols = ("dash", "solid", "dot"), ("circle-open", "circle", "circle-cross")
+    return [
+        Look(CATEGORICAL[scales.index(scale) % 4], dashes[at % 3], symbols[at % 3])
+        for kernel, scale in pairs
+        for at in [kernels.index(kernel)]
+    ]
+
+
+def bag_kernel_figure(found: Result) -> go.Figure:
+    """The heads' mean kernel from the query position, over the offset."""
+    kernel = part(found, "kernel")[0][::-1]
+    figure = go.Figure(
+        go.Scatter(
+            x=np.arange(len(kernel)),
+            y=kernel,
+            mode="lines+markers" if len(kernel) <= 64 else "lines",
+            line={"color": BLUE, "width": 2.2},
+            name="mean kernel",
+            fill="tozeroy",
+            fillcolor=fade(BLUE, 0.2),
+            hovertemplate="offset %{x}<br>K %{y:.3g}<extra></extra>",
+        )
+    )
+    style(figure, x_title="offset n − i (tokens)", y_title="share of attention", height=340)
+    top = float(kernel[:-1].max(initial=0.0))
+    high = kernel[-1] > 2.5 * top > 0  # key 0, mostly a start token, would flatten the rest
+    figure.update_yaxes(range=[0, 1.2 * (top if high else kernel.max())])
+    if high:
+        figure.add_annotation(
+            x=len(kernel) - 1,
+            y=1.12 * top,
+            text=f"key 0: {kernel[-1]:.3g}",
+            showarrow=False,
+            xanchor="right",
+            xshift=-6,
+        )
+    heads = found.words("heads")
+    who = ", ".join(heads) if len(heads) <= 4 else f"{len(heads)} heads"
+    return set_title(figure, f"Mean kernel of {who} from position {len(kernel) - 1}")
+
+
+def contributions_figure(neuron: Result) -> go.Figure:
+    """How many tokens add how much to one neuron; those at the ends are named.
+
+    Names of the largest stand in the upper right corner, above all bars, those of the smallest over
+    theirs, which are few.
+    """
+    values = part(neuron, "contribution")[0]
+    figure = histogram(values, "pre-activation")
+    figure.update_xaxes(title_text="contribution of a token in the bag (pre-activation)")
+    bars = figure.data[0]
+    named = min(ENDS, int(np.isfinite(values).sum()) // 2)
+    ends = [np.nanmin(values, initial=0.0), np.nanmax(values, initial=0.0)]
+    pad = 0.35 * max(ends[1] - ends[0], 1e-6)
+    figure.update_xaxes(range=[ends[0] - pad, ends[1] + pad])
+    floor, top = figure.layout.yaxis.range
+    step = 0.12 * (top - floor)
+    figure.update_yaxes(range=[floor, top + step * named])
+    for side in ("top", "bottom"):
+        pairs = zip(neuron.texts[f"{side}_words"], neuron.values[f"{side}_value"], strict=True)
+        for index, (word, value) in enumerate(islice(pairs, named)):
+            bar = int(np.argmin(np.abs(np.asarray(bars.x) - value)))
+            corner = {"axref": "x", "ax": ends[1] + pad, "ayref": "y", "xanchor": "right"}
+            corner |= {"ay": top + step * (named - index - 0.5), "arrowcolor": CLEAR}
+            over = {"ax": 0, "ay": -18 - 20 * index, "xanchor": "center", "arrowcolor": LINE}
+            figure.add_annotation(
+                x=value,
+                y=float(np.log10(bars.y[bar])),
+                text=f"{_short(word)} {_signed(float(value))}",
+                font_size=12,
+                arrowwidth=1,
+                arrowhead=0,
+                **(corner if side == "top" else over),
+            )
+    return set_title(figure, f"Neuron {neuron.params['neuron']}: contributions of tokens")
+
+
+def trace_figure(trace: Result, parts: bool) -> go.Figure:
+    """One neuron's true and predicted pre-activation along a text, and the prediction's parts."""
+    words = [_short(word) for word in trace.words("tokens")]
+    figure = go.Figure(layout_legend_traceorder="reversed")
+    figure.add_hline(y=0, line={"color": MUTED, "width": 1.2})
+    adds = part(trace, "contribution")[0]
+    told = [
+        [word, "" if np.isnan(add) else f"<br>a token that adds {_signed(float(add))}"]
+        for word, add in zip(words, adds, strict=True)
+    ]
+    for name, (label, one) in ((PREDICTION_PARTS if parts else {}) | TRACE_CURVES).items():
+        figure.add_scatter(
+            x=np.arange(len(words)),
+            y=part(trace, name)[0],
+            mode="lines",
+            name=label,
+            line={
+                "color": one.colour,
+                "dash": one.dash,
+                "width": 1.8 if name in TRACE_CURVES else 1,
+            },
+            customdata=told,
+            hovertemplate=f"%{{customdata[0]}} at %{{x}}<br><b>{label}</b> %{{y:.3g}}"
+            "%{customdata[1]}<extra></extra>",
+        )
+    style(figure, x_title="position (tokens)", y_title="pre-activation", height=420)
+    return set_title(legend_under_title(figure), _trace_title(trace))
+
+
+def _trace_title(trace: Result) -> str:
+    """The neuron, and what is measured of its prediction."""
+    asked, values = trace.params, trace.values
+    measures = {"r2": "R²", "correlation": "correlation"}.items()
+    told = [f"{label} {_signed(float(values[name]))}" for name, label in measures if name in values]
+    text = "the text" if asked["text"] else asked["item"] or f"window {asked['window']}"
+    return f"Neuron {asked['neuron']} along {html.escape(text, quote=False)}: {', '.join(told)}"
+
+
+def related_figure(neuron: Result, number: int) -> go.Figure:
+    """Every neuron's correlation of contributions with `number` against what both write."""
+    related, cosine = part(neuron, "related")[0], part(neuron, "output_cosine")[0]
+    part(neuron, "related", neuron=number)
+    figure = go.Figure(
+        go.Scatter(
+            x=related,
+            y=cosine,
+            mode="markers",
+            name="neurons",
+            customdata=np.arange(len(related))[:, None],
+            marker={"color": BLUE, "opacity": 0.7, "size": 6},
+            hovertemplate="<b>neuron %{customdata[0]}</b><br>correlation %{x:.3f}"
+            "<br>cosine of outputs %{y:.3f}<extra></extra>",
+        )
+    )
+    size = np.nan_to_num(np.abs(related), nan=-1)
+    size[number] = -1
+    first = np.argsort(-size, kind="stable")[:BEST]
+    _add_named(figure, related, cosine, first[size[first] >= 0].tolist())
+    _ring(figure, related, cosine, number)
+    for add in (figure.add_hline, figure.add_vline):
+        add(0, line={"color": LINE, "width": 1}, layer="below")
+    style(
+        figure,
+        x_title=f"correlation of contributions with neuron {number}'s",
+        height=440,
+        y_title="cosine of output weights",
+    )
+    return set_title(figure.update_layout(showlegend=False), f"Relatives of neuron {number}")
+
+
+def _add_named(figure: go.Figure, x: np.ndarray, y: np.ndarray, places: list[int]) -> None:
+    """Marks that differ by colour and shape, with the neurons' numbers in a column above each end.
+
+    Those of one end lie close to each other, and in the cloud of all others: so their numbers stand
+    apart, in the marks' order.
+    """
+    for end in (-1, 1):
+        some = sorted((place for place in places if end * x[place] > 0), key=lambda place: y[place])
+        first = max([0.35, *(y[place] + 0.15 for place in some)])
+        first = min(first, 0.92 - LABEL * len(some))
+        for row, place in enumerate(some):
+            figure.add_annotation(
+                x=x[place],
+                y=y[place],
+                text=f"{place}",
+                ax=end * 0.82,
+                axref="x",
+                ay=first + LABEL * row,
+                ayref="y",
+                font_size=12,
+                arrowwidth=1,
+                arrowhead=0,
+                arrowcolor=LINE,
+            )
+    figure.add_scatter(
+        x=x[places],
+        y=y[places],
+        mode="markers",
+        name="largest",
+        customdata=[[int(place)] for place in places],
+        cliponaxis=False,
+        hoverinfo="skip",
+        marker={"color": VERMILLION, "symbol": "diamond", "size": 9},
+    )
+
+
+def contextual_neurons_figure(found: Result) -> go.Figure:
+    """All neurons; the one that the bag drives most is ringed."""
+    return neurons_figure(found, int(np.nanargmax(found.values["drive_share"])), "drive_share")
+
+
+def neuron_trace_figure(trace: Result) -> go.Figure:
+    """One neuron along a text, with the parts of the prediction."""
+    return trace_figure(trace, True)

@@ -1,0 +1,83 @@
+"""One head's denominator along positions, in windows of the corpus and the reader's texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.contextual_heads.denominators import Denominators, DenominatorsParams
+from poskernel_core.analyses.contextual_heads.experiment.contents import (
+    destination_windows,
+    last_rows,
+    own_texts,
+    token_id,
+)
+from poskernel_core.analyses.contextual_heads.experiment.contextual import LayerRows
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.groups import first_in_equal_groups, groups_of
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result
+from poskernel_core.statistics.moments import Numbers
+
+__all__ = ["denominators"]
+
+TITLE = 40
+CALLED = {"denominator": "mean"} | {n: n for n in ("denominator_cv", "predicted_cv", "etc")}
+"""What is taken of a layer's values, and what it is called here."""
+
+
+def denominators(
+    subject: Subject, statistics: Statistics, params: DenominatorsParams, progress: Progress
+) -> Result:
+    """Run every window at every position; see :class:`~poskernel_core.analyses.Denominators`.
+
+    Raises:
+        BadRequest: no such head or text, or the token is not one of the model.
+    """
+    main = statistics["main"]
+    geometry = subject.model.geometry
+    layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
+    texts = first_in_equal_groups(subject.windows, params.first_windows)
+    groups, token = groups_of(len(texts)), token_id(subject, params.token)
+    own = own_texts(subject, params.own_texts, params.items)
+    last = texts.shape[1] - 1
+    queries = np.unique(np.linspace(min(params.skip + 1, last), last, params.n_positions).round())
+    if own and max(len(ids) for ids in own.values()) <= queries[0]:
+        raise BadRequest(f"Expected texts longer than {int(queries[0])} tokens: give more text.")
+    kept: list[list[Numbers]] = []
+    others: list[Numbers] = []
+    for place, query in enumerate(queries.astype(int).tolist()):
+        progress(place, len(queries))
+        rows = LayerRows(geometry.n_heads, len(texts), groups)
+        windows = destination_windows(texts, query, token)
+        for some, seen in last_rows(subject, main, windows, params.skip, (layer,), groups):
+            rows.add(seen[0], some)
+        kept.append([
+            {called: np.asarray(each[name][head]) for name, called in CALLED.items()}
+            for each in rows.values()
+        ])  # fmt: skip
+        of_own = np.full(len(own), np.nan)
+        for number, ids in enumerate(own.values()):
+            if len(ids) > query:
+                one = destination_windows(ids[None], query, token)
+                ((_, seen),) = last_rows(subject, main, one, params.skip, (layer,))
+                of_own[number] = float(seen[0].denominator[0, 0, head])
+        others.append({"denominator": rows.denominators[head]})
+        others[-1] |= {"own_denominator": of_own} if own else {}
+    whole, *without = (_along_queries(each) for each in zip(*kept, strict=True))
+    return Denominators.estimated(
+        subject,
+        params,
+        whole,
+        without,
+        _along_queries(others),
+        coordinates={"query": queries.astype(int)},
+        texts={"own_texts": [re.sub(r"\s+", " ", title)[:TITLE] for title in own]},
+    )
+
+
+def _along_queries(found: Sequence[Numbers]) -> Numbers:
+    return {name: np.stack([each[name] for each in found], axis=-1) for name in found[0]}

@@ -1,0 +1,115 @@
+"""The mean content score of every token, for one head and a fixed destination token."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from poskernel_core.analyses.bag.experiment.vocabulary import named_ends
+from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.contextual_heads.denominators import TokenWeights, TokenWeightsParams
+from poskernel_core.analyses.contextual_heads.experiment.content_weights import (
+    content_scores,
+    destination_kernels,
+    destination_queries,
+    mean_key_scores,
+    quantiles,
+)
+from poskernel_core.analyses.contextual_heads.experiment.contents import (
+    destination_windows,
+    kept_windows,
+    last_rows,
+    token_counts,
+    token_id,
+)
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.groups import first_in_equal_groups, groups_of
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result
+from poskernel_core.common.views import StatisticsView, without
+
+__all__ = ["token_weights"]
+
+Weights = tuple[np.ndarray, np.ndarray]
+"""Mean scores ``[kept, vocab]``, of all windows and without each group; and places ``[vocab]``."""
+
+
+def token_weights(
+    subject: Subject, statistics: Statistics, params: TokenWeightsParams, progress: Progress
+) -> Result:
+    """Score every token; see :class:`~poskernel_core.analyses.TokenWeights`.
+
+    Raises:
+        BadRequest: no such head, or the text is not one token of the model.
+    """
+    main = statistics["main"]
+    geometry = subject.model.geometry
+    layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
+    token = token_id(subject, params.token)
+    progress(0, len(subject.windows))
+    if layer == 0:
+        means, count = _first_layer(subject, main, params, token, head)
+    else:
+        means, count = _in_texts(subject, main, params, token, (layer, head), progress)
+    mean = means[0]
+    assert subject.source is not None
+    ordinary = np.zeros(geometry.n_vocab, dtype=bool)
+    ordinary[subject.source.pool] = True
+    seen = np.flatnonzero((count >= params.min_count) & np.isfinite(mean) & ordinary)
+    if not len(seen):
+        raise BadRequest(f"No token occurs {params.min_count} times in the windows: ask for fewer.")
+    extremes, words = named_ends(subject.decode, seen, mean[seen], params.top_k)
+    whole, *without = ({"log_weight": each[seen]} for each in means)
+    return TokenWeights.estimated(
+        subject,
+        params,
+        whole,
+        without,
+        {"count": count[seen], **extremes},
+        coordinates={"token": seen},
+        texts=words,
+    )
+
+
+def _first_layer(
+    subject: Subject, main: StatisticsView, params: TokenWeightsParams, token: int, head: int
+) -> Weights:
+    """Score all tokens at a few places; count how often they occur in the windows.
+
+    Texts play a part by the mean keys alone, which move the scores of all tokens alike.
+    """
+    queries = destination_queries(subject, token)
+    kernel = destination_kernels(queries, main)[head : head + 1, params.query]
+    first = max(params.skip, int(subject.start_token))
+    places = quantiles(kernel, first)
+    scores = content_scores(subject, main, queries[:, params.query], places)[:, head].numpy()
+    groups = groups_of(len(subject.windows))
+    views = [main, *(without(main, group) for group in range(groups))]
+    at_mean = [mean_key_scores(view, queries[:, params.query], places)[:, head] for view in views]
+    moved = np.array([float((each - at_mean[0]).mean()) for each in at_mean])
+    return scores.mean(axis=0) - moved[:, None], token_counts(subject)
+
+
+def _in_texts(
+    subject: Subject,
+    main: StatisticsView,
+    params: TokenWeightsParams,
+    token: int,
+    cell: tuple[int, int],
+    progress: Progress,
+) -> Weights:
+    """Score tokens where they stand in the windows."""
+    texts = first_in_equal_groups(subject.windows, params.first_windows)
+    windows = destination_windows(texts, params.query, token)
+    groups, size = groups_of(len(windows)), subject.model.geometry.n_vocab
+    kept = kept_windows(len(windows), groups)
+    count, total = np.zeros((2, 1 + groups, size))
+    for some, rows in last_rows(subject, main, windows, params.skip, (cell[0],), groups):
+        scores = rows[0].log_weight[:, :, cell[1], :-1].numpy()
+        tokens = windows[some.start : some.stop, rows[0].first : params.query]
+        for place, here in enumerate(kept[:, some.start : some.stop]):
+            ids, score = tokens[here].ravel(), scores[place, here].ravel()
+            count[place] += np.bincount(ids, minlength=size)
+            total[place] += np.bincount(ids, score, minlength=size)
+        progress(some.stop, len(windows))
+    mean = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+    return mean, count[0].astype(np.int64)

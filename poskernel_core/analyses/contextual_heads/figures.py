@@ -1,0 +1,241 @@
+"""Contextual heads as figures."""
+
+from __future__ import annotations
+
+import html
+import math
+
+import numpy as np
+import plotly.graph_objects as go
+
+from poskernel_core.analyses.kernels.figures import GROUP_LOOKS
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
+from poskernel_core.plotting.by_axes import by_axes
+from poskernel_core.plotting.conditions import measured
+from poskernel_core.plotting.curves import Look, add_curve, curves
+from poskernel_core.plotting.histogram import RING, Span, histogram, log_axis, log_span
+from poskernel_core.plotting.layout import (
+    LINE,
+    MUTED,
+    legend_under_title,
+    set_title,
+    style,
+)
+from poskernel_core.plotting.palette import BLUE, CATEGORICAL, VERMILLION, fade
+from poskernel_core.plotting.parts import part
+
+
+def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: float) -> go.Figure:
+    """Every head's ETC against the CV of its denominator, one mark a group.
+
+    The region of contextual heads is shaded; a CV of 0 stands at the lower edge.
+    """
+    spread = part(heads, "denominator_cv")[0]
+    part(heads, "denominator_cv", layer=layer, head=head)
+    x_span = log_span(heads.values["etc"], broad)
+    y_span = log_span(spread, steady)
+    floor = y_span[0] * 1.15
+    figure = go.Figure()
+    _add_region(figure, (broad, steady), x_span, y_span)
+    for code, label in enumerate(heads.labels["group"]):
+        _add_group(figure, heads, code, label, floor)
+    at = heads.values["etc"][layer, head], np.maximum(spread[layer, head], floor)
+    inwards = "right" if at[0] < math.sqrt(x_span[0] * x_span[1]) else "left"
+    figure.add_scatter(
+        x=at[:1],
+        y=at[1:],
+        mode="markers+text",
+        text=[f"<b>{cell_name(layer, head)}</b>"],
+        textposition=f"middle {inwards}",  # away from the nearer edge, which would cut it off
+        marker=RING,
+        showlegend=False,
+        hoverinfo="skip",
+        name="chosen",
+    )
+    y_title = "CV of the softmax denominator ± 1 s.e.<br>(log scale)"
+    style(figure, x_title="ETC (tokens, log scale)", y_title=y_title, height=480)
+    figure.update_xaxes(**log_axis(x_span))
+    figure.update_yaxes(**log_axis(y_span))
+    note = f" ({hidden} without a CV)" if (hidden := int(np.isnan(spread).sum())) else ""
+    return set_title(legend_under_title(figure), f"Broad and steady heads{note}")
+
+
+def _add_region(figure: go.Figure, limits: Span, x_span: Span, y_span: Span) -> None:
+    """Thin lines at both thresholds, and a light fill where heads are contextual."""
+    broad, steady = limits
+    line = {"color": LINE, "width": 1.2, "dash": "dot"}
+    figure.add_vline(x=broad, line=line, layer="below")
+    if steady <= 0:
+        return
+    figure.add_hline(y=steady, line=line, layer="below")
+    figure.add_shape(
+        type="rect",
+        x0=broad,
+        x1=x_span[1],
+        y0=y_span[0],
+        y1=steady,
+        line_width=0,
+        fillcolor=fade(BLUE, 0.1),
+        layer="below",
+    )
+
+
+def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: float) -> None:
+    """The heads of one group, with error bars."""
+    (etc, _), (spread, error), (predicted, _) = (
+        part(heads, name) for name in ("etc", "denominator_cv", "predicted_cv")
+    )
+    places = np.argwhere((heads.values["group"] == code) & np.isfinite(spread))
+    if not len(places):
+        return
+    at = tuple(places.T)
+    symbol, colour = GROUP_LOOKS[code % len(GROUP_LOOKS)]
+    shown = np.maximum(spread[at], floor)
+    bars = np.nan_to_num(np.abs(error[at]))
+    text = [
+        f"<b>{cell_name(*place)}</b>, {label}<br>ETC {etc[place]:.4g}<br>CV "
+        f"{measured(spread[place], error[place])}<br>predicted CV "
+        f"{measured(predicted[place], math.nan)}"
+        for place in map(tuple, places.tolist())
+    ]
+    figure.add_scatter(
+        x=etc[at],
+        y=shown,
+        mode="markers",
+        name=f"{label} ({len(places)})",
+        text=text,
+        hovertemplate="%{text}<extra></extra>",
+        customdata=places,
+        marker={
+            "symbol": symbol,
+            "color": colour,
+            "size": 9,
+            "line": {"width": 2, "color": colour},
+        },
+        error_y={
+            "array": bars,
+            "arrayminus": np.minimum(bars, 0.95 * shown),
+            "symmetric": False,
+            "thickness": 1.2,
+            "width": 0,
+            "color": fade(colour, 0.6),
+        },
+    )
+
+
+def variation_figure(found: Result) -> go.Figure:
+    """One head's CV of the softmax denominator over windows, observed and predicted."""
+    (spread, error), query = part(found, "denominator_cv"), found.coordinates["query"]
+    figure = go.Figure()
+    add_curve(
+        figure,
+        query,
+        spread,
+        error,
+        name="observed ± 1 s.e.",
+        look=Look(BLUE),
+        where="position %{x}",
+    )
+    figure.add_scatter(
+        x=query,
+        y=part(found, "predicted_cv")[0],
+        mode="lines+markers",
+        name="predicted for independent content",
+        customdata=part(found, "etc")[0],
+        line={"color": VERMILLION, "width": 2.2, "dash": "dash"},
+        marker={"color": VERMILLION, "symbol": "square", "size": 6},
+        hovertemplate="<b>predicted</b>, position %{x}<br>%{y:.3g}"
+        "<br>ETC %{customdata:.4g}<extra></extra>",
+    )
+    y_title = "CV of the softmax denominator"
+    style(figure, x_title="query position n (tokens)", y_title=y_title)
+    figure.update_yaxes(rangemode="tozero")
+    windows = counted(len(part(found, "denominator")[0]), "window")
+    title = f"{found.params['head']}: CV of the softmax denominator over {windows}"
+    return set_title(legend_under_title(figure), title)
+
+
+def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
+    """One head's denominator in every window, their mean, and own texts in a colour each."""
+    (mean, error), query = part(found, "mean"), found.coordinates["query"]
+    values = part(found, "denominator")[0]
+    ends = np.full((len(values), 1), np.nan)  # a gap between one text and the next
+    figure = go.Figure(
+        go.Scatter(
+            x=np.tile(np.append(query, query[-1]), len(values)),
+            y=np.hstack([values, ends]).ravel(),
+            mode="lines",
+            name=counted(len(values), "window"),
+            line={"color": fade(MUTED, 0.75), "width": 1},
+            customdata=np.repeat(np.arange(len(values)), len(query) + 1),
+            hovertemplate="window %{customdata}, position %{x}<br>%{y:.3g}<extra></extra>",
+        )
+    )
+    own = found.values.get("own_denominator", np.empty((0, len(query))))
+    span = log_span(np.vstack([values, own]))
+    add_curve(
+        figure,
+        query,
+        mean,
+        error,
+        name="mean ± 1 s.e.",
+        look=Look(BLUE),
+        where="position %{x}",
+        floor=span[0] if log_y else None,
+    )
+    figure.data[-1].line.width = 4
+    for index, one in enumerate(own):
+        title = html.escape(found.texts["own_texts"][index], quote=False)
+        colour = CATEGORICAL[1 + index % 5]  # blue is the mean's
+        figure.add_scatter(
+            x=query,
+            y=one,
+            mode="lines+markers",
+            name=title,
+            line={"color": colour, "width": 2.2, "dash": ("solid", "dash", "dot")[index % 3]},
+            marker={"symbol": ("square", "diamond", "x", "star")[index % 4], "size": 7},
+            hovertemplate="<b>%{fullData.name}</b>, position %{x}<br>%{y:.3g}<extra></extra>",
+        )
+    y_title = f"denominator Z (weight{', log scale' if log_y else ''})"
+    style(figure, x_title="query position n (tokens)", y_title=y_title)
+    figure.update_yaxes(**log_axis(span) if log_y else {"rangemode": "tozero"})
+    return set_title(legend_under_title(figure), f"{found.params['head']}: denominators")
+
+
+def duplicates_figure(heads: Result, layer: int, head: int) -> go.Figure:
+    """One head's attention to an earlier duplicate of the token, and to another in its place."""
+    distance = heads.coordinates["distance"]
+    names = {"the same token": "duplicate_attention", "another token there": "baseline"}
+    figure = curves(
+        distance,
+        {label: part(heads, name, layer=layer, head=head) for label, name in names.items()},
+        x_title="distance of the earlier duplicate (tokens, log scale)",
+        y_title="share of attention ± 1 s.e.",
+        where="%{x} back",
+        looks=(Look(BLUE), Look(MUTED, "dot", "circle-open")),
+        band=False,
+    )
+    figure.update_xaxes(type="log", tickvals=distance, ticktext=[f"{each}" for each in distance])
+    figure.update_yaxes(rangemode="tozero")
+    return set_title(figure, f"{cell_name(layer, head)}: attention to an earlier duplicate")
+
+
+def weights_figure(weights: Result) -> go.Figure:
+    """How many tokens have which content weight, in nats."""
+    figure = histogram(part(weights, "log_weight")[0], "nats")
+    figure.update_xaxes(title_text="log content weight of a token (nats; 0 = position alone)")
+    return set_title(figure, f"{weights.params['head']}: content weights of tokens")
+
+
+def contextual_heads_figure(heads: Result) -> go.Figure:
+    """All heads; the steadiest of the broad ones is named; of one head, its own."""
+    if "layer" not in heads.axes["duplicate_attention"]:
+        return by_axes(heads.only("duplicate_attention"))
+    spread = heads.values["denominator_cv"]
+    narrow = heads.values["etc"] < heads.params["broad"]
+    order = spread + narrow * (1 + np.nanmax(spread))  # narrow ones only where none is broad
+    layer, head = np.unravel_index(int(np.nanargmin(order)), order.shape)
+    limits = float(heads.params["broad"]), float(heads.params["steady"])
+    return plane_figure(heads, int(layer), int(head), *limits)

@@ -1,0 +1,75 @@
+"""All measures and verdicts of a head as tables and figures."""
+
+import numpy as np
+import plotly.graph_objects as go
+
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import bias_text, texts_of
+from poskernel_core.plotting.layout import style
+from poskernel_core.plotting.palette import SCALE
+
+
+def verdicts_figure(found: Result) -> go.Figure:
+    """One head's measures as a table, or the first measure of all heads."""
+    if found.axes["value"] == ("measure",):
+        return measures_table(found)
+    values, name = found.values["value"][0], found.words("measure")[0]
+    cells = go.Heatmap(
+        z=values,
+        colorscale=SCALE,
+        xgap=1,
+        ygap=1,
+        text=found.texts["verdict"],
+        colorbar={"title": name},
+        hovertemplate="<b>L%{y}H%{x}</b>: %{z:.4g}<br>%{text}<extra></extra>",
+    )
+    figure = style(go.Figure(cells), x_title="head", y_title="layer", height=420)
+    figure.update_xaxes(dtick=1, showgrid=False)
+    return figure.update_yaxes(dtick=1, autorange="reversed", showgrid=False)
+
+
+def measure_texts(head: Result) -> list[str]:
+    """Every measure of one head as text: a number with its error, or the name of its kind."""
+    kinds = head.texts["kinds"]
+    return [
+        _kind(kinds[place].tolist(), value) if any(kinds[place]) else text
+        for place, (text, value) in enumerate(
+            zip(texts_of(head, "value").tolist(), head.values["value"].tolist(), strict=True)
+        )
+    ]
+
+
+def _kind(words: list[str], code: float) -> str:
+    return "–" if np.isnan(code) or code < 0 else words[int(code)]
+
+
+def bias_texts(head: Result) -> list[str]:
+    """The bias of one head's every measure; empty where it is not known."""
+    unknown = np.full(head.values["value"].shape, np.nan)
+    both = (part.get("value", unknown) for part in (head.biases, head.errors))
+    return [bias_text(*pair) for pair in zip(*both, strict=True)]
+
+
+def rank_texts(head: Result) -> list[str]:
+    """The rank of one head in every measure, such as "3 of 32"; empty where it has none."""
+    return [
+        "" if np.isnan(rank) else f"{rank:.0f} of {count:.0f}"
+        for rank, count in zip(head.values["rank"], head.values["ranked"], strict=True)
+    ]
+
+
+def measures_table(head: Result) -> go.Figure:
+    """One head's measures with their errors, biases and ranks."""
+    columns = {
+        "measure": head.words("measure"),
+        "value": measure_texts(head),
+        "bias": bias_texts(head),
+        "unit": head.words("unit"),
+        "rank": rank_texts(head),
+    }
+    table = go.Table(
+        columnwidth=[5, 4, 3, 4, 2],
+        header={"values": list(columns), "align": "left"},
+        cells={"values": list(columns.values()), "align": "left", "height": 26},
+    )
+    return go.Figure(table).update_layout(height=60 + 28 * len(columns["measure"]))

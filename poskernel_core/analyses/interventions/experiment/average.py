@@ -1,0 +1,64 @@
+"""Windows of text with positions averaged in groups of growing size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from poskernel_core.analyses.base import Progress, Subject
+from poskernel_core.analyses.helix.formulas import GROUP_SIZES
+from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
+from poskernel_core.analyses.interventions.experiment.intervene import averaging_edit
+from poskernel_core.common.result import Result
+from poskernel_core.common.views import StatisticsView
+from poskernel_core.forward.edits import Edit
+from poskernel_core.forward.readout import measure
+from poskernel_core.statistics.moments import means_of
+
+__all__ = ["average"]
+
+
+def average(
+    subject: Subject,
+    statistics: Mapping[str, StatisticsView],
+    params: AveragingParams,
+    progress: Progress,
+) -> Result:
+    """Run every window with every group size; see :class:`~poskernel_core.analyses.Averaging`.
+
+    Raises:
+        BadRequest: positions that are not learned, or no such layer.
+    """
+    sizes = (1, *GROUP_SIZES)
+    edits = [averaging_edit(subject, statistics, params, size) for size in sizes]
+    texts = len(subject.windows)
+    loss, masses = [], []
+    for text in range(texts):
+        for place, edit in enumerate(edits):
+            progress(text * len(sizes) + place, texts * len(sizes))
+            found = _one(subject, text, edit)
+            loss.append(found[0])
+            masses.append(found[1])
+    geometry = subject.model.geometry
+    shape = (texts, len(sizes), geometry.n_layers, geometry.n_heads)
+    return _result(subject, params, np.reshape(loss, (texts, -1)), np.reshape(masses, shape), sizes)
+
+
+def _result(
+    subject: Subject,
+    params: AveragingParams,
+    loss: np.ndarray,
+    masses: np.ndarray,
+    sizes: tuple[int, ...],
+) -> Result:
+    """Return means over windows: ``loss [text, group]``, ``masses [text, group, layer, head]``."""
+    each = {"loss": loss, "loss_change": loss - loss[:, :1], "previous_mass": masses}
+    coordinates = {"group": np.array(sizes)}
+    return Averaging.estimated(subject, params, *means_of(each), coordinates=coordinates)
+
+
+def _one(subject: Subject, text: int, edit: Edit) -> tuple[float, np.ndarray]:
+    window = subject.windows[text : text + 1]
+    found = measure(subject.model, window, edit, start_token=subject.start_token)
+    return float(np.nanmean(found.loss)), found.previous_mass

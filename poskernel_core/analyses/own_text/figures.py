@@ -1,0 +1,223 @@
+"""One text of the reader's: patterns of all heads, one head's pattern, one row split in two."""
+
+from __future__ import annotations
+
+import base64
+import math
+import unicodedata
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.plotting.by_axes import by_axes
+from poskernel_core.plotting.layout import legend_under_title, quoted, set_title, style, visible
+from poskernel_core.plotting.maps import picture_source
+from poskernel_core.plotting.palette import BLUE, GREEN, VERMILLION
+from poskernel_core.plotting.patterns import stage_map
+
+__all__ = [
+    "all_heads_figure",
+    "head_figure",
+    "head_labels",
+    "packed_head",
+    "packed_patterns",
+    "row_figure",
+    "token_text",
+]
+
+BYTE, WORD = 255, 65535
+GAP = 2  # cells between the patterns of two heads
+BARS = 128  # more keys than these have lines: bars would be finer than pixels
+TICKS = 30
+PARTS = {"position": ("position a", BLUE), "content": ("content c", VERMILLION)}
+ROW_HEIGHT = 600
+PERCENTILE, LEAST_TOP = 99, 0.02
+
+
+def token_text(token: str) -> str:
+    """A token as plain text: outer spaces, breaks and characters that have no shape visible.
+
+    What would turn the direction of writing, or nothing at all, is written as its number.
+    """
+    return "".join(
+        f"\\u{ord(each):04x}" if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Co", "Cn")
+        else each
+        for each in visible(token)
+    )  # fmt: skip
+
+
+def packed_patterns(result: Result) -> dict[str, Any]:
+    """Patterns of all heads as the browser draws them: a byte a cell, the square root of its share.
+
+    `cells` holds layer after layer, head after head, row after row, in base64; `top` is the share
+    from which on a cell is full, for all heads alike; `bare` are the numbers of the layers without
+    heads.
+    """
+    pattern = result.values["pattern"]
+    layers, heads, side, _ = pattern.shape
+    bare = np.isnan(pattern).all(axis=(1, 2, 3))
+    top = _top(pattern[~bare][..., *np.tril_indices(side)])
+    shade = np.sqrt(np.clip(np.nan_to_num(pattern) / top, 0, 1))
+    return {
+        "layers": layers,
+        "heads": heads,
+        "side": side,
+        "top": top,
+        "cells": base64.b64encode(np.round(shade * BYTE).astype(np.uint8).tobytes()).decode(),
+        "bare": np.flatnonzero(bare).tolist(),
+    }
+
+
+def packed_head(result: Result) -> dict[str, Any]:
+    """One head's pattern as the browser draws it: two bytes a share, of visible positions only.
+
+    Row after row from query `first` on, each from key 0 to the query itself; in base64, the lower
+    byte first. `top` is the share from which on a token is shaded in full.
+    """
+    pattern, queries = result.values["pattern"], result.coordinates["query"]
+    rows = [row[: n + 1] for row, n in zip(pattern, queries.tolist(), strict=True)]
+    visible_shares = np.concatenate(rows)
+    shares = np.round(np.clip(visible_shares, 0, 1) * WORD).astype("<u2")
+    return {
+        "tokens": [token_text(token) for token in result.words("tokens")],
+        "first": int(queries[0]),
+        "rows": len(queries),
+        "top": _top(visible_shares),
+        "cells": base64.b64encode(shares.tobytes()).decode(),
+    }
+
+
+def _top(shares: np.ndarray) -> float:
+    """Return the share that few are above, rounded up: attention to sinks would pale the rest."""
+    most = float(np.percentile(shares, PERCENTILE)) if shares.size else 1.0
+    return min(1.0, max(LEAST_TOP, math.ceil(100 * most) / 100))
+
+
+def all_heads_figure(result: Result) -> go.Figure:
+    """The patterns of all heads side by side, one row of them a layer, on a square-root scale."""
+    if result.axes["pattern"] != ("layer", "head", "query", "key"):
+        return by_axes(result.only("pattern"))
+    pattern = result.values["pattern"]
+    layers, heads, side, _ = pattern.shape
+    future = np.triu(np.ones((side, side), bool), 1)
+    shade = np.where(
+        future,
+        np.nan,
+        np.sqrt(np.clip(pattern / _top(pattern[np.isfinite(pattern) & ~future]), 0, 1)),
+    )
+    framed = np.pad(shade, ((0, 0), (0, 0), (0, GAP), (0, GAP)), constant_values=np.nan)
+    tiles = framed.transpose(0, 2, 1, 3).reshape(layers * (side + GAP), heads * (side + GAP))
+    figure = go.Figure(go.Image(source=picture_source(tiles), hoverinfo="skip"))
+    style(figure, x_title="head", y_title="layer", height=max(300, min(1000, 110 * layers)))
+    for axis, count, letter in (
+        (figure.layout.xaxis, heads, "H"),
+        (figure.layout.yaxis, layers, "L"),
+    ):
+        step = math.ceil(count / 16)
+        axis.update(
+            tickvals=[at * (side + GAP) + side / 2 for at in range(0, count, step)],
+            ticktext=[f"{letter}{at}" for at in range(0, count, step)],
+            showgrid=False,
+        )
+    figure.update_yaxes(constrain="domain")
+    return set_title(figure, f"Attention of all heads of {result.provenance['model']} on the text")
+
+
+def head_figure(result: Result) -> go.Figure:
+    """One head's attention on the text, or one row of it."""
+    if result.axes["pattern"] != ("query", "key"):
+        return row_figure(result)
+    pattern, queries = result.values["pattern"], result.coordinates["query"]
+    keys = np.arange(pattern.shape[1])
+    return stage_map(
+        np.where(keys > queries[:, None], np.nan, pattern),
+        title=f"{result.params['head']} on the text",
+        first_query=int(queries[0]),
+        tokens=[token_text(token) for token in result.words("tokens")] or None,
+        unit="share of attention",
+    )
+
+
+def row_figure(result: Result) -> go.Figure:
+    """One query's scores, position and content of each key; below, kernel and actual attention.
+
+    Scores are drawn less their mean over the keys shown, which the softmax ignores. Skipped keys
+    are left out, and the attention to the others is divided by its sum, as the kernel's is.
+    """
+    n, kernel = result.chosen["query"], result.values["kernel"]
+    keys = np.flatnonzero(np.isfinite(kernel))
+    names = _names(result, len(kernel))
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.1)
+    style(figure, x_title="", y_title="", height=ROW_HEIGHT)
+    where = [names[key] for key in keys]
+    score = _centred(result.values["score"][keys])
+    for name, (label, colour) in PARTS.items():
+        part = _centred(result.values[name][keys])
+        shown = {"x": keys, "y": part, "name": label, "customdata": where}
+        hover = f"%{{customdata}}<br>{label} %{{y:.3g}} nats<extra></extra>"
+        if len(keys) <= BARS:
+            figure.add_bar(**shown, marker_color=colour, hovertemplate=hover, row=1, col=1)
+        else:
+            figure.add_scatter(
+                **shown, line={"color": colour, "width": 1}, hovertemplate=hover, row=1, col=1
+            )
+    figure.add_scatter(
+        x=keys, y=score, name="score s = a + c", customdata=where, mode="markers",
+        marker={"color": "#808080", "size": 7 if len(keys) <= BARS else 3, "symbol": "diamond"},
+        hovertemplate="%{customdata}<br>score s %{y:.3g} nats<extra></extra>", row=1, col=1,
+    )  # fmt: skip
+    attention = result.values["pattern"][keys]
+    mass = attention.sum()
+    curves = {
+        "kernel K, by position alone": (kernel[keys], BLUE, "solid", 3.5),
+        "actual attention A": (attention / mass if mass > 0 else attention, GREEN, "dot", 2),
+    }
+    for label, (values, colour, dash, wide) in curves.items():
+        figure.add_scatter(
+            x=keys, y=values, name=label, customdata=where,
+            mode="lines+markers" if len(keys) <= BARS else "lines",
+            line={"color": colour, "dash": dash, "width": wide}, marker={"size": 5},
+            hovertemplate=f"%{{customdata}}<br>{label} %{{y:.3g}}<extra></extra>", row=2, col=1,
+        )  # fmt: skip
+    step = max(1, math.ceil(len(keys) / TICKS))
+    ticks = keys[::-1][::step][::-1]
+    text = [names[key] if len(keys) <= BARS else f"{key}" for key in ticks]
+    figure.update_xaxes(tickvals=ticks, ticktext=text, tickangle=-90, tickfont_size=10)
+    figure.update_xaxes(title_text="key: position and token", row=2, col=1)
+    figure.update_yaxes(title_text="score less its mean (nats)", row=1, col=1)
+    figure.update_yaxes(title_text="share of attention", rangemode="tozero", row=2, col=1)
+    figure.update_layout(barmode="relative", bargap=0.2)
+    return legend_under_title(set_title(figure, f"{result.params['head']} at {names[n]}"))
+
+
+def _centred(numbers: np.ndarray) -> np.ndarray:
+    return numbers - numbers.mean() if len(numbers) else numbers
+
+
+def _names(result: Result, count: int) -> list[str]:
+    """Return the position and token of every key."""
+    tokens = [token_text(token) for token in result.words("tokens")]
+    return [f"{at} {quoted(tokens[at])}" if at < len(tokens) else f"{at}" for at in range(count)]
+
+
+def head_labels(result: Result) -> list[list[str]]:
+    """What is said of every head: its name, and the shares of its scores on the text."""
+    position, content = (result.values[f"{name}_share"] for name in ("position", "content"))
+    return [
+        [
+            f"{cell_name(i, j)}: no heads in this layer"
+            if np.isnan(result.values["pattern"][i, j]).all()
+            else f"{cell_name(i, j)}: score variance explained by position "
+            f"{_share(position[i, j])}, by content {_share(content[i, j])}"
+            for j in range(position.shape[1])
+        ]
+        for i in range(position.shape[0])
+    ]
+
+
+def _share(number: float) -> str:
+    return "not defined" if np.isnan(number) else f"{number:.2f}"

@@ -1,0 +1,172 @@
+"""Random sequences: mean attention, its trend along the keys, and the norm of what it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.random_tokens.experiment.sampled import (
+    Norms,
+    ablations,
+    batches,
+    check_size,
+    measured,
+    norms_of,
+    steps,
+    visible_keys,
+)
+from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAttentionParams
+from poskernel_core.common.jackknife import jackknife
+from poskernel_core.common.result import Result
+from poskernel_core.data.layouts import random_layout
+from poskernel_core.forward.attention import AttentionCall, PatternBlock
+from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.statistics.moments import Moments
+
+__all__ = ["exponents", "random_attention", "rank_correlations", "slope_weights"]
+
+MOST_CELLS = 2**23
+FEWEST_KEYS = 3
+FEWEST_FOR_P = 10
+"""Below this number of keys the t distribution is no stand-in for that of the rank correlation."""
+PER_QUERY = ("layer", "head", "query")
+
+
+def random_attention(
+    subject: Subject, statistics: Statistics, params: RandomAttentionParams, progress: Progress
+) -> Result:
+    """Run the sequences; see :class:`~poskernel_core.analyses.RandomAttention`.
+
+    Raises:
+        BadRequest: a head that is not there, or sequences too long for the number of heads.
+    """
+    length, layers = params.length, subject.model.geometry.n_layers
+    check_size(subject, length, MOST_CELLS)
+    count = steps(progress, params.samples + measured(params))
+    edit, _ = ablations(subject, params, length, count)
+    layout = random_layout(length, subject.start_token)
+    norms, trends = Norms(), _Trends(layers, params.trend_from)
+    for some, tokens in batches(subject, layout, params.samples, 0):
+        subject.model.run(tokens, edit, [norms, trends], samples=some, keep=0)
+        count(len(some))
+    return _result(params, trends.patterns, trends.slopes, norms)
+
+
+class _Trends(Observer):
+    """Mean patterns of every layer of edited passes, and mean slopes of their rows.
+
+    Attributes:
+        patterns, slopes: of every layer, ``[head, query, key]`` and ``[head, query]``.
+    """
+
+    wants_patterns = True
+
+    def __init__(self, layers: int, trend_from: int) -> None:
+        self.patterns, self.slopes = ([Moments() for _ in range(layers)] for _ in range(2))
+        self._first = trend_from
+        self._weights: dict[int, Tensor] = {}
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        """See which keys a slope is over."""
+        if call.layer not in self._weights:
+            weights = slope_weights(visible_keys(call), self._first)
+            self._weights[call.layer] = torch.from_numpy(weights)
+
+    def pattern(self, block: PatternBlock, batch: Batch) -> None:
+        """Add the pattern of a layer and the slopes of its rows."""
+        pattern = block.pattern.cpu().double()
+        self.patterns[block.layer].add(pattern)
+        self.slopes[block.layer].add((pattern * self._weights[block.layer]).sum(dim=-1))
+
+
+def _result(
+    params: RandomAttentionParams,
+    patterns: list[Moments],
+    slopes: list[Moments],
+    norms: Norms,
+) -> Result:
+    pattern = np.stack([each.mean for each in patterns])
+    ranks = [
+        rank_correlations(rows, norms.visible[layer], params.trend_from)
+        for layer, rows in enumerate(pattern)
+    ]
+    seen = norms.visible[0]
+    norm, norm_error = norms_of(norms.squares)
+    values = {
+        "pattern": pattern.astype(np.float32),
+        "slope": np.stack([each.mean for each in slopes]),
+        "rank_correlation": np.stack([correlation for correlation, _ in ranks]),
+        "p_value": np.stack([p_value for _, p_value in ranks]),
+        "norm": norm,
+        "norm_exponent": exponents(norm, seen),
+        "visible_keys": seen,
+    }
+    errors = {
+        "pattern": np.stack([each.error for each in patterns]).astype(np.float32),
+        "slope": np.stack([each.error for each in slopes]),
+        "norm": norm_error,
+        "norm_exponent": jackknife(exponents(np.sqrt(norms.groups.without_each()), seen)),
+    }
+    return RandomAttention.result(params, values, errors)
+
+
+def _trend_keys(visible: np.ndarray, first: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield every query that has enough keys for a trend, and the keys: visible ones before it."""
+    for query, count in enumerate(visible):
+        keys = np.arange(max(first, query + 1 - int(count)), query)
+        if len(keys) >= FEWEST_KEYS:
+            yield query, keys
+
+
+def slope_weights(visible: np.ndarray, first: int) -> np.ndarray:
+    """Return ``w [query, key]`` such that ``sum_i w(n,i) A(n,i)`` is the slope of row ``n``.
+
+    It is the least-squares slope over the visible keys ``first .. n-1``; rows with fewer than three
+    are NaN. ``visible [query]`` counts the keys that each query sees.
+    """
+    weights = np.full((len(visible), len(visible)), np.nan)
+    for query, keys in _trend_keys(visible, first):
+        weights[query] = 0.0
+        weights[query, keys] = (keys - keys.mean()) / ((keys - keys.mean()) ** 2).sum()
+    return weights
+
+
+def rank_correlations(
+    pattern: np.ndarray, visible: np.ndarray, first: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return Spearman's correlation of rows ``[..., query, key]`` with the key, and its p-value.
+
+    Keys are those of :func:`slope_weights`; rows with too few, and constant ones, are NaN, as are
+    p-values of fewer than ten keys.
+    """
+    correlation = np.full(pattern.shape[:-1], np.nan)
+    p_value = np.full(pattern.shape[:-1], np.nan)
+    for query, keys in _trend_keys(visible, first):
+        ranks = stats.rankdata(pattern[..., query, keys], axis=-1) - (len(keys) + 1) / 2
+        steps_away = keys - keys.mean()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = ranks @ steps_away
+            found /= np.sqrt((ranks**2).sum(axis=-1) * (steps_away**2).sum())
+            degrees = len(keys) - 2
+            t = found * np.sqrt(degrees / (1 - np.minimum(found**2, 1)))
+        correlation[..., query] = found
+        if len(keys) >= FEWEST_FOR_P:
+            p_value[..., query] = 2 * stats.t.sf(np.abs(t), degrees)
+    return correlation, p_value
+
+
+def exponents(norms: np.ndarray, visible: np.ndarray) -> np.ndarray:
+    """Return the exponent of ``norms [..., pos]`` as a power of ``visible [pos]`` tokens.
+
+    A least-squares line through the logarithms from position 1 on; NaN where a norm is zero.
+    """
+    tokens = np.log(visible[1:])
+    tokens -= tokens.mean()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slopes = (np.log(norms[..., 1:]) * tokens).sum(axis=-1) / (tokens**2).sum()
+    return np.where(np.isfinite(slopes), slopes, np.nan)

@@ -1,0 +1,25 @@
+"""Which part of the scores positions explain, as a figure."""
+
+import plotly.graph_objects as go
+
+from poskernel_core.common.result import Result
+from poskernel_core.plotting.by_axes import by_axes
+from poskernel_core.plotting.curves import curves
+
+
+def score_shares_figure(head: Result) -> go.Figure:
+    """What position and content explain of one head's score variance, along the query positions."""
+    if head.axes["position_share"] != ("query",):
+        return by_axes(head)
+    names = {
+        "position_share": "position",
+        "content_share": "content",
+        "covariance_share": "twice the covariance",
+    }
+    return curves(
+        head.coordinates["query"],
+        {shown: (head.values[name], head.errors[name]) for name, shown in names.items()},
+        x_title="query position n (tokens)",
+        y_title="share of the score variance",
+        where="n = %{x}",
+    )

@@ -1,0 +1,347 @@
+"""Heads over training: a measure against steps or tokens, all heads at every checkpoint, kinds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+from jaxtyping import Float
+
+from poskernel_core.common.heads import cell_name, parse_cell
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import as_printed
+from poskernel_core.plotting.curves import Look, add_curve, look
+from poskernel_core.plotting.kernels import FLOOR
+from poskernel_core.plotting.layout import (
+    LINE,
+    bar_above,
+    legend_under_title,
+    log_ticks,
+    number,
+    set_title,
+    style,
+)
+from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, SCALE, VERMILLION
+
+MOST_CURVES = 6
+STEPS, TOKENS = "steps", "tokens"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Where checkpoints stand on a logarithmic axis: step 0 a factor of two before the next."""
+
+    at: Float[np.ndarray, " step"]
+    zero: float | None
+    title: str
+
+    def place(self, value: float) -> float:
+        """Where a step, or a number of tokens, stands."""
+        return self.zero if value <= 0 and self.zero is not None else value
+
+    def apply(self, figure: go.Figure) -> go.Figure:
+        """Give a figure this axis, in place."""
+        low, high = float(self.at[0]), float(self.at[-1])
+        first = low if self.zero is None else 2 * low
+        ticks = log_ticks(first, high) if first < high else [first]
+        texts = [number(tick) for tick in ticks]
+        if self.zero is not None:
+            ticks, texts = [self.zero, *ticks], ["0", *texts]
+        return figure.update_xaxes(type="log", tickvals=ticks, ticktext=texts)
+
+
+def axis_of(result: Result, over: str = STEPS) -> Axis:
+    """The axis of a result's checkpoints, in steps or in tokens read.
+
+    Raises:
+        ValueError: tokens that are not known.
+    """
+    tokens = over == TOKENS
+    values = (result.values["tokens"] if tokens else result.coordinates["step"]).astype(float)
+    if np.isnan(values).any():
+        raise ValueError("the tokens of these checkpoints are not known")
+    zero = None
+    if values[0] <= 0:
+        zero = float(values[1]) / 2 if len(values) > 1 else 1.0
+        values = np.append(zero, values[1:])
+    unit = "tokens read" if tokens else "training step"
+    return Axis(values, zero, f"{unit} (log scale)")
+
+
+def over_training_figure(result: Result) -> go.Figure:
+    """A measure over training: kinds as counts, one head or the most changed ones as curves."""
+    if "measure" in result.labels and "count" in result.values:
+        return count_figure(result)
+    if result.axes["measure"] == ("step",):
+        return one_head_figure(result)
+    return curves_figure(result, most_changed(result))
+
+
+def most_changed(result: Result, most: int = MOST_CURVES) -> list[str]:
+    """The heads whose measure changed the most from the first checkpoint to the last."""
+    change = np.abs(result.values["change"])
+    order = np.argsort(np.where(np.isnan(change), np.inf, -change), axis=None, kind="stable")
+    places = np.unravel_index(order[:most], change.shape)
+    return [cell_name(int(layer), int(head)) for layer, head in zip(*places, strict=True)]
+
+
+def curves_figure(result: Result, heads: Sequence[str], over: str = STEPS) -> go.Figure:
+    """The measure of some heads against steps or tokens, with bands of one standard error.
+
+    A diamond marks the emergence at half of the final value, on a line as long as its interval;
+    heads that lie above that from the first checkpoint on have none.
+    """
+    axis, figure = axis_of(result, over), go.Figure()
+    layers, count = result.values["measure"].shape[1:]
+    for index, name in enumerate(heads):
+        layer, head = parse_cell(name, layers, count)
+        _add_head(figure, result.select(layer=layer, head=head), axis, name, look(index), over)
+    return _finished(figure, result, axis, ", ".join(heads))
+
+
+def one_head_figure(result: Result, over: str = STEPS) -> go.Figure:
+    """The measure of the one head that was selected, as :func:`curves_figure`."""
+    axis, figure = axis_of(result, over), go.Figure()
+    name = cell_name(result.chosen["layer"], result.chosen["head"])
+    _add_head(figure, result, axis, name, look(0), over)
+    return _finished(figure, result, axis, name)
+
+
+def _finished(figure: go.Figure, result: Result, axis: Axis, heads: str) -> go.Figure:
+    measure = result.params["measure"]
+    style(figure, x_title=axis.title, y_title=f"{measure} ({result.units['measure']})", height=440)
+    axis.apply(figure)
+    return set_title(legend_under_title(figure), f"{measure[:1].upper()}{measure[1:]} of {heads}")
+
+
+def _add_head(
+    figure: go.Figure, one: Result, axis: Axis, name: str, shown: Look, over: str
+) -> None:
+    mean = one.values["measure"].astype(float)
+    error = one.errors.get("measure", np.zeros_like(mean))
+    where = f"{over.removesuffix('s')} %{{x:,}}" if over == STEPS else "%{x:.3s} tokens"
+    add_curve(figure, axis.at, mean, np.nan_to_num(error), name=name, look=shown, where=where)
+    at, first, last = (
+        float(one.values[f"emergence{part}"]) for part in ("", "_earliest", "_latest")
+    )
+    if np.isnan(at) or at <= one.coordinates["step"][0]:  # it was there from the first step on
+        return
+    places = [axis.place(_in(one, step, over)) for step in (first, at, last)]
+    figure.add_scatter(
+        x=places,
+        y=[mean[-1] / 2] * 3,
+        name=f"{name} emerges",
+        legendgroup=name,
+        showlegend=False,
+        mode="lines+markers",
+        line={"color": shown.colour, "width": 1.5, "dash": "dot"},
+        marker={
+            "color": shown.colour,
+            "size": [9, 12, 9],
+            "symbol": ["line-ns-open", "diamond", "line-ns-open"],
+        },
+        hovertemplate=f"<b>{name}</b> emerges at step {at:,.0f}<br>between step {first:,.0f} and "
+        f"{last:,.0f}<extra></extra>",
+    )
+
+
+def _in(one: Result, step: float, over: str) -> float:
+    """A step as it is, or as tokens read, which grow with the steps between checkpoints."""
+    if over == STEPS:
+        return step
+    return float(np.interp(step, one.coordinates["step"].astype(float), one.values["tokens"]))
+
+
+def count_figure(result: Result, over: str = STEPS) -> go.Figure:
+    """How many heads are of each kind at every checkpoint, stacked."""
+    axis, figure = axis_of(result, over), go.Figure()
+    names = result.labels["measure"]
+    for index, (name, count) in enumerate(zip(names, result.values["count"].T, strict=True)):
+        colour = _label_colour(name, index)
+        figure.add_scatter(
+            x=axis.at,
+            y=count,
+            name=name,
+            stackgroup="heads",
+            mode="lines+markers",
+            line={"color": colour, "width": 1.5},
+            marker={"size": 5, "symbol": look(index).symbol},
+            hovertemplate=f"heads: %{{y}}, <b>{name}</b><extra></extra>",
+        )
+    style(figure, x_title=axis.title, y_title="heads", height=340)
+    axis.apply(figure)
+    return set_title(legend_under_title(figure), "Heads of each kind over training")
+
+
+def _label_colour(name: str, index: int) -> str:
+    kind = KIND_LOOKS.get(name)
+    return kind.colour if kind else CATEGORICAL[index % len(CATEGORICAL)]
+
+
+def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.Figure:
+    """All heads at every checkpoint on one scale: a small grid each, layers downwards.
+
+    The selected head is framed in every grid. A measure with values below 0 diverges from it.
+    """
+    measure = result.values["measure"].astype(float)
+    names = result.labels.get("measure", ())
+    steps, layers, heads = measure.shape
+    columns = _columns(steps, heads)
+    rows = -(-steps // columns)
+    cells = np.full((rows * (layers + 1), columns * (heads + 1) - 1), np.nan)
+    told = np.full(cells.shape, "", dtype=object)
+    corners = [
+        ((layers + 1) * (place // columns) + 1, (heads + 1) * (place % columns))
+        for place in range(steps)
+    ]
+    for place, (top, left) in enumerate(corners):
+        cells[top : top + layers, left : left + heads] = measure[place]
+        for layer, head in np.ndindex(layers, heads):
+            told[top + layer, left + head] = _told(result, place, layer, head)
+    shown, bounds, scale = _coloured(cells, names, log)
+    figure = go.Figure(
+        go.Heatmap(
+            z=shown,
+            zmin=bounds[0],
+            zmax=bounds[1],
+            colorscale=scale,
+            xgap=1,
+            ygap=1,
+            customdata=told,
+            hovertemplate="%{customdata}<extra></extra>",
+            hoverongaps=False,
+        )
+    )
+    labels = [number(float(step)) for step in result.coordinates["step"]]
+    figure.add_scatter(
+        x=[left - 0.5 for _, left in corners],
+        y=[top - 0.95 for top, _ in corners],
+        text=labels,
+        mode="text",
+        textposition="middle right",
+        textfont={"size": 11},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    layer, head = parse_cell(selected, layers, heads)
+    for top, left in corners:
+        x, y = left + head, top + layer
+        figure.add_shape(
+            type="rect",
+            x0=x - 0.5,
+            x1=x + 0.5,
+            y0=y - 0.5,
+            y1=y + 0.5,
+            line={"color": VERMILLION, "width": 1.6},
+        )
+    style(figure, x_title="", y_title="", height=min(170 + 22 * len(cells), 1400))
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False, autorange="reversed")
+    bar_above(figure, unit, *_ticks(bounds, names, log))
+    return set_title(figure, "All heads at every checkpoint, by step")
+
+
+def _columns(steps: int, heads: int) -> int:
+    """How many grids stand side by side: about as many cells as a page is wide."""
+    return max(1, min(steps, 6, 48 // (heads + 1)))
+
+
+def _told(result: Result, place: int, layer: int, head: int) -> str:
+    step = int(result.coordinates["step"][place])
+    value = result.values["measure"][place, layer, head]
+    names = result.labels.get("measure")
+    if names:
+        text = names[int(value)] if value >= 0 else "no value"
+    else:
+        error = result.errors.get("measure")
+        text = f"{value:.3g}" + (f" ± {error[place, layer, head]:.2g}" if error is not None else "")
+    return f"<b>{cell_name(layer, head)}</b> at step {step:,}<br>{text}"
+
+
+def _coloured(
+    cells: np.ndarray, names: Sequence[str], log: bool
+) -> tuple[np.ndarray, tuple[float, float], object]:
+    """The numbers that are drawn, the ends of their scale, and its colours."""
+    if names:
+        colours = [_label_colour(name, index) for index, name in enumerate(names)]
+        edges = np.linspace(0, 1, len(names) + 1)
+        scale = [[edge, c] for i, c in enumerate(colours) for edge in edges[i : i + 2].tolist()]
+        return np.where(cells >= 0, cells, np.nan), (-0.5, len(names) - 0.5), scale
+    low, high = float(np.nanmin(cells)), float(np.nanmax(cells))
+    if log:
+        there = cells[np.isfinite(cells) & (cells > 0)]
+        least = float(there.min()) if there.size else 1.0
+        logs = np.log10(np.fmax(cells, least))
+        return np.where(np.isnan(cells), np.nan, logs), _ends(logs), SCALE
+    if low < 0:
+        reach = max(-low, high, 0.01)
+        return cells, (-reach, reach), DIVERGING
+    return cells, (0.0, max(high, 0.01)), SCALE
+
+
+def _ends(logs: np.ndarray) -> tuple[float, float]:
+    low, high = float(np.nanmin(logs)), float(np.nanmax(logs))
+    return low, max(high, low + 0.01)
+
+
+def _ticks(
+    bounds: tuple[float, float], names: Sequence[str], log: bool
+) -> tuple[list[float], list[str]]:
+    """Where the colour bar of a scale is labelled, and with what."""
+    if names:
+        return [float(place) for place in range(len(names))], list(names)
+    if log:
+        ticks = log_ticks(10 ** bounds[0], 10 ** bounds[1])
+        return np.log10(ticks).tolist(), [*map(number, ticks)]
+    ticks = np.linspace(*bounds, 5).tolist()
+    return ticks, [as_printed(f"{tick:.2g}") for tick in ticks]
+
+
+def kernel_over_training_figure(result: Result) -> go.Figure:
+    """One head's kernel at every checkpoint: offset n - i across, checkpoints downwards."""
+    skip, query = int(result.params["skip"]), int(result.params["query"])
+    kernel = result.values["kernel"][:, skip : query + 1][:, ::-1]
+    top = max(float(np.nanmax(kernel)), FLOOR)
+    low = max(FLOOR / 10, min(float(np.nanmin(kernel)), top / 10))
+    ticks = log_ticks(low, top)
+    steps = [number(float(step)) for step in result.coordinates["step"]]
+    etc = np.broadcast_to(result.values["etc"][:, None], kernel.shape)
+    figure = go.Figure(
+        go.Heatmap(
+            z=np.log10(np.fmax(kernel, low)),
+            y=steps,
+            zmin=np.log10(low),
+            zmax=np.log10(top),
+            colorscale=SCALE,
+            customdata=np.dstack([kernel, etc]),
+            hovertemplate="step %{y}, offset %{x}<br>K %{customdata[0]:.3g}"
+            "<br>ETC %{customdata[1]:.3g}<extra></extra>",
+        )
+    )
+    style(figure, x_title="offset n − i (tokens)", y_title="training step", height=420)
+    figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
+    figure.update_xaxes(showgrid=False)
+    bar_above(
+        figure, "K (share, log scale)", np.log10(ticks).tolist(), [number(tick) for tick in ticks]
+    )
+    return set_title(figure, f"Kernel of {result.params['head']} over training")
+
+
+def induction_and_sink_figure(scores: Result, sinks: Result, over: str = STEPS) -> go.Figure:
+    """Induction score of one head, and its attention to the first token, over training.
+
+    Both are measures over training of that head.
+    """
+    axis, figure = axis_of(scores, over), go.Figure()
+    where = "step %{x:,}" if over == STEPS else "%{x:.3s} tokens"
+    both = {"induction score": scores, "attention to the first token": sinks}
+    for place, (name, found) in enumerate(both.items()):
+        mean = found.values["measure"].astype(float)
+        error = np.nan_to_num(found.errors.get("measure", np.zeros_like(mean)))
+        add_curve(figure, axis.at, mean, error, name=name, look=look(place), where=where)
+    style(figure, x_title=axis.title, y_title="share of attention", height=360)
+    axis.apply(figure)
+    figure.update_yaxes(range=[0, 1.02])
+    figure.update_xaxes(linecolor=LINE)
+    cell = cell_name(scores.chosen["layer"], scores.chosen["head"])
+    return set_title(legend_under_title(figure), f"Induction and sink of {cell} over training")

@@ -1,0 +1,1 @@
+"""Results as files, galleries, hub cards and notebook views."""

@@ -1,0 +1,151 @@
+"""The grid of heads as a picture for a paper: what the browser draws, from the same values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.export.pictures import Picture, Point
+from poskernel_core.plotting.palette import KIND_LOOKS
+from poskernel_core.plotting.sparklines import heights_of
+
+__all__ = ["grid_picture"]
+
+CELL_WIDTHS = (58, 44, 30)  # up to 12 heads in a layer, up to 24, beyond
+GAP, LEFT, TOP, MARGIN = 2, 46, 22, 12
+LEGEND = 78
+BAR = 300
+PAPER, INK = ("#ffffff", "#11181e"), ("#1b2630", "#e4eaee")
+OUTLINE = "#808080"
+LINE = 1.2
+GLYPHS: dict[str, tuple[Point, ...]] = {
+    KIND_LOOKS["local"].glyph: ((0.28, 0.1), (0.56, 0.1), (0.56, 0.9), (0.28, 0.9)),
+    KIND_LOOKS["slow decay"].glyph: ((0.1, 0.15), (0.9, 0.9), (0.1, 0.9)),
+    KIND_LOOKS["uniform"].glyph: ((0.1, 0.55), (0.9, 0.55), (0.9, 0.9), (0.1, 0.9)),
+    "★": (
+        (0.5, 0.04),
+        (0.61, 0.37),
+        (0.97, 0.37),
+        (0.68, 0.58),
+        (0.79, 0.92),
+        (0.5, 0.71),
+        (0.21, 0.92),
+        (0.32, 0.58),
+        (0.03, 0.37),
+        (0.39, 0.37),
+    ),
+    "∿": (
+        (0.0, 0.5),
+        (0.25, 0.2),
+        (0.5, 0.5),
+        (0.75, 0.8),
+        (1.0, 0.5),
+        (0.75, 0.98),
+        (0.5, 0.68),
+        (0.25, 0.38),
+    ),
+}
+"""Outlines of the marks in a square of side 1, from its upper left corner."""
+
+
+def grid_picture(data: dict[str, Any], title: str, *, dark: bool = False) -> Picture:
+    """Draw what `head_grid` shows: cells in their order with marks or curves, the legend."""
+    rows, columns = len(data["rows"]), len(data["rows"][0])
+    cell = CELL_WIDTHS[(columns > 12) + (columns > 24)]
+    high = max(16, min(34, 400 // rows))
+    width = max(LEFT + columns * (cell + GAP) + MARGIN, 2 * MARGIN + LEFT + BAR + 180)
+    top = MARGIN + 26 + TOP
+    bottom = top + rows * (high + GAP)
+    picture = Picture(width, bottom + LEGEND, PAPER[dark])
+    ink = INK[dark]
+    picture.text(MARGIN, MARGIN + 9, title, 14, ink, bold=True)
+    _add_headers(picture, data, cell, top, ink)
+    chosen, curves = None, heights_of(data["curves"]) if "curves" in data else None
+    for i, row in enumerate(data["rows"]):
+        y = top + i * (high + GAP)
+        picture.text(LEFT - 8, y + high / 2, f"L{i}", 11, ink, anchor="end")
+        for j, each in enumerate(row):
+            x = LEFT + j * (cell + GAP)
+            curve = None if curves is None else curves[parse_cell(each["name"], rows, columns)]
+            _add_cell(picture, each, (x, y), (cell, high), curve)
+            chosen = (x, y) if each["name"] == data["selected"] else chosen
+    if chosen is not None:
+        _add_ring(picture, chosen, (cell, high), (PAPER[dark], ink))
+    _add_legend(picture, data, bottom + 12, ink)
+    return picture
+
+
+def _add_headers(picture: Picture, data: dict[str, Any], cell: float, top: float, ink: str) -> None:
+    picture.text(LEFT - 8, top - 11, data["corner"], 11, ink, anchor="end")
+    step = 1 if cell > CELL_WIDTHS[-1] else 2
+    for j, name in enumerate(data["headers"]):
+        if j % step == 0:
+            middle = LEFT + j * (cell + GAP) + cell / 2
+            picture.text(middle, top - 11, name, 11, ink, anchor="middle")
+
+
+def _add_cell(
+    picture: Picture, cell: dict[str, Any], at: Point, size: Point, curve: np.ndarray | None
+) -> None:
+    opacity = 0.15 if cell["dimmed"] else 1
+    picture.rectangle(
+        *at, *size, cell["colour"], stroke=OUTLINE, line=0.6, opacity=opacity, tip=cell["label"]
+    )
+    if curve is not None:
+        _add_curve(picture, curve, at, size, cell["ink"], opacity)
+        return
+    side = min(12.0, 0.62 * size[1])
+    left = at[0] + (size[0] - side * len(cell["mark"])) / 2
+    _add_marks(
+        picture, cell["mark"], (left, at[1] + (size[1] - side) / 2), side, cell["ink"], opacity
+    )
+
+
+def _add_curve(
+    picture: Picture, heights: np.ndarray, at: Point, size: Point, ink: str, opacity: float
+) -> None:
+    """Draw a curve of heights from 0 to 1 in steps from left to right; none of NaN."""
+    if np.isnan(heights).any():
+        return
+    width = size[0] / len(heights)
+    edge = [
+        (at[0] + (place + side) * width, at[1] + size[1] * (0.97 - 0.92 * float(height)))
+        for place, height in enumerate(heights)
+        for side in (0, 1)
+    ]
+    picture.polygon([*edge, *((x, y + LINE) for x, y in reversed(edge))], ink, opacity)
+
+
+def _add_marks(
+    picture: Picture, marks: str, at: Point, side: float, ink: str, opacity: float = 1
+) -> None:
+    for place, mark in enumerate(marks):
+        x = at[0] + place * side
+        picture.polygon([(x + side * a, at[1] + side * b) for a, b in GLYPHS[mark]], ink, opacity)
+
+
+def _add_ring(picture: Picture, at: Point, size: Point, colours: tuple[str, str]) -> None:
+    """Draw the outline of the selected head: dark and light, so that it shows on any colour."""
+    paper, ink = colours
+    picture.rectangle(at[0] - 1.5, at[1] - 1.5, size[0] + 3, size[1] + 3, stroke=paper, line=5)
+    picture.rectangle(at[0] - 1.5, at[1] - 1.5, size[0] + 3, size[1] + 3, stroke=ink, line=2)
+
+
+def _add_legend(picture: Picture, data: dict[str, Any], top: float, ink: str) -> None:
+    """Draw the unit, the colour bar with its ticks, and what the marks mean."""
+    picture.text(LEFT, top, data["legendTitle"], 12, ink)
+    steps = data["legend"]
+    width = BAR / max(1, len(steps))
+    for place, (colour, _) in enumerate(steps):
+        picture.rectangle(LEFT + place * width, top + 12, width + 0.3, 12, colour)
+    for place, (_, text) in enumerate(steps):
+        if text:
+            x = LEFT + BAR * place / max(1, len(steps) - 1)
+            picture.rectangle(x - 0.5, top + 24, 1, 4, ink)
+            picture.text(x, top + 36, text, 11, ink, anchor="middle")
+    for place, (glyph, meaning) in enumerate(data["glyphs"]):
+        y = top + 16 * place
+        _add_marks(picture, glyph, (LEFT + BAR + 34, y - 5), 10, ink)
+        picture.text(LEFT + BAR + 52, y, meaning, 11, ink)

@@ -1,0 +1,231 @@
+"""A result as notebooks show it: figure, what it is of, a link to its page, and a data frame."""
+
+from __future__ import annotations
+
+import html
+import json
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import urlencode
+from uuid import uuid4
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.export.files import (
+    caption,
+    caption_and_errors,
+    chart_config,
+    file_stem,
+    to_frame,
+)
+from poskernel_core.plotting.layout import MUTED
+
+__all__ = ["PAGES", "View", "page_address"]
+
+PAGES: Final = {
+    "etc": "",
+    "entropy": "",
+    "sinks": "",
+    "score-variance": "",
+    "head-measures": "",
+    "how-many-texts": "",
+    "depth": "compare",
+    "verdicts": "head",
+    "compare-kernels": "compare",
+    "compare-heads": "compare",
+    "kernel-replicates": "compare",
+    "headvis": "explore",
+    "head-examples": "explore",
+    "kernel": "positional_kernels",
+    "kernel-map": "positional_kernels",
+    "additivity": "positional_kernels",
+    "profile": "previous_token",
+    "tangent": "previous_token",
+    "previous-token": "previous_token",
+    "stages": "previous_token",
+    "own-text": "own_text",
+    "own-text-head": "own_text",
+    "kernel-distances": "contextual",
+    "contextual-heads": "contextual",
+    "denominators": "contextual",
+    "token-weights": "contextual",
+    "over-training": "over_training",
+    "kernel-over-training": "over_training",
+    "helix": "helix",
+    "rotary-spectrum": "rotary_spectrum",
+    "equivariant-kernel": "rotary_spectrum",
+    "changed-bands": "rotary_spectrum",
+    "intervention": "interventions",
+    "averaging": "interventions",
+    "induction-scores": "induction_recency",
+    "induction-recency": "induction_recency",
+    "recency-patterns": "induction_recency",
+    "random-attention": "induction_recency",
+    "equalised-norms": "induction_recency",
+    "position-vs-token": "position_vs_token",
+    "position-zero": "position_vs_token",
+    "contextual-neurons": "contextual_neurons",
+    "neuron": "contextual_neurons",
+    "neuron-trace": "contextual_neurons",
+    "neuron-latents": "contextual_neurons",
+    "extended-embedding": "contextual_neurons",
+    "word-neurons": "contextual_neurons",
+}
+"""The page that shows each question: the address of its folder, the landing page's is empty."""
+
+PARAMETERS: Final = ("skip", "query", "text", "neuron", "measure")
+"""Parameters that are called alike in the address of a page."""
+
+SOURCES: Final = {"text": "one text", "token": "one token"}
+"""What a page calls the source of a kernel's queries, where it is not the mean over windows."""
+
+MOST_IN_ADDRESS = 8000
+
+HTML = """{library}<figure style="margin:0">
+<div id="{name}" style="min-height:{height}px"></div>
+<figcaption style="font-size:12px;opacity:0.75">{caption}{link}</figcaption>
+</figure>
+<script>
+(() => {{
+  const given = {figure};
+  const draw = (left) => {{
+    const place = document.getElementById("{name}");
+    if (place && window.Plotly) {{
+      window.Plotly.newPlot(place, given.data, given.layout, given.config);
+    }} else if (left) {{
+      setTimeout(() => draw(left - 1), 100);
+    }} else if (place) {{
+      place.textContent =
+        "The library that draws this is in another cell: run the first cell with a figure again.";
+    }}
+  }};
+  draw(100);
+}})();
+</script>
+"""
+
+_embedded: list[str] = []
+"""The cell whose output holds plotly.js, once there is one."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A result with its figure; a notebook draws it where it is the last line of a cell.
+
+    Attributes:
+        result: the values as arrays, with units, errors and provenance.
+        address: of the dashboard that it links to; None: no link.
+        embed: whether plotly.js is put into every output, or none; None: into one of a notebook.
+    """
+
+    result: Result
+    address: str | None = None
+    embed: bool | None = None
+
+    @cached_property
+    def figure(self) -> go.Figure:
+        """The figure, to be changed or kept: ``view.figure.write_html("kernel.html")``."""
+        return figure_of(self.result)
+
+    @cached_property
+    def values(self) -> Any:
+        """All values as a tidy pandas data frame, one row per observation, as in the CSV file."""
+        return to_frame(self.result)
+
+    @property
+    def link(self) -> str | None:
+        """The address of the page that shows this; None without a dashboard's address."""
+        return None if self.address is None else page_address(self.result, self.address)
+
+    def html(self, *, library: bool) -> str:
+        """Return the figure as a part of a page, which loads nothing from elsewhere.
+
+        Args:
+            library: whether plotly.js is in it; otherwise the page must have it already.
+        """
+        figure = json.loads(self.figure.to_json())
+        figure["layout"].setdefault("font", {}).setdefault("color", MUTED)
+        config = chart_config(file_stem(self.result, self.result.analysis))
+        given = {"data": figure["data"], "layout": figure["layout"], "config": config}
+        link = self.link
+        shown = f' <a href="{html.escape(link)}">Open in the dashboard</a>' if link else ""
+        return HTML.format(
+            library=f"<script>{get_plotlyjs()}</script>\n" if library else "",
+            name=f"poskernel-{uuid4().hex}",
+            height=self.figure.layout.height or 450,
+            caption=html.escape(caption_and_errors(self.result)),
+            link=shown,
+            figure=json.dumps(given).replace("<", "\\u003c"),
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Return what a notebook shows: the figure, or text where there are no figures."""
+        return {"text/html": self._repr_html_(), "text/plain": repr(self)}
+
+    def _repr_html_(self) -> str:
+        """Return the figure; plotly.js comes with the first one of a notebook."""
+        return self.html(library=_has_library() if self.embed is None else self.embed)
+
+    def __repr__(self) -> str:
+        """Return what it is of, and the shape and unit of every value."""
+        lines = [caption(self.result)]
+        for name, array in self.result.values.items():
+            axes = " ".join(
+                f"{axis}={size}"
+                for axis, size in zip(self.result.axes[name], array.shape, strict=True)
+            )
+            what = f"[{axes}]" if axes else self.result.text_of(name)
+            lines.append(f"  {name} {what} ({self.result.units[name]})")
+        return "\n".join([*lines, *([self.link] if self.link else [])])
+
+
+def page_address(result: Result, base: str) -> str:
+    """Return the address at which a dashboard shows a result, as far as an address can tell it."""
+    run, params = result.provenance, result.params | result.chosen
+    asked: dict[str, Any] = {
+        "model": run.get("model"),
+        "revision": run.get("revision"),
+        "corpus": run.get("corpus"),
+        "context": run.get("context"),
+        "windows": run.get("windows_asked"),
+        "dtype": run.get("dtype"),
+        "start": None if run.get("start_token", True) else "false",
+        "head": result.params.get("head"),
+        **{name: params.get(name) for name in PARAMETERS},
+    }
+    if {"layer", "head"} <= result.chosen.keys():
+        asked["head"] = cell_name(result.chosen["layer"], result.chosen["head"])
+    if result.analysis.startswith("own-text"):
+        asked["at"] = result.chosen.get("query")
+        asked.pop("query")
+    else:
+        asked["source"] = SOURCES.get(params.get("source", ""))
+        asked["item"] = params.get("text_item") or ("my own text" if params.get("text") else None)
+    if params.get("source") in (None, "token"):
+        asked["token"] = params.get("token")
+    told = {name: value for name, value in asked.items() if value not in (None, "")}
+    if len(str(told.get("text", ""))) > MOST_IN_ADDRESS:
+        told.pop("text")
+    return f"{base}/{PAGES[result.analysis]}?{urlencode(told)}"
+
+
+def _has_library() -> bool:
+    """Tell whether this output is to hold plotly.js: the first one of a process, drawn anew too."""
+    cell = _cell()
+    if not _embedded:
+        _embedded.append(cell)
+    return _embedded[0] == cell
+
+
+def _cell() -> str:
+    """Return the notebook's cell that is running, as far as the kernel tells."""
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
+    known = (parent.get("metadata") or {}).get("cellId")
+    return str(known or getattr(shell, "execution_count", ""))

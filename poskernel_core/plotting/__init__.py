@@ -1,0 +1,1 @@
+"""Arrays -> Plotly figures. Nothing here knows a question, or imports streamlit."""

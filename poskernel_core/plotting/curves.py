@@ -1,0 +1,134 @@
+"""Values along an axis, with their standard errors as bands or bars."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+from jaxtyping import Float, Num
+
+from poskernel_core.plotting.layout import legend_under_title, style
+from poskernel_core.plotting.palette import CATEGORICAL, fade
+
+MARKED = 64  # a curve of up to this many points has a mark at each of them
+BANDS = 6  # more curves than these have bars: bands would hide each other
+Curve = Float[np.ndarray, " point"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a curve differs from others, with colour and without: hex, Plotly's dash and symbol."""
+
+    colour: str
+    dash: str = "solid"
+    symbol: str = "circle"
+
+
+_COLOURS = CATEGORICAL[:4]  # those that stand out on light and dark pages
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "triangle-down")
+
+
+def look(index: int) -> Look:
+    """The look of the `index`-th of many curves: four colours in turn, with other dashes."""
+    turn, place = divmod(index, len(_COLOURS))
+    dash = _DASHES[(place + turn) % len(_DASHES)]
+    return Look(_COLOURS[place], dash, _SYMBOLS[index % len(_SYMBOLS)])
+
+
+def curves(
+    x: Num[np.ndarray, " point"],
+    rows: Mapping[str, tuple[Curve, Curve | None]],
+    *,
+    x_title: str,
+    y_title: str,
+    where: str,
+    looks: Sequence[Look] = (),
+    band: bool = True,
+) -> go.Figure:
+    """A curve for every name, from its values and their errors, None where there are none.
+
+    `where` is what hover says of the place, such as "key %{x}".
+    """
+    figure = go.Figure()
+    for place, (name, (value, error)) in enumerate(rows.items()):
+        add_curve(
+            figure,
+            x,
+            value,
+            error,
+            name=name,
+            look=looks[place] if looks else look(place),
+            where=where,
+            band=band and len(rows) <= BANDS,
+        )
+    style(figure, x_title=x_title, y_title=y_title)
+    if len(rows) == 1:
+        return figure.update_layout(showlegend=False)
+    return legend_under_title(figure)
+
+
+def add_curve(
+    figure: go.Figure,
+    x: Num[np.ndarray, " point"],
+    mean: Curve,
+    error: Curve | None,
+    *,
+    name: str,
+    look: Look,
+    where: str,
+    band: bool = True,
+    floor: float | None = None,
+) -> None:
+    """Add values and their standard errors, where they have any, as a band or as bars.
+
+    Hover shows both.
+
+    `where` is what hover says of the place, such as "key %{x}". With a `floor`, which a log axis
+    needs, the band ends there, and values below it are not drawn.
+    """
+    got = [[*mean.shape]] if error is None else [[*mean.shape], [*error.shape]]
+    if any(shape != [*x.shape] for shape in got):
+        told = "values" if error is None else "means and errors"
+        raise ValueError(f"expected {len(x)} {told}, received {' and '.join(map(str, got))}")
+    known = error is not None and bool(np.isfinite(error).any())
+    error = np.abs(error) if error is not None and known else np.zeros_like(mean)
+    shown = mean if floor is None else np.where(mean >= floor, mean, np.nan)
+    bars = None
+    if known and band:
+        low = mean - error if floor is None else np.maximum(mean - error, floor)
+        high = mean + error if floor is None else np.maximum(mean + error, floor)
+        _add_band(figure, x, low, high, name, look.colour)
+    elif known:
+        bars = {"array": error, "thickness": 1.4, "width": 4 if len(x) <= MARKED else 0}
+    spread = " ± %{customdata:.2g}" if known else ""
+    figure.add_scatter(
+        x=x,
+        y=shown,
+        name=name,
+        legendgroup=name,
+        error_y=bars,
+        customdata=error if known else None,
+        cliponaxis=False,  # a mark at 0 is whole
+        mode="lines+markers" if len(x) <= MARKED else "lines",
+        line={"color": look.colour, "width": 2.2, "dash": look.dash},
+        marker={"color": look.colour, "symbol": look.symbol, "size": 7 if len(x) <= 32 else 5},
+        hovertemplate=f"<b>{name}</b>, {where}<br>%{{y:.3g}}{spread}<extra></extra>",
+    )
+
+
+def _add_band(
+    figure: go.Figure, x: Num[np.ndarray, " point"], low: Curve, high: Curve, name: str, colour: str
+) -> None:
+    """The band from `low` to `high`, which comes and goes with the curve of that name."""
+    edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
+    figure.add_scatter(x=x, y=low, legendgroup=name, name=f"{name} − 1 s.e.", **edge)
+    figure.add_scatter(
+        x=x,
+        y=high,
+        legendgroup=name,
+        name=f"{name} + 1 s.e.",
+        fill="tonexty",
+        fillcolor=fade(colour, 0.28),
+        **edge,
+    )

@@ -1,0 +1,66 @@
+"""Distributions, and logarithmic axes that hold all of them."""
+
+import math
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from jaxtyping import Float
+
+from poskernel_core.plotting.layout import (
+    MUTED,
+    log_ticks,
+    number,
+    style,
+)
+from poskernel_core.plotting.palette import BLUE, RED, fade
+
+Values = Float[np.ndarray, " value"]
+Span = tuple[float, float]
+BINS = 80
+RING = {"symbol": "circle-open", "size": 20, "color": RED, "line_width": 2.5}
+
+
+def log_span(values: Float[np.ndarray, "*shape"], limit: float = 0.0) -> Span:
+    """The ends of a log axis over the positive values, and `limit` if it is."""
+    shown = np.append(values[np.isfinite(values) & (values > 0)], [limit] if limit > 0 else [])
+    low, high = (float(shown.min()), float(shown.max())) if len(shown) else (0.1, 1.0)
+    pad = max(1.6, (high / low) ** 0.07)
+    return low / pad, high * pad
+
+
+def log_axis(span: Span) -> dict[str, Any]:
+    """Plotly's settings of a log axis from `span[0]` to `span[1]`."""
+    ticks = log_ticks(*span)
+    return {
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": [number(tick) for tick in ticks],
+        "range": [math.log10(end) for end in span],
+    }
+
+
+def histogram(values: Values, unit: str) -> go.Figure:
+    """Bars of the number of tokens (log scale) in steps that are round and begin at 0."""
+    shown = values[np.isfinite(values)].astype(float)
+    reach = (float(np.ptp(shown)) if len(shown) else 0.0) or 1.0
+    step = log_ticks(reach / BINS, 11 * reach / BINS)[0]
+    place, count = np.unique(np.floor(shown / step), return_counts=True)
+    figure = go.Figure(
+        go.Bar(
+            x=(place + 0.5) * step,
+            y=count,
+            width=step,
+            marker_color=fade(BLUE, 0.7),
+            marker_line_width=0,
+            customdata=np.stack([place * step, (place + 1) * step], axis=-1),
+            hovertemplate="%{customdata[0]:.3g} to %{customdata[1]:.3g} "
+            + unit
+            + "<br>tokens: <b>%{y}</b><extra></extra>",
+        )
+    )
+    style(figure, x_title=unit, y_title="tokens (count, log scale)")
+    figure.add_vline(x=0, line={"color": MUTED, "width": 1.5, "dash": "dash"})
+    top = max(float(count.max()) if len(count) else 1.0, 2.0)
+    figure.update_yaxes(**log_axis((0.5, top * 1.6)))
+    return figure.update_layout(showlegend=False)

@@ -1,0 +1,254 @@
+"""Kernels and attention as colour maps: query by key, or one row folded to a square."""
+
+import base64
+import io
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+from jaxtyping import Float, Int, UInt8
+from PIL import Image
+
+from poskernel_core.plotting.kernels import FLOOR
+from poskernel_core.plotting.layout import MASKED, bar_above, log_ticks, number, set_title, style
+from poskernel_core.plotting.palette import DIVERGING, SCALE, log_position, scale_rgb
+
+MOST_TICKS = 12
+IMAGE_CELLS = 200_000  # beyond this many cells a map travels as a PNG: 0.3 s instead of 5 s
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Colours:
+    """Which colour a value has, and what the bar says of it.
+
+    Attributes:
+        low, high: the values at the ends of the scale.
+        scale: colours from low to high.
+        log: whether the scale is logarithmic.
+        unit: above the bar.
+    """
+
+    low: float
+    high: float
+    scale: tuple[str, ...]
+    log: bool
+    unit: str
+
+    def share(self, values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """Place on the scale, 0 to 1; NaN stays NaN."""
+        if self.log:
+            return log_position(values, self.low, self.high)
+        return np.clip((values - self.low) / (self.high - self.low), 0, 1)
+
+    def ticks(self) -> tuple[list[float], list[str]]:
+        """Where the bar has ticks, 0 to 1, and the value of each."""
+        if not self.log:
+            ends = np.linspace(self.low, self.high, 5)
+            return [0, 0.25, 0.5, 0.75, 1], [number(float(f"{tick:.2g}")) for tick in ends]
+        ticks = log_ticks(self.low, self.high)
+        labels = [number(tick) for tick in ticks]
+        if ticks and ticks[0] == FLOOR:
+            labels[0] = f"≤ {labels[0]}"
+        return self.share(np.array(ticks, dtype=float)).tolist(), labels
+
+
+def probability_colours(*values: Float[np.ndarray, "..."]) -> Colours:
+    """One logarithmic scale for all of `values`, which holds at least a factor of ten.
+
+    Nearly equal values have nearly equal colours.
+    """
+    high = max(_largest(each) for each in values)
+    low = max(FLOOR, min(float(np.nanmin(each)) for each in values))
+    return Colours(
+        max(FLOOR / 10, min(low, high / 10)),
+        max(high, FLOOR),
+        SCALE,
+        log=True,
+        unit="probability (log scale)",
+    )
+
+
+def difference_colours(
+    difference: Float[np.ndarray, "..."], *of: Float[np.ndarray, "..."]
+) -> Colours:
+    """A scale on both sides of 0, as far as a tenth of the largest value `of` them, or further."""
+    reach = max(_largest(np.abs(difference)), 0.1 * max(_largest(each) for each in of), FLOOR)
+    return Colours(-reach, reach, DIVERGING, log=False, unit="kernel − observed")
+
+
+def _largest(values: Float[np.ndarray, "..."]) -> float:
+    if np.isnan(values).all():
+        raise ValueError(f"nothing to draw: all {values.size} values are masked")
+    return float(np.nanmax(values))
+
+
+def kernel_map(
+    kernel: Float[np.ndarray, "query_row key"],
+    queries: Int[np.ndarray, " query_row"],
+    *,
+    title: str,
+    colours: Colours | None = None,
+) -> go.Figure:
+    """Value of each key (x) from each query (y, early ones on top); NaN = masked, blank.
+
+    Rows are equally high and carry their true position, so `queries` may be unevenly spaced.
+    Without `colours`, values are probabilities on a logarithmic scale of their own.
+    """
+    if len(queries) != len(kernel):
+        raise ValueError(f"expected {len(kernel)} queries, one per row, received {len(queries)}")
+    colours = colours or probability_colours(kernel)
+    draw = _map_as_image if kernel.size > IMAGE_CELLS else _map_as_cells
+    figure = draw(kernel, queries, colours)
+    style(
+        figure, height=480, x_title="key position i (tokens)", y_title="query position n (tokens)"
+    )
+    figure.update_layout(plot_bgcolor=MASKED)
+    figure.update_xaxes(showgrid=False)
+    figure.update_yaxes(showgrid=False)
+    bar_above(figure, colours.unit, *colours.ticks())
+    return set_title(figure, title)
+
+
+def folded_square(
+    row: Float[np.ndarray, " n_plus_1"], *, title: str, colours: Colours | None = None
+) -> go.Figure:
+    """One row folded to a near-square (20 wide for n = 400), read like text; NaN = skipped.
+
+    Without `colours`, values are probabilities on a logarithmic scale of their own.
+    """
+    colours = colours or probability_colours(row)
+    width = max(1, round(math.sqrt(len(row) - 1)))
+    height = math.ceil(len(row) / width)
+    folded = np.full(height * width, np.nan)
+    folded[: len(row)] = row
+    cells = folded.reshape(height, width)
+    key = np.arange(height * width).reshape(height, width)
+    figure = go.Figure(
+        go.Heatmap(
+            z=colours.share(cells),
+            zmin=0,
+            zmax=1,
+            colorscale=colours.scale,
+            xgap=1,
+            ygap=1,
+            hoverongaps=False,
+            customdata=np.stack([key, cells], axis=-1),
+            hovertemplate="key %{customdata[0]:d}<br>%{customdata[1]:.3g}<extra></extra>",
+        )
+    )
+    style(
+        figure,
+        height=480,
+        x_title="+ key within the row (tokens)",
+        y_title="first key of the row (tokens)",
+    )
+    figure.update_layout(plot_bgcolor=MASKED)
+    rows = np.arange(0, height, max(1, height // 5))
+    figure.update_xaxes(
+        showgrid=False, constrain="domain", constraintoward="left", range=[-0.5, width - 0.5]
+    )
+    figure.update_yaxes(
+        showgrid=False,
+        scaleanchor="x",
+        constrain="domain",
+        constraintoward="top",
+        range=[height - 0.5, -0.5],
+        tickvals=rows,
+        ticktext=[f"{first}" for first in rows * width],
+    )
+    bar_above(figure, colours.unit, *colours.ticks())
+    return set_title(figure, title)
+
+
+def _map_as_cells(
+    kernel: Float[np.ndarray, "query_row key"],
+    queries: Int[np.ndarray, " query_row"],
+    colours: Colours,
+) -> go.Figure:
+    figure = go.Figure(
+        go.Heatmap(
+            z=colours.share(kernel).astype(np.float32),
+            zmin=0,
+            zmax=1,
+            colorscale=colours.scale,
+            y=[f"{query}" for query in queries],
+            hoverongaps=False,
+            customdata=kernel.astype(np.float32),
+            hovertemplate="query %{y}<br>key %{x}<br>%{customdata:.3g}<extra></extra>",
+        )
+    )
+    ticks = [f"{query}" for query in _even_ticks(queries)]
+    return figure.update_yaxes(
+        type="category", autorange="reversed", tickvals=ticks, ticktext=ticks
+    )
+
+
+def _even_ticks(queries: Int[np.ndarray, " query_row"]) -> Int[np.ndarray, " tick"]:
+    """The queries that have a tick: evenly spaced ones where most rows are.
+
+    A row that was put between them, as that of the chosen query is, moves no tick.
+    """
+    rows = -(-len(queries) // MOST_TICKS)
+    usual = rows * int(np.median(np.diff(queries, append=queries[-1:] + 1)))
+    even = np.arange(queries[0], queries[-1] + 1, max(1, usual))
+    found = even[np.isin(even, queries)]
+    return found if 2 * len(found) > len(even) else queries[::rows]
+
+
+def _map_as_image(
+    kernel: Float[np.ndarray, "query_row key"],
+    queries: Int[np.ndarray, " query_row"],
+    colours: Colours,
+) -> go.Figure:
+    """The map as a palette PNG in data coordinates; hover shows the key, and the query if even.
+
+    One cell of it is a heat map, which carries the colour bar.
+    """
+    even = bool((np.diff(queries) == 1).all())
+    shares = colours.share(kernel)
+    top = int(queries[0]) if even else 0
+    hover = ("query %{y}<br>" if even else "") + "key %{x}<extra></extra>"
+    rows, keys = kernel.shape
+    figure = go.Figure(
+        go.Image(source=picture_source(shares, colours.scale), y0=top, hovertemplate=hover)
+    )
+    row, key = np.argwhere(np.isfinite(kernel))[0]
+    figure.add_heatmap(
+        z=shares[row : row + 1, key : key + 1].astype(np.float32),
+        x=[key],
+        y=[top + row],
+        zmin=0,
+        zmax=1,
+        colorscale=colours.scale,
+        hovertemplate=hover,
+    )
+    figure.update_xaxes(range=[-0.5, keys - 0.5], constrain="domain")
+    figure.update_yaxes(range=[top + rows - 0.5, top - 0.5], constrain="domain", scaleanchor=False)
+    if not even:
+        ticks = _even_ticks(queries)
+        at = np.searchsorted(queries, ticks)
+        figure.update_yaxes(tickvals=at, ticktext=[f"{query}" for query in ticks])
+    return figure
+
+
+def picture_source(
+    shade: Float[np.ndarray, "row column"], scale: tuple[str, ...] = SCALE, levels: int = 255
+) -> str:
+    """`shade` as what a `go.Image` shows: a PNG of that many colour levels in a data address."""
+    return f"data:image/png;base64,{base64.b64encode(png(shade, scale, levels)).decode()}"
+
+
+def png(
+    shade: Float[np.ndarray, "row column"], scale: tuple[str, ...] = SCALE, levels: int = 255
+) -> bytes:
+    """`shade` in [0, 1] as a palette PNG, one pixel a cell; NaN is transparent (entry 0)."""
+    index = np.where(np.isnan(shade), 0, 1 + np.round(np.nan_to_num(shade) * (levels - 1)))
+    colours: UInt8[np.ndarray, "colour 3"] = scale_rgb(np.linspace(0, 1, levels), scale)
+    image = Image.fromarray(index.astype(np.uint8))
+    image.putpalette(bytes(3) + colours.tobytes())
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", transparency=0)
+    return buffer.getvalue()

@@ -1,0 +1,160 @@
+"""Small multiples: one little panel per head, all on the same axes.
+
+All panels share one pair of Plotly axes and are moved side by side, because 64 real subplots take
+the browser seconds to draw.
+"""
+
+import numpy as np
+import plotly.graph_objects as go
+from jaxtyping import Float, Int
+
+from poskernel_core.plotting.kernels import FLOOR
+from poskernel_core.plotting.layout import LINE, log_ticks, number, style
+from poskernel_core.plotting.palette import BLUE, VERMILLION, log_position
+
+_PITCH_X, _PITCH_Y = 1.08, 1.32  # panel to panel, in panel widths and heights (a title between)
+_FRAME = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0], [np.nan, np.nan]])
+_OUTSET = (_FRAME - 0.5) * [0.05, 0.1]  # the selected frame stands clear of its curve
+
+
+def small_multiples(
+    kernels: Float[np.ndarray, "head offset"],
+    labels: list[str],
+    selected: int,
+    *,
+    log_y: bool,
+) -> go.Figure:
+    """One panel per head: K (probability per token) over the offset 0, 1, ... (tokens).
+
+    `labels` names the heads ("L3H7"), `selected` indexes the one drawn bold.
+    """
+    heads, width = kernels.shape
+    if len(labels) != heads:
+        raise ValueError(f"expected {heads} labels, one per head, received {len(labels)}")
+    corners = _corners(heads)
+    low, high = _range(kernels, log_y)
+    offset = _thinned(width)
+    figure = go.Figure()
+    for head, label in enumerate(labels):
+        height = _height(kernels[head, offset], low, high, log_y)
+        x = corners[head, 0] + offset / max(width - 1, 1)
+        values = np.stack([offset, kernels[head, offset]], axis=-1)
+        _add_curve(figure, x, corners[head, 1] + height, values, label, head == selected)
+    _add_frames(figure, corners, labels, selected)
+    return _shared_axes(figure, corners, width, (low, high), log_y)
+
+
+def _corners(heads: int) -> Float[np.ndarray, "head 2"]:
+    """Each panel's lower left corner, in reading order, rows going down."""
+    columns = min(heads, 4 if heads <= 8 else 6 if heads <= 24 else 8)
+    row, column = np.divmod(np.arange(heads), columns)
+    return np.stack([column * _PITCH_X, -row * _PITCH_Y], axis=-1)
+
+
+def _thinned(width: int) -> Int[np.ndarray, " point"]:
+    """The offsets drawn: the first 64 all, the rest about 100, as a panel has few pixels."""
+    rest = np.linspace(64, width - 1, min(100, max(width - 64, 0)))
+    return np.concatenate([np.arange(min(64, width)), rest.astype(int)])
+
+
+def _round_offset(width: int) -> int:
+    """The largest round offset in the left three quarters of a panel."""
+    top = max(1.0, 0.75 * width)
+    return int(log_ticks(top / 10, top)[-1])
+
+
+def _range(kernels: Float[np.ndarray, "head offset"], log_y: bool) -> tuple[float, float]:
+    """The ends of the axis: from 0, or on a log axis at least a factor of ten, for flat kernels."""
+    high = max(float(np.nanmax(kernels)), FLOOR)
+    return (max(FLOOR / 10, min(float(np.nanmin(kernels)), high / 10)) if log_y else 0.0), high
+
+
+def _height(
+    probability: Float[np.ndarray, " point"], low: float, high: float, log_y: bool
+) -> Float[np.ndarray, " point"]:
+    """Height of each point in its panel, 0 to 1."""
+    return log_position(probability, low, high) if log_y else (probability - low) / (high - low)
+
+
+def _add_curve(
+    figure: go.Figure,
+    x: Float[np.ndarray, " point"],
+    y: Float[np.ndarray, " point"],
+    values: Float[np.ndarray, "point 2"],
+    label: str,
+    chosen: bool,
+) -> None:
+    line = {"color": VERMILLION, "width": 2.5} if chosen else {"color": BLUE, "width": 1.5}
+    hover = "offset %{customdata[0]:d}<br>K %{customdata[1]:.3g}<extra></extra>"
+    figure.add_scatter(
+        x=x,
+        y=y,
+        name=label,
+        mode="lines",
+        line=line,
+        customdata=values,
+        hovertemplate=f"<b>{label}</b><br>{hover}",
+    )
+
+
+def _add_frames(
+    figure: go.Figure, corners: Float[np.ndarray, "head 2"], labels: list[str], selected: int
+) -> None:
+    """A thin frame and a title for every panel, a bold one for the selected."""
+    frames = (corners[:, None] + _FRAME).reshape(-1, 2)
+    chosen = corners[selected] + _FRAME + _OUTSET
+    titles = [f"<b>{name} ◀</b>" if i == selected else name for i, name in enumerate(labels)]
+    quiet = {"mode": "lines", "hoverinfo": "skip"}
+    figure.add_scatter(x=frames[:, 0], y=frames[:, 1], line={"color": LINE, "width": 0.7}, **quiet)
+    figure.add_scatter(
+        x=chosen[:, 0], y=chosen[:, 1], line={"color": VERMILLION, "width": 2.5}, **quiet
+    )
+    figure.add_scatter(
+        x=corners[:, 0],
+        y=corners[:, 1] + 1.06,
+        mode="text",
+        text=titles,
+        textfont={"size": 11},
+        textposition="top right",
+        hoverinfo="skip",
+        cliponaxis=False,
+    )
+
+
+def _shared_axes(
+    figure: go.Figure,
+    corners: Float[np.ndarray, "head 2"],
+    width: int,
+    span: tuple[float, float],
+    log_y: bool,
+) -> go.Figure:
+    """Ticks repeated under every column and next to every row of panels."""
+    lefts, bottoms = np.unique(corners[:, 0]), np.unique(corners[:, 1])
+    x_ticks = [0, _round_offset(width)]
+    y_ticks = log_ticks(*span)[:: max(1, len(log_ticks(*span)) - 1)] if log_y else list(span)
+    x_at = np.array(x_ticks) / max(width - 1, 1)
+    y_at = _height(np.array(y_ticks), *span, log_y)
+    scale = ", log scale" if log_y else ""
+    style(
+        figure,
+        x_title="offset n − i (tokens)",
+        y_title=f"K (probability per token{scale})",
+        height=90 + 92 * len(bottoms),
+    )
+    figure.update_layout(showlegend=False, hovermode="closest", margin_t=24)
+    figure.update_xaxes(
+        tickvals=(lefts[:, None] + x_at).ravel(),
+        ticktext=[f"{t}" for t in x_ticks] * len(lefts),
+        showgrid=False,
+        showline=False,
+        range=[-0.02, lefts[-1] + 1.02],
+        tickangle=0,
+    )
+    figure.update_yaxes(
+        tickvals=(bottoms[:, None] + y_at).ravel(),
+        ticktext=[number(t) for t in y_ticks] * len(bottoms),
+        showgrid=False,
+        showline=False,
+        range=[bottoms[0] - 0.08, 1.38],
+    )
+    return figure

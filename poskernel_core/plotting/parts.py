@@ -1,0 +1,40 @@
+"""One index of a result, with its errors, and its title."""
+
+import numpy as np
+from jaxtyping import Float, Num
+
+from poskernel_core.common.result import Result
+
+Index = int | None
+Numbers = Float[np.ndarray, "*shape"]
+
+
+def part(result: Result, name: str, **chosen: Index) -> tuple[Num[np.ndarray, "*shape"], Numbers]:
+    """A value of `result` and its errors (NaN where it has none), at one index of each axis.
+
+    An axis that was selected before is passed over; None stands for such an axis.
+    """
+    if name not in result.values:
+        raise ValueError(f"expected a result with {name!r}, received {result.analysis!r}")
+    value = result.values[name]
+    index: list[int | slice] = []
+    for axis, size in zip(result.axes[name], value.shape, strict=True):
+        at = chosen.get(axis)
+        if axis in chosen and (at is None or not 0 <= at < size):
+            raise ValueError(f"expected a {axis} from 0 to {size - 1}, received {at}")
+        index.append(slice(None) if at is None else at)
+    error = result.errors.get(name)
+    error = np.full(value.shape, np.nan) if error is None else error
+    return np.asarray(value[tuple(index)]), np.asarray(error[tuple(index)])
+
+
+def last_key(row: Float[np.ndarray, " key"]) -> int:
+    """The query of a row [key] of attention or scores: its last key that is seen."""
+    return int(np.flatnonzero(np.nan_to_num(row))[-1])
+
+
+def title_of(layer: Index, head: Index, what: str) -> str:
+    """A title that begins with the head, where it is known."""
+    if layer is None or head is None:
+        return what[0].upper() + what[1:]
+    return f"L{layer}H{head}: {what}"

@@ -1,0 +1,232 @@
+"""One stage of attention as a square map: raw scores, masked scores, probabilities, differences.
+
+Small maps are cells that name their tokens; larger ones travel as a picture.
+"""
+
+import math
+
+import numpy as np
+import plotly.graph_objects as go
+from jaxtyping import Float
+
+from poskernel_core.common.rounding import as_printed
+from poskernel_core.plotting.layout import MASKED, bar_above, quoted, set_title, style
+from poskernel_core.plotting.maps import IMAGE_CELLS, Span, picture_source
+from poskernel_core.plotting.palette import DIVERGING, RED, SCALE
+
+CELLS = 64 * 64  # up to this many cells are drawn one by one, each with its tokens
+NAMED = 32  # up to this many rows have their tokens written at the axes
+FINE = 300  # more rows than this are finer than the pixels of a page
+FEW_LEVELS = 64  # of colour in the largest pictures, which are mostly noise: 0.9 instead of 1.3 MB
+_TICKS = 10
+_TOKEN_TICKS = 13  # as many tokens can be told apart at the axis of a map that is 260 pixels wide
+
+StageMap = Float[np.ndarray, "query key"]
+Scale = tuple[str, ...]
+
+
+def stage_map(
+    values: StageMap,
+    *,
+    title: str,
+    first_query: int = 0,
+    first_key: int = 0,
+    tokens: list[str] | None = None,
+    diverging: bool = False,
+    span: Span | None = None,
+    window: tuple[int, int] | None = None,
+    unit: str = "score",
+) -> go.Figure:
+    """One value per query (y, early ones on top) and key (x), in `unit`; hidden if not finite.
+
+    `values` begin at position `first_query`, `first_key`; `tokens` name the positions from 0 on.
+    The colours span the 1st to the 99th percentile (probabilities: 0 to the largest), made
+    symmetric about 0 if `diverging`, or else `span`. `window` = (start, stop), in positions, is
+    outlined.
+    """
+    _check_tokens(tokens, first_query + values.shape[0], first_key + values.shape[1])
+    values = np.where(np.isfinite(values), values, np.nan)
+    low, high = robust_span(values, diverging=diverging) if span is None else span
+    if not low < high:
+        raise ValueError(f"a span needs low < high, received {low:g} and {high:g}")
+    scale = DIVERGING if diverging else SCALE
+    first = (first_query, first_key)
+    if values.size <= CELLS:
+        figure = _as_cells(values, (low, high), scale, first, tokens)
+    else:
+        figure = _as_picture(values, (low, high), scale, first)
+    _outline(figure, window, (-first_query, -first_key) if values.size <= CELLS else (0, 0))
+    _square(figure)
+    bar_above(figure, unit, *_bar_ticks(values, (low, high)))
+    return set_title(figure, title)
+
+
+def difference_map(
+    difference: StageMap,
+    *,
+    title: str,
+    first_query: int = 0,
+    first_key: int = 0,
+    tokens: list[str] | None = None,
+    span: Span | None = None,
+    window: tuple[int, int] | None = None,
+    unit: str = "probability, changed − clean",
+) -> go.Figure:
+    """The same for a `difference`: colours symmetric about 0, up to the largest by default."""
+    if span is None:
+        _check_shown(difference)
+        top = float(np.nanmax(np.abs(difference))) or 1.0
+        span = (-top, top)
+    return stage_map(
+        difference,
+        title=title,
+        first_query=first_query,
+        first_key=first_key,
+        tokens=tokens,
+        diverging=True,
+        span=span,
+        window=window,
+        unit=unit,
+    )
+
+
+def robust_span(values: Float[np.ndarray, "*shape"], *, diverging: bool = False) -> Span:
+    """What the ends of the colour scale stand for: see `stage_map`."""
+    _check_shown(values)
+    low, high = (float(end) for end in np.nanpercentile(values, [1, 99]))
+    if diverging:
+        top = max(-low, high) or float(np.nanmax(np.abs(values))) or 1.0
+        return -top, top
+    if np.nanmin(values) >= 0 and np.nanmax(values) <= 1:
+        low, high = 0.0, float(np.nanmax(values))
+    return low, high if high > low else low + 1.0
+
+
+def _as_cells(
+    values: StageMap, span: Span, scale: Scale, first: tuple[int, int], tokens: list[str] | None
+) -> go.Figure:
+    """Cells on two category axes, whose names, such as "34 'ninja'", are what hover shows."""
+    queries, keys = (_names(start, n, tokens) for start, n in zip(first, values.shape, strict=True))
+    figure = go.Figure(
+        go.Heatmap(
+            z=values.astype(np.float32),
+            zmin=span[0],
+            zmax=span[1],
+            colorscale=scale,
+            x=keys,
+            y=queries,
+            hoverongaps=False,
+            hovertemplate="query %{y} → key %{x}: <b>%{z:.3g}</b><extra></extra>",
+        )
+    )
+    figure.update_xaxes(type="category", tickangle=-90 if _named(keys, tokens) else 0)
+    figure.update_yaxes(type="category")
+    for axis, names, start in (
+        (figure.layout.xaxis, keys, first[1]),
+        (figure.layout.yaxis, queries, first[0]),
+    ):
+        at, text = _ticks(names, start, tokens)
+        axis.update(tickvals=at, ticktext=text)
+        if _named(names, tokens):
+            axis.tickfont.size = 10
+    rows, columns = values.shape
+    figure.update_yaxes(range=[rows - 0.5, -0.5])
+    return figure.update_xaxes(range=[-0.5, columns - 0.5])
+
+
+def _as_picture(values: StageMap, span: Span, scale: Scale, first: tuple[int, int]) -> go.Figure:
+    """A picture in data coordinates; one cell of it is a heat map, which carries the colour bar."""
+    (low, high), (top, left), (rows, columns) = span, first, values.shape
+    shade = np.clip((values - low) / (high - low), 0, 1)
+    source = picture_source(shade, scale, FEW_LEVELS if values.size > IMAGE_CELLS else 255)
+    hover = {"hovertemplate": "query %{y} → key %{x}<extra></extra>"}
+    # Smoothed when cells are smaller than pixels: else a diagonal falls between the pixels.
+    smooth = "fast" if max(values.shape) > FINE else False
+    figure = go.Figure(go.Image(source=source, x0=left, y0=top, zsmooth=smooth, **hover))
+    row, column = np.argwhere(np.isfinite(values))[0]
+    figure.add_heatmap(
+        z=values[row : row + 1, column : column + 1].astype(np.float32),
+        x=[left + column],
+        y=[top + row],
+        zmin=low,
+        zmax=high,
+        colorscale=scale,
+        **hover,
+    )
+    figure.update_yaxes(range=[top + rows - 0.5, top - 0.5])
+    return figure.update_xaxes(range=[left - 0.5, left + columns - 0.5])
+
+
+def _square(figure: go.Figure) -> go.Figure:
+    """Square cells on quiet axes."""
+    style(
+        figure, x_title="key position i (tokens)", y_title="query position n (tokens)", height=520
+    )
+    figure.update_layout(plot_bgcolor=MASKED, showlegend=False)
+    figure.update_xaxes(showgrid=False, constrain="domain", constraintoward="left")
+    return figure.update_yaxes(
+        showgrid=False, constrain="domain", constraintoward="top", scaleanchor="x"
+    )
+
+
+def _names(start: int, count: int, tokens: list[str] | None) -> list[str]:
+    """A name for each position from `start` on, all different."""
+    if tokens is None:
+        return [f"{at}" for at in range(start, start + count)]
+    return [f"{at} {quoted(tokens[at])}" for at in range(start, start + count)]
+
+
+def _named(names: list[str], tokens: list[str] | None) -> bool:
+    return tokens is not None and len(names) <= NAMED
+
+
+def _ticks(names: list[str], start: int, tokens: list[str] | None) -> tuple[list[int], list[str]]:
+    """Where the ticks stand, as row numbers, and their text: tokens, or round positions."""
+    if _named(names, tokens):
+        step = math.ceil(len(names) / _TOKEN_TICKS)
+        return list(range(0, len(names), step)), names[::step]
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 100) if len(names) / s <= _TICKS or s == 100)
+    at = [row for row in range(len(names)) if (start + row) % step == 0]
+    return at, [f"{start + row}" for row in at]
+
+
+def _bar_ticks(values: StageMap, span: Span) -> tuple[list[float], list[str]]:
+    """Where the bar has ticks, and their text, which says where values lie beyond its ends."""
+    ticks = np.linspace(*span, 5)
+    labels = [as_printed(f"{tick:.3g}") for tick in ticks]
+    slack = 1e-6 * (span[1] - span[0])
+    if np.nanmin(values) < span[0] - slack:
+        labels[0] = f"≤ {labels[0]}"
+    if np.nanmax(values) > span[1] + slack:
+        labels[-1] = f"≥ {labels[-1]}"
+    return ticks.tolist(), labels
+
+
+def _outline(figure: go.Figure, window: tuple[int, int] | None, shift: tuple[int, int]) -> None:
+    """The zoomed `window` as a red square with a light edge, legible on every colour."""
+    if window is None:
+        return
+    if window[0] >= window[1]:
+        raise ValueError(f"a window needs start < stop, received {window[0]} and {window[1]}")
+    start, stop = window[0] - 0.5, window[1] - 0.5
+    corners = {
+        "x0": start + shift[1],
+        "x1": stop + shift[1],
+        "y0": start + shift[0],
+        "y1": stop + shift[0],
+    }
+    for colour, width in (("white", 6), (RED, 3)):
+        figure.add_shape(type="rect", **corners, line={"color": colour, "width": width})
+
+
+def _check_tokens(tokens: list[str] | None, *needed: int) -> None:
+    if tokens is not None and len(tokens) < max(needed):
+        raise ValueError(
+            f"expected at least {max(needed)} tokens, one per position from 0 on, "
+            f"received {len(tokens)}"
+        )
+
+
+def _check_shown(values: Float[np.ndarray, "*shape"]) -> None:
+    if np.isnan(values).all():
+        raise ValueError(f"nothing to draw: all {values.size} values are masked")

@@ -1,0 +1,222 @@
+"""Patterns of sequences with candidates: one large map, or a small one for every head.
+
+A position's role says what stands there: "start", "R" (a random token), "[A]", "[B]", "[C]", ...
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from jaxtyping import Float, Int
+
+from poskernel_core.common.attention import only_visible
+from poskernel_core.common.rounding import rounded
+from poskernel_core.plotting.conditions import SHARE
+from poskernel_core.plotting.layout import LINE, MASKED, bar_above, set_title, style
+from poskernel_core.plotting.palette import SCALE
+
+NAMED = 32  # up to this many positions are all named at the axes of a large map
+PANEL = 32  # cells along a side of a small map; longer sequences are pooled
+_ABREAST = 56  # positions side by side that have room for a letter each, in half a page
+_ABOVE = 9  # the same for positions of a panel, one above the other
+Pattern = Float[np.ndarray, "query key"]
+Patterns = Float[np.ndarray, "head query key"]
+Corners = Int[np.ndarray, "head 2"]
+
+
+def role_map(pattern: Pattern, error: Pattern, roles: list[str], *, title: str) -> go.Figure:
+    """A mean pattern, query (y) by key (x), with the roles at both axes."""
+    _check(pattern[None], error[None], roles)
+    size = len(roles)
+    z = only_visible(pattern)
+    named = size <= 2 * NAMED
+    figure = go.Figure(
+        go.Heatmap(
+            z=z.astype(np.float32),
+            zmin=0,
+            zmax=1,
+            colorscale=SCALE,
+            hoverongaps=False,
+            text=_hover(z, error, roles) if named else None,
+            hovertemplate="%{text}<extra></extra>"
+            if named
+            else "query %{y} → key %{x}: <b>%{z:.3g}</b><extra></extra>",
+        )
+    )
+    style(figure, x_title="key (position, role)", y_title="query (position, role)", height=520)
+    figure.update_layout(plot_bgcolor=MASKED)
+    look = {"showgrid": False, "tickfont_size": 11} | _ticks(roles)
+    figure.update_xaxes(
+        **look, constrain="domain", constraintoward="left", tickangle=-90, range=[-0.5, size - 0.5]
+    )
+    figure.update_yaxes(
+        **look, constrain="domain", constraintoward="top", scaleanchor="x", range=[size - 0.5, -0.5]
+    )
+    return set_title(share_bar(figure, 1.0), title)
+
+
+def role_maps(
+    patterns: Patterns,
+    errors: Patterns,
+    roles: list[str],
+    *,
+    title: str,
+    columns: int | None = None,
+) -> go.Figure:
+    """A small map per head, all in one trace on one scale; letters name the positions.
+
+    Sequences of more than 32 tokens are pooled: a cell is the largest of its block.
+    """
+    _check(patterns, errors, roles)
+    step = math.ceil(len(roles) / PANEL)
+    columns = columns or _columns(len(patterns))
+    small = np.stack([_pooled(only_visible(pattern), step) for pattern in patterns])
+    side = small.shape[1]
+    pitch = np.array([side + max(2, round(0.28 * side)), side + max(1, round(0.1 * side))])
+    corners = np.stack(np.divmod(np.arange(len(patterns)), columns), axis=-1) * pitch
+    z = np.full((corners[-1, 0] + side, columns * pitch[1] + side - pitch[1]), np.nan)
+    text = np.full(z.shape, "", dtype=object)
+    for head, (row, column) in enumerate(corners):
+        cells = slice(row, row + side), slice(column, column + side)
+        z[cells] = small[head]
+        spread = errors[head] if step == 1 else None
+        text[cells] = _hover(small[head], spread, roles[::step], f"<b>H{head}</b> ", step)
+    figure = go.Figure(
+        go.Heatmap(
+            z=z.astype(np.float32),
+            zmin=0,
+            zmax=1,
+            colorscale=SCALE,
+            hoverongaps=False,
+            text=text,
+            hovertemplate="%{text}<extra></extra>",
+        )
+    )
+    pooled = f" (largest of {step} × {step} cells)" if step > 1 else ""
+    _grid_axes(figure, corners, side, 150 if columns <= 4 else 115)
+    _grid_ticks(figure, corners, roles, step, columns)
+    return set_title(share_bar(figure, 1.0), title + pooled)
+
+
+def share_bar(figure: go.Figure, top: float) -> go.Figure:
+    """A colour bar above the map, from 0 to `top`."""
+    ticks = np.linspace(0, top, 5)
+    return bar_above(figure, SHARE, ticks.tolist(), [f"{tick:.2g}" for tick in ticks])
+
+
+def letter(role: str) -> str:
+    """The letter of a named position, nothing for the start token and random ones."""
+    return role[1:-1] if role.startswith("[") else ""
+
+
+def _columns(heads: int) -> int:
+    """Maps in a row: up to 4, or 8 of more than 16 heads; fewer where rows are then all full."""
+    most = 4 if heads <= 16 else 8
+    return next((n for n in range(most, most // 2, -1) if heads % n == 0), min(heads, most))
+
+
+def _pooled(pattern: Pattern, step: int) -> Float[np.ndarray, "query_block key_block"]:
+    """The largest of every block of `step` by `step` cells."""
+    pad = -len(pattern) % step
+    padded = np.pad(pattern, (0, pad), constant_values=np.nan)
+    blocks = padded.reshape(len(padded) // step, step, -1, step)
+    return np.fmax.reduce(np.fmax.reduce(blocks, axis=3), axis=1)
+
+
+def _hover(
+    cells: Pattern, error: Pattern | None, roles: list[str], head: str = "", step: int = 1
+) -> np.ndarray:
+    """What each cell says: its head, query and key with their roles, value and error."""
+    text = np.full(cells.shape, "", dtype=object)
+    names = [
+        f"{place * step}" + (f" {role}" if step == 1 else f"–{place * step + step - 1}")
+        for place, role in enumerate(roles)
+    ]
+    for query, key in np.argwhere(np.isfinite(cells)):
+        value = rounded(float(cells[query, key]), None if error is None else error[query, key])
+        text[query, key] = f"{head}{names[query]} → {names[key]}<br><b>{value}</b>"
+    return text
+
+
+def _runs(roles: list[str], apart: bool) -> list[tuple[int, int]]:
+    """First and last position of each run of named ones; each one a run of its own if `apart`."""
+    runs: list[tuple[int, int]] = []
+    for place, role in enumerate(roles):
+        if not letter(role):
+            continue
+        if runs and runs[-1][1] == place - 1 and not apart:
+            runs[-1] = (runs[-1][0], place)
+        else:
+            runs.append((place, place))
+    return runs
+
+
+def _ticks(roles: list[str]) -> dict[str, Any]:
+    """Ticks of a large map: each position with its role, or the named ones of a long sequence."""
+    if len(roles) <= NAMED:
+        names = [f"{place} {role}" for place, role in enumerate(roles)]
+        return {"tickvals": list(range(len(roles))), "ticktext": names}
+    runs = _runs(roles, apart=False)
+    names = [f"{first} {''.join(roles[first : last + 1])}" for first, last in runs]
+    return {"tickvals": [(first + last) / 2 for first, last in runs], "ticktext": names}
+
+
+def _grid_axes(figure: go.Figure, corners: Corners, side: int, height: int) -> None:
+    """Quiet axes, a thin frame and a title for every panel; rows have that height in pixels."""
+    style(figure, x_title="key", y_title="query", height=140 + height * len(set(corners[:, 0])))
+    for head, (row, column) in enumerate(corners - 0.5):
+        figure.add_shape(
+            type="rect",
+            x0=column,
+            x1=column + side,
+            y0=row,
+            y1=row + side,
+            line={"color": LINE, "width": 0.7},
+        )
+        figure.add_annotation(
+            x=column,
+            y=row,
+            text=f"H{head}",
+            showarrow=False,
+            xanchor="left",
+            yanchor="bottom",
+            font_size=12,
+            yshift=-2,
+            borderpad=0,
+        )
+
+
+def _grid_ticks(
+    figure: go.Figure, corners: Corners, roles: list[str], step: int, columns: int
+) -> None:
+    """Letters under every column of panels and next to every row; if dense, runs are joined."""
+    side = -(-len(roles) // step)
+    for axis, start, apart in (
+        ("xaxis", 1, side * columns <= _ABREAST),
+        ("yaxis", 0, side <= _ABOVE),
+    ):
+        runs = _runs(roles, apart=apart and step == 1)
+        at = np.array([((first + last + 1) / step - 1) / 2 for first, last in runs])
+        names = ["".join(map(letter, roles[first : last + 1])) for first, last in runs]
+        starts = np.unique(corners[:, start])
+        figure.layout[axis].update(
+            tickvals=(starts[:, None] + at).ravel(),
+            ticktext=names * len(starts),
+            tickangle=0,
+            showgrid=False,
+            showline=False,
+            tickfont_size=10,
+        )
+    gap = 0.26 * side
+    figure.update_yaxes(range=[corners[-1, 0] + side - 0.3, -0.5 - gap])
+    figure.update_xaxes(range=[-0.7, corners[:, 1].max() + side - 0.3])
+
+
+def _check(patterns: Patterns, errors: Patterns, roles: list[str]) -> None:
+    size = len(roles)
+    if patterns.shape != errors.shape or patterns.shape[1:] != (size, size) or not len(patterns):
+        raise ValueError(
+            f"expected patterns and errors of {size} queries and keys, received "
+            f"{[*patterns.shape]} and {[*errors.shape]}"
+        )

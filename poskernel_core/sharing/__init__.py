@@ -1,1 +1,0 @@
-"""Results as folders for others: a static site, a data set for the hub."""
