@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -28,6 +28,7 @@ from poskernel_core.storage.store import Store
 KIND: Literal["partial sums"] = "partial sums"
 
 
+@runtime_checkable
 class Source(Protocol):
     """Where entries are read from: a store, or an exported file."""
 
