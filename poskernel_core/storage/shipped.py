@@ -80,7 +80,7 @@ class Shipped:
     @cached_property
     def _places(self) -> dict[str, tuple[Path, str]]:
         """The file, and the name in it, of every entry by its address."""
-        found = {}
+        found: dict[str, tuple[Path, str]] = {}
         for file in self._files:
             with suppress(*ZIP_DAMAGE), zipfile.ZipFile(file) as archive:
                 found |= {_address(name): (file, name) for name in _names(archive)}
