@@ -265,7 +265,7 @@ class Store:
                 raise self._failure(error) from error
         with self._opening:
             if self._cache is cache:
-                cache.close()
+                self.close()
                 self._cache, self._damaged = None, self._number
         try:
             return act(self._current())
