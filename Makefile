@@ -110,7 +110,7 @@ measure: venv-dev browser  ## Measure how long readers wait: one in a browser, t
 	$(BIN)/python -m bench.pages
 	$(BIN)/python -m bench.readers $(BENCH_ARGS)
 
-soak: venv-dev  ## Make the long trials: kills, full disks, damage, crowds, two replicas (about an hour)
+soak: venv-dev  ## Make the long trials: kills, damage, two replicas (about 40 minutes)
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 
 shipped: venv-dev  ## Compute anew what comes with the project: the results shown first

@@ -17,10 +17,10 @@ from poskernel_core.cli.grammar import Command, option
 from poskernel_core.cli.options import FILE, Run, RunCommand
 from poskernel_core.cli.show import answer, check_windows
 from poskernel_core.cli.terminal import status
+from poskernel_core.common.atomic_write import check_folder, check_ours, write_tree
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
-from poskernel_core.common.whole import check_folder, check_ours, write_tree
 from poskernel_core.engine.engine import Engine
 from poskernel_core.export.gallery import Shown, gallery
 from poskernel_core.export.hub_card import hub_card

@@ -32,7 +32,7 @@ from poskernel_core.models import catalog
 from poskernel_core.models.known import telling_head
 from poskernel_core.models.schedules import SCHEDULES
 from poskernel_core.models.training import required_run
-from poskernel_core.storage.sources import open_sources
+from poskernel_core.storage.archive import open_sources
 from poskernel_core.storage.store import Store
 
 __all__ = ["merge_shards", "precompute"]

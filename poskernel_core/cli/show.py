@@ -18,11 +18,11 @@ from poskernel_core.cli.grammar import RESULT, Command, Commands, Option, option
 from poskernel_core.cli.options import FILE, PREFIX, Run, RunCommand, question_options
 from poskernel_core.cli.reports import ledger_text, summary
 from poskernel_core.cli.terminal import say, show_progress, status
+from poskernel_core.common.atomic_write import atomic_write, check_target
 from poskernel_core.common.errors import BadRequest, TooLittleText
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
-from poskernel_core.common.whole import check_target, write_whole
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
 from poskernel_core.export.files import to_html, to_json, to_npz
@@ -104,12 +104,12 @@ def show(
     check_windows(result, run)
     result = result.select(**chosen)
     if npz is not None:
-        write_whole(npz, lambda path: path.write_bytes(to_npz(result)))
+        atomic_write(npz, lambda path: path.write_bytes(to_npz(result)))
     if html is not None:
         from poskernel_core.analyses.drawing import figure_of
 
         page = to_html([figure_of(result)], result, result.analysis)
-        write_whole(html, lambda path: path.write_text(page, encoding="utf-8"))
+        atomic_write(html, lambda path: path.write_text(page, encoding="utf-8"))
     if as_json:
         print(to_json(result))
     elif npz is None and html is None:

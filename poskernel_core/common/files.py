@@ -1,16 +1,20 @@
-"""Reading what others wrote: whether it is there, and JSON of a bounded size and depth."""
+"""Reading what others wrote: whether it is there, zip files, JSON of a bounded size and depth."""
 
 from __future__ import annotations
 
 import json
+import lzma
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, InvalidField
 
 __all__ = [
     "MAX_JSON_BYTES",
+    "ZIP_DAMAGE",
     "is_file",
     "is_folder",
     "may_not_read",
@@ -21,6 +25,12 @@ __all__ = [
 
 MAX_JSON_BYTES = 10 * 2**20
 MAX_DEPTH = 100
+
+ZIP_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, KeyError, InvalidField,
+    NotImplementedError, OSError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What reading a zip file with a changed byte, and what it holds, can raise."""
 
 
 def is_folder(path: Path) -> bool:

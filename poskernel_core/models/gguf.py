@@ -19,10 +19,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from poskernel_core.common.atomic_write import atomic_write, make_folder
 from poskernel_core.common.errors import BadRequest, StoreFailed, UnknownModel, UnsupportedModel
 from poskernel_core.common.files import may_not_read
 from poskernel_core.common.folders import default_directory
-from poskernel_core.common.whole import make_folder, write_whole
 
 __all__ = [
     "BLOCKS",
@@ -153,7 +153,7 @@ def keep(name: str, file: Path, text: str) -> None:
     """
     with keeping(name):
         make_folder(file.parent)
-        write_whole(file, lambda path: path.write_text(text, encoding="utf-8"))
+        atomic_write(file, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def quantisation_note(quantisation: str) -> str:

@@ -12,8 +12,6 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-__all__ = ["DIGEST", "Entry", "decode", "encode", "intact", "read_header"]
-
 DIGEST = hashlib.sha256().digest_size
 LONGEST_HEADER = 4 * 2**20
 """Bytes of a header that is read alone; a longer one belongs to a text, not to a run's results."""
@@ -28,19 +26,14 @@ def encode(key: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> b
     return hashlib.sha256(blob).digest() + blob
 
 
-def intact(data: bytes) -> bool:
-    """Tell whether the bytes match the checksum in front of them."""
-    return len(data) > DIGEST and hashlib.sha256(data[DIGEST:]).digest() == data[:DIGEST]
-
-
 def decode(data: bytes, key: str) -> Entry | None:
     """Return header and arrays of the entry of a key.
 
     None where the bytes are damaged, do not parse, or were not written under that key.
     """
-    if not intact(data):
-        return None
     blob = data[DIGEST:]
+    if hashlib.sha256(blob).digest() != data[:DIGEST]:
+        return None
     try:
         length = int.from_bytes(blob[:8], "little")
         about = json.loads(blob[8 : 8 + length])["__metadata__"]
@@ -54,7 +47,7 @@ def read_header(read: Callable[[int], bytes]) -> dict[str, Any] | None:
     """Return the header at the beginning of encoded bytes, unchecked; None where there is none.
 
     ``read`` gives the next bytes of a file, as many as it is asked for. The arrays that follow are
-    not read: :func:`intact` and :func:`decode` are for who needs them.
+    not read: :func:`decode` is for who needs them.
     """
     start = read(DIGEST + 8)
     length = int.from_bytes(start[DIGEST:], "little")

@@ -13,11 +13,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from poskernel_core.common.atomic_write import atomic_write
 from poskernel_core.common.errors import BadRequest, StoreFailed
 from poskernel_core.common.files import read_json
-from poskernel_core.common.whole import write_whole
-
-__all__ = ["LONGEST_NOTE", "Note", "Notes"]
 
 LONGEST_NOTE = 4_000
 FILE = "notes.json"
@@ -84,17 +82,14 @@ class Notes:
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{self.file}.lock"):
-                kept = [
-                    each
-                    for each in self._read()
-                    if (each.fingerprint, each.head) != (fingerprint, head)
-                ]
+                place = (fingerprint, head)
+                kept = [each for each in self._read() if (each.fingerprint, each.head) != place]
                 if len(kept) >= MOST_NOTES:
                     raise BadRequest(f"There are {MOST_NOTES:,} notes already: remove some.")
                 if text:
                     kept.append(Note(model, fingerprint, head, text, today))
                 written = json.dumps([asdict(note) for note in kept], indent=1, ensure_ascii=False)
-                write_whole(self.file, lambda path: path.write_text(written + "\n", "utf-8"))
+                atomic_write(self.file, lambda path: path.write_text(written + "\n", "utf-8"))
         except (OSError, UnicodeEncodeError) as error:
             raise StoreFailed(f"The note cannot be written: {error}.") from error
 

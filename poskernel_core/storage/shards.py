@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.groups import GROUPS
@@ -24,22 +25,7 @@ from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.statistics import MANIFEST, alone
 from poskernel_core.storage.store import Store
 
-__all__ = [
-    "Made",
-    "Partial",
-    "Source",
-    "drop_partial",
-    "find_partial",
-    "is_begun",
-    "is_written",
-    "other_partials",
-    "partial_keys",
-    "partials_of",
-    "read_layer",
-    "write_partial",
-]
-
-KIND = "partial sums"
+KIND: Literal["partial sums"] = "partial sums"
 
 
 @runtime_checkable
@@ -63,8 +49,7 @@ class Made:
     versions: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Partial:
+class Partial(BaseModel):
     """What a block's manifest says of one statistic.
 
     Attributes:
@@ -73,51 +58,45 @@ class Partial:
         shard: the part of the run that they are of.
         group: the group of texts that they are of.
         header: what the pass over these windows knew of itself.
-        made: what they were made of, and by what.
+        tokens, versions: what they were made of, and by what.
         layers: checksum of the sums of every layer.
     """
 
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    kind: Literal["partial sums"] = KIND
     run: RunSpec
     statistic: Gather
     shard: Shard
     group: int
-    header: PassHeader
-    made: Made
+    header: PassHeader = Field(alias="pass")
+    tokens: str
+    versions: dict[str, str]
     layers: tuple[str, ...]
+
+    @property
+    def made(self) -> Made:
+        """What the sums were made of, and by what."""
+        return Made(self.tokens, self.versions)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as an entry's header."""
-        return {
-            "kind": KIND,
-            "run": self.run.model_dump(mode="json"),
-            "statistic": self.statistic,
-            "shard": self.shard.model_dump(),
-            "group": self.group,
-            "pass": self.header.as_json(),
-            "tokens": self.made.tokens,
-            "versions": dict(self.made.versions),
-            "layers": list(self.layers),
-        }
+        return self.model_dump(mode="json", by_alias=True)
+
+    def key(self, part: str) -> str:
+        """Return the key of a layer's sums, or of the manifest."""
+        return _key(self.run, self.statistic, self.shard, self.group, part)
+
+    def entry_keys(self) -> list[str]:
+        """Return the keys of all that is written of the block."""
+        return [self.key(part) for part in (*map(str, range(self.header.n_layers)), MANIFEST)]
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Partial | None:
         """Return what an entry's header holds, or None where it is of another kind."""
-        if stored.get("kind") != KIND:
-            return None
         try:
-            return cls(
-                RunSpec.model_validate(stored["run"]),
-                stored["statistic"],
-                Shard.model_validate(stored["shard"]),
-                int(stored["group"]),
-                PassHeader.model_validate(stored["pass"]),
-                Made(
-                    str(stored["tokens"]),
-                    {str(name): str(version) for name, version in stored["versions"].items()},
-                ),
-                tuple(map(str, stored["layers"])),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, InvalidField):
+            return cls.model_validate(stored)
+        except (ValidationError, InvalidField):
             return None
 
 
@@ -154,12 +133,20 @@ def write_partial(
             there = {name: np.asarray(each, dtype=kind) for name, each in there.items()}
             store.put(_key(run, statistic, shard, block.group, str(layer)), {"layer": layer}, there)
             checksums.append(checksum(there))
-        known = alone(run, statistic)
-        partial = Partial(known, statistic, shard, block.group, header, made, tuple(checksums))
+        partial = Partial(
+            run=alone(run, statistic),
+            statistic=statistic,
+            shard=shard,
+            group=block.group,
+            header=header,
+            tokens=made.tokens,
+            versions=dict(made.versions),
+            layers=tuple(checksums),
+        )
         store.put(manifest, partial.as_json(), {})
 
 
-def find_partial(
+def _find(
     source: Source, run: RunSpec, statistic: Gather, shard: Shard, group: int
 ) -> Partial | None:
     """Return the manifest of a block's sums, or None where there is none."""
@@ -170,10 +157,8 @@ def find_partial(
 def is_written(store: Store, run: RunSpec, shard: Shard, block: Block, made: Made) -> bool:
     """Tell whether the store holds all of a block, made of the same and by the same."""
     for statistic in run.gather:
-        found = find_partial(store, run, statistic, shard, block.group)
-        if found is None or found.made != made:
-            return False
-        if not all(map(store.has, block_keys(run, statistic, shard, found))):
+        found = _find(store, run, statistic, shard, block.group)
+        if found is None or found.made != made or not all(map(store.has, found.entry_keys())):
             return False
     return True
 
@@ -189,8 +174,7 @@ def read_layer(source: Source, partial: Partial, layer: int) -> dict[str, np.nda
     Raises:
         BadRequest: they are lost, damaged, or of another computation than the manifest.
     """
-    key = _key(partial.run, partial.statistic, partial.shard, partial.group, str(layer))
-    found = source.get(key)
+    found = source.get(partial.key(str(layer)))
     if found is None or checksum(found[1]) != partial.layers[layer]:
         raise BadRequest(
             f"Layer {layer} of {partial.statistic!r} in shard {partial.shard} is lost or damaged: "
@@ -199,15 +183,9 @@ def read_layer(source: Source, partial: Partial, layer: int) -> dict[str, np.nda
     return found[1]
 
 
-def block_keys(run: RunSpec, statistic: Gather, shard: Shard, found: Partial) -> list[str]:
-    """Return the keys of all that is written of a block of one statistic."""
-    parts = [*map(str, range(found.header.n_layers)), MANIFEST]
-    return [_key(run, statistic, shard, found.group, part) for part in parts]
-
-
 def partials_of(source: Source, run: RunSpec, statistic: Gather, shard: Shard) -> list[Partial]:
     """Return the manifests that a source holds of a shard's blocks, in the order of the groups."""
-    found = (find_partial(source, run, statistic, shard, group) for group in range(GROUPS))
+    found = (_find(source, run, statistic, shard, group) for group in range(GROUPS))
     return [partial for partial in found if partial is not None]
 
 
@@ -217,7 +195,7 @@ def partial_keys(source: Source, run: RunSpec, shard: Shard) -> list[str]:
         key
         for statistic in run.gather
         for found in partials_of(source, run, statistic, shard)
-        for key in block_keys(run, statistic, shard, found)
+        for key in found.entry_keys()
     ]
 
 
@@ -226,7 +204,7 @@ def drop_partial(store: Store, run: RunSpec, shard: Shard, but: Made | None = No
     for statistic in run.gather:
         for found in partials_of(store, run, statistic, shard):
             if found.made != but:
-                for key in block_keys(run, statistic, shard, found):
+                for key in found.entry_keys():
                     store.drop(key)
 
 

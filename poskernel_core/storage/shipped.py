@@ -15,24 +15,20 @@ Results are kept in single precision, statistics and pictures of one text with f
 from __future__ import annotations
 
 import json
-import lzma
-import threading
 import zipfile
-import zlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from poskernel_core.common.files import ZIP_DAMAGE
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import model_prefix
 from poskernel_core.models.stored import MANIFEST, RESULTS, offered_files
 from poskernel_core.storage.encoding import Entry, decode, read_header
-
-__all__ = ["ASKED_FILE", "SINGLE", "SMALL", "Shipped", "pack", "rounded", "shipped", "unpack"]
 
 ASKED_FILE = "asked.json"
 """The requests that an archive answers, page by page, for who checks whether it is stale."""
@@ -44,69 +40,51 @@ SMALL = 1024
 SINGLE = 23
 """Bits of the mantissa of a float in single precision."""
 
-DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    OSError,
-    KeyError,
-    ValueError,
-    TypeError,
-    NotImplementedError,
-    RuntimeError,
-)
-"""What reading an archive with a changed byte can raise."""
-
 
 class Shipped:
     """The entries of archives, by key; safe to share between threads."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = files
-        self._lock = threading.Lock()
-        self._places: dict[str, tuple[Path, str]] | None = None
 
     def has(self, key: str) -> bool:
         """Tell whether there is an entry that has not been found damaged."""
-        return _address(key) in self._index()
+        return _address(key) in self._places
 
     def get(self, key: str) -> Entry | None:
         """Return header and arrays; None where the entry is missing or damaged."""
-        place = self._index().get(_address(key))
+        place = self._places.get(_address(key))
         if place is None:
             return None
         file, name = place
-        try:
+        with suppress(*ZIP_DAMAGE):
             with zipfile.ZipFile(file) as archive:
-                data = archive.read(name)  # which checks its CRC
-            found = decode(data, name)
+                found = decode(archive.read(name), name)
             if found is not None:
                 return unpack(found)
-        except DAMAGE:
-            pass
-        self._index().pop(_address(key), None)  # from here on it is missing, and is computed
+        self._places.pop(_address(key), None)  # from here on it is missing, and is computed
         return None
 
     def headers(self, known: Container[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield every key but those known with the header of its entry; arrays are not read."""
         for file in self._files:
-            with suppress(*DAMAGE), zipfile.ZipFile(file) as archive:
-                for name in _names(file):
-                    with suppress(*DAMAGE), archive.open(name) as stream:
+            with suppress(*ZIP_DAMAGE), zipfile.ZipFile(file) as archive:
+                for name in _names(archive):
+                    with suppress(*ZIP_DAMAGE), archive.open(name) as stream:
                         header = read_header(stream.read) or {}
                         made = header.get("provenance", {}).get("model_fingerprint")
                         key = f"{model_prefix(made)}{_address(name)}" if made else name
                         if header and key not in known:
                             yield key, header
 
-    def _index(self) -> dict[str, tuple[Path, str]]:
-        with self._lock:
-            if self._places is None:
-                self._places = {}
-                for file in self._files:
-                    self._places |= {_address(name): (file, name) for name in _names(file)}
-            return self._places
+    @cached_property
+    def _places(self) -> dict[str, tuple[Path, str]]:
+        """The file, and the name in it, of every entry by its address."""
+        found: dict[str, tuple[Path, str]] = {}
+        for file in self._files:
+            with suppress(*ZIP_DAMAGE), zipfile.ZipFile(file) as archive:
+                found |= {_address(name): (file, name) for name in _names(archive)}
+        return found
 
 
 def _address(key: str) -> str:
@@ -114,12 +92,8 @@ def _address(key: str) -> str:
     return key.rpartition("-")[2]
 
 
-def _names(file: Path) -> list[str]:
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return [name for name in archive.namelist() if name not in (ASKED_FILE, MANIFEST)]
-    except DAMAGE:
-        return []
+def _names(archive: zipfile.ZipFile) -> list[str]:
+    return [name for name in archive.namelist() if name not in (ASKED_FILE, MANIFEST)]
 
 
 @cache

@@ -9,8 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -22,22 +21,6 @@ from poskernel_core.common.specs import OF_PATTERNS, Gather, RunSpec
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
 
-__all__ = [
-    "LayerMissing",
-    "StoredLayer",
-    "StoredStatistics",
-    "alone",
-    "drop_checkpoint",
-    "in_passes",
-    "missing_statistics",
-    "part_key",
-    "read_checkpoint",
-    "statistics_keys",
-    "windows_of",
-    "write_checkpoint",
-    "write_statistic",
-]
-
 BYTES_IN_MEMORY = 512 * 2**20
 """Of the layers that a process keeps at most; no more than the store itself may hold."""
 
@@ -48,22 +31,21 @@ class LayerMissing(Exception):
     """A layer's statistics are no longer in the store, or damaged."""
 
 
-@dataclass(frozen=True)
-class _Manifest:
+class _Manifest(NamedTuple):
     """What the store holds of one statistic of a pass: its arrays, and in how many layers each."""
 
     header: PassHeader
     arrays: dict[str, int]
 
-    @classmethod
-    def find(cls, store: Store, run: RunSpec, statistic: Gather) -> _Manifest | None:
-        """Return the manifest of a statistic, or None where it or one of its layers is missing."""
-        found = store.get(part_key(run, statistic, MANIFEST))
-        header = None if found is None else PassHeader.read(found[0].get("pass", {}))
-        if found is None or header is None:
-            return None
-        parts = (part_key(run, statistic, str(layer)) for layer in range(header.n_layers))
-        return cls(header, found[0]["arrays"]) if all(map(store.has, parts)) else None
+
+def _find(store: Store, run: RunSpec, statistic: Gather) -> _Manifest | None:
+    """Return the manifest of a statistic, or None where it or one of its layers is missing."""
+    found = store.get(part_key(run, statistic, MANIFEST))
+    header = None if found is None else PassHeader.read(found[0].get("pass", {}))
+    if found is None or header is None:
+        return None
+    parts = (part_key(run, statistic, str(layer)) for layer in range(header.n_layers))
+    return _Manifest(header, found[0]["arrays"]) if all(map(store.has, parts)) else None
 
 
 class StoredStatistics:
@@ -85,20 +67,15 @@ class StoredStatistics:
     @classmethod
     def open(cls, store: Store, run: RunSpec) -> StoredStatistics | None:
         """Return the statistics of a run, or None where any part is missing."""
-        manifests = {}
-        for statistic in run.gather:
-            found = _Manifest.find(store, run, statistic)
-            if found is None:
-                return None
-            manifests[statistic] = found
-        return cls(store, run, manifests)
+        every = ((name, _find(store, run, name)) for name in run.gather)
+        found = {name: manifest for name, manifest in every if manifest is not None}
+        return cls(store, run, found) if len(found) == len(run.gather) else None
 
     def layer(self, layer: int) -> StoredLayer:
         """Return the arrays of one layer; each is read when it is first asked for.
 
         Raises:
-            LayerMissing: (at reading) the entry vanished or is damaged; it is dropped, to be
-                gathered again.
+            LayerMissing: (at reading) the entry vanished or is damaged.
         """
         there = {name: place for name, (place, layers) in self._places.items() if layer < layers}
         return StoredLayer(self._store, self._run, layer, there)
@@ -131,7 +108,6 @@ def _read(store: Store, key: str) -> dict[str, np.ndarray]:
     if arrays is None:
         found = store.get(key)
         if found is None:
-            store.drop(key)
             raise LayerMissing(key)
         arrays = found[1]
         for array in arrays.values():
@@ -186,7 +162,7 @@ def statistics_keys(store: Store, run: RunSpec) -> list[str]:
     """Return the keys of all parts of a run's statistics that are in the store."""
     keys = []
     for statistic in run.gather:
-        found = _Manifest.find(store, run, statistic)
+        found = _find(store, run, statistic)
         if found is not None:
             parts = [MANIFEST, *map(str, range(found.header.n_layers))]
             keys += [part_key(run, statistic, part) for part in parts]
@@ -195,7 +171,7 @@ def statistics_keys(store: Store, run: RunSpec) -> list[str]:
 
 def missing_statistics(store: Store, run: RunSpec) -> tuple[Gather, ...]:
     """Return what of a run's statistics is not, or no longer whole, in the store."""
-    return tuple(name for name in run.gather if _Manifest.find(store, run, name) is None)
+    return tuple(name for name in run.gather if _find(store, run, name) is None)
 
 
 def write_statistic(
@@ -238,12 +214,9 @@ def write_checkpoint(
 def read_checkpoint(store: Store, run: RunSpec, shard: Shard = WHOLE) -> Entry | None:
     """Return of a pass that was broken off what :func:`write_checkpoint` kept."""
     found = store.get(_checkpoint_key(run, shard))
-    return found if found and _is_checkpoint(found[0]) else None
-
-
-def _is_checkpoint(header: dict[str, Any]) -> bool:
-    known = all(isinstance(header.get(name), int) for name in ("group", "done"))
-    return known and isinstance(header.get("gather"), list)
+    kinds = {"group": int, "done": int, "gather": list}
+    whole = found and all(isinstance(found[0].get(name), kind) for name, kind in kinds.items())
+    return found if whole else None
 
 
 def drop_checkpoint(store: Store, run: RunSpec, shard: Shard = WHOLE) -> None:

@@ -2,9 +2,9 @@
 
 diskcache keeps the bytes, sizes and ages; it is never allowed to pickle (CVE-2025-69872: whoever
 can write a cache directory could otherwise run code in whoever reads it). A value is one
-safetensors blob (arrays; a JSON header and its key as metadata) after its SHA-256. An entry that is
-damaged, tampered with, of another layout or of another key is a miss, and is dropped where it is
-found.
+safetensors blob (arrays; a JSON header and its key as metadata) after its SHA-256. **Unreadable is
+missing**: an entry that is damaged, tampered with, of another layout or of another key is dropped
+where it is found, and where it cannot be dropped, `has` does not count it either.
 
 What can be read is read: on a full disk, in a directory that cannot be written, beside a database
 that is damaged. What cannot be written is one sentence, and is tried again the next time.
@@ -17,6 +17,7 @@ import errno
 import os
 import shutil
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
@@ -27,20 +28,16 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
-from poskernel_core.common.files import is_file
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.settings import checked_gb, settings
-from poskernel_core.common.specs import brief
 from poskernel_core.storage.disk import (
     DATABASE,
     BytesOnly,
-    peek,
-    peek_files,
-    peek_keys,
-    peek_sizes,
+    index,
+    read_value,
+    select,
 )
 from poskernel_core.storage.encoding import Entry, decode, encode, read_header
-from poskernel_core.storage.rescue import check, is_damage, is_full, rebuild
 from poskernel_core.storage.shipped import shipped
 
 __all__ = ["Entry", "Store", "default_directory"]
@@ -50,7 +47,15 @@ T = TypeVar("T")
 LEAST_FREE = 2**18
 """Bytes that the database needs besides what is written."""
 
-UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+NOTICE = "The store's list of results was damaged and has been made anew; {kept} results were kept."
+FAILURES = (OSError, sqlite3.Error, UnicodeDecodeError, diskcache.Timeout)
+FULL = {errno.ENOSPC, errno.EDQUOT}, {sqlite3.SQLITE_FULL}
+UNWRITABLE = (
+    {errno.EROFS, errno.EACCES, errno.EPERM},
+    {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM},
+)
+DAMAGED: tuple[set[int], set[int]] = set(), {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+"""Errors of the system by number, and of SQLite by code."""
 
 
 class Store:
@@ -70,12 +75,7 @@ class Store:
     """
 
     def __init__(self, directory: str | Path | None = None, limit_gb: float | None = None) -> None:
-        try:
-            self.directory = Path(default_directory() if directory is None else directory)
-        except TypeError as error:
-            raise BadRequest(
-                f"Expected a directory for the store, got {brief(directory)}."
-            ) from error
+        self.directory = Path(default_directory() if directory is None else directory)
         self.notice: str | None = None
         self.limit = int(
             (settings().cache_gb if limit_gb is None else checked_gb(limit_gb)) * 2**30
@@ -84,29 +84,16 @@ class Store:
         self._opening = threading.Lock()
         self._cache: diskcache.Cache | None = None
         self._number: int | None = None
-        self._unreadable: set[str] = set()  # keys of damaged entries that could not be dropped
-        a_file = is_file(self.directory)
-        if a_file or (os.path.islink(self.directory) and not os.path.isdir(self.directory)):
-            raise BadRequest(
-                "Expected POSKERNEL_CACHE to be a directory for the store, found "
-                f"{'a file' if a_file else 'a link that leads to none'} at "
-                f"{str(self.directory)!r}: name another."
-            )
+        self._damaged: int | None = None
+        self._unreadable: set[str] = set()  # keys of entries that could not be read, nor dropped
         try:
             self._current()
         except StoreFailed as error:
-            if _has_database(self.directory):
-                return
-            if isinstance(error, ReadOnlyStore):
+            if _number(self.directory) is None:
                 raise BadRequest(
-                    f"The store at {str(self.directory)!r} cannot be used, as nothing can be "
-                    "written there: give that directory to the user who runs this server, or set "
-                    "POSKERNEL_CACHE to another."
+                    f"The store at {str(self.directory)!r} cannot be used ({_why(error.__cause__)})"
+                    ": set POSKERNEL_CACHE to a directory that can be written."
                 ) from error
-            raise BadRequest(
-                f"The store at {str(self.directory)!r} cannot be used: set POSKERNEL_CACHE to "
-                f"a directory that can be written, or remove what is there. ({error})"
-            ) from error
 
     def put(self, key: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write an entry whole; a crash leaves the older entry or none.
@@ -122,9 +109,7 @@ class Store:
         What is not in the store may come with the project (:mod:`poskernel_core.storage.shipped`).
         """
         found = self._read(key)
-        if found is not None:
-            return found[1]
-        return self._shipped.get(key)
+        return self._shipped.get(key) if found is None else found[1]
 
     def put_bytes(self, key: str, data: bytes) -> None:
         """Write checked bytes, as another store's :meth:`get_bytes` returned them.
@@ -132,7 +117,8 @@ class Store:
         Raises:
             NoSpace, ReadOnlyStore, StoreFailed: they cannot be written.
         """
-        self._do(lambda cache: _set(cache, key, data), len(data))
+        self.make_room(len(data))
+        self._do(lambda cache: cache.set(key, data))
 
     def get_bytes(self, key: str) -> bytes | None:
         """Return an entry's bytes; None where it is missing, damaged or tampered with."""
@@ -145,13 +131,26 @@ class Store:
             data = self._do(lambda cache: cache.get(key))
         except StoreFailed:
             data = self._peek(key)
-        entry = None if data is None else decode(data, key)
-        if data is not None and entry is not None:
-            self._unreadable.discard(key)
-            return data, entry
-        if data is not None:
+        if data is None:
+            return None
+        entry = decode(data, key)
+        if entry is None:
             self._drop_unreadable(key)
-        return None
+            return None
+        self._unreadable.discard(key)
+        return data, entry
+
+    def _peek(self, key: str) -> bytes | None:
+        """Return the bytes of a value without noting that they were read; none if unreadable."""
+        try:
+            name = self._file_of(key)
+            return None if name is None else read_value(self.directory, name)
+        except StoreFailed:
+            return b""
+
+    def _file_of(self, key: str) -> str | None:
+        rows = self._select("SELECT filename FROM Cache WHERE key = ? AND raw = 1", key)
+        return rows[0][0] if rows else None
 
     def _drop_unreadable(self, key: str) -> None:
         def drop(cache: diskcache.Cache) -> None:
@@ -177,7 +176,9 @@ class Store:
         try:
             return self._do(lambda cache: key in cache)
         except StoreFailed:
-            return self._read(key) is not None
+            with contextlib.suppress(StoreFailed):
+                return self._file_of(key) is not None
+            return False
 
     def drop(self, key: str) -> None:
         """Remove an entry if it is there and can be removed."""
@@ -185,25 +186,18 @@ class Store:
             self._do(lambda cache: cache.delete(key))
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys that begin with ``prefix``.
+        """Yield the keys that begin with ``prefix``, in order.
 
         Raises:
             StoreFailed: the store cannot be read.
         """
-        with contextlib.suppress(StoreFailed):
-            self._current()
-        try:
-            keys = peek_keys(self.directory)
-        except sqlite3.Error as error:
-            raise self._failure(error, 0) from error
-        yield from (key for key in keys if key.startswith(prefix))
+        yield from sorted(key for key, _, _ in self._rows(prefix))
 
     def newest(self, prefix: str) -> list[tuple[str, int]]:
         """Return the keys that begin with ``prefix``, the latest first, and the bytes of each."""
         try:
-            self._current()
-            return peek_sizes(self.directory, prefix)
-        except (StoreFailed, sqlite3.Error):
+            return [(key, size) for key, size, _ in self._rows(prefix)]
+        except StoreFailed:
             return []
 
     def headers(self, known: Container[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -212,24 +206,22 @@ class Store:
         The arrays are not read, and so nothing is checked; :meth:`get` checks.
         """
         with contextlib.suppress(StoreFailed):
-            self._current()
-        with contextlib.suppress(OSError, sqlite3.Error):
-            for key, file in peek_files(self.directory):
+            for key, _, name in self._rows():
                 if key in known:
                     continue
-                with contextlib.suppress(OSError), file.open("rb") as stream:
+                with contextlib.suppress(OSError), (self.directory / name).open("rb") as stream:
                     header = read_header(stream.read)
                     if header is not None:
                         yield key, header
         yield from self._shipped.headers(known)
 
     def size(self) -> int:
-        """Return the size of the store in bytes."""
-        return self._do(lambda cache: int(cache.volume()))
+        """Return the bytes of all values."""
+        return int(self._select("SELECT total(size) FROM Cache")[0][0])
 
     def entries(self) -> int:
         """Return how many entries the store holds, without what comes with the project."""
-        return self._do(lambda cache: len(cache))
+        return int(self._select("SELECT count(*) FROM Cache")[0][0])
 
     def make_room(self, size: int) -> None:
         """Check that ``size`` bytes can be written, before work is done for them.
@@ -260,12 +252,7 @@ class Store:
                     break
                 waiting()
         except OSError as error:
-            if isinstance(error, FileExistsError) and place.is_file():
-                raise StoreFailed(
-                    "The store needs a directory called 'locks', and there is a file of that name: "
-                    "remove it."
-                ) from error
-            raise self._failure(error, 0) from error
+            raise self._failure(error) from error
         try:
             yield
         finally:
@@ -276,17 +263,40 @@ class Store:
         if self._cache is not None:
             self._cache.close()
 
-    def _do(self, act: Callable[[diskcache.Cache], T], size: int = 0) -> T:
+    def _do(self, act: Callable[[diskcache.Cache], T]) -> T:
         """Act on the database; where it turns out to be damaged, on the one made in its place."""
+        cache = self._current()
+        try:
+            return act(cache)
+        except FAILURES as error:
+            if not _is_damage(error):
+                raise self._failure(error) from error
+        with self._opening:
+            if self._cache is cache:
+                self.close()
+                self._cache, self._damaged = None, self._number
         try:
             return act(self._current())
-        except (OSError, sqlite3.Error, UnicodeDecodeError, diskcache.Timeout) as error:
-            if not is_damage(error):
-                raise self._failure(error, size) from error
+        except FAILURES as error:
+            raise self._failure(error) from error
+
+    def _select(self, query: str, *values: object) -> list[Any]:
+        """Return rows of the database, also where nothing can be written."""
         try:
-            return act(self._repaired())
-        except (OSError, sqlite3.Error, UnicodeDecodeError, diskcache.Timeout) as error:
-            raise self._failure(error, size) from error
+            return self._do(lambda _: select(self.directory, query, *values))
+        except StoreFailed as failure:
+            try:
+                return select(self.directory, query, *values)
+            except FAILURES:
+                raise failure from failure.__cause__
+
+    def _rows(self, prefix: str = "") -> list[tuple[str, int, str]]:
+        """Return key, size and file of the entries whose keys begin so, the latest first."""
+        return self._select(
+            "SELECT key, size, filename FROM Cache WHERE raw = 1 AND filename IS NOT NULL "
+            "AND key >= ? AND key < ? ORDER BY store_time DESC, rowid DESC",
+            prefix, prefix + "\U0010ffff",
+        )  # fmt: skip
 
     def _current(self) -> diskcache.Cache:
         """Return the database that lies in the directory now, opened.
@@ -297,36 +307,31 @@ class Store:
         with self._opening:
             if self._cache is None or _number(self.directory) != self._number:
                 try:
-                    self._open()
-                except (OSError, sqlite3.Error, diskcache.Timeout) as error:
+                    self._cache = self._open()
+                except FAILURES as error:
                     self._cache = None
-                    raise self._failure(error, 0) from error
+                    raise self._failure(error) from error
+                self._number, self._damaged = _number(self.directory), None
             assert self._cache is not None
             return self._cache
 
-    def _open(self) -> None:
-        was = self._number
-        try:
-            self._cache = self._make()
-            if was is None:
-                check(self._cache)
-        except Exception as error:
-            known = isinstance(error, OSError | sqlite3.Error | diskcache.Timeout)
-            if known and not is_damage(error):
-                raise
-            self._cache, self.notice = rebuild(self.directory, None, self._make)
-        self._number = _number(self.directory)
-
-    def _repaired(self) -> diskcache.Cache:
-        with self._opening:
-            if self._cache is not None:
-                self._cache.close()
-            found = self._number
-            self._cache = None
-            self._cache, notice = rebuild(self.directory, found, self._make)
-            self.notice = notice or self.notice
-            self._number = _number(self.directory)
-            return self._cache
+    def _open(self) -> diskcache.Cache:
+        """Open the database; one that is missing or damaged is made anew from the values' files."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.directory / "rescue.lock"):  # one process makes it, the others wait
+            if _number(self.directory) not in (None, self._damaged):
+                try:
+                    return self._make()
+                except Exception as error:
+                    if isinstance(error, FAILURES) and not _is_damage(error):
+                        raise
+            for companion in ("", "-wal", "-shm"):
+                (self.directory / f"{DATABASE}{companion}").unlink(missing_ok=True)
+            cache = self._make()
+            if kept := index(cache):
+                self.notice = NOTICE.format(kept=kept)
+                print(self.notice, file=sys.stderr)
+            return cache
 
     def _make(self) -> diskcache.Cache:
         return diskcache.Cache(
@@ -337,15 +342,9 @@ class Store:
             sqlite_journal_mode="wal",
         )
 
-    def _peek(self, key: str) -> bytes | None:
-        try:
-            return peek(self.directory, key)
-        except (OSError, sqlite3.Error):
-            return None
-
-    def _failure(self, error: BaseException, size: int) -> StoreFailed:
-        if is_full(error) or self._free() < LEAST_FREE:
-            return self._no_space(size)
+    def _failure(self, error: BaseException) -> StoreFailed:
+        if _is_one_of(error, *FULL) or self._free() < LEAST_FREE:
+            return self._no_space(0)
         if isinstance(error, diskcache.Timeout):
             return StoreFailed("The store is busy with another process: ask again in a moment.")
         if not os.path.isdir(self.directory):
@@ -353,10 +352,9 @@ class Store:
                 "The store's directory was removed, or something else has its name: whoever runs "
                 "this server can put it back (POSKERNEL_CACHE)."
             )
-        if _cannot_write(error):
+        if _is_one_of(error, *UNWRITABLE):
             return _read_only()
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        return StoreFailed(f"The store cannot be read or written ({str(why)[:200]}).")
+        return StoreFailed(f"The store cannot be read or written ({_why(error)}).")
 
     def _free(self) -> int:
         """Return the bytes that are free on the disk; many, where that is unknown."""
@@ -380,33 +378,30 @@ def _read_only() -> ReadOnlyStore:
     )
 
 
-def _set(cache: diskcache.Cache, key: str, data: bytes) -> None:
-    try:
-        cache.set(key, data)
-    except BaseException:
-        cache.disk.take_back()
-        raise
-
-
 def _number(directory: Path) -> int | None:
-    """Return what distinguishes one database file from another of the same name."""
+    """Return what distinguishes one database file from another of the same name; None without."""
     try:
-        return (directory / DATABASE).stat().st_ino
+        found = (directory / DATABASE).stat()
     except OSError:
         return None
+    return found.st_ino if found.st_size else None
 
 
-def _has_database(directory: Path) -> bool:
-    try:
-        return (directory / DATABASE).stat().st_size > 0
-    except OSError:
-        return False
+def _is_damage(error: BaseException) -> bool:
+    """Tell whether an error means that the database itself is damaged."""
+    lost = str(error).startswith("no such") or "decode to UTF-8" in str(error)
+    of_sqlite = isinstance(error, sqlite3.Error) and (lost or _is_one_of(error, *DAMAGED))
+    return of_sqlite or isinstance(error, UnicodeDecodeError)
 
 
-def _cannot_write(error: BaseException) -> bool:
+def _is_one_of(error: BaseException, numbers: set[int], codes: set[int]) -> bool:
     if isinstance(error, sqlite3.Error):
-        return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF in UNWRITABLE
-    return isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
+        return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF in codes
+    return isinstance(error, OSError) and error.errno in numbers
+
+
+def _why(error: BaseException | None) -> str:
+    return str(getattr(error, "strerror", None) or error)[:200]
 
 
 def _megabytes(size: int) -> str:

@@ -14,8 +14,6 @@ from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 from poskernel_core.storage.store import Store
 
-__all__ = ["check_text", "is_name", "keep_text", "kept_text"]
-
 PREFIX = "typed-"
 DIGITS = 32
 

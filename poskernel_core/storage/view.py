@@ -17,16 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from poskernel_core.common.atomic_write import atomic_write, check_target
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import SCHEMA, model_prefix
-from poskernel_core.common.whole import check_target, write_whole
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.stored import MANIFEST, Shown
 from poskernel_core.storage.encoding import Entry, encode
 from poskernel_core.storage.shipped import SMALL, pack, rounded
 from poskernel_core.storage.store import Store
-
-__all__ = ["about", "add", "export_view", "for_display"]
 
 OF_ERROR, OF_ITSELF = 2, 4
 """Into how many steps the error of a number is divided, for the number and for the error itself."""
@@ -53,17 +51,17 @@ def export_view(store: Store, located: Located, target: Path) -> int:
         BadRequest: there are none, or the file cannot be written.
     """
     check_target(target)
-    headers = _results_of(store, located)
+    prefix = model_prefix(located.spec.fingerprint)
+    every = store.headers()
+    headers = {key: each for key, each in every if key.startswith(prefix) and "analysis" in each}
     if not headers:
         raise BadRequest(
             f"No results of {located.spec.name!r} are stored yet: run 'precompute "
             f"{located.spec.name}' first."
         )
-
-    count = 0
+    written = []
 
     def write(path: Path) -> None:
-        nonlocal count
         with zipfile.ZipFile(path, "w") as archive:
             told = about(located, _shown_by(headers.values()))
             add(archive, MANIFEST, json.dumps(told).encode())
@@ -71,17 +69,10 @@ def export_view(store: Store, located: Located, target: Path) -> int:
                 entry = store.get(key)
                 if entry is not None:  # it may have been evicted meanwhile
                     add(archive, key, encode(key, *pack(for_display(entry), {})))
-                    count += 1
+                    written.append(key)
 
-    write_whole(target, write)
-    return count
-
-
-def _results_of(store: Store, located: Located) -> dict[str, dict[str, Any]]:
-    """Return the headers of all results of a model, by key."""
-    prefix = model_prefix(located.spec.fingerprint)
-    every = store.headers()
-    return {key: each for key, each in every if key.startswith(prefix) and "analysis" in each}
+    atomic_write(target, write)
+    return len(written)
 
 
 def about(located: Located, shown: Shown) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from poskernel_core.passes.workshop import Workshop
 from poskernel_core.statistics import STATISTICS, Plan
 from poskernel_core.statistics.keys import MeanKeys
 from poskernel_core.storage.encoding import encode
-from poskernel_core.storage.shards import Made, Partial, checksum
+from poskernel_core.storage.shards import Partial, checksum
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
 from tests.support import builders
@@ -135,8 +135,10 @@ def test_sums_of_another_layout(lost):
         "positions": (3, 6), "samples": 1, "start_token": False, "device": "cpu",
         "dtype": "float32", "scales": (1.0, 1.0), "sliding_windows": (None, None),
     }  # fmt: skip
-    made, run = Made("t", {"torch": "1"}), describe_run("demo-attn-2l")
-    partial = Partial(run, "keys", WHOLE, 3, PassHeader(**header), made, ("a", "b"))
+    partial = Partial(
+        run=describe_run("demo-attn-2l"), statistic="keys", shard=WHOLE, group=3,
+        header=PassHeader(**header), tokens="t", versions={"torch": "1"}, layers=("a", "b"),
+    )  # fmt: skip
 
     found = Partial.read({name: x for name, x in partial.as_json().items() if name != lost})
 

@@ -6,13 +6,13 @@ import pytest
 from bench.reader import Lost, Reader
 from bench.readers import crowd, memory_mb, percentile
 from poskernel_core import Store
-from tests.soak.__main__ import TRIALS, _make
-from tests.soak.memory import held, rise, verdicts
-from tests.soak.together import tracebacks
-from tests.soak.trial import Failed, Options, Skipped, arrays, equality
+from tests.soak.__main__ import _make
+from tests.soak.memory import rise, verdicts
+from tests.soak.trial import Failed, Options, arrays, equality
+from tests.soak.visits import tracebacks
 from tests.support.alone import run_alone
 
-OPTIONS = Options(seed=0, kills=1, texts=1, damages=1, rounds=1, visits=1)
+OPTIONS = Options(seed=0, kills=1, windows=1, damages=1)
 
 
 @pytest.mark.slow
@@ -70,24 +70,18 @@ def test_a_rise_is_that_of_a_line():
     assert rise([(7.0, 50.0), (8.0, 50.0), (9.0, 50.0)]) == pytest.approx(0)
 
 
-def test_what_is_held_at_rest():
-    """The lowest of every minute, at its own time; minutes without a sample are left out."""
-    samples = [(0.0, 9.0), (30.0, 7.0), (59.0, 8.0), (61.0, 5.0), (200.0, 6.0), (239.0, 6.5)]
-    assert [(30.0, 7.0), (61.0, 5.0), (200.0, 6.0)] == held(samples)
-
-
 @pytest.mark.parametrize(
     ("leak", "peaks", "grows", "told"),
     [
-        (5, 0, False, "worker flat (+8.6% of 575 MB; at rest +7.9% of 572), other not seen"),
-        (8, 0, True, "worker GROWS (+12.8% of 620 MB; at rest +11.7% of 616), other not seen"),
-        (0, 300, True, "; at rest +0.0% of 500), other not seen"),
+        (5, 0, False, "worker flat (+8.6% of 575 MB), other not seen"),
+        (8, 0, True, "worker GROWS (+12.8% of 620 MB), other not seen"),
+        (0, 300, True, "MB), other not seen"),
     ],
 )
 def test_what_is_told_of_memory(leak, peaks, grows, told):
-    """MB a minute over 500; peaks in two of three samples count, and are not held at rest.
+    """MB a minute over 500; peaks in two of three samples count.
 
-    By hand: 8 MB a minute rise by 79.3 in 595 s, of 500 + 8 x 14.96; by 72 in 9 minutes, of 616.
+    By hand: 8 MB a minute rise by 79.3 in 595 s, of 500 + 8 x 14.96.
     """
     times = np.arange(0, 1200, 5.0)
     busy = np.where(np.arange(len(times)) % 3 > 0, peaks * times / 1200, 0)
@@ -131,14 +125,11 @@ def test_arrays_are_compared_bit_by_bit(tmp_path):
 
 
 def test_how_a_trial_ends():
-    """Well, skipped with a word, or failed: also where it fails in a way nobody thought of."""
+    """Well, or failed: also where it fails in a way nobody thought of."""
 
     def well(options, folder):
         assert folder.is_dir()
         return "fine"
-
-    def skipped(options, folder):
-        raise Skipped("no root")
 
     def failed(options, folder):
         raise Failed("3 of 4\n| equal")
@@ -146,13 +137,12 @@ def test_how_a_trial_ends():
     def broken(options, folder):
         return 1 / 0
 
-    ends = [_make(trial, OPTIONS) for trial in (well, skipped, failed, broken)]
+    ends = [_make(trial, OPTIONS) for trial in (well, failed, broken)]
 
-    assert ["well", "skipped", "FAILED", "FAILED"] == [ended for ended, _, _ in ends]
+    assert ["well", "FAILED", "FAILED"] == [ended for ended, _, _ in ends]
     said = [found for _, _, found in ends]
-    assert ["fine", "no root", "Failed: 3 of 4 \\| equal"] == said[:3]
-    assert said[3].startswith("ZeroDivisionError")
-    assert 8 == len(TRIALS)
+    assert ["fine", "Failed: 3 of 4 \\| equal"] == said[:2]
+    assert said[2].startswith("ZeroDivisionError")
 
 
 def test_a_traceback_is_told_to_its_end(tmp_path):

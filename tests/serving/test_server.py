@@ -59,7 +59,7 @@ def taken():
         (("--model", "no-such-model"), "'no-such-model' is not on this machine"),
         (
             ("--cache", "FILE"),
-            "POSKERNEL_CACHE to be a directory for the store, found a file at 'FILE'",
+            "The store at 'FILE' cannot be used",
         ),
         (("demo-gpt2",), "demo-gpt2"),
     ],

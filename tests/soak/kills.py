@@ -33,7 +33,7 @@ __all__ = ["command_killed", "worker_killed"]
 
 def worker_killed(options: Options, folder: Path) -> str:
     """Kill the worker with -9, every second time while it reads windows; ask again each time."""
-    draw, asked = random.Random(options.seed), etc(options.texts)
+    draw, asked = random.Random(options.seed), etc(options.windows)
     began = time.monotonic()
     with engine_at(folder / "whole") as engine:
         job = engine.submit(asked)
@@ -95,7 +95,7 @@ def command_killed(options: Options, folder: Path) -> str:
 
 def _show(store: Path, options: Options, seconds: float, also_worker: bool = False) -> int | None:
     """Run ``show etc``; kill it after a while and return None, unless it has ended by then."""
-    arguments = ["show", "etc", MODEL, "--windows", str(options.texts), "--context", "512"]
+    arguments = ["show", "etc", MODEL, "--windows", str(options.windows), "--context", "512"]
     process = subprocess.Popen(
         [sys.executable, "-m", "poskernel_core", *arguments], cwd=ROOT, env=environment(store),
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,

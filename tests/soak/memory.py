@@ -1,8 +1,4 @@
-"""Whether a process's memory is flat: a line through samples of it.
-
-The line through the lowest sample of every minute is told beside it: what a computation takes for a
-moment is not in these, what is never given back is.
-"""
+"""Whether a process's memory is flat: a line through samples of it."""
 
 from __future__ import annotations
 
@@ -10,19 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-__all__ = ["STEEPEST", "held", "rise", "verdicts"]
+__all__ = ["STEEPEST", "rise", "verdicts"]
 
 STEEPEST = 0.1
 """Rise over the second half of a trial, as a share of the mean, up to which memory is flat."""
-
-
-def held(samples: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the lowest sample ``(time in seconds, size)`` of every minute."""
-    lowest: dict[int, tuple[float, float]] = {}
-    for sample in samples:
-        minute = int(sample[0] // 60)
-        lowest[minute] = min(lowest.get(minute, sample), sample, key=lambda each: each[1])
-    return [lowest[minute] for minute in sorted(lowest)]
 
 
 def rise(samples: list[tuple[float, float]]) -> float:
@@ -45,13 +32,8 @@ def verdicts(
         if len(late) < 3:
             said.append(f"{name} not seen")
             continue
-        lowest, share = held(late), rise(late)
+        share, mean = rise(late), np.mean([size for _, size in late])
         steep = steep or share >= STEEPEST
         word = "flat" if share < STEEPEST else "GROWS"
-        rest = f"; at rest {rise(lowest):+.1%} of {_mean(lowest):.0f}" if len(lowest) > 1 else ""
-        said.append(f"{name} {word} ({share:+.1%} of {_mean(late):.0f} MB{rest})")
+        said.append(f"{name} {word} ({share:+.1%} of {mean:.0f} MB)")
     return ", ".join(said), steep
-
-
-def _mean(samples: list[tuple[float, float]]) -> float:
-    return float(np.mean([size for _, size in samples]))

@@ -33,8 +33,8 @@ from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
 from tests.soak.memory import verdicts
 from tests.soak.replica import Replica, memory_of
-from tests.soak.together import AT_ONCE, MODELS, PAGES, address, tracebacks
 from tests.soak.trial import BOUND, Options, engine_at, need, same_values
+from tests.soak.visits import MODELS, PAGES, address, tracebacks
 from tests.support.server import command_line
 
 __all__ = ["replicas"]
@@ -45,6 +45,7 @@ CACHE_GB = 0.012
 TEXTS, CONTEXTS, CONTEXT_OF_ALL = 50, (64, 128), 256
 """Windows and their lengths; the last is for the reader who opens every page, and nobody else."""
 
+AT_ONCE = 4
 PAUSE_SECONDS = 1.0
 MOST_SECONDS = 60.0
 """That a reader waits for a computation before leaving."""

@@ -18,7 +18,7 @@ from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
 
 __all__ = [
-    "BOUND", "MODEL", "Failed", "Options", "Skipped", "Trial", "arrays", "engine_at", "equality",
+    "BOUND", "MODEL", "Failed", "Options", "Trial", "arrays", "engine_at", "equality",
     "etc", "forget_workers", "need", "same_values", "workers",
 ]  # fmt: skip
 
@@ -33,19 +33,13 @@ class Options:
 
     seed: int
     kills: int
-    texts: int
+    windows: int
     damages: int
-    rounds: int
-    visits: int
     minutes: float = 20
 
 
 class Failed(Exception):
     """The trial found a fault."""
-
-
-class Skipped(Exception):
-    """The trial cannot be made on this machine."""
 
 
 Trial = Callable[[Options, Path], str]

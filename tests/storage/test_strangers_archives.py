@@ -14,8 +14,8 @@ from safetensors.numpy import save
 from poskernel_core.cli import main as cli
 from poskernel_core.common.errors import BadArchive, BadRequest
 from poskernel_core.common.specs import SCHEMA
-from poskernel_core.storage import archive
-from poskernel_core.storage.archive import MANIFEST, import_archive
+from poskernel_core.models.stored import MANIFEST
+from poskernel_core.storage.archive import Archive, import_archive
 from poskernel_core.storage.store import Store
 from tests.support.strangers import refused
 
@@ -51,10 +51,9 @@ def store(tmp_path):
     made.close()
 
 
-def write(path, *entries, comment=b""):
+def write(path, *entries):
     """Write a zip of (name, data, kind of compression), names as they come."""
     with zipfile.ZipFile(path, "w") as made:
-        made.comment = comment
         for name, data, kind in entries:
             made.writestr(name, data, kind)
     return path
@@ -99,38 +98,49 @@ def twice(path):
         return write(path, about(), good(), good())
 
 
-def long_list(path, large):
-    """The end of a zip that speaks of a list of 1 GB."""
-    end = bytearray(b"PK\5\6" + bytes(18))
-    end[12:16] = (0xFFFFFFFF if large else 2**30).to_bytes(4, "little")
-    record = b"PK\6\6" + bytes(36) + (2**30).to_bytes(8, "little") + bytes(8)
-    locator = b"PK\6\7" + bytes(16)
-    path.write_bytes(b"x" * 100 + (record + locator if large else b"") + bytes(end))
+def letter(path):
+    """No archive at all."""
+    path.write_text("Dear Sir or Madam")
     return path
 
 
+def with_manifest(text):
+    """What writes an archive with this manifest, and one good entry."""
+    return lambda path: write(path, about(text), good())
+
+
+def with_second(name, data, kind=STORED):
+    """What writes an archive of one good entry, and this one."""
+    return lambda path: write(path, about(), good(), (name, data, kind))
+
+
 DEEP = "[" * 100_000 + "]" * 100_000
+OTHER = json.dumps({"schema": SCHEMA - 1, "model": {"name": "m"}})
 ARCHIVES = {
+    "a letter": (letter, "not a file that 'export' wrote"),
     "no entries": (lambda p: write(p, about()), "no entries"),
     "no manifest": (lambda p: write(p, good()), "not a file that 'export' wrote"),
     "manifest deflated": (lambda p: write(p, (MANIFEST, ABOUT, DEFLATED), good()), "compressed"),
-    "manifest of 2 MB": (lambda p: write(p, about(ABOUT + " " * 2**21), good()), "1 MB"),
-    "manifest a list": (lambda p: write(p, about("[]"), good()), "not a file"),
-    "manifest nested": (lambda p: write(p, about(DEEP), good()), "not a file"),
-    "model a list": (lambda p: write(p, about(of([])), good()), "not a file"),
-    "name a number": (lambda p: write(p, about(of({"name": 5})), good()), "not a file"),
-    "entry deflated": (lambda p: write(p, about(), (KEYS[0], GOOD, DEFLATED)), "never writes"),
-    "header a list": (
-        lambda p: write(p, about(), (KEYS[0], entry("[1]"), STORED)), "damaged",
-    ),
-    "header nested": (lambda p: write(p, about(), (KEYS[0], entry(DEEP), STORED)), "bad.zip"),
-    "another name": (lambda p: write(p, about(), good(), ("\x1b[2J", b"", STORED)), "never writes"),
-    "comment": (lambda p: write(p, about(), good(), comment=b"hello"), "not a file"),
+    "manifest of 2 MB": (with_manifest(ABOUT + " " * 2**21), "1 MB"),
+    "manifest no JSON": (with_manifest("{"), "not a file"),
+    "manifest a list": (with_manifest("[]"), "not a file"),
+    "manifest nested": (with_manifest(DEEP), "not a file"),
+    "manifest empty": (with_manifest("{}"), "not a file"),
+    "another layout": (with_manifest(OTHER), f"layout {SCHEMA - 1}, this version reads {SCHEMA}"),
+    "model a list": (with_manifest(of([])), "not a file"),
+    "name a number": (with_manifest(of({"name": 5})), "not a file"),
+    "entry deflated": (with_second(KEYS[1], entry(key=KEYS[1]), DEFLATED), "never writes"),
+    "entry empty": (with_second(KEYS[1], b""), "damaged"),
+    "entry cut": (with_second(KEYS[1], entry(key=KEYS[1])[:-1]), "damaged"),
+    "entry changed": (with_second(KEYS[1], entry(key=KEYS[1])[:-1] + b"x"), "damaged"),
+    "under another's key": (with_second(KEYS[1], GOOD), "is another entry"),
+    "header a list": (with_second(KEYS[1], entry("[1]", key=KEYS[1])), "damaged"),
+    "header nested": (with_second(KEYS[1], entry(DEEP, key=KEYS[1])), "damaged"),
+    "a place on the disk": (with_second("../../evil", GOOD), "never writes"),
+    "another name": (with_second("\x1b[2J", b""), "never writes"),
     "overlapping": (overlapping, "larger than itself"),
     "twice": (twice, "twice"),
-    "long list": (lambda p: long_list(p, False), "lists more entries"),
-    "long list of a large zip": (lambda p: long_list(p, True), "lists more entries"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", ARCHIVES)
@@ -170,14 +180,14 @@ def test_what_was_checked_is_written(store, tmp_path, monkeypatch):
     """A file that is put in the archive's place meanwhile is not read."""
     file = write(tmp_path / "results.zip", about(), good(0))
     other = write(tmp_path / "other.zip", about(), good(1), ("../../evil", b"", STORED))
-    check = archive._check_entries
+    get = Archive.get
 
-    def and_replace(*given):
-        found = check(*given)
-        os.replace(other, file)
-        return found
+    def and_replace(archive, key):
+        if other.exists():
+            os.replace(other, file)
+        return get(archive, key)
 
-    monkeypatch.setattr(archive, "_check_entries", and_replace)
+    monkeypatch.setattr(Archive, "get", and_replace)
 
     assert ("gpt2", 1) == import_archive(store, file)
     assert [KEYS[0]] == list(store.keys())
@@ -187,7 +197,7 @@ def test_what_is_no_file_is_not_opened(refused, tmp_path):
     """A pipe, which would wait for ever for whoever writes to it, is refused like a folder."""
     os.mkfifo(tmp_path / "pipe")
 
-    for name in ("pipe", "."):
+    for name in ("pipe", ".", "nowhere.zip"):
         assert "There is no file" in refused("import", tmp_path / name)
 
 

@@ -14,15 +14,6 @@ from typing import Any
 
 from poskernel_core.common.errors import BadRequest
 
-__all__ = [
-    "check_folder",
-    "check_ours",
-    "check_target",
-    "make_folder",
-    "write_tree",
-    "write_whole",
-]
-
 
 def check_target(path: Path) -> None:
     """Check that a name is that of a file, and that its folder exists.
@@ -36,11 +27,11 @@ def check_target(path: Path) -> None:
         raise BadRequest(
             f"Cannot write {str(path)!r}: it is a device, a pipe or a socket; name a file."
         )
-    if not os.path.isdir(path.parent) or not os.path.isdir(_followed(path).parent):
+    if not os.path.isdir(_target(path).parent):
         raise BadRequest(f"Cannot write {str(path)!r}: its folder does not exist.")
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
     """Have a file written next to its place, and moved there once it is complete.
 
     Where a link has its name, the file that the link leads to is written. Of several who write the
@@ -50,10 +41,9 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         BadRequest: it cannot be written.
     """
     check_target(path)
-    place = _followed(path)
+    place = _target(path)
     unfinished = place.with_name(f".{secrets.token_hex(8)}.partial")
     try:
-        unfinished.open("xb").close()  # never through a link that somebody laid there
         try:
             write(unfinished)
             os.replace(unfinished, place)
@@ -63,9 +53,9 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         raise BadRequest(f"Cannot write {str(path)!r}: {error.strerror}.") from error
 
 
-def _followed(path: Path) -> Path:
-    """Return where a link leads to; whatever is no link as it is."""
-    return Path(os.path.realpath(path)) if os.path.islink(path) else path
+def _target(path: Path) -> Path:
+    """Return the file that is written: of a link, where it leads to."""
+    return Path(os.path.realpath(path))
 
 
 def check_folder(path: Path) -> None:
@@ -75,13 +65,14 @@ def check_folder(path: Path) -> None:
         BadRequest: what has its name, or that of a folder above it, is no folder, or none may be
             made there.
     """
-    for each in (path, *path.parents):
-        if os.path.isdir(each):
-            if each == path or os.access(each, os.W_OK | os.X_OK):
-                return
-            raise _no_folder(path, errno.EACCES)
-        if os.path.lexists(each):
-            raise _no_folder(path, errno.EEXIST if each == path else errno.ENOTDIR)
+    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    number = 0
+    if not os.path.isdir(there):
+        number = errno.EEXIST if there == path else errno.ENOTDIR
+    elif there != path and not os.access(there, os.W_OK | os.X_OK):
+        number = errno.EACCES
+    if number:
+        raise BadRequest(f"Cannot make the folder {str(path)!r}: {os.strerror(number)}.")
 
 
 def check_ours(folder: Path, name: str, mark: bytes) -> None:
@@ -99,10 +90,6 @@ def check_ours(folder: Path, name: str, mark: bytes) -> None:
         f"{str(folder)!r} holds files that were not exported like this: name an empty folder, or "
         "one of an earlier export."
     )
-
-
-def _no_folder(path: Path, error: int) -> BadRequest:
-    return BadRequest(f"Cannot make the folder {str(path)!r}: {os.strerror(error)}.")
 
 
 def make_folder(path: Path) -> None:
@@ -125,16 +112,12 @@ def write_tree(folder: Path, files: Iterable[tuple[str, Any]]) -> int:
     Raises:
         BadRequest: one cannot be written.
     """
-    count = 0
+    written = 0
     for name, value in files:
         target = folder / name
         make_folder(target.parent)
         text = value if isinstance(value, str | bytes) else json.dumps(value, allow_nan=False)
         data = text if isinstance(text, bytes) else text.encode("utf-8")
-        write_whole(target, partial(_write, data))
-        count += 1
-    return count
-
-
-def _write(data: bytes, path: Path) -> None:
-    path.write_bytes(data)
+        atomic_write(target, partial(Path.write_bytes, data=data))
+        written += 1
+    return written
