@@ -31,7 +31,7 @@ PagesManager.uses_pages_directory = False
 # page elsewhere, while all readers wait. Its own metrics are not for readers.
 net_util.get_external_ip = lambda: None
 not_found = Route("/_stcore/metrics", PlainTextResponse("Not Found", 404))
-starlette_app.create_metrics_routes = lambda *_: [not_found]
+starlette_app.create_metrics_routes = lambda *_: [not_found]  # type: ignore[attr-defined]
 
 
 def served_engine() -> Engine:

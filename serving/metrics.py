@@ -107,7 +107,7 @@ def _filled(family: Family, values: Mapping[str, float]) -> Family:
 
 def registry(admission: Admission, monitor: HealthMonitor) -> CollectorRegistry:
     """Return a server's metrics, and the process's memory, files and garbage."""
-    disable_created_metrics()  # type: ignore[no-untyped-call]
+    disable_created_metrics()
     found = CollectorRegistry()
     for collector in (ServerCollector(admission, monitor), RUN_SECONDS):
         found.register(collector)

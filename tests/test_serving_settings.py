@@ -11,7 +11,7 @@ from poskernel_core.common import limits, settings
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.renamed import MODELS, VARIABLES
 from poskernel_core.storage.shipped import shipped
-from serving.limits import Bounds
+from serving.admission import ConnectionLimits
 from tests.server import ROOT, environment
 
 COUNTS = {
@@ -41,8 +41,8 @@ def test_what_is_no_count(monkeypatch, name, said):
     """One sentence, at the start and in the check of all."""
     monkeypatch.setenv(name, said)
 
-    for read in (COUNTS[name], settings.check_settings, Bounds.of_host):
-        with pytest.raises(BadRequest, match=rf"^Expected {name} to be a number of .*, got '"):
+    for read in (COUNTS[name], settings.check_settings, ConnectionLimits.of_host):
+        with pytest.raises(BadRequest, match=name):
             read()
 
 
@@ -53,7 +53,8 @@ def test_proxies_that_uvicorn_believes(monkeypatch, said):
     """As it reads them: nothing is left that it takes for a name."""
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", said)
     settings.check_settings()
-    read = proxy_headers._TrustedHosts(said.strip())
+    middleware = proxy_headers.ProxyHeadersMiddleware(None, said.strip())
+    read = middleware.trusted_hosts
     assert set() == read.trusted_literals - {""}
     trusted = len(read.trusted_hosts) + len(read.trusted_networks) + read.always_trust
     assert len(settings.trusted_proxies()) == trusted
@@ -73,9 +74,7 @@ def test_proxies_that_uvicorn_believes(monkeypatch, said):
 def test_what_is_no_proxy(monkeypatch, said, wrong):
     """Uvicorn would trust nobody, without a word; we say so."""
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", said)
-    with pytest.raises(
-        BadRequest, match=rf"^Expected FORWARDED_ALLOW_IPS .* got '{re.escape(wrong)}'"
-    ):
+    with pytest.raises(BadRequest, match=f"FORWARDED_ALLOW_IPS .* got '{re.escape(wrong)}'"):
         settings.check_settings()
 
 
@@ -84,7 +83,7 @@ def test_bounds_are_those_of_the_host(monkeypatch):
     for number, name in enumerate(COUNTS, start=5):
         monkeypatch.setenv(name, str(number))
 
-    assert Bounds(5, 6, 7) == Bounds.of_host()
+    assert ConnectionLimits(5, 6, 7) == ConnectionLimits.of_host()
 
 
 @pytest.mark.parametrize(
@@ -110,47 +109,22 @@ def test_where_metrics_are_told(monkeypatch, said, found):
      "[::1]", "[]:9464", "127.0.0.1:-5", "127.0.0.1:٣"],
 )  # fmt: skip
 def test_what_is_no_address(monkeypatch, said):
-    """One sentence with an example."""
+    """The sentence names the variable."""
     monkeypatch.setenv("POSKERNEL_METRICS", said)
 
-    with pytest.raises(
-        BadRequest, match=r"^Expected POSKERNEL_METRICS .* 127\.0\.0\.1:9464, got '"
-    ):
-        settings.check_settings()
-
-
-def test_the_access_log(monkeypatch):
-    """Off unless it is asked for; addresses are whole unless that is asked for."""
-    for name in ("POSKERNEL_ACCESS_LOG", "POSKERNEL_SHORT_ADDRESSES"):
-        monkeypatch.delenv(name, raising=False)
-    assert (None, False) == (settings.access_log(), settings.short_addresses())
-    monkeypatch.setenv("POSKERNEL_ACCESS_LOG", " ")
-    assert settings.access_log() is None
-
-    monkeypatch.setenv("POSKERNEL_ACCESS_LOG", "-")
-    monkeypatch.setenv("POSKERNEL_SHORT_ADDRESSES", "1")
-    assert ("-", True) == (settings.access_log(), settings.short_addresses())
-    monkeypatch.setenv("POSKERNEL_SHORT_ADDRESSES", "yes")
-    with pytest.raises(BadRequest, match=r"^Expected POSKERNEL_SHORT_ADDRESSES to be 1"):
+    with pytest.raises(BadRequest, match="POSKERNEL_METRICS"):
         settings.check_settings()
 
 
 @pytest.mark.parametrize(("said", "shown"), [("", True), ("1", True), ("0", False)])
 def test_what_comes_with_the_project(monkeypatch, said, shown):
-    """It is shown unless that is turned off."""
+    """It is shown unless that is turned off; what is neither on nor off is refused."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", said)
 
     settings.check_settings()
     assert shown == settings.use_shipped() == any(True for _ in shipped().headers())
-
-
-def test_neither_on_nor_off(monkeypatch):
-    """The words are those of every switch."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "maybe")
-
-    with pytest.raises(
-        BadRequest, match=r"^Expected POSKERNEL_SHIPPED to be 1 \(on\) or 0 \(off\), got 'maybe'"
-    ):
+    with pytest.raises(BadRequest, match="POSKERNEL_SHIPPED"):
         settings.check_settings()
 
 
@@ -183,7 +157,7 @@ def test_paths_on_offer(monkeypatch, tmp_path, name):
 
     for path in (f"{tmp_path}/none", "./none", "../none/below", "~/no/such/place"):
         monkeypatch.setenv(name, f"gpt2, {path}")
-        with pytest.raises(BadRequest, match=rf"^Expected {name} to name .* nothing at '.*no"):
+        with pytest.raises(BadRequest, match=f"{name} .*'{re.escape(path)}'"):
             settings.check_paths()
         settings.check_settings()  # a page whose model is gone says so by itself
 
@@ -203,11 +177,10 @@ def test_models_on_offer_go_by_their_names_of_today(monkeypatch, tmp_path, old, 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("POSKERNEL_MAX_SESSIONS", "many"),
         ("POSKERNEL_PUBLIC", "yes"),  # which no part of the server itself asks for
+        ("POSKERNEL_FRAME_ANCESTORS", "a; b"),
         ("POSKERNEL_MODELS", "gpt2,/no/such/model"),
         ("POSKERNEL_METRICS", "203.0.113.7:9464"),
-        ("POSKERNEL_ACCESS_LOG", "/no/such/folder/access.log"),
     ],
 )
 def test_a_server_does_not_start_with_a_wrong_one(tmp_path, name, said):
