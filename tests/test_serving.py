@@ -3,8 +3,6 @@
 import asyncio
 import gc
 import re
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 import weakref
@@ -17,7 +15,7 @@ from serving.headers import security_headers
 from serving.memory import collecting
 from serving.page import INLINE, page_served
 from tests.alone import run_alone
-from tests.server import ROOT, environment, serve
+from tests.server import serve
 
 
 @pytest.fixture(scope="module")
@@ -157,21 +155,3 @@ def test_no_collection_after_a_run():
 
     assert ["x"] == [each.value for each in app.title]
     assert [] == seen
-
-
-@pytest.mark.slow
-def test_the_server_tends_its_memory(tmp_path):
-    """`serve.py` sets aside what lives long before it answers."""
-    code = (
-        "import gc, serve; from starlette.testclient import TestClient\n"
-        "with TestClient(serve.app) as client:\n"
-        "    print(client.get('/_stcore/health').status_code, gc.get_freeze_count())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, env=environment(tmp_path),
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    status, frozen = map(int, done.stdout.split()[-2:])
-
-    assert 200 == status
-    assert frozen > 50_000

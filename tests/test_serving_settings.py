@@ -78,14 +78,6 @@ def test_what_is_no_proxy(monkeypatch, said, wrong):
         settings.check_settings()
 
 
-def test_bounds_are_those_of_the_host(monkeypatch):
-    """Each from its own variable."""
-    for number, name in enumerate(COUNTS, start=5):
-        monkeypatch.setenv(name, str(number))
-
-    assert ConnectionLimits(5, 6, 7) == ConnectionLimits.of_host()
-
-
 @pytest.mark.parametrize(
     ("said", "found"),
     [
@@ -138,13 +130,6 @@ def test_an_old_name(monkeypatch, old, new):
     with pytest.raises(BadRequest) as error:
         settings.check_settings()
     assert f"{old} is called {new} now." == str(error.value)
-
-
-def test_new_names_are_those_that_are_read():
-    """Every bound, and what the server counts itself."""
-    read = {*COUNTS, *(bound.variable for bound in limits.BOUNDS.values())}
-
-    assert read == {*VARIABLES.values()}
 
 
 @pytest.mark.parametrize("name", ["POSKERNEL_MODELS", "POSKERNEL_CORPORA"])
