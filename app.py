@@ -21,7 +21,7 @@ from pages.shared.selection import choose
 from pages.shared.style import apply_style
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.settings import settings
-from serving.runs import RUNS
+from serving.metrics import RUN_SECONDS
 
 PAGES_FOLDER = Path(__file__).parent / "pages"
 PAGES = {
@@ -80,4 +80,4 @@ except (PageStopped, BadRequest) as stopped:
     st.title(page.title)
     say_error(str(stopped))
 tell(notice)
-RUNS.ended(module.__name__.split(".")[1], perf_counter() - start)
+RUN_SECONDS.labels(module.__name__.split(".")[1]).observe(perf_counter() - start)

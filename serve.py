@@ -6,53 +6,66 @@ from contextlib import asynccontextmanager
 
 import streamlit as st
 from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from streamlit import net_util
+from streamlit.runtime.pages_manager import PagesManager
+from streamlit.web.server.starlette import starlette_app
 
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.settings import check_paths, settings
-from serving.access_log import AccessLog, open_log
-from serving.address import ask_nobody, greet
-from serving.headers import SecurityHeaders, security_headers
-from serving.health import health_route
-from serving.hidden import Hidden
-from serving.limits import Bounds, Doors, Limits
-from serving.memory import upkeep
-from serving.navigation import leave_folder_alone
-from serving.page import KnownServer
-from serving.watch import Watch, served_engine
+from poskernel_core.engine.engine import Engine
+from serving.address import greet
+from serving.admission import Admission, ConnectionLimits
+from serving.headers import security_headers, with_headers
+from serving.health import HealthMonitor, health_route
+from serving.memory import collecting
+from serving.metrics import listen, registry
+from serving.page import page_routes
 
-leave_folder_alone()
-ask_nobody()
+# The folder `pages` is not Streamlit's older kind of pages. Streamlit learns that at the first run
+# of `st.navigation`; until then a link to one of our pages would show "Page not found".
+PagesManager.uses_pages_directory = False
+
+# Streamlit would ask another host for this machine's address whenever a web socket comes from a
+# page elsewhere, while all readers wait. Its own metrics are not for readers.
+net_util.get_external_ip = lambda: None
+not_found = Route("/_stcore/metrics", PlainTextResponse("Not Found", 404))
+starlette_app.create_metrics_routes = lambda *_: [not_found]  # type: ignore[attr-defined]
+
+
+def served_engine() -> Engine:
+    """Return the engine of the pages, which are imported once Streamlit's runtime is there."""
+    from pages.shared.results import engine
+
+    return engine()
+
+
 try:
     told = settings()
     check_paths()
-    doors, watch = Doors(Bounds.of_host()), Watch(served_engine)
-    around = [
-        Middleware(SecurityHeaders, headers=security_headers()),
-        Middleware(Limits, doors=doors),
-        Middleware(Hidden),
-        Middleware(KnownServer),
+    admission, monitor = Admission(ConnectionLimits.of_host()), HealthMonitor(served_engine)
+    middleware = [
+        Middleware(with_headers, headers=security_headers()),
+        Middleware(admission.guard),
     ]
-    if log := told.access_log:  # the outermost, so that refusals are in it
-        around.insert(0, Middleware(AccessLog, log=open_log(log), short=told.short_addresses))
     if told.metrics:
-        from serving.metrics import tell
-
-        tell(told.metrics, doors, watch)
+        listen(told.metrics, registry(admission, monitor))
 except BadRequest as error:
     sys.exit(str(error))
 
 
 @asynccontextmanager
-async def lifespan(app: object) -> AsyncIterator[None]:
-    """Say where the pages are once all is ready, and look after the memory."""
-    async with upkeep(app):
+async def lifespan(app: st.App) -> AsyncIterator[None]:
+    """Print where the pages are once all is ready, and look after the memory."""
+    async with collecting():
         greet()
         yield
 
 
 app = st.App(
     "app.py",
-    routes=[health_route(watch, lambda: doors.sessions)],
-    middleware=around,
+    routes=[health_route(monitor, lambda: admission.sessions), *page_routes()],
+    middleware=middleware,
     lifespan=lifespan,
 )

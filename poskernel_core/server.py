@@ -21,7 +21,7 @@ from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.modules import command, environment
 from poskernel_core.common.settings import checked_address, settings
 
-__all__ = ["DEFAULT_PORT", "Dashboard", "answers", "arguments", "serve"]
+__all__ = ["DEFAULT_PORT", "Dashboard", "answers", "arguments", "find", "serve", "started"]
 
 DEFAULT_PORT = 8501
 PATIENCE = 120.0
@@ -33,8 +33,8 @@ FRAMES = (
 )
 """Where notebooks come from that may show a server in a frame."""
 
-_started: list[Dashboard] = []
-"""The server that this process has started, once there is one."""
+started: list[Dashboard] = []
+"""The server that this process has started, if any."""
 _starting = threading.Lock()
 
 
@@ -70,9 +70,9 @@ def serve(
 ) -> Dashboard:
     """Return a dashboard that is served, which a notebook shows as a frame.
 
-    One that answers is taken: at ``address``, at ``POSKERNEL_ADDRESS``, the one that this process
-    started before, or one at port 8501 of this machine that a notebook may frame. Otherwise one is
-    started on a free port, with this process's environment, and ends with this process.
+    The first that answers is taken: at ``address``, at ``POSKERNEL_ADDRESS``, the one that this
+    process started before, one at port 8501 of this machine that a notebook may frame. Otherwise
+    one is started on a free port, with this process's environment, and ends with this process.
 
     Args:
         page: the address of a page, such as ``head``; the landing page's is empty.
@@ -84,7 +84,7 @@ def serve(
         BadRequest: no dashboard answers at the address, or this installation has none.
         ComputeFailed: a server could not be started.
     """
-    found = _found(address) or _start()
+    found = find(address) or _start()
     asked = f"?{urlencode(query)}" if query else ""
     return Dashboard(found.address, f"/{page}{asked}", height, found.process)
 
@@ -110,7 +110,7 @@ class Dashboard:
         if self.process is not None:
             self.process.terminate()
             self.process.wait(PATIENCE)
-            _started.clear()
+            started.clear()
 
     def __repr__(self) -> str:
         return f"PosKernel at {self.address}{self.place}"
@@ -132,13 +132,13 @@ class Dashboard:
         )
 
 
-def _found(asked: str | None) -> Dashboard | None:
-    """Return a dashboard that is served already.
+def find(address: str | None = None) -> Dashboard | None:
+    """Return a dashboard that is served already; None: there is none.
 
     Raises:
-        BadRequest: none answers where one is said to be.
+        BadRequest: none answers at the address that is given or set.
     """
-    named = checked_address(asked) if asked else settings().address
+    named = checked_address(address) if address else settings().address
     if named:
         if not answers(named):
             raise BadRequest(
@@ -146,8 +146,8 @@ def _found(asked: str | None) -> Dashboard | None:
                 "serve', or leave the address out, and one is started."
             )
         return Dashboard(named)
-    if _started and _started[0].process and _started[0].process.poll() is None:
-        return _started[0]
+    if started and started[0].process and started[0].process.poll() is None:
+        return started[0]
     usual = f"http://localhost:{DEFAULT_PORT}"
     return Dashboard(usual) if "localhost:*" in (_frame_ancestors(usual) or "") else None
 
@@ -170,7 +170,7 @@ def _start() -> Dashboard:
         ComputeFailed: it does not.
     """
     with _starting:
-        if again := _found(None):  # another thread was first
+        if again := find():  # another thread was first
             return again
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -195,5 +195,5 @@ def _start() -> Dashboard:
                         f"The dashboard could not be started: {said or 'no answer'}"
                     )
                 time.sleep(0.2)
-        _started[:] = [server]
+        started[:] = [server]
         return server

@@ -1,9 +1,7 @@
-"""The server's own address: told to the host at the start, and asked of nobody.
+"""The server's own address, printed at the start.
 
-Left to itself, Streamlit asks a host of Amazon's for this machine's public address: when it starts
-without an address of its own, for a line of its greeting, and again whenever a web socket comes
-from a page of another host, while all readers wait for the answer. Its greeting is printed before
-any code of ours runs, so that ``.streamlit/config.toml`` turns it off, and ours stands here.
+Streamlit's own greeting asks another host for this machine's public address, before any of our code
+runs: ``.streamlit/config.toml`` turns it off, and ours stands here.
 """
 
 from __future__ import annotations
@@ -14,28 +12,20 @@ import time
 from threading import Thread
 from urllib.parse import urlencode
 
-from streamlit import cli_util, config, net_util
+from streamlit import cli_util, config
 from streamlit.web.server import server_util
 
 from poskernel_core.common.settings import settings
 from poskernel_core.models.catalog import name_in
 from poskernel_core.server import PATIENCE, answers
 
-__all__ = ["ask_nobody", "greet"]
-
-EVERYWHERE = ("0.0.0.0", "::", "")
-"""Addresses to listen at that are no address to go to."""
-
-
-def ask_nobody() -> None:
-    """Have Streamlit take the public address for unknown."""
-    net_util.get_external_ip = lambda: None
+__all__ = ["greet", "served_at"]
 
 
 def greet() -> None:
-    """Say where the pages are, on standard error: standard output may be the access log's.
+    """Print where the pages are, on standard error; with ``POSKERNEL_OPEN`` open a browser there.
 
-    They open on the first of ``POSKERNEL_MODELS``, and with ``POSKERNEL_OPEN`` in a browser.
+    The pages open on the first of ``POSKERNEL_MODELS``.
     """
     first = name_in(os.environ.get("POSKERNEL_MODELS", "").partition(",")[0].strip())
     pages = served_at() + (f"/?{urlencode({'model': first})}" if first else "")
@@ -44,17 +34,16 @@ def greet() -> None:
         Thread(target=_open, args=(pages,), daemon=True).start()
 
 
+def served_at() -> str:
+    """Return the address of the pages as far as the server knows it."""
+    named = config.is_manually_set("browser.serverAddress")
+    host = config.get_option("browser.serverAddress" if named else "server.address")
+    return server_util.get_url("localhost" if host in (None, "", "0.0.0.0", "::") else host)
+
+
 def _open(pages: str) -> None:
-    """Open the pages in a browser, if there is one, as soon as the server answers."""
+    """Open a browser as soon as the server answers."""
     end = time.monotonic() + PATIENCE
     while not answers(served_at()) and time.monotonic() < end:
         time.sleep(0.1)
     cli_util.open_browser(pages)
-
-
-def served_at() -> str:
-    """Return the address of the pages as far as the server knows it."""
-    host = config.get_option("server.address") or ""
-    if config.is_manually_set("browser.serverAddress"):
-        host = config.get_option("browser.serverAddress")
-    return server_util.get_url("localhost" if host in EVERYWHERE else host)

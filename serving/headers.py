@@ -19,10 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from poskernel_core.common.errors import BadRequest
 from serving.page import INLINE, page_served
 
-__all__ = ["SecurityHeaders", "security_headers"]
+__all__ = ["security_headers", "with_headers"]
 
 ANCESTORS = "POSKERNEL_FRAME_ANCESTORS"
-STARTS = ("http.response.start", "websocket.http.response.start")
 SOURCE = re.compile(r"'self'|'none'|\*|[\w.*:/\[\]-]+")
 UNUSED = (
     "accelerometer", "browsing-topics", "camera", "display-capture", "geolocation", "gyroscope",
@@ -30,36 +29,41 @@ UNUSED = (
 )  # fmt: skip
 
 
-class SecurityHeaders:
-    """Middleware that sets headers on every response, also to a web socket that is refused."""
+def with_headers(app: ASGIApp, headers: dict[str, str]) -> ASGIApp:
+    """Return an app (as Starlette's middleware) that sets headers on every response.
 
-    def __init__(self, app: ASGIApp, headers: dict[str, str]) -> None:
-        self._app = app
-        self._headers = headers
+    A refused web socket has a response, too.
+    """
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] in STARTS:
-                headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
-                    headers[name] = value
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                MutableHeaders(scope=message).update(headers)
             await send(message)
 
-        await self._app(scope, receive, with_headers)
+        await app(scope, receive, send_with_headers)
+
+    return served
 
 
 def security_headers() -> dict[str, str]:
-    """Return the headers; who may frame the app is read from ``POSKERNEL_FRAME_ANCESTORS``.
+    """Return the headers; ``POSKERNEL_FRAME_ANCESTORS`` says who may frame the app.
 
     Raises:
         BadRequest: the variable holds anything but sources, such as ``'self' https://lab.org``.
     """
-    ancestors = _ancestors()
+    ancestors = os.environ.get(ANCESTORS, "").split() or ["'self'"]
+    wrong = [each for each in ancestors if not SOURCE.fullmatch(each)]
+    if wrong:
+        raise BadRequest(
+            f"Expected {ANCESTORS} to be 'self', 'none' or hosts such as https://lab.org with "
+            f"spaces between them, got {wrong[0]!r}."
+        )
+    scripts = [hashlib.sha256(each.encode()).digest() for each in INLINE.findall(page_served())]
+    hashes = " ".join(f"'sha256-{base64.b64encode(each).decode()}'" for each in scripts)
     policy = {
         "default-src": "'self'",
-        "script-src": " ".join(["'self'", "blob:", "'wasm-unsafe-eval'", *_inline_scripts()]),
+        "script-src": f"'self' blob: 'wasm-unsafe-eval' {hashes}",
         "style-src": "'self' 'unsafe-inline'",
         "img-src": "'self' data: blob:",
         "font-src": "'self' data:",
@@ -68,32 +72,11 @@ def security_headers() -> dict[str, str]:
         "object-src": "'none'",
         "base-uri": "'self'",
         "form-action": "'self'",
-        "frame-ancestors": ancestors,
+        "frame-ancestors": " ".join(ancestors),
     }
-    headers = {
+    return {
         "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "same-origin",
         "Permissions-Policy": ", ".join(f"{name}=()" for name in UNUSED),
     }
-    # Older browsers know two cases only; a list of hosts cannot be said to them.
-    older = {"'self'": "SAMEORIGIN", "'none'": "DENY"}.get(ancestors)
-    return headers | ({"X-Frame-Options": older} if older else {})
-
-
-def _ancestors() -> str:
-    named = os.environ.get(ANCESTORS, "").split() or ["'self'"]
-    wrong = [each for each in named if not SOURCE.fullmatch(each)]
-    if wrong:
-        raise BadRequest(
-            f"Expected {ANCESTORS} to be 'self', 'none' or hosts such as https://lab.org with "
-            f"spaces between them, got {wrong[0]!r}."
-        )
-    return " ".join(named)
-
-
-def _inline_scripts() -> list[str]:
-    """Return the hashes of the scripts inside the page that is served."""
-    scripts = INLINE.findall(page_served())
-    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
-    return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]

@@ -1,12 +1,15 @@
 """``/health``: whether the server can show what is stored, and compute what is not.
 
 Streamlit's own ``/_stcore/health`` says only that the process answers. This looks at the store and
-at the worker: 200 where pages can be shown, 503 where they cannot.
+at the worker, without starting one: 200 where pages can be shown, 503 where they cannot.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -14,15 +17,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from poskernel_core import __version__
-from poskernel_core.common.errors import ComputeDisabled
+from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.settings import settings
-from poskernel_core.engine.preflight import check_worker
-from serving.watch import Watch
+from poskernel_core.engine.engine import Engine
+from poskernel_core.engine.preflight import computes
+from poskernel_core.storage.condition import Condition, condition
 
-__all__ = ["HEALTH", "health_route"]
+__all__ = ["HEALTH", "HealthMonitor", "health_route"]
 
 HEALTH = "/health"
-
+FAILING = Condition("failing")
 WHY = {
     "failing": "The store can be neither read nor written: look at its folder, at who owns that, "
     "and at its disk.",
@@ -32,40 +36,73 @@ WHY = {
     "ended": "The compute process has ended, killed or out of memory: the next computation starts "
     "another.",
 }
-"""What is not as the host meant it to be, by the state of the store or of the worker."""
+"""What is wrong, by the state of the store or of the worker."""
 
 
-def health_route(watch: Watch, sessions: Callable[[], int]) -> Route:
-    """Return the address at which the server's health is told.
+class HealthMonitor:
+    """Looks at an engine and its store, from a thread of its own, as a disk may hang.
 
     Args:
-        watch: what looks at engine and store.
-        sessions: returns how many are open.
+        engine: returns the engine, and makes it where there is none.
+        kept: seconds for which the state of the store is kept.
+        patience: seconds after which a disk is taken to hang.
     """
 
+    def __init__(
+        self, engine: Callable[[], Engine], kept: float = 5.0, patience: float = 3.0
+    ) -> None:
+        self._make = engine
+        self._kept, self._patience = kept, patience
+        self._thread = ThreadPoolExecutor(1, "health")
+        self._lock = threading.Lock()
+        self._check: Future[Condition] | None = None
+        self._began = 0.0
+        self.engine: Engine | None = None
+
+    def store(self) -> Condition:
+        """Return how the store is, or was a few seconds ago."""
+        with self._lock:
+            check = self._check
+            aged = time.monotonic() - self._began >= self._kept
+            if check is None or (check.done() and aged):
+                check = self._check = self._thread.submit(self._look)
+                self._began = time.monotonic()
+        try:
+            return check.result(self._patience)
+        except TimeoutError:
+            return FAILING
+
+    @property
+    def worker(self) -> str:
+        """The state of the worker: ``none`` yet, ``alive``, or ``ended``."""
+        return "none" if self.engine is None else self.engine.worker
+
+    def report(self) -> dict[str, object]:
+        """Return the health; where something is wrong, it is ``limited`` or ``failing``, and why.
+
+        A store that cannot be written is as meant where the host wants nothing new.
+        """
+        store, worker = self.store().state, self.worker
+        limited = worker == "ended" or (store != "writable" and not settings().read_only)
+        status = "failing" if store == "failing" else "limited" if limited else "ok"
+        why = {} if status == "ok" else {"why": WHY[worker if store == "writable" else store]}
+        return {"status": status, **why, "store": store, "worker": worker, "computes": computes()}
+
+    def _look(self) -> Condition:
+        try:
+            self.engine = self._make()
+            return condition(self.engine.store)
+        except (PosKernelError, OSError):
+            return FAILING
+
+
+def health_route(monitor: HealthMonitor, sessions: Callable[[], int]) -> Route:
+    """Return the route of ``/health``; ``sessions`` returns how many are open."""
+
     async def answer(request: Request) -> Response:
-        told = await run_in_threadpool(_told, watch)
-        status = 503 if told["status"] == "failing" else 200
+        report = await run_in_threadpool(monitor.report)
+        status = 503 if report["status"] == "failing" else 200
         also = {"sessions": sessions(), "version": __version__}
-        return JSONResponse(told | also, status, {"Cache-Control": "no-store"})
+        return JSONResponse(report | also, status, {"Cache-Control": "no-store"})
 
     return Route(HEALTH, answer, methods=["GET"])
-
-
-def _told(watch: Watch) -> dict[str, object]:
-    """Return what is told; ``limited``, and why, where something is not as the host meant it."""
-    store, computes = watch.store().state, _computes()
-    worker = watch.worker
-    less = worker == "ended" or (store != "writable" and not settings().read_only)
-    status = "failing" if store == "failing" else "limited" if less else "ok"
-    why = {} if status == "ok" else {"why": WHY[worker if store == "writable" else store]}
-    return {"status": status, **why, "store": store, "worker": worker, "computes": computes}
-
-
-def _computes() -> bool:
-    """Tell whether new results can be computed here at all."""
-    try:
-        check_worker()
-    except ComputeDisabled:
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Upkeep of the server's memory between the readers' clicks, and not after each of them.
+"""Garbage is collected between the readers' clicks, and not after each of them.
 
 Streamlit collects all garbage after every run of the script, while every other reader waits:
 ``.streamlit/config.toml`` turns that off. Instead, what lives as long as the server (modules,
@@ -8,40 +8,37 @@ mostly) is set aside once, and the rest is collected every few seconds, so that 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import importlib
 import pkgutil
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-__all__ = ["PAUSE", "upkeep"]
+import pages.shared
 
-PAUSE = 20.0
-"""Seconds between two collections."""
+__all__ = ["collecting"]
 
 
-@contextlib.asynccontextmanager
-async def upkeep(app: object) -> AsyncIterator[None]:
-    """Import what the pages stand on, so that the first reader is not the one who waits; tend."""
-    _import_parts()
+@asynccontextmanager
+async def collecting(pause: float = 20.0) -> AsyncIterator[None]:
+    """Import what the pages need, so that the first reader does not wait; collect now and then.
+
+    Args:
+        pause: seconds between two collections.
+    """
+    for module in pkgutil.iter_modules(pages.shared.__path__, "pages.shared."):
+        importlib.import_module(module.name)
     gc.collect()
     gc.freeze()
-    tending = asyncio.create_task(_tend())
+    task = asyncio.create_task(_collect(pause))
     try:
         yield
     finally:
-        tending.cancel()
+        task.cancel()
         gc.unfreeze()
 
 
-async def _tend() -> None:
+async def _collect(pause: float) -> None:
     while True:
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(pause)
         gc.collect()
-
-
-def _import_parts() -> None:
-    import pages.shared
-
-    for module in pkgutil.iter_modules(pages.shared.__path__, "pages.shared."):
-        importlib.import_module(module.name)

@@ -1,9 +1,8 @@
-"""The page that is served at every address of the app: Streamlit's, which also knows its server.
+"""Streamlit's page with a script of ours (``page.js``), at the address of every page.
 
-Without that Streamlit's page tries ``/helix/_stcore/health`` before ``/_stcore/health`` when it is
-opened at ``/helix``, as the server might lie under that path: two errors in the browser's log, and
-a way to the server and back. Pages lie at one level, so the server's address is the folder of the
-page's.
+The script tells where the server is. Without it, Streamlit's page tries ``/helix/_stcore/health``
+before ``/_stcore/health``, as the server might lie under that path. Pages lie at one level, so the
+server's address is the folder of the page's. The script also keeps the browser's history clean.
 """
 
 from __future__ import annotations
@@ -11,65 +10,43 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import streamlit
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Route
+from streamlit import file_util
 
-__all__ = ["INLINE", "KnownServer", "page_served"]
+__all__ = ["INLINE", "PAGE", "page_routes", "page_served"]
 
 INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
-SCRIPT = Path(__file__).with_name("page.js")
 PAGE = re.compile(r"/[^/.]*")
 """The path of a page; files have a dot in their name, or lie deeper."""
 
 
 @cache
 def page_served() -> str:
-    """Return Streamlit's page with a script that says where the server is."""
-    text = (Path(streamlit.__file__).parent / "static" / "index.html").read_text("utf-8")
-    script = f"<script>{SCRIPT.read_text('utf-8')}</script>"
+    """Return the page."""
+    text = Path(file_util.get_static_dir(), "index.html").read_text("utf-8")
+    script = f"<script>{Path(__file__).with_name('page.js').read_text('utf-8')}</script>"
     return text.replace("<script>", f"{script}\n    <script>", 1)
 
 
-class KnownServer:
-    """Middleware that serves our page in place of Streamlit's."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http" or not PAGE.fullmatch(scope["path"]):
-            await self._app(scope, receive, send)
-            return
-
-        ours = False
-
-        async def with_script(message: Message) -> None:
-            nonlocal ours
-            if message["type"] == "http.response.start":
-                ours = _is_page(message)
-                await send(_of_our_length(message) if ours else message)
-            elif not ours:
-                await send(message)
-            elif not message.get("more_body"):
-                body = b"" if scope["method"] == "HEAD" else page_served().encode()
-                await send({"type": "http.response.body", "body": body})
-
-        await self._app(scope, receive, with_script)
+def page_routes() -> list[BaseRoute]:
+    """Return the routes of all pages; they take precedence over Streamlit's."""
+    register_url_convertor("page", _Page())
+    return [Route(path, _answer) for path in ("/", "/{name:page}")]
 
 
-def _is_page(message: Message) -> bool:
-    kind = MutableHeaders(raw=message["headers"]).get("content-type", "")
-    return message["status"] == 200 and kind.startswith("text/html")
+async def _answer(request: Request) -> Response:
+    return HTMLResponse(page_served(), headers={"Cache-Control": "no-cache"})
 
 
-def _of_our_length(message: Message) -> dict[str, Any]:
-    headers = MutableHeaders(raw=list(message["headers"]))
-    for name in ("content-encoding", "etag", "last-modified", "accept-ranges"):
-        if name in headers:
-            del headers[name]
-    headers["content-length"] = str(len(page_served().encode()))
-    return {**message, "headers": headers.raw}
+class _Page(Convertor[str]):
+    regex = "[^/.]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value

@@ -128,8 +128,6 @@ class Settings(BaseModel):
     forwarded_allow_ips: Annotated[str, AfterValidator(_proxies)] = Field(
         "", description="proxies that uvicorn believes about who asks (without our prefix)"
     )
-    access_log: str | None = Field(None, description="file of the access log; -: standard output")
-    short_addresses: bool = Field(False, description="shorten addresses in the access log")
     metrics: Annotated[tuple[str, int], BeforeValidator(_endpoint)] | None = Field(
         None, description="host and port where Prometheus may ask"
     )

@@ -1,12 +1,9 @@
 """The first link to a page of a server that was just started."""
 
-import subprocess
-import sys
-
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.server import ROOT, environment, serve
+from tests.support.server import serve
 
 WATCH = """
 new MutationObserver(() => {
@@ -23,17 +20,3 @@ def test_the_first_deep_link_finds_its_page(page: Page, tmp_path):
         page.goto(server.link("/methods"))
         expect(page.get_by_role("heading", level=1)).to_have_text("Methods")
         assert not page.evaluate("window.flashed === true")
-
-
-def test_the_server_leaves_the_folder_of_pages_alone(tmp_path):
-    """Before any script has run."""
-    code = (
-        "import serve\n"
-        "from streamlit.runtime.pages_manager import PagesManager\n"
-        "print(PagesManager.uses_pages_directory)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "False" == done.stdout.split()[-1]

@@ -193,12 +193,12 @@ def _with_address(monkeypatch, address):
 @pytest.mark.slow
 def test_one_at_the_usual_port(notebook_server, server, monkeypatch):
     """It is taken where a notebook may frame it, and left alone where none may."""
-    monkeypatch.setattr(served, "_started", [])
+    monkeypatch.setattr(served, "started", [])
     for url, taken in ((notebook_server.address, True), (server.url, False)):
         monkeypatch.setattr(served, "DEFAULT_PORT", int(url.rpartition(":")[2]))
 
         assert served.answers(f"http://localhost:{served.DEFAULT_PORT}")
-        assert taken is (served._found(None) is not None)
+        assert taken is (served.find() is not None)
 
 
 def test_nobody_there(taken):
@@ -212,7 +212,7 @@ def test_nobody_there(taken):
 def test_one_that_does_not_start(monkeypatch):
     """What it said last is the reason."""
     monkeypatch.setenv("POSKERNEL_MODELS", "/no/such/model")
-    monkeypatch.setattr(served, "_started", [])
+    monkeypatch.setattr(served, "started", [])
     monkeypatch.setattr(served, "DEFAULT_PORT", free_port())
     with pytest.raises(ComputeFailed, match="Expected POSKERNEL_MODELS to name"):
         pk.serve()

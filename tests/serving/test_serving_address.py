@@ -8,7 +8,6 @@ import sys
 import threading
 
 import pytest
-from streamlit import config
 
 from serving import address
 from tests.support.server import PATIENCE, ROOT, environment, free_port, wait_for
@@ -40,11 +39,6 @@ def test_where_the_pages_are(monkeypatch, listens, named, told):
     monkeypatch.setattr(address.server_util, "get_url", lambda host: f"http://{host}:8501")
 
     assert told == address.served_at()
-
-
-def test_streamlits_greeting_is_off():
-    """It asks for the public address before any code of ours runs."""
-    assert config.get_option("logger.hideWelcomeMessage") is True
 
 
 @contextlib.contextmanager

@@ -36,7 +36,6 @@ def nothing_set(monkeypatch):
         ("shipped", "0", False),
         ("public", " 1 ", True),
         ("read_only", "yes", True),
-        ("access_log", "-", "-"),
         ("device", " cuda:1 ", "cuda:1"),
         ("address", "http://lab.org/pk/", "http://lab.org/pk"),
         ("metrics", "127.0.0.1:9464", ("127.0.0.1", 9464)),
@@ -192,7 +191,6 @@ def test_models_on_offer_go_by_their_names_of_today(monkeypatch, tmp_path, old, 
         ("POSKERNEL_PUBLIC", "maybe"),
         ("POSKERNEL_MODELS", "gpt2,/no/such/model"),
         ("POSKERNEL_METRICS", "203.0.113.7:9464"),
-        ("POSKERNEL_ACCESS_LOG", "/no/such/folder/access.log"),
     ],
 )
 def test_a_server_does_not_start_with_a_wrong_one(tmp_path, name, said):

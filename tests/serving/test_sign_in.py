@@ -1,12 +1,12 @@
-"""Sign-in at the proxy, with a real Caddy where there is one, in front of a server that echoes."""
+"""The proxies of `deploy/`, a real Caddy where there is one, in front of a server that echoes."""
 
 import base64
 import contextlib
 import http.server
 import json
-import re
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.request
 from urllib.parse import urlsplit
@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.caddy import CADDY, caddy, needs_caddy
-from tests.support.server import ROOT
 
+pytestmark = needs_caddy
 WORDS = {"anna": "correct horse", "ben": "battery staple"}
 
 
@@ -24,11 +24,15 @@ class _Echo(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         """Answer a request."""
-        body = json.dumps([[name.lower(), value] for name, value in self.headers.items()]).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
+        self.answer(200, json.dumps([[name.lower(), text] for name, text in self.headers.items()]))
+
+    def answer(self, status, text="", **headers):
+        """Send a response."""
+        self.send_response(status)
+        for name, value in {"Content-Length": len(text.encode()), **headers}.items():
+            self.send_header(name, str(value))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(text.encode())
 
     def log_message(self, *_):
         """Say nothing."""
@@ -42,18 +46,12 @@ class _Accounts(_Echo):
 
     def do_GET(self):
         """Answer a request."""
-        body = b""
-        if urlsplit(self.path).path == "/oauth2/auth":
-            known = "_oauth2_proxy=anna" in self.headers.get("Cookie", "")
-            self.send_response(202 if known else 401)
-            if known:
-                self.send_header("X-Auth-Request-User", "anna")
+        if urlsplit(self.path).path != "/oauth2/auth":
+            self.answer(200, f"{self.path} {self.headers.get('X-Auth-Request-Redirect')}")
+        elif "_oauth2_proxy=anna" in self.headers.get("Cookie", ""):
+            self.answer(202, **{"X-Auth-Request-User": "anna"})
         else:
-            self.send_response(200)
-            body = f"{self.path} {self.headers.get('X-Auth-Request-Redirect')}".encode()
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+            self.answer(401)
 
 
 @contextlib.contextmanager
@@ -72,19 +70,16 @@ def listening(handler):
 def proxy(tmp_path_factory):
     """The address of a Caddy that asks for a password of its own."""
     folder = tmp_path_factory.mktemp("caddy")
-    hashes = {
-        name: subprocess.run(
-            [CADDY, "hash-password", "--plaintext", word], capture_output=True, text=True,
-            check=True,
-        ).stdout.strip()
+    lines = [
+        f"{name} "
+        + subprocess.check_output([CADDY, "hash-password", "--plaintext", word], text=True)
         for name, word in WORDS.items()
-    }  # fmt: skip
-    users = folder / "users"
-    users.write_text("".join(f"{name} {text}\n" for name, text in hashes.items()), "utf-8")
+    ]
+    (folder / "users").write_text("".join(lines), "utf-8")
     with (
         listening(_Echo) as server,
         caddy(
-            folder, "sign-in.Caddyfile", POSKERNEL_USERS=str(users),
+            folder, "sign-in.Caddyfile", POSKERNEL_USERS=str(folder / "users"),
             POSKERNEL_UPSTREAMS=f"to {server}",
         ) as address,
     ):  # fmt: skip
@@ -105,17 +100,20 @@ def accounts(tmp_path_factory):
         yield address
 
 
-def arrived(proxy, path="/", user="", word="", **headers):
-    """What of a request arrives at the server."""
-    request = urllib.request.Request(proxy + path, headers=headers)
-    if user:
-        token = base64.b64encode(f"{user}:{word}".encode()).decode()
-        request.add_header("Authorization", f"Basic {token}")
+def read(address, **headers):
+    """What an address answers."""
+    request = urllib.request.Request(address, headers=headers)
     with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
+        return answer.read().decode()
 
 
-@needs_caddy
+def arrived(proxy, path="/", user="", word="", **headers):
+    """The headers of a request as they arrive at the server."""
+    token = base64.b64encode(f"{user}:{word}".encode()).decode()
+    signed = {"Authorization": f"Basic {token}"} if user else {}
+    return json.loads(read(proxy + path, **signed, **headers))
+
+
 @pytest.mark.parametrize(("user", "word"), [("", ""), ("anna", "wrong"), ("carl", "correct horse")])
 def test_without_a_password(proxy, user, word):
     """Nothing is passed on."""
@@ -126,7 +124,6 @@ def test_without_a_password(proxy, user, word):
     refused.value.close()
 
 
-@needs_caddy
 def test_with_a_password(proxy):
     """The name arrives once, the password does not; what a stranger says of himself is replaced."""
     forged = {"X-Forwarded-User": "ben", "X-Forwarded-For": "198.51.100.9"}
@@ -137,7 +134,6 @@ def test_with_a_password(proxy):
     assert "authorization" not in dict(headers)
 
 
-@needs_caddy
 def test_with_an_account(accounts):
     """The name that oauth2-proxy tells arrives, once, in place of what a stranger says."""
     forged = {"X-Forwarded-User": "ben", "X-Auth-Request-User": "ben"}
@@ -147,24 +143,49 @@ def test_with_an_account(accounts):
     assert "ben" not in [value for _, value in headers]
 
 
-@needs_caddy
 def test_without_an_account(accounts):
     """Nothing is passed on: there is a page to sign in, which leads back to the whole address."""
     link = "/head?model=demo-gpt2&head=L2H6&query=400"
-    request = urllib.request.Request(accounts + link, headers={"X-Auth-Request-Redirect": "/else"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        assert f"/oauth2/sign_in {link}" == answer.read().decode()
 
-    with urllib.request.urlopen(f"{accounts}/oauth2/callback?code=1", timeout=30) as answer:
-        assert answer.read().startswith(b"/oauth2/callback?code=1 ")
+    assert f"/oauth2/sign_in {link}" == read(
+        accounts + link, **{"X-Auth-Request-Redirect": "/else"}
+    )
+    assert read(f"{accounts}/oauth2/callback?code=1").startswith("/oauth2/callback?code=1 ")
 
 
-@pytest.mark.parametrize("name", ["sign-in", "oauth2"])
-def test_recipes_keep_what_the_plain_proxy_does(name):
-    """Sticky sessions and compression, as in the configuration without sign-in."""
-    words = (ROOT / "deploy" / f"{name}.Caddyfile").read_text("utf-8")
-    plain = (ROOT / "deploy" / "Caddyfile").read_text("utf-8")
+@pytest.mark.parametrize(("short", "address"), [("0", "127.0.0.1"), ("1", "127.0.0.0")])
+def test_the_access_log(tmp_path, short, address):
+    """A line of JSON a request, without query, headers and numbers of sessions; errors too."""
+    log = tmp_path / "access.log"
+    settings = {"POSKERNEL_ACCESS_LOG": f"file {log}", "POSKERNEL_SHORT_ADDRESSES": short}
+    with (
+        listening(_Echo) as server,
+        caddy(tmp_path, "Caddyfile", POSKERNEL_UPSTREAMS=f"to {server}", **settings) as proxy,
+    ):
+        arrived(proxy, "/own_text?text=secret", Referer=f"{proxy}/own_text?text=secret")
+        arrived(proxy, "/_stcore/upload_file/secret/5", Cookie="a=secret")
+        lines = []
+        end = time.monotonic() + 60
+        while len(lines) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+            lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
 
-    kept = [line.strip() for line in plain.splitlines() if re.search(r"^\s+(\w|{\$)", line)]
-    assert {"encode zstd gzip", "lb_policy cookie poskernel_replica"} < {*kept}
-    assert [] == [line for line in kept if line not in words]
+    asked = [line["request"] for line in lines]
+    assert ["/own_text", "/_stcore/upload_file"] == [each["uri"] for each in asked]
+    assert {("GET", address)} == {(each["method"], each["remote_ip"]) for each in asked}
+    assert {200} == {line["status"] for line in lines}
+    assert all(line["duration"] >= 0 and line["size"] > 0 for line in lines)
+    assert "secret" not in str(lines)
+
+
+def test_errors_of_the_proxy_have_no_query(tmp_path):
+    """As where no server answers."""
+    with caddy(tmp_path, "Caddyfile", POSKERNEL_UPSTREAMS="to 127.0.0.1:1") as proxy:
+        with pytest.raises(urllib.error.HTTPError) as failed:
+            read(f"{proxy}/own_text?text=secret")
+        failed.value.close()
+
+    told = (tmp_path / "log").read_text("utf-8")
+    assert 502 == failed.value.code
+    assert '"/own_text"' in told
+    assert "secret" not in told

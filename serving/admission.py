@@ -1,0 +1,293 @@
+"""Admission: how many sessions and requests the server takes, from one client and in all.
+
+A session is a page that is open in a browser: a web socket. Requests are pages, uploads and new
+sessions. Files (scripts, fonts, pictures) and ``/health`` have a larger limit of their own, so
+that an open page always gets its parts. A client is an IPv4 address or an IPv6 network of 64 bits:
+uvicorn takes the address from ``X-Forwarded-For`` where it trusts the proxy
+(``FORWARDED_ALLOW_IPS``). Clients on this machine have the limit of all sessions alone, unless a
+proxy names them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
+
+from starlette.requests import HTTPConnection
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from streamlit.web.server.starlette.starlette_server_config import XSRF_COOKIE_NAME
+
+from poskernel_core.common.addresses import network_of, parsed
+from poskernel_core.common.settings import Settings, settings
+from serving.page import PAGE
+
+__all__ = ["FILES_A_REQUEST", "LIMITS", "Admission", "ConnectionLimits", "Refusal", "SlidingWindow"]
+
+FILES_A_REQUEST = 30
+"""Files allowed per request: a browser's first visit makes 5 requests and asks for 110 files."""
+
+FILES = re.compile(r"(/[^/]+)?/(static|media|component|_stcore/bidi-components)/.*|(/.*)?/health")
+LIMITS = ("sessions", "sessions_each", "requests_each", "files_each")
+MINUTE = 60.0
+RETRY_AFTER = 30
+"""Seconds for ``Retry-After`` where all sessions are taken."""
+
+LONGEST_ADDRESS = 45
+FORWARDED = "x-forwarded-for"
+HTML = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>PosKernel</title>
+<style>
+  :root {{ color-scheme: light dark }}
+  body {{ font: 1.1rem/1.5 system-ui, sans-serif; max-width: 34rem; margin: 18vh auto }}
+</style>
+<h1>PosKernel</h1>
+<p>{sentence}</p>
+<p><a href="">Try again</a></p>
+</html>
+"""
+
+LOG = logging.getLogger("uvicorn.error")
+DEFAULTS = Settings()
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """What the host allows; 0: no limit.
+
+    Attributes:
+        sessions: open sessions in all.
+        sessions_each: open sessions of one client.
+        requests_each: requests of one client within any minute.
+    """
+
+    sessions: int = DEFAULTS.max_sessions
+    sessions_each: int = DEFAULTS.max_sessions_each
+    requests_each: int = DEFAULTS.max_requests_per_minute
+
+    @classmethod
+    def of_host(cls) -> ConnectionLimits:
+        """Return the limits that the environment sets.
+
+        Raises:
+            BadRequest: one of them is not a number.
+        """
+        told = settings()
+        return cls(told.max_sessions, told.max_sessions_each, told.max_requests_per_minute)
+
+
+class SlidingWindow:
+    """Counts events by key over the last minute, and forgets idle keys. For one thread.
+
+    Args:
+        now: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._events: dict[tuple[str, str], deque[float]] = {}
+        self._swept = now()
+
+    def __len__(self) -> int:
+        """Return how many keys are remembered."""
+        return len(self._events)
+
+    def wait(self, key: tuple[str, str], most: int) -> float:
+        """Count an event and return 0; or, over the limit, return the seconds to wait."""
+        now = self._now()
+        if now >= self._swept + MINUTE:
+            self._events = {k: v for k, v in self._events.items() if v[-1] > now - MINUTE}
+            self._swept = now
+        events = self._events.setdefault(key, deque())
+        while events and events[0] <= now - MINUTE:
+            events.popleft()
+        if len(events) >= most:
+            return events[0] + MINUTE - now
+        events.append(now)
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a client is refused.
+
+    Attributes:
+        limit: the limit that was reached.
+        status: 429 where the client asked too much, 503 where the server is full.
+        sentence: the message.
+        retry_after: seconds.
+    """
+
+    limit: str
+    status: int
+    sentence: str
+    retry_after: int = RETRY_AFTER
+
+    def response(self, connection: HTTPConnection) -> Response:
+        """Return the message, as a page where a browser asks for one."""
+        headers = {"Retry-After": str(self.retry_after), "Cache-Control": "no-store"}
+        if _wants_page(connection):
+            return HTMLResponse(HTML.format(sentence=self.sentence), self.status, headers)
+        return PlainTextResponse(f"{self.sentence}\n", self.status, headers)
+
+
+class Admission:
+    """Counts sessions and requests, and refuses those over the limits.
+
+    Attributes:
+        limits: what the host allows.
+        sessions: how many are open.
+        refused: how often each limit was reached.
+    """
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.refused: Counter[str] = Counter(dict.fromkeys(LIMITS, 0))
+        self.sessions = 0
+        self._open: Counter[str] = Counter()
+        self._recent = SlidingWindow()
+        self._warned = False
+
+    def guard(self, app: ASGIApp) -> ASGIApp:
+        """Return an app (as Starlette's middleware) that serves what is admitted."""
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] not in ("http", "websocket"):
+                await app(scope, receive, send)
+                return
+            self._warn_of_proxy(scope)
+            refusal = self.refusal(scope)
+            if refusal is not None:
+                if scope["type"] == "websocket":
+                    await receive()  # websocket.connect
+                await refusal.response(HTTPConnection(scope))(scope, receive, send)
+            elif scope["type"] == "http":
+                await app(scope, receive, send)
+            else:
+                with self.session(scope):
+                    await app(scope, receive, send)
+
+        return guarded
+
+    @contextmanager
+    def session(self, scope: Scope) -> Iterator[None]:
+        """Count a session while it is open."""
+        client = _client(scope)
+        self.sessions += 1
+        self._open[client] += 1
+        try:
+            yield
+        finally:
+            self.sessions -= 1
+            self._open[client] -= 1
+            self._open += Counter()  # drops clients without a session
+
+    def refusal(self, scope: Scope) -> Refusal | None:
+        """Return why a request or a new session is refused; None admits and counts it."""
+        found = self._too_many_requests(scope)
+        if found is None and (scope["type"] == "websocket" or self._opens_page(scope)):
+            found = self._no_room(scope)
+        if found is not None:
+            self.refused[found.limit] += 1
+        return found
+
+    def _too_many_requests(self, scope: Scope) -> Refusal | None:
+        if _is_local(scope) or not self.limits.requests_each:
+            return None
+        limit, most = "requests_each", self.limits.requests_each
+        if _is_file(scope):
+            limit, most = "files_each", most * FILES_A_REQUEST
+        seconds = ceil(self._recent.wait((_client(scope), limit), most))
+        if not seconds:
+            return None
+        return Refusal(
+            limit,
+            429,
+            f"More than {most:,} requests came from your address within a minute: try again in "
+            f"{seconds} second{'s' * (seconds != 1)}.",
+            seconds,
+        )
+
+    def _opens_page(self, scope: Scope) -> bool:
+        """Tell whether a browser asks for a page, and does not reload an open one.
+
+        The session of a page is open until its reload arrives. A reloading browser sends
+        ``Cache-Control``.
+        """
+        connection = HTTPConnection(scope)
+        is_page = scope["method"] == "GET" and PAGE.fullmatch(scope["path"])
+        if not is_page or _is_file(scope) or not _wants_page(connection):
+            return False
+        reloads = XSRF_COOKIE_NAME in connection.cookies and "cache-control" in connection.headers
+        return not (reloads and self._open[_client(scope)])
+
+    def _no_room(self, scope: Scope) -> Refusal | None:
+        most, each = self.limits.sessions, self.limits.sessions_each
+        if most and self.sessions >= most:
+            return Refusal(
+                "sessions",
+                503,
+                f"This server is full: {_pages(most)} open, and it takes no more. Try again in "
+                f"{RETRY_AFTER} seconds.",
+            )
+        if each and self._open[_client(scope)] >= each and not _is_local(scope):
+            return Refusal(
+                "sessions_each",
+                429,
+                f"{_pages(each)} open from your address, and this server takes no more from one: "
+                f"close one, or try again in {RETRY_AFTER} seconds.",
+            )
+        return None
+
+    def _warn_of_proxy(self, scope: Scope) -> None:
+        """Warn once of a proxy nearby that is not trusted, which makes its clients one."""
+        host = _host(scope)
+        named = HTTPConnection(scope).headers.getlist(FORWARDED)
+        if self._warned or not named or any(host in each for each in named):
+            return
+        address = parsed(host)
+        if address is not None and (address.is_private or address.is_loopback):
+            self._warned = True
+            LOG.warning(
+                "Requests come through %s, which is not trusted to name clients, so that all of "
+                "them count as one client: set FORWARDED_ALLOW_IPS to the addresses of the proxy.",
+                host,
+            )
+
+
+def _host(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0])[:LONGEST_ADDRESS] if client else ""
+
+
+def _client(scope: Scope) -> str:
+    return network_of(_host(scope)) or "unknown"
+
+
+def _is_local(scope: Scope) -> bool:
+    """Tell whether a client on this machine asks, and no proxy for another one."""
+    address = parsed(_host(scope))
+    forwarded = FORWARDED in HTTPConnection(scope).headers
+    return address is not None and address.is_loopback and not forwarded
+
+
+def _is_file(scope: Scope) -> bool:
+    return scope["type"] == "http" and FILES.fullmatch(scope["path"]) is not None
+
+
+def _wants_page(connection: HTTPConnection) -> bool:
+    return "text/html" in connection.headers.get("accept", "")
+
+
+def _pages(number: int) -> str:
+    return "1 page is" if number == 1 else f"{number:,} pages are"
