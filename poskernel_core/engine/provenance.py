@@ -167,6 +167,9 @@ def _from_entry(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result
     for path, array in arrays.items():
         part, name = path.split("/", 1)
         parts[part][name] = array
+    parts["values"] = {
+        name: parts["values"][name] for name in header["axes"] if name in parts["values"]
+    }
     return Result(
         analysis=header["analysis"],
         params=header["params"],

@@ -38,7 +38,7 @@ def token_table(tokenizer: Tokenizer, vocabulary: int) -> TokenTable:
     texts, spaced = [""] * vocabulary, np.zeros(vocabulary, dtype=bool)
     for number, text in zip(ordinary, tokenizer.decode_each(ordinary), strict=True):
         texts[number] = text.strip()
-        marked = tokenizer.backend.id_to_token(number).startswith(SPACES)
+        marked = str(tokenizer.backend.id_to_token(number)).startswith(SPACES)
         spaced[number] = marked or text[:1].isspace()
     special = np.ones(vocabulary, dtype=bool)
     special[ordinary] = False
