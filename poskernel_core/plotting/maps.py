@@ -10,8 +10,15 @@ import plotly.graph_objects as go
 from jaxtyping import Float, Int, UInt8
 from PIL import Image
 
-from poskernel_core.plotting.kernels import FLOOR
-from poskernel_core.plotting.layout import MASKED, bar_above, log_ticks, number, set_title, style
+from poskernel_core.plotting.layout import (
+    FLOOR,
+    MASKED,
+    bar_above,
+    log_ticks,
+    number,
+    set_title,
+    style,
+)
 from poskernel_core.plotting.palette import DIVERGING, SCALE, log_position, scale_rgb
 
 MOST_TICKS = 12

@@ -8,8 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
-from poskernel_core.plotting.kernels import FLOOR
-from poskernel_core.plotting.layout import LINE, log_ticks, number, style
+from poskernel_core.plotting.layout import FLOOR, LINE, log_ticks, number, style
 from poskernel_core.plotting.palette import BLUE, VERMILLION, log_position
 
 _PITCH_X, _PITCH_Y = 1.08, 1.32  # panel to panel, in panel widths and heights (a title between)

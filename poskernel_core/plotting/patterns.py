@@ -61,35 +61,6 @@ def stage_map(
     return set_title(figure, title)
 
 
-def difference_map(
-    difference: StageMap,
-    *,
-    title: str,
-    first_query: int = 0,
-    first_key: int = 0,
-    tokens: list[str] | None = None,
-    span: Span | None = None,
-    window: tuple[int, int] | None = None,
-    unit: str = "probability, changed − clean",
-) -> go.Figure:
-    """The same for a `difference`: colours symmetric about 0, up to the largest by default."""
-    if span is None:
-        _check_shown(difference)
-        top = float(np.nanmax(np.abs(difference))) or 1.0
-        span = (-top, top)
-    return stage_map(
-        difference,
-        title=title,
-        first_query=first_query,
-        first_key=first_key,
-        tokens=tokens,
-        diverging=True,
-        span=span,
-        window=window,
-        unit=unit,
-    )
-
-
 def robust_span(values: Float[np.ndarray, "*shape"], *, diverging: bool = False) -> Span:
     """What the ends of the colour scale stand for: see `stage_map`."""
     _check_shown(values)

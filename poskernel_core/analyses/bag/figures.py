@@ -12,7 +12,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import Look, add_curve
-from poskernel_core.plotting.histogram import RING, histogram, log_axis, log_span
+from poskernel_core.plotting.histogram import RING, histogram, log_range, log_span
 from poskernel_core.plotting.layout import (
     LINE,
     MUTED,
@@ -169,7 +169,7 @@ def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
         height=480,
         y_title="R² of the prediction (share of variance)",
     )
-    figure.update_xaxes(**log_axis(span))
+    figure.update_xaxes(**log_range(span))
     return set_title(legend_under_title(figure), "Neurons that the bag of tokens drives")
 
 

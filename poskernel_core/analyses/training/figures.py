@@ -11,8 +11,8 @@ from poskernel_core.common.heads import cell_name, parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.curves import Look, add_curve, look
-from poskernel_core.plotting.kernels import FLOOR
 from poskernel_core.plotting.layout import (
+    FLOOR,
     LINE,
     bar_above,
     legend_under_title,
