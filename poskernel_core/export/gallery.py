@@ -36,8 +36,6 @@ from poskernel_core.export.files import (
 )
 from poskernel_core.plotting.palette import DIVERGING, KIND_LOOKS, SCALE
 
-__all__ = ["Shown", "gallery"]
-
 OFFSETS = 24
 NO_COLOUR = "#d5dade"
 HERE = files(__name__.rpartition(".")[0])

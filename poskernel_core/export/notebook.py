@@ -26,8 +26,6 @@ from poskernel_core.export.files import (
 )
 from poskernel_core.plotting.layout import MUTED
 
-__all__ = ["PAGES", "View", "page_address"]
-
 PAGES: Final = {
     "etc": "",
     "entropy": "",

@@ -14,6 +14,7 @@ from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
+from poskernel_core.plotting.curves import add_band
 from poskernel_core.plotting.head_map import head_map
 from poskernel_core.plotting.layout import (
     FLOOR,
@@ -85,12 +86,9 @@ def _banded(
     """A mean line over its band, from `columns` = offset, mean, low, high, ... (each [k])."""
     offset, mean, low, high = columns[:4]
     shared = {"x": offset + log_x, "mode": "lines"}
-    edge = shared | {"line": {"width": 0}, "hoverinfo": "skip", "legendgroup": "band"}
-    figure = go.Figure()
-    figure.add_scatter(y=_shown(low, log_y), showlegend=False, **edge)
-    figure.add_scatter(
-        y=_shown(high, log_y), name=names[1], fill="tonexty", fillcolor=fade(BLUE, 0.32), **edge
-    )
+    figure, edges = go.Figure(), [_shown(edge, log_y) for edge in (low, high)]
+    named = {"name": names[1]}
+    add_band(figure, shared["x"], *edges, fade(BLUE, 0.32), {}, named, legendgroup="band")
     return figure.add_scatter(
         y=_shown(mean, log_y),
         name=names[0],

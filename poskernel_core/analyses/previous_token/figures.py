@@ -7,6 +7,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.common.specs import BAND
 from poskernel_core.plotting.by_axes import by_axes
+from poskernel_core.plotting.curves import add_band
 from poskernel_core.plotting.head_map import head_map
 from poskernel_core.plotting.layout import MUTED, THIRD, set_height
 from poskernel_core.plotting.palette import BLUE, PURPLE, VERMILLION, fade
@@ -37,16 +38,8 @@ def scores_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
         line={"color": PURPLE, "dash": "dot", "width": 2},
         hovertemplate="%{y:.3f}",
     )
-    edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "legendgroup": "band"}
-    figure.add_scatter(x=offsets, y=score - error, showlegend=False, **edge)
-    figure.add_scatter(
-        x=offsets,
-        y=score + error,
-        name="± 1 s.e.",
-        fill="tonexty",
-        fillcolor=fade(BLUE, 0.32),
-        **edge,
-    )
+    edges, named = (score - error, score + error), {"name": "± 1 s.e."}
+    add_band(figure, offsets, *edges, fade(BLUE, 0.32), {}, named, legendgroup="band")
     figure.add_scatter(
         x=offsets,
         y=score,

@@ -12,6 +12,7 @@ from poskernel_core.analyses.rotary.bands import CHANGES, TREATMENTS
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
+from poskernel_core.plotting.curves import add_band
 from poskernel_core.plotting.layout import (
     MUTED,
     log_axis,
@@ -255,11 +256,8 @@ def _by_offset(
     for place, (name, (values, line)) in enumerate(curves.items()):
         x = np.arange(len(values)) + (1 if log_x else 0)
         if place == 0 and error is not None and np.isfinite(error).any():
-            edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-            figure.add_scatter(x=x, y=values - error, **edge)
-            figure.add_scatter(
-                x=x, y=values + error, fill="tonexty", fillcolor=fade(line["color"], 0.3), **edge
-            )
+            edges, quiet = (values - error, values + error), {"showlegend": False}
+            add_band(figure, x, *edges, fade(line["color"], 0.3), {}, quiet)
         figure.add_scatter(
             x=x,
             y=values,
