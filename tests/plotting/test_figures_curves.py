@@ -60,14 +60,6 @@ def test_many_curves_have_bars():
     assert 3 * BANDS == len(drawn(rows).data)
 
 
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(("value", "error"), [(np.ones(4), None), (np.ones(5), np.ones(4))])
-def test_another_number_of_values(value, error):
-    """What was expected, and what came."""
-    with pytest.raises(ValueError, match=r"expected 5 .*received .*\[4\]"):
-        drawn({"a": (value, error)})
-
-
 def test_curves_of_a_result():
     """Each is called after its head and run; bars where there are errors, over the coordinates."""
     figure = by_axes(result())

@@ -136,7 +136,6 @@ def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
     The first by `rank_by`, the name of any value of neurons, are marked; `neuron` is ringed.
     """
     share, r2, rank = (part(found, name)[0] for name in ("drive_share", "r2", rank_by))
-    part(found, "r2", neuron=neuron)
     span = log_span(share)
     x, y = np.maximum(share, 1.15 * span[0]), np.maximum(r2, WORST)
     first = np.argsort(-np.nan_to_num(rank, nan=-np.inf), kind="stable")[: 2 * BEST]
@@ -220,8 +219,6 @@ def quality_figure(found: Result, value: str) -> go.Figure:
     Colours stand for the variants' scales, dashes for their kernels. Positions where a variant lies
     below -1 are marked under the axis, a row for each variant.
     """
-    if value not in QUALITY:
-        raise ValueError(f"expected one of {', '.join(QUALITY)}, received {value!r}")
     query, (means, errors) = found.coordinates["query"], part(found, value)
     names, figure, rows = found.words("variants"), go.Figure(), 0
     for mean, error, name, one in zip(means, errors, names, _looks(names), strict=True):
@@ -386,7 +383,6 @@ def _trace_title(trace: Result) -> str:
 def related_figure(neuron: Result, number: int) -> go.Figure:
     """Every neuron's correlation of contributions with `number` against what both write."""
     related, cosine = part(neuron, "related")[0], part(neuron, "output_cosine")[0]
-    part(neuron, "related", neuron=number)
     figure = go.Figure(
         go.Scatter(
             x=related,

@@ -33,7 +33,6 @@ def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: flo
     The region of contextual heads is shaded; a CV of 0 stands at the lower edge.
     """
     spread = part(heads, "denominator_cv")[0]
-    part(heads, "denominator_cv", layer=layer, head=head)
     x_span = log_span(heads.values["etc"], broad)
     y_span = log_span(spread, steady)
     floor = y_span[0] * 1.15
