@@ -60,6 +60,13 @@ def test_many_curves_have_bars():
     assert 3 * BANDS == len(drawn(rows).data)
 
 
+def test_curves_differ_without_colour_as_well():
+    """By dash, or by mark."""
+    traces = [drawn({f"{i}": (AT * 1.0, None) for i in range(12)}).data[i] for i in range(12)]
+
+    assert 12 == len({(trace.line.dash, trace.marker.symbol) for trace in traces})
+
+
 def test_curves_of_a_result():
     """Each is called after its head and run; bars where there are errors, over the coordinates."""
     figure = by_axes(result())

@@ -75,6 +75,7 @@ def test_neurons_without_share_or_far_below() -> None:
     (at,) = (i for i, row in enumerate(rest.customdata) if row[0] == 4)
     least = found.values["drive_share"][found.values["drive_share"] > 0].min()
     assert 10 ** figure.layout.xaxis.range[0] < rest.x[at] < least
+    assert (-1, "triangle-down") == (rest.y[at], rest.marker.symbol[at])
     assert "R² −50" in rest.customdata[at][1]
     assert (rest.x[at], -1) == (named(figure, "chosen").x[0], named(figure, "chosen").y[0])
 

@@ -89,6 +89,7 @@ def test_variations_of_zero_stand_at_the_edge_and_undefined_ones_are_told(steady
     assert 14 == len(every)
     assert low < every.min() == named(figure, "chosen").y[0]
     assert (every > minus).all()
+    assert "1 without a CV" in figure.layout.title.text
     assert "CV 0<br>" in groups(figure)[0].text[0]
     assert plane_figure(found, 0, 1, 0.5, steady).data
 
