@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from pages.over_training.sections import emergence_table
-from poskernel_core.analyses import find
 from poskernel_core.analyses.training import figures as draw
 from poskernel_core.common.result import Result
-from tests.support.made_results import named
+from tests.support.made_results import named, result
 
 STEPS, LAYERS, HEADS = (0, 1, 4, 16, 64), 2, 3
 
@@ -22,52 +21,33 @@ def made(title: str = "induction score", kinds: tuple[str, ...] = (), **more: An
     if kinds:
         value = np.zeros(value.shape, dtype=int)
         value[2:, 0, 0], value[4, 1] = 1, 2
-    declared = {each.name: each for each in find("over-training").values}
+    counts = [(value == code).sum(axis=(1, 2)) for code in range(len(kinds))]
     values = {
         "measure": value,
         "change": (value[-1] - value[0]).astype(float),
         "emergence": np.full((LAYERS, HEADS), 8.0),
         "emergence_earliest": np.full((LAYERS, HEADS), 4.0),
         "emergence_latest": np.full((LAYERS, HEADS), 16.0),
-        "count": np.stack([(value == code).sum(axis=(1, 2)) for code in range(len(kinds))], axis=1)
-        if kinds
-        else np.zeros((len(STEPS), 0), dtype=int),
+        "count": np.array(counts or np.zeros((0, len(STEPS))), dtype=int).T,
         "tokens": 2048.0 * np.array(STEPS),
-        "equal_to": np.full(len(STEPS), np.nan),
-    } | more
-    return Result(
-        analysis="over-training",
-        params={"measure": title, "query": 10, "skip": 4},
-        values=values,
-        axes={name: declared[name].axes for name in values},
-        units={name: declared[name].unit for name in values} | {"measure": "share of attention"},
-        errors={} if kinds else {"measure": value / 10, "change": np.abs(values["change"]) / 5},
-        labels={"measure": kinds} if kinds else {},
-        coordinates={"step": np.array(STEPS)},
-        provenance={"model": "demo"},
-    )
+    }
+    steps = {"step": np.array(STEPS)}
+    labels = {"measure": kinds} if kinds else {}
+    found = result("over-training", {}, values | more, labels=labels, coordinates=steps)
+    found.params.update(measure=title, query=10, skip=4)
+    if not kinds:
+        found.errors["measure"] = value / 10
+    return found
 
 
 def kernels() -> Result:
     """A result of one head's kernel over training, uniform over 13 keys."""
-    declared = {each.name: each for each in find("kernel-over-training").values}
-    values = {
-        "kernel": np.full((len(STEPS), 13), 1 / 13),
-        "observed": np.full((len(STEPS), 13), 1 / 13),
-        "etc": np.full(len(STEPS), 13.0),
-        "tokens": 2048.0 * np.array(STEPS),
-        "equal_to": np.full(len(STEPS), np.nan),
-    }
+    values = {"kernel": np.full((len(STEPS), 13), 1 / 13), "etc": np.full(len(STEPS), 13.0)}
     values["kernel"][3] = np.eye(13)[7]
-    return Result(
-        analysis="kernel-over-training",
-        params={"head": "L1H2", "query": 10, "skip": 4},
-        values=values,
-        axes={name: declared[name].axes for name in values},
-        units={name: declared[name].unit for name in values},
-        coordinates={"step": np.array(STEPS)},
-        provenance={"model": "demo"},
-    )
+    steps = {"step": np.array(STEPS)}
+    found = result("kernel-over-training", {}, values, coordinates=steps)
+    found.params.update(head="L1H2", query=10, skip=4)
+    return found
 
 
 @pytest.mark.parametrize(("over", "unit"), [("steps", 1), ("tokens", 2048)])
