@@ -49,12 +49,7 @@ def relayout(figure: go.Figure, layout: dict[str, Any]) -> go.Figure:
 
 def style(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380) -> go.Figure:
     """Give `figure` the shared look in place; axis titles carry their unit in brackets."""
-    axis = {
-        "gridcolor": GRID,
-        "linecolor": LINE,
-        "zeroline": False,
-        "automargin": True,
-    }
+    axis = {"gridcolor": GRID, "linecolor": LINE, "zeroline": False, "automargin": True}
     layout: dict[str, Any] = {
         "height": height,
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -78,7 +73,7 @@ def set_title(figure: go.Figure, title: str) -> go.Figure:
             "y": 0.98,
             "yanchor": "top",
             "font": {"size": 15},
-        },
+        }
     )
     return figure
 

@@ -17,11 +17,7 @@ _OUTSET = (_FRAME - 0.5) * [0.05, 0.1]  # the selected frame stands clear of its
 
 
 def small_multiples(
-    kernels: Float[np.ndarray, "head offset"],
-    labels: list[str],
-    selected: int,
-    *,
-    log_y: bool,
+    kernels: Float[np.ndarray, "head offset"], labels: list[str], selected: int, *, log_y: bool
 ) -> go.Figure:
     """One panel per head: K (probability per token) over the offset 0, 1, ... (tokens).
 

@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 
 from poskernel_core.common.specs import default_positions
-from poskernel_core.export.files import chart_config
 from poskernel_core.plotting.layout import few_lines, log_ticks, number
 from poskernel_core.plotting.maps import (
     Colours,
@@ -61,16 +60,6 @@ def test_log_ticks_are_round_and_inside(low: float, high: float, ticks: list[flo
 def test_number_is_plain_where_it_is_short(value: float, label: str) -> None:
     """Small numbers as powers of ten."""
     assert label == number(value)
-
-
-def test_chart_config_exports_svg_under_the_given_name() -> None:
-    """SVG, threefold, no logo, fluid; no button that sends the figure elsewhere."""
-    config = chart_config("kernel-L3H7")
-    assert {"format": "svg", "scale": 3, "filename": "kernel-L3H7"} == config[
-        "toImageButtonOptions"
-    ]
-    assert (False, True) == (config["displaylogo"], config["responsive"])
-    assert config["showSendToCloud"] is False
 
 
 def test_kernel_map_of_few_rows_names_true_queries_and_leaves_masked_cells_empty() -> None:

@@ -16,13 +16,7 @@ from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import Look, add_curve, curves
 from poskernel_core.plotting.histogram import RING, Span, histogram, log_range, log_span
-from poskernel_core.plotting.layout import (
-    LINE,
-    MUTED,
-    legend_under_title,
-    set_title,
-    style,
-)
+from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, set_title, style
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, VERMILLION, fade
 from poskernel_core.plotting.parts import part
 

@@ -20,14 +20,7 @@ from poskernel_core.common.specs import BAND
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import curves
 from poskernel_core.plotting.layout import MUTED, bar_above, few_lines, set_title, style
-from poskernel_core.plotting.palette import (
-    BLUE,
-    GREEN,
-    PURPLE,
-    SCALE,
-    VERMILLION,
-    scale_hex,
-)
+from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, SCALE, VERMILLION, scale_hex
 from poskernel_core.plotting.scores import around_query
 
 OVERLAYS: dict[str, tuple[str, str | None]] = {

@@ -13,13 +13,7 @@ from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import add_band
-from poskernel_core.plotting.layout import (
-    MUTED,
-    log_axis,
-    log_offsets,
-    set_title,
-    style,
-)
+from poskernel_core.plotting.layout import MUTED, log_axis, log_offsets, set_title, style
 from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION, fade
 
 NOTHING = 1e-4  # nats: amplitudes on a log axis are drawn no lower
@@ -102,12 +96,7 @@ def usage_figure(head: Result) -> go.Figure:
         "share of swing": (swing, None),
         "share of amplitude": (amplitude, None),
     }
-    return _lines(
-        head,
-        lines,
-        title="Usage of wavelengths",
-        y_title="share over all pairs",
-    )
+    return _lines(head, lines, title="Usage of wavelengths", y_title="share over all pairs")
 
 
 def shares_figure(head: Result) -> go.Figure:
@@ -120,13 +109,7 @@ def shares_figure(head: Result) -> go.Figure:
         f"{name}, all pairs": float(head.values[f"mean_share_{name}"])
         for name in ("queries", "keys")
     }
-    figure = _lines(
-        head,
-        lines,
-        title="Mean shares",
-        y_title="mean share (0 to 1)",
-        levels=levels,
-    )
+    figure = _lines(head, lines, title="Mean shares", y_title="mean share (0 to 1)", levels=levels)
     return figure.update_yaxes(range=[0, 1.02])
 
 
@@ -227,10 +210,7 @@ def without_figure(head: Result, *, log_x: bool = False) -> go.Figure:
     for (name, look), row in zip(BAND_LOOKS.items(), rows, strict=True):
         curves[f"without {name} ones"] = (row, look)
     return _by_offset(
-        curves,
-        title="The kernel without each band",
-        y_title="probability per token",
-        log_x=log_x,
+        curves, title="The kernel without each band", y_title="probability per token", log_x=log_x
     )
 
 

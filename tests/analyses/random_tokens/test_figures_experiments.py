@@ -16,16 +16,7 @@ from poskernel_core.analyses.induction.figures import (
 )
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded
-from tests.support.made_results import (
-    SHARE,
-    named,
-    parts,
-    patterns,
-    recency,
-    rows,
-    scores,
-    zero,
-)
+from tests.support.made_results import SHARE, named, parts, patterns, recency, rows, scores, zero
 
 
 def test_probabilities_have_error_bars_and_others_are_grey_dots() -> None:
