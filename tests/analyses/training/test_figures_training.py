@@ -137,14 +137,15 @@ def test_grids_of_all_checkpoints() -> None:
     grid, steps = figure.data[0], figure.data[1]
 
     cells = np.array(grid.z, dtype=float)
-    assert sorted(found.values["measure"].ravel()) == sorted(cells[np.isfinite(cells)])
-    assert (0, 0.8) == (grid.zmin, grid.zmax)
+    expected = sorted(found.values["measure"].ravel() / 0.8)
+    np.testing.assert_allclose(expected, sorted(cells[np.isfinite(cells)]))
+    assert 0.8 == pytest.approx(float(grid.colorbar.ticktext[-1]))
     assert ["0", "1", "4", "16", "64"] == [*steps.text]
     assert len(STEPS) == len(figure.layout.shapes)
     told = np.array(grid.customdata)
     for frame, value in zip(figure.layout.shapes, found.values["measure"][:, 1, 2], strict=True):
         row, column = round((frame.y0 + frame.y1) / 2), round((frame.x0 + frame.x1) / 2)
-        assert value == cells[row, column]
+        assert value / 0.8 == pytest.approx(cells[row, column])
         assert told[row, column].startswith("<b>L1H2</b> at step")
 
 
@@ -154,10 +155,13 @@ def test_scales_of_grids(log: bool, shift: float) -> None:
     found = made(measure=made().values["measure"] + shift)
     grid = draw.grids_figure(found, "L0H0", log=log, unit="share").data[0]
 
-    if log:
-        np.testing.assert_allclose((np.log10(0.1), np.log10(0.8)), (grid.zmin, grid.zmax))
-    else:
-        assert (-0.5, 0.5) == (grid.zmin, grid.zmax)
+    cells, values = (
+        np.sort(np.unique(np.round(each, 9))) for each in (grid.z, found.values["measure"])
+    )
+    low, high = (np.log(0.1), np.log(0.8)) if log else (-0.5, 0.5)
+    placed = np.log(np.maximum(values, 0.1)) if log else values
+    expected = np.unique(np.round((placed - low) / (high - low), 9))
+    np.testing.assert_allclose(cells[np.isfinite(cells)], expected, atol=1e-8)
 
 
 def test_kinds() -> None:
