@@ -6,13 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.bag.figures import (
-    bag_kernel_figure,
     contributions_figure,
     neurons_figure,
-    quality_figure,
     related_figure,
     trace_figure,
 )
+from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
 from poskernel_core.plotting.layout import quoted
 from tests.support import made_contextual as made
 from tests.support.made_results import named, titles
