@@ -46,11 +46,11 @@ def _by_candidate(
 ) -> go.Figure:
     """A curve per candidate over the position of the last pair's [A]; `others` grey and dotted."""
     seconds, count = recency.coordinates["second"], values[0].shape[1]
-    pairs = zip(*(np.moveaxis(each, 1, 0) for each in values), strict=True)
-    rows = dict(zip(CANDIDATE_ROLES, pairs, strict=False)) | others
+    means, errors = values
+    rows = {name: (means[:, at], errors[:, at]) for at, name in enumerate(CANDIDATE_ROLES[:count])}
     figure = curves(
         seconds,
-        rows,
+        rows | others,
         x_title="position of the last pair's [A] (tokens)",
         y_title=y_title,
         where="second [A] at %{x}" if count == 2 else "last pair at %{x}",

@@ -30,7 +30,8 @@ def row_pattern_figure(patterns: Result, layer: Index, head: Index) -> go.Figure
     """The mean pattern of one head, query (y) by key (x), with the roles at both axes."""
     pattern, error = part(patterns, "pattern", layer=layer, head=head)
     roles, z = patterns.text_of("role"), only_visible(pattern)
-    size, told = len(roles), {"hovertemplate": "query %{y} → key %{x}: <b>%{z:.3g}</b>"}
+    size = len(roles)
+    told: dict[str, Any] = {"hovertemplate": "query %{y} → key %{x}: <b>%{z:.3g}</b>"}
     if size <= 2 * NAMED:
         told = {"hovertemplate": "%{text}", "text": _hover(z, error, roles)}
     figure = _cells(z, **told)

@@ -85,17 +85,17 @@ def _banded(
 ) -> go.Figure:
     """A mean line over its band, from `columns` = offset, mean, low, high, ... (each [k])."""
     offset, mean, low, high = columns[:4]
-    shared = {"x": offset + log_x, "mode": "lines"}
-    figure, edges = go.Figure(), [_shown(edge, log_y) for edge in (low, high)]
-    named = {"name": names[1]}
-    add_band(figure, shared["x"], *edges, fade(BLUE, 0.32), {}, named, legendgroup="band")
+    figure, x = go.Figure(), offset + log_x
+    edges, named = (_shown(low, log_y), _shown(high, log_y)), {"name": names[1]}
+    add_band(figure, x, *edges, fade(BLUE, 0.32), {}, named, legendgroup="band")
     return figure.add_scatter(
+        x=x,
         y=_shown(mean, log_y),
+        mode="lines",
         name=names[0],
         line={"color": BLUE, "width": 2.5},
         customdata=np.stack(columns, axis=-1),
         hovertemplate=f"<b>offset %{{customdata[0]:d}}</b><br>{hover}<extra></extra>",
-        **shared,
     )
 
 

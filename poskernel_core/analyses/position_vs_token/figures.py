@@ -1,5 +1,7 @@
 """Position against token, and position 0, as figures."""
 
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -82,7 +84,7 @@ def _conditions(
 
 
 def _three_curves(
-    means: np.ndarray, errors: np.ndarray, names: list[str], **titles: str
+    means: np.ndarray, errors: np.ndarray, names: list[str], **titles: Any
 ) -> go.Figure:
     """One curve per condition, with its band of one standard error, over 0, 1, 2, ..."""
     x, pairs = np.arange(means.shape[1]), zip(means, errors, strict=True)

@@ -187,7 +187,7 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
         cells[top : top + layers, left : left + heads] = measure[place]
         for layer, head in np.ndindex(layers, heads):
             told[top + layer, left + head] = _told(result, place, layer, head)
-    shown, bounds, scale, *ticks = _coloured(cells, names, log, unit)
+    shown, bounds, scale, ticks, texts = _coloured(cells, names, log, unit)
     figure = go.Figure(
         go.Heatmap(
             z=shown,
@@ -226,7 +226,7 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
     style(figure, x_title="", y_title="", height=min(170 + 22 * len(cells), 1400))
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False, autorange="reversed")
-    bar_above(figure, unit, *ticks)
+    bar_above(figure, unit, ticks, texts)
     return set_title(figure, "All heads at every checkpoint, by step")
 
 
