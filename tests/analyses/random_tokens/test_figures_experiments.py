@@ -11,9 +11,8 @@ from poskernel_core.analyses.induction.figures import (
     induction_figure,
     last_rows_figure,
     probability_figure,
-    row_pattern_figure,
-    row_patterns_figure,
 )
+from poskernel_core.analyses.induction.role_maps import row_pattern_figure, row_patterns_figure
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded
 from tests.support.made_results import SHARE, named, parts, patterns, recency, rows, scores, zero
