@@ -14,7 +14,8 @@ from pages.shared.cards import card, chart
 from pages.shared.contextual_controls import ListedChoice
 from pages.shared.selection import Selection
 from poskernel_core.analyses.bag.contextual_neurons import centred_at_best
-from poskernel_core.analyses.bag.figures import bag_kernel_figure, nearest_figure, quality_figure
+from poskernel_core.analyses.bag.figures import nearest_figure
+from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
 from poskernel_core.analyses.bag.search import ExtendedEmbedding, ExtendedEmbeddingParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed

@@ -15,13 +15,14 @@ from pages.shared.cards import card, chart
 from pages.shared.contents import contents_here
 from pages.shared.place import Picture, Place
 from pages.shared.selection import Selection
-from poskernel_core.analyses.helix.drawing import layer_lines, variance_bars
 from poskernel_core.analyses.helix.figures import (
     OVERLAYS,
     angles_figure,
     first_name,
     helix_figure,
     morph_figure,
+    shape_figure,
+    variance_figure,
 )
 from poskernel_core.analyses.helix.spec import Helix
 from poskernel_core.common.result import Result
@@ -63,10 +64,7 @@ def draw_layers(helix: Result) -> None:
             card("morph", partial(morph_figure, helix), helix.only("projection"), words.MORPH)
     with right if several else left:
         shares = helix.only("explained_variance")
-        figure = partial(
-            variance_bars, shares.values["explained_variance"], title="Explained variance"
-        )
-        card("variance", figure, shares, words.VARIANCE)
+        card("variance", partial(variance_figure, shares), shares, words.VARIANCE)
     if several:
         draw_angles(helix)
 
@@ -106,13 +104,7 @@ def _angle_table(helix: Result) -> pd.DataFrame:
 def draw_shape(helix: Result) -> None:
     """Draw the sparsity of the entries and the spread over prompts."""
     both = helix.only(FAR, "token_spread")
-    spread = "the tokens repeated" if helix.params["prompts"] == "repeated" else "texts"
-    lines = {
-        f"far from 0 (beyond {helix.params['far']:g} × rms)": both.values[FAR],
-        f"spread over {spread}": both.values["token_spread"],
-    }
-    figure = partial(layer_lines, lines, y_title="share (0 to 1) or relative size")
-    card("shape", figure, both, words.SHAPE, "Sparsity and spread")
+    card("shape", partial(shape_figure, both), both, words.SHAPE, "Sparsity and spread")
 
 
 def page(selection: Selection) -> None:

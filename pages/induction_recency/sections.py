@@ -21,10 +21,9 @@ from poskernel_core.analyses.induction.figures import (
     cause_figure,
     last_rows_figure,
     probability_figure,
-    row_pattern_figure,
-    row_patterns_figure,
 )
 from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
+from poskernel_core.analyses.induction.role_maps import row_pattern_figure, row_patterns_figure
 from poskernel_core.analyses.induction.spec import RecencyPatterns, RecencyPatternsParams
 from poskernel_core.analyses.random_tokens.figures import intrinsic_figure, norm_figure
 from poskernel_core.analyses.random_tokens.params import RANDOM_TOKENS

@@ -13,9 +13,9 @@ from pages.shared.cards import card
 from pages.shared.measure_grid import draw_heads, head_texts
 from pages.shared.selection import Selection
 from pages.shared.shades import linear, logarithmic
+from poskernel_core.analyses.rotary.clocks import clocks_figure
 from poskernel_core.analyses.rotary.figures import (
     amplitudes_figure,
-    clocks_figure,
     equivariant_curve,
     logit_figure,
     shares_figure,

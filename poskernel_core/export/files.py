@@ -22,21 +22,6 @@ from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result, Texts
 from poskernel_core.models.gguf import quantisation_note
 
-__all__ = [
-    "bibtex",
-    "caption",
-    "caption_and_errors",
-    "chart_config",
-    "citation",
-    "file_stem",
-    "identity",
-    "to_csv",
-    "to_frame",
-    "to_html",
-    "to_json",
-    "to_npz",
-]
-
 Record = dict[str, Any]
 
 PACKAGE = "PosKernel"

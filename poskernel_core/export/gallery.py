@@ -7,15 +7,14 @@ static files. A head's page is ``heads/L0H3.html``, its figures ``#kernel``, ``#
 
 from __future__ import annotations
 
-import html
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from jinja2 import Environment
 from plotly.colors import sample_colorscale
 from plotly.offline import get_plotlyjs
 
@@ -36,11 +35,13 @@ from poskernel_core.export.files import (
 )
 from poskernel_core.plotting.palette import DIVERGING, KIND_LOOKS, SCALE
 
-__all__ = ["Shown", "gallery"]
-
 OFFSETS = 24
 NO_COLOUR = "#d5dade"
 HERE = files(__name__.rpartition(".")[0])
+PAGE = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
+    HERE.joinpath("gallery.html").read_text("utf-8"),
+    {"version": __version__, "cell_name": cell_name},
+)
 
 
 @dataclass(frozen=True)
@@ -91,52 +92,15 @@ def _cells(verdicts: Result) -> list[tuple[int, int]]:
 def _index(shown: Shown) -> str:
     """Return the page with the grid of all heads."""
     found = shown.verdicts
-    model = html.escape(str(found.provenance["model"]))
-    options = "".join(
-        f'<option value="{place}">{html.escape(title)} ({html.escape(unit)})</option>'
-        for place, (title, unit) in enumerate(
-            zip(found.words("measure"), found.words("unit"), strict=True)
-        )
-    )
-    rows = []
     layers, heads = found.texts["verdict"].shape
-    there = set(_cells(found))
-    for layer in range(layers):
-        cells = "".join(
-            f'<td><a href="heads/{cell_name(layer, head)}.html" data-at="{layer},{head}">'
-            f"<span>{cell_name(layer, head)}</span></a></td>"
-            if (layer, head) in there
-            else "<td></td>"
-            for head in range(heads)
-        )
-        rows.append(f'<tr><th scope="row">L{layer}</th>{cells}</tr>')
-    numbers = "".join(f'<th scope="col">{head}</th>' for head in range(heads))
-    return _page(
-        f"Attention heads of {model}",
-        f"<h1>Attention heads of {model}</h1>"
-        f"<p>{html.escape(caption_and_errors(found))}</p>"
-        f'<label>Measure <select id="measure">{options}</select></label>'
-        '<p id="reading"></p>'
-        f'<div class="grid"><table><thead><tr><td></td>{numbers}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-        '<p id="legend"></p><p id="told" aria-live="polite"></p>'
-        '<p><a href="measures.csv" download>All measures as a table</a>. A cell leads to its '
-        "head.</p>"
-        f"{_cited(found, 'Attention heads')}"
-        '<section id="verdicts"><h2>What every head does</h2>'
-        f"<dl>{_sentences(found)}</dl></section>"
-        f'<script type="application/json" id="data">{_safe(_data(shown))}</script>'
-        '<script src="grid.js"></script>',
-        "",
-    )
-
-
-def _sentences(found: Result) -> str:
-    """Return what may be said of each head, as a list whose names lead to the heads."""
-    return "".join(
-        f'<dt><a href="heads/{cell_name(*at)}.html">{cell_name(*at)}</a></dt>'
-        f"<dd>{html.escape(str(found.texts['verdict'][at]))}</dd>"
-        for at in _cells(found)
+    return PAGE.render(
+        model=found.provenance["model"],
+        about=_about(found, "Attention heads"),
+        measures=list(zip(found.words("measure"), found.words("unit"), strict=True)),
+        layers=layers,
+        heads=heads,
+        verdicts={at: found.texts["verdict"][at] for at in _cells(found)},
+        data=_data(shown),
     )
 
 
@@ -215,79 +179,51 @@ def _colours(
 
 def _head(shown: Shown, layer: int, head: int, near: list[tuple[int, int] | None]) -> str:
     """Return the page of one head."""
-    cell = cell_name(layer, head)
     one = shown.verdicts.select(layer=layer, head=head)
-    model = html.escape(str(one.provenance["model"]))
     kernel = shown.kernel.select(layer=layer, head=head)
     profile = shown.profile.select(layer=layer, head=head).only("profile")
     sinks = shown.sinks.select(layer=layer, head=head).only("alpha")
-    rows = "".join(
-        f"<tr>{''.join(f'<td>{html.escape(each)}</td>' for each in row)}</tr>"
-        for row in zip(
-            one.words("measure"), measure_texts(one), bias_texts(one), one.words("unit"),
-            rank_texts(one), strict=True,
-        )
-    )  # fmt: skip
-    local = "local" in measure_texts(one)
-    figures: tuple[tuple[str, str, Result, Callable[[], go.Figure]], ...] = (
-        ("kernel", f"Positional kernel at n = {shown.query}", kernel,
-         lambda: head_curve(kernel, shown.query, log_x=local)),
-        ("diagonals", "Mean attention by offset", profile,
-         lambda: profile_figure(profile, most=OFFSETS)),
-        ("sink", "Attention to the first keys", sinks, lambda: sinks_figure(sinks)),
-    )  # fmt: skip
-    before, after = near
-    links = [
-        f'<a rel="prev" href="{cell_name(*before)}.html">← {cell_name(*before)}</a>'
-        if before
-        else "",
-        f'<a rel="next" href="{cell_name(*after)}.html">{cell_name(*after)} →</a>' if after else "",
-    ]
-    return _page(
-        f"{cell} of {model}",
-        f'<nav><a href="../index.html">All heads of {model}</a> {links[0]} {links[1]}</nav>'
-        f"<h1>{cell}</h1>"
-        f'<p class="verdict">{html.escape(str(one.texts["verdict"]))}</p>'
-        + "".join(_figure(*each) for each in figures)
-        + '<section id="measures"><h2>All measures</h2><div class="grid"><table class="list">'
-        "<thead><tr><th>measure</th><th>value</th><th>bias</th><th>unit</th><th>rank</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></div></section>"
-        f'<p><a href="{cell}.csv" download>The kernel as a table</a></p>',
-        "../",
+    columns = {
+        "measure": one.words("measure"),
+        "value": measure_texts(one),
+        "bias": bias_texts(one),
+        "unit": one.words("unit"),
+        "rank": rank_texts(one),
+    }
+    curve = head_curve(kernel, shown.query, log_x="local" in columns["value"])
+    figures = {
+        "kernel": (f"Positional kernel at n = {shown.query}", kernel, curve),
+        "diagonals": (
+            "Mean attention by offset", profile, profile_figure(profile, most=OFFSETS)
+        ),
+        "sink": ("Attention to the first keys", sinks, sinks_figure(sinks)),
+    }  # fmt: skip
+    before, after = (cell_name(*each) if each else None for each in near)
+    return PAGE.render(
+        model=one.provenance["model"],
+        cell=cell_name(layer, head),
+        before=before,
+        after=after,
+        verdict=one.texts["verdict"],
+        figures={name: _drawn(name, *each) for name, each in figures.items()},
+        columns=columns,
+        rows=list(zip(*columns.values(), strict=True)),
     )
 
 
-def _figure(name: str, title: str, found: Result, make: Callable[[], go.Figure]) -> str:
+def _drawn(name: str, title: str, found: Result, figure: go.Figure) -> dict[str, str]:
     """Return one figure with what it is of and how it is cited."""
-    figure = make().update_layout(autosize=True, width=None, title=None)
+    figure.update_layout(autosize=True, width=None, title=None)
+    config = chart_config(file_stem(found, name))
     drawn = figure.to_html(
-        include_plotlyjs=False, full_html=False, config=chart_config(file_stem(found, name)),
-        default_width="100%",
-    )  # fmt: skip
-    return (
-        f'<section id="{name}"><h2><a href="#{name}">{html.escape(title)}</a></h2>{drawn}'
-        f"<p>{html.escape(caption_and_errors(found))}</p>{_cited(found, title)}</section>"
+        include_plotlyjs=False, full_html=False, config=config, default_width="100%"
     )
+    return _about(found, title) | {"title": title, "drawn": drawn}
 
 
-def _cited(found: Result, title: str) -> str:
-    return (
-        f"<details><summary>Cite</summary><p>{html.escape(citation(found, title))}</p>"
-        f"<pre>{html.escape(bibtex(found, title))}</pre></details>"
-    )
-
-
-def _safe(value: Any) -> str:
-    """Return JSON that can stand inside a page."""
-    return json.dumps(value, allow_nan=False).replace("<", "\\u003c")
-
-
-def _page(title: str, body: str, up: str) -> str:
-    plotly = f'<script src="{up}plotly.min.js"></script>' if up else ""
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="generator" content="PosKernel {__version__}"><title>{title}</title>'
-        f'<link rel="stylesheet" href="{up}style.css">{plotly}</head>'
-        f"<body>\n<main>{body}</main>\n</body></html>\n"
-    )
+def _about(found: Result, title: str) -> dict[str, str]:
+    return {
+        "caption": caption_and_errors(found),
+        "citation": citation(found, title),
+        "bibtex": bibtex(found, title),
+    }

@@ -11,8 +11,6 @@ from poskernel_core.export.pictures import Picture, Point
 from poskernel_core.plotting.palette import KIND_LOOKS
 from poskernel_core.plotting.sparklines import heights_of
 
-__all__ = ["grid_picture"]
-
 CELL_WIDTHS = (58, 44, 30)  # up to 12 heads in a layer, up to 24, beyond
 GAP, LEFT, TOP, MARGIN = 2, 46, 22, 12
 LEGEND = 78
@@ -24,29 +22,11 @@ GLYPHS: dict[str, tuple[Point, ...]] = {
     KIND_LOOKS["local"].glyph: ((0.28, 0.1), (0.56, 0.1), (0.56, 0.9), (0.28, 0.9)),
     KIND_LOOKS["slow decay"].glyph: ((0.1, 0.15), (0.9, 0.9), (0.1, 0.9)),
     KIND_LOOKS["uniform"].glyph: ((0.1, 0.55), (0.9, 0.55), (0.9, 0.9), (0.1, 0.9)),
-    "★": (
-        (0.5, 0.04),
-        (0.61, 0.37),
-        (0.97, 0.37),
-        (0.68, 0.58),
-        (0.79, 0.92),
-        (0.5, 0.71),
-        (0.21, 0.92),
-        (0.32, 0.58),
-        (0.03, 0.37),
-        (0.39, 0.37),
-    ),
-    "∿": (
-        (0.0, 0.5),
-        (0.25, 0.2),
-        (0.5, 0.5),
-        (0.75, 0.8),
-        (1.0, 0.5),
-        (0.75, 0.98),
-        (0.5, 0.68),
-        (0.25, 0.38),
-    ),
-}
+    "★": ((0.5, 0.04), (0.61, 0.37), (0.97, 0.37), (0.68, 0.58), (0.79, 0.92),
+          (0.5, 0.71), (0.21, 0.92), (0.32, 0.58), (0.03, 0.37), (0.39, 0.37)),
+    "∿": ((0.0, 0.5), (0.25, 0.2), (0.5, 0.5), (0.75, 0.8),
+          (1.0, 0.5), (0.75, 0.98), (0.5, 0.68), (0.25, 0.38)),
+}  # fmt: skip
 """Outlines of the marks in a square of side 1, from its upper left corner."""
 
 

@@ -12,8 +12,6 @@ from poskernel_core.common.result import Result
 from poskernel_core.engine.provenance import to_entry
 from poskernel_core.export.files import bibtex, caption_and_errors, identity, to_csv
 
-__all__ = ["hub_card"]
-
 CARD = """\
 ---
 license: mit

@@ -26,8 +26,6 @@ from poskernel_core.export.files import (
 )
 from poskernel_core.plotting.layout import MUTED
 
-__all__ = ["PAGES", "View", "page_address"]
-
 PAGES: Final = {
     "etc": "",
     "entropy": "",
@@ -110,7 +108,7 @@ HTML = """{library}<figure style="margin:0">
 </script>
 """
 
-_embedded: list[str] = []
+EMBEDDED: Final[list[str]] = []
 """The cell whose output holds plotly.js, once there is one."""
 
 
@@ -218,9 +216,9 @@ def page_address(result: Result, base: str) -> str:
 def _has_library() -> bool:
     """Tell whether this output is to hold plotly.js: the first one of a process, drawn anew too."""
     cell = _cell()
-    if not _embedded:
-        _embedded.append(cell)
-    return _embedded[0] == cell
+    if not EMBEDDED:
+        EMBEDDED.append(cell)
+    return EMBEDDED[0] == cell
 
 
 def _cell() -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -87,10 +88,6 @@ def add_curve(
     `where` is what hover says of the place, such as "key %{x}". With a `floor`, which a log axis
     needs, the band ends there, and values below it are not drawn.
     """
-    got = [[*mean.shape]] if error is None else [[*mean.shape], [*error.shape]]
-    if any(shape != [*x.shape] for shape in got):
-        told = "values" if error is None else "means and errors"
-        raise ValueError(f"expected {len(x)} {told}, received {' and '.join(map(str, got))}")
     known = error is not None and bool(np.isfinite(error).any())
     error = np.abs(error) if error is not None and known else np.zeros_like(mean)
     shown = mean if floor is None else np.where(mean >= floor, mean, np.nan)
@@ -98,7 +95,8 @@ def add_curve(
     if known and band:
         low = mean - error if floor is None else np.maximum(mean - error, floor)
         high = mean + error if floor is None else np.maximum(mean + error, floor)
-        _add_band(figure, x, low, high, name, look.colour)
+        names = {"name": f"{name} − 1 s.e."}, {"name": f"{name} + 1 s.e.", "showlegend": False}
+        add_band(figure, x, low, high, fade(look.colour, 0.28), *names, legendgroup=name)
     elif known:
         bars = {"array": error, "thickness": 1.4, "width": 4 if len(x) <= MARKED else 0}
     spread = " ± %{customdata:.2g}" if known else ""
@@ -117,18 +115,17 @@ def add_curve(
     )
 
 
-def _add_band(
-    figure: go.Figure, x: Num[np.ndarray, " point"], low: Curve, high: Curve, name: str, colour: str
+def add_band(
+    figure: go.Figure,
+    x: Num[np.ndarray, " point"],
+    low: Curve,
+    high: Curve,
+    colour: str,
+    lower: dict[str, Any],
+    upper: dict[str, Any],
+    **both: Any,
 ) -> None:
-    """The band from `low` to `high`, which comes and goes with the curve of that name."""
-    edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-    figure.add_scatter(x=x, y=low, legendgroup=name, name=f"{name} − 1 s.e.", **edge)
-    figure.add_scatter(
-        x=x,
-        y=high,
-        legendgroup=name,
-        name=f"{name} + 1 s.e.",
-        fill="tonexty",
-        fillcolor=fade(colour, 0.28),
-        **edge,
-    )
+    """The band from `low` to `high`; `lower`, `upper` and `both` are Plotly's, of its edges."""
+    edge = {"x": x, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"} | both
+    figure.add_scatter(y=low, showlegend=False, **edge, **lower)
+    figure.add_scatter(y=high, fill="tonexty", fillcolor=colour, **edge, **upper)

@@ -7,12 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
 
-from poskernel_core.plotting.layout import (
-    MUTED,
-    log_ticks,
-    number,
-    style,
-)
+from poskernel_core.plotting.layout import MUTED, log_axis, log_ticks, style
 from poskernel_core.plotting.palette import BLUE, RED, fade
 
 Values = Float[np.ndarray, " value"]
@@ -29,15 +24,9 @@ def log_span(values: Float[np.ndarray, "*shape"], limit: float = 0.0) -> Span:
     return low / pad, high * pad
 
 
-def log_axis(span: Span) -> dict[str, Any]:
-    """Plotly's settings of a log axis from `span[0]` to `span[1]`."""
-    ticks = log_ticks(*span)
-    return {
-        "type": "log",
-        "tickvals": ticks,
-        "ticktext": [number(tick) for tick in ticks],
-        "range": [math.log10(end) for end in span],
-    }
+def log_range(span: Span) -> dict[str, Any]:
+    """Plotly's settings of a log axis that reaches from `span[0]` to `span[1]`."""
+    return log_axis(*span) | {"range": [math.log10(end) for end in span]}
 
 
 def histogram(values: Values, unit: str) -> go.Figure:
@@ -62,5 +51,5 @@ def histogram(values: Values, unit: str) -> go.Figure:
     style(figure, x_title=unit, y_title="tokens (count, log scale)")
     figure.add_vline(x=0, line={"color": MUTED, "width": 1.5, "dash": "dash"})
     top = max(float(count.max()) if len(count) else 1.0, 2.0)
-    figure.update_yaxes(**log_axis((0.5, top * 1.6)))
+    figure.update_yaxes(**log_range((0.5, top * 1.6)))
     return figure.update_layout(showlegend=False)

@@ -24,6 +24,10 @@ BARE = 20  # pixels above a plotting area that nothing stands above
 THIRD = 430  # pixels; the height of a square map in a third of the page
 LONGEST_TITLE = 42  # letters on one line of 320 pixels
 
+SHARE = "share of attention"
+FLOOR = 1e-6  # probabilities are drawn no lower than this on a log axis; hover shows the true value
+LOG_OFFSETS = (0, *(step * 10**power for power in range(6) for step in (1, 2, 5)))
+
 _QUOTES = ("\N{LEFT SINGLE QUOTATION MARK}", "\N{RIGHT SINGLE QUOTATION MARK}")
 _SHOWN = str.maketrans({"\n": "⏎", "\t": "⇥", "\r": "␍"})
 
@@ -45,12 +49,7 @@ def relayout(figure: go.Figure, layout: dict[str, Any]) -> go.Figure:
 
 def style(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380) -> go.Figure:
     """Give `figure` the shared look in place; axis titles carry their unit in brackets."""
-    axis = {
-        "gridcolor": GRID,
-        "linecolor": LINE,
-        "zeroline": False,
-        "automargin": True,
-    }
+    axis = {"gridcolor": GRID, "linecolor": LINE, "zeroline": False, "automargin": True}
     layout: dict[str, Any] = {
         "height": height,
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -74,7 +73,7 @@ def set_title(figure: go.Figure, title: str) -> go.Figure:
             "y": 0.98,
             "yanchor": "top",
             "font": {"size": 15},
-        },
+        }
     )
     return figure
 
@@ -204,6 +203,19 @@ def log_ticks(low: float, high: float) -> list[float]:
     slack = 1 + 1e-9
     ticks = [float(f"{step}e{decade}") for decade in decades for step in steps]
     return [tick for tick in ticks if low / slack <= tick <= high * slack]
+
+
+def log_axis(low: float, high: float) -> dict[str, Any]:
+    """Plotly's settings of a log axis with round ticks in [low, high]."""
+    ticks = log_ticks(low, high)
+    return {"type": "log", "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
+
+
+def log_offsets(last: int, first: int = 0) -> dict[str, Any]:
+    """Plotly's settings of a log axis of offsets: a point lies at offset + 1, the ticks name it."""
+    ticks = [tick for tick in LOG_OFFSETS if first <= tick <= last]
+    texts = [f"{tick}" for tick in ticks]
+    return {"type": "log", "tickvals": [tick + 1 for tick in ticks], "ticktext": texts}
 
 
 def number(value: float) -> str:

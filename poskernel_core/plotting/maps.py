@@ -10,8 +10,15 @@ import plotly.graph_objects as go
 from jaxtyping import Float, Int, UInt8
 from PIL import Image
 
-from poskernel_core.plotting.kernels import FLOOR
-from poskernel_core.plotting.layout import MASKED, bar_above, log_ticks, number, set_title, style
+from poskernel_core.plotting.layout import (
+    FLOOR,
+    MASKED,
+    bar_above,
+    log_ticks,
+    number,
+    set_title,
+    style,
+)
 from poskernel_core.plotting.palette import DIVERGING, SCALE, log_position, scale_rgb
 
 MOST_TICKS = 12
@@ -203,35 +210,50 @@ def _map_as_image(
     queries: Int[np.ndarray, " query_row"],
     colours: Colours,
 ) -> go.Figure:
-    """The map as a palette PNG in data coordinates; hover shows the key, and the query if even.
-
-    One cell of it is a heat map, which carries the colour bar.
-    """
+    """The map as a picture; hover shows the key, and the query if even."""
     even = bool((np.diff(queries) == 1).all())
-    shares = colours.share(kernel)
     top = int(queries[0]) if even else 0
     hover = ("query %{y}<br>" if even else "") + "key %{x}<extra></extra>"
-    rows, keys = kernel.shape
-    figure = go.Figure(
-        go.Image(source=picture_source(shares, colours.scale), y0=top, hovertemplate=hover)
-    )
-    row, key = np.argwhere(np.isfinite(kernel))[0]
-    figure.add_heatmap(
-        z=shares[row : row + 1, key : key + 1].astype(np.float32),
-        x=[key],
-        y=[top + row],
-        zmin=0,
-        zmax=1,
-        colorscale=colours.scale,
-        hovertemplate=hover,
-    )
-    figure.update_xaxes(range=[-0.5, keys - 0.5], constrain="domain")
-    figure.update_yaxes(range=[top + rows - 0.5, top - 0.5], constrain="domain", scaleanchor=False)
+    figure = as_picture(colours.share(kernel), colours.scale, hover=hover, top=top)
+    figure.update_xaxes(constrain="domain")
+    figure.update_yaxes(constrain="domain", scaleanchor=False)
     if not even:
         ticks = _even_ticks(queries)
         at = np.searchsorted(queries, ticks)
         figure.update_yaxes(tickvals=at, ticktext=[f"{query}" for query in ticks])
     return figure
+
+
+def as_picture(
+    shade: Float[np.ndarray, "row column"],
+    scale: tuple[str, ...],
+    *,
+    hover: str,
+    top: int = 0,
+    left: int = 0,
+    ends: Span = (0, 1),
+    levels: int = 255,
+    smooth: str | bool | None = None,
+) -> go.Figure:
+    """A map of `shade` in [0, 1] as a palette PNG, its first cell at `top` and `left`.
+
+    One cell of it is a heat map, which carries the colour bar from `ends[0]` to `ends[1]`.
+    """
+    source, look = picture_source(shade, scale, levels), {"hovertemplate": hover}
+    figure = go.Figure(go.Image(source=source, x0=left, y0=top, zsmooth=smooth, **look))
+    row, column = np.argwhere(np.isfinite(shade))[0]
+    figure.add_heatmap(
+        z=[[ends[0] + (ends[1] - ends[0]) * shade[row, column]]],
+        x=[left + column],
+        y=[top + row],
+        zmin=ends[0],
+        zmax=ends[1],
+        colorscale=scale,
+        **look,
+    )
+    rows, columns = shade.shape
+    figure.update_yaxes(range=[top + rows - 0.5, top - 0.5])
+    return figure.update_xaxes(range=[left - 0.5, left + columns - 0.5])
 
 
 def picture_source(

@@ -8,8 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
-from poskernel_core.plotting.kernels import FLOOR
-from poskernel_core.plotting.layout import LINE, log_ticks, number, style
+from poskernel_core.plotting.layout import FLOOR, LINE, log_ticks, number, style
 from poskernel_core.plotting.palette import BLUE, VERMILLION, log_position
 
 _PITCH_X, _PITCH_Y = 1.08, 1.32  # panel to panel, in panel widths and heights (a title between)
@@ -18,11 +17,7 @@ _OUTSET = (_FRAME - 0.5) * [0.05, 0.1]  # the selected frame stands clear of its
 
 
 def small_multiples(
-    kernels: Float[np.ndarray, "head offset"],
-    labels: list[str],
-    selected: int,
-    *,
-    log_y: bool,
+    kernels: Float[np.ndarray, "head offset"], labels: list[str], selected: int, *, log_y: bool
 ) -> go.Figure:
     """One panel per head: K (probability per token) over the offset 0, 1, ... (tokens).
 

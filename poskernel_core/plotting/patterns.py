@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.layout import MASKED, bar_above, quoted, set_title, style
-from poskernel_core.plotting.maps import IMAGE_CELLS, Span, picture_source
+from poskernel_core.plotting.maps import IMAGE_CELLS, Span, as_picture
 from poskernel_core.plotting.palette import DIVERGING, RED, SCALE
 
 CELLS = 64 * 64  # up to this many cells are drawn one by one, each with its tokens
@@ -54,40 +54,21 @@ def stage_map(
     if values.size <= CELLS:
         figure = _as_cells(values, (low, high), scale, first, tokens)
     else:
-        figure = _as_picture(values, (low, high), scale, first)
+        figure = as_picture(
+            np.clip((values - low) / (high - low), 0, 1),
+            scale,
+            hover="query %{y} → key %{x}<extra></extra>",
+            top=first_query,
+            left=first_key,
+            ends=(low, high),
+            levels=FEW_LEVELS if values.size > IMAGE_CELLS else 255,
+            # cells smaller than pixels are smoothed: else a diagonal falls between the pixels
+            smooth="fast" if max(values.shape) > FINE else False,
+        )
     _outline(figure, window, (-first_query, -first_key) if values.size <= CELLS else (0, 0))
     _square(figure)
     bar_above(figure, unit, *_bar_ticks(values, (low, high)))
     return set_title(figure, title)
-
-
-def difference_map(
-    difference: StageMap,
-    *,
-    title: str,
-    first_query: int = 0,
-    first_key: int = 0,
-    tokens: list[str] | None = None,
-    span: Span | None = None,
-    window: tuple[int, int] | None = None,
-    unit: str = "probability, changed − clean",
-) -> go.Figure:
-    """The same for a `difference`: colours symmetric about 0, up to the largest by default."""
-    if span is None:
-        _check_shown(difference)
-        top = float(np.nanmax(np.abs(difference))) or 1.0
-        span = (-top, top)
-    return stage_map(
-        difference,
-        title=title,
-        first_query=first_query,
-        first_key=first_key,
-        tokens=tokens,
-        diverging=True,
-        span=span,
-        window=window,
-        unit=unit,
-    )
 
 
 def robust_span(values: Float[np.ndarray, "*shape"], *, diverging: bool = False) -> Span:
@@ -132,29 +113,6 @@ def _as_cells(
     rows, columns = values.shape
     figure.update_yaxes(range=[rows - 0.5, -0.5])
     return figure.update_xaxes(range=[-0.5, columns - 0.5])
-
-
-def _as_picture(values: StageMap, span: Span, scale: Scale, first: tuple[int, int]) -> go.Figure:
-    """A picture in data coordinates; one cell of it is a heat map, which carries the colour bar."""
-    (low, high), (top, left), (rows, columns) = span, first, values.shape
-    shade = np.clip((values - low) / (high - low), 0, 1)
-    source = picture_source(shade, scale, FEW_LEVELS if values.size > IMAGE_CELLS else 255)
-    hover = {"hovertemplate": "query %{y} → key %{x}<extra></extra>"}
-    # Smoothed when cells are smaller than pixels: else a diagonal falls between the pixels.
-    smooth = "fast" if max(values.shape) > FINE else False
-    figure = go.Figure(go.Image(source=source, x0=left, y0=top, zsmooth=smooth, **hover))
-    row, column = np.argwhere(np.isfinite(values))[0]
-    figure.add_heatmap(
-        z=values[row : row + 1, column : column + 1].astype(np.float32),
-        x=[left + column],
-        y=[top + row],
-        zmin=low,
-        zmax=high,
-        colorscale=scale,
-        **hover,
-    )
-    figure.update_yaxes(range=[top + rows - 0.5, top - 0.5])
-    return figure.update_xaxes(range=[left - 0.5, left + columns - 0.5])
 
 
 def _square(figure: go.Figure) -> go.Figure:

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["MISSING", "compact_curves", "heights_of"]
-
 POINTS = 32
 MISSING = 255
 """The byte of a point of a head that has no kernel; others run from 0 to 254, its largest."""

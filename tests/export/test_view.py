@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pandas as pd
 import pytest
+from IPython.core.formatters import DisplayFormatter
 
 import poskernel_core as pk
 from pages.shared import results
@@ -26,10 +27,15 @@ from tools.recorded import page_names
 HOME = "http://lab.org/pk"
 
 
+def shown(view):
+    """What a notebook shows of a view, by kind."""
+    return DisplayFormatter().format(view)[0]
+
+
 @pytest.fixture
 def first(monkeypatch):
     """No output holds plotly.js yet."""
-    monkeypatch.setattr(views, "_embedded", [])
+    monkeypatch.setattr(views, "EMBEDDED", [])
 
 
 @pytest.fixture
@@ -102,20 +108,18 @@ def test_the_library_comes_once(made, first, monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     mark = "window.Plotly = Plotly"
 
-    bundle = View(made)._repr_mimebundle_()
-    assert {"text/html", "text/plain"} == set(bundle)
-    assert mark in bundle["text/html"]
+    assert mark in shown(View(made))["text/html"]
     cell["id"] = "two"
-    assert mark not in View(made)._repr_html_()
-    assert mark in View(made, embed=True)._repr_html_()
+    assert mark not in shown(View(made))["text/html"]
+    assert mark in shown(View(made, embed=True))["text/html"]
     cell["id"] = "one"
-    assert mark in View(made)._repr_html_()
-    assert mark not in View(made, embed=False)._repr_html_()
+    assert mark in shown(View(made))["text/html"]
+    assert mark not in shown(View(made, embed=False))["text/html"]
 
 
 def test_outside_of_a_notebook(made, first):
     """Every page stands alone."""
-    assert all("window.Plotly = Plotly" in View(made)._repr_html_() for _ in range(2))
+    assert all("window.Plotly = Plotly" in shown(View(made))["text/html"] for _ in range(2))
 
 
 def test_every_question_has_a_page():

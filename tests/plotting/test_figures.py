@@ -9,8 +9,6 @@ import pytest
 from PIL import Image
 
 from poskernel_core.common.specs import default_positions
-from poskernel_core.export.files import chart_config
-from poskernel_core.plotting.kernels import FLOOR, kernel_curve, profile_curve
 from poskernel_core.plotting.layout import few_lines, log_ticks, number
 from poskernel_core.plotting.maps import (
     Colours,
@@ -21,9 +19,7 @@ from poskernel_core.plotting.maps import (
 )
 from poskernel_core.plotting.multiples import small_multiples
 from poskernel_core.plotting.palette import SCALE, scale_rgb
-
-OFFSET = np.arange(7)
-KERNEL = np.array([0.4, 0.2, 0.15, 0.1, 0.08, 0.07, 0.0])
+from tests.support.made_results import named
 
 
 def causal(queries: np.ndarray, keys: int) -> np.ndarray:
@@ -32,24 +28,11 @@ def causal(queries: np.ndarray, keys: int) -> np.ndarray:
     return np.where(np.arange(keys) > queries[:, None], np.nan, values / values.max())
 
 
-def trace(figure: go.Figure, name: str) -> go.Scatter:
-    """The first trace whose name starts with `name`."""
-    return next(trace for trace in figure.data if trace.name and trace.name.startswith(name))
-
-
-def titles(figure: go.Figure) -> tuple[str, str]:
-    """The titles of the x-axis and the y-axis."""
-    return figure.layout.xaxis.title.text, figure.layout.yaxis.title.text
-
-
 def decoded(figure: go.Figure) -> np.ndarray:
     """The pixels [row, column, RGBA] of the picture that a map travels as."""
     source = next(trace.source for trace in figure.data if trace.type == "image")
     picture = base64.b64decode(source.removeprefix("data:image/png;base64,"))
     return np.asarray(Image.open(io.BytesIO(picture)).convert("RGBA"))
-
-
-# layout
 
 
 @pytest.mark.parametrize(
@@ -79,65 +62,6 @@ def test_number_is_plain_where_it_is_short(value: float, label: str) -> None:
     assert label == number(value)
 
 
-def test_chart_config_exports_svg_under_the_given_name() -> None:
-    """SVG, threefold, no logo, fluid; no button that sends the figure elsewhere."""
-    config = chart_config("kernel-L3H7")
-    assert {"format": "svg", "scale": 3, "filename": "kernel-L3H7"} == config[
-        "toImageButtonOptions"
-    ]
-    assert (False, True) == (config["displaylogo"], config["responsive"])
-    assert config["showSendToCloud"] is False
-
-
-# curves
-
-
-def test_kernel_curve_draws_mean_band_and_observation() -> None:
-    """Each line's y is the given array, x the offset."""
-    figure = kernel_curve(OFFSET, KERNEL, KERNEL / 2, KERNEL * 2, KERNEL[::-1])
-    mean, observed = trace(figure, "kernel K"), trace(figure, "observed")
-    np.testing.assert_array_equal(OFFSET, mean.x)
-    np.testing.assert_array_equal(KERNEL, mean.y)
-    np.testing.assert_array_equal(KERNEL[::-1], observed.y)
-    np.testing.assert_array_equal(KERNEL / 2, figure.data[0].y)
-    np.testing.assert_array_equal(KERNEL * 2, trace(figure, "10–90 %").y)
-    assert "dash" == observed.line.dash
-    assert ("offset n − i (tokens)", "probability per token") == titles(figure)
-
-
-def test_kernel_curve_without_observation_has_no_dashed_line() -> None:
-    """The hover text does not mention it either."""
-    figure = kernel_curve(OFFSET, KERNEL, KERNEL / 2, KERNEL * 2, None)
-    assert not [trace for trace in figure.data if trace.line.dash]
-    assert "observed" not in trace(figure, "kernel K").hovertemplate
-
-
-def test_log_offsets_keep_offset_zero_and_label_true_offsets() -> None:
-    """Points lie at offset + 1, and the tick there says the offset."""
-    figure = kernel_curve(OFFSET, KERNEL, KERNEL, KERNEL, None, log_x=True)
-    axis = figure.layout.xaxis
-    np.testing.assert_array_equal(OFFSET + 1, trace(figure, "kernel K").x)
-    assert (1, 2, 3, 6) == tuple(axis.tickvals)
-    assert ("0", "1", "2", "5") == tuple(axis.ticktext)
-    assert "log" == axis.type
-    assert "log spacing" in axis.title.text
-    assert "offset %{customdata[0]:d}" in trace(figure, "kernel K").hovertemplate
-    assert [*OFFSET] == [each[0] for each in trace(figure, "kernel K").customdata]
-    assert "probability per token" == axis.unifiedhovertitle.text  # else it is x, one more
-
-
-def test_log_probability_says_where_it_is_clipped_and_hover_tells_the_truth() -> None:
-    """A zero is drawn at the floor; the lowest tick is marked, the hover value stays zero."""
-    mean = trace(figure := profile_curve(OFFSET, KERNEL, KERNEL, KERNEL, log_y=True), "mean")
-    assert FLOOR == mean.y[-1]
-    assert 0 == mean.customdata[-1][1]
-    assert "≤ 10⁻⁶" == figure.layout.yaxis.ticktext[0]
-    assert ("offset k = n − i (tokens)", "probability per token (log scale)") == titles(figure)
-
-
-# maps
-
-
 def test_kernel_map_of_few_rows_names_true_queries_and_leaves_masked_cells_empty() -> None:
     """Uneven queries label rows of equal height, the earliest on top."""
     queries = np.array([2, 5, 11])
@@ -148,8 +72,6 @@ def test_kernel_map_of_few_rows_names_true_queries_and_leaves_masked_cells_empty
     assert "reversed" == figure.layout.yaxis.autorange
     np.testing.assert_array_equal(np.isnan(kernel), np.isnan(cells.z))
     np.testing.assert_allclose(cells.customdata, kernel, rtol=1e-6)
-    assert ("key position i (tokens)", "query position n (tokens)") == titles(figure)
-    assert "probability (log scale)" in [note.text for note in figure.layout.annotations]
 
 
 def test_kernel_map_colour_bar_tells_probabilities() -> None:
@@ -172,7 +94,7 @@ def test_large_kernel_map_is_a_picture_with_the_right_pixels() -> None:
     np.testing.assert_array_equal(pixels[..., 3], np.where(shown, 255, 0))
     expected = scale_rgb(kernel[shown] / np.nanmax(kernel)).astype(int)
     assert np.abs(pixels[shown][:, :3] - expected).max() <= 3
-    assert (40, None) == (figure.data[0].y0, figure.data[0].x0)
+    assert (40, 0) == (figure.data[0].y0, figure.data[0].x0)
     assert (458.5, 39.5) == tuple(figure.layout.yaxis.range)
 
 
@@ -201,13 +123,6 @@ def test_queries_with_a_tick_are_evenly_spaced(queries, told, keys) -> None:
     assert [f"{query}" for query in told] == list(axis.ticktext)
     if axis.type != "category":
         assert list(told) == [queries[at] for at in axis.tickvals]
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_kernel_map_names_both_shapes_when_they_disagree() -> None:
-    """Rows and queries must be as many."""
-    with pytest.raises(ValueError, match="expected 3 queries, one per row, received 2"):
-        kernel_map(np.ones((3, 5)), np.array([1, 2]), title="K")
 
 
 def test_kernel_map_refuses_a_wholly_masked_kernel() -> None:
@@ -267,9 +182,6 @@ def test_one_scale_for_kernel_and_observed() -> None:
     assert (0.001, 0.5) == (both.low, both.high)
 
 
-# small multiples
-
-
 @pytest.mark.parametrize("log_y", [False, True])
 def test_small_multiples_of_flat_kernels_have_ticks(log_y: bool) -> None:
     """Heads of a first layer, all alike: two numbers at every row of panels."""
@@ -284,16 +196,13 @@ def test_small_multiples_put_each_head_into_its_panel() -> None:
     kernels = np.linspace(0.1, 0.8, 5 * 11).reshape(5, 11)
     labels = [f"L1H{head}" for head in range(5)]
     figure = small_multiples(kernels, labels, 4, log_y=False)
-    first, second, fifth = (trace(figure, f"L1H{head}") for head in (0, 1, 4))
+    first, second, fifth = (named(figure, f"L1H{head}") for head in (0, 1, 4))
     np.testing.assert_allclose(first.y, kernels[0] / 0.8)
     np.testing.assert_allclose([first.x[0], first.x[-1]], [0, 1])
     assert second.x[0] > first.x[-1]
     assert first.x[0] == fifth.x[0]
     assert max(fifth.y) < min(first.y)
     np.testing.assert_array_equal(kernels[4], fifth.customdata[:, 1])
-    assert fifth.line.width > first.line.width
-    assert "<b>L1H4 ◀</b>" in figure.data[-1].text
-    assert ("offset n − i (tokens)", "K (probability per token)") == titles(figure)
 
 
 def test_small_multiples_thin_long_curves_but_keep_the_near_offsets() -> None:
@@ -301,16 +210,10 @@ def test_small_multiples_thin_long_curves_but_keep_the_near_offsets() -> None:
     kernels = np.full((64, 1009), 1e-3)
     kernels[:, :50] = 1e-9
     figure = small_multiples(kernels, [f"L0H{head}" for head in range(64)], 3, log_y=True)
-    offsets = trace(figure, "L0H63").customdata[:, 0]
+    offsets = named(figure, "L0H63").customdata[:, 0]
     np.testing.assert_array_equal(np.arange(64), offsets[:64])
     assert 1008 == offsets[-1]
     assert len(offsets) < 200
-
-
-def test_small_multiples_want_a_label_per_head() -> None:
-    """The message names both numbers."""
-    with pytest.raises(ValueError, match="expected 3 labels, one per head, received 2"):
-        small_multiples(np.ones((3, 5)), ["a", "b"], 0, log_y=False)
 
 
 @pytest.mark.parametrize(("lines", "hidden"), [(5, 0), (6, 1), (12, 7)])

@@ -60,12 +60,11 @@ def test_many_curves_have_bars():
     assert 3 * BANDS == len(drawn(rows).data)
 
 
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(("value", "error"), [(np.ones(4), None), (np.ones(5), np.ones(4))])
-def test_another_number_of_values(value, error):
-    """What was expected, and what came."""
-    with pytest.raises(ValueError, match=r"expected 5 .*received .*\[4\]"):
-        drawn({"a": (value, error)})
+def test_curves_differ_without_colour_as_well():
+    """By dash, or by mark."""
+    traces = [drawn({f"{i}": (AT * 1.0, None) for i in range(12)}).data[i] for i in range(12)]
+
+    assert 12 == len({(trace.line.dash, trace.marker.symbol) for trace in traces})
 
 
 def test_curves_of_a_result():

@@ -1,4 +1,4 @@
-"""Contextual neurons and the bag of tokens as figures."""
+"""Contextual neurons, and what the bag of tokens gives them, as figures."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from itertools import islice
 import numpy as np
 import plotly.graph_objects as go
 
+from poskernel_core.analyses.bag.quality import WORST
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.conditions import measured
-from poskernel_core.plotting.curves import Look, add_curve
-from poskernel_core.plotting.histogram import RING, histogram, log_axis, log_span
+from poskernel_core.plotting.curves import Look
+from poskernel_core.plotting.histogram import RING, histogram, log_range, log_span
 from poskernel_core.plotting.layout import (
     LINE,
     MUTED,
-    few_lines,
     legend_under_title,
     quoted,
     set_title,
     style,
 )
-from poskernel_core.plotting.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION, fade
+from poskernel_core.plotting.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION
 from poskernel_core.plotting.parts import part
 
 NAMED = 5
@@ -106,20 +106,12 @@ def latents_figure(found: Result) -> go.Figure:
     return figure.update_xaxes(type="category")
 
 
-WORST = -1.0  # R² is drawn no lower; a triangle at the lower edge and hover show the true value
-ROW = 0.07  # height of a row of triangles
 BEST = 5  # neurons named
 CLEAR = "rgba(0,0,0,0)"
 LABEL = 0.09  # of the cosine's range from -0.2 to 1: the height of a neuron's number
 WORDS = 5  # tokens of either end named in hover
 ENDS = 3  # tokens of either end named in the histogram
 LONGEST = 18  # letters of a word written into a figure
-SHOWN = 4  # variants of the bag drawn at first: the last, of which the very last is the bag itself
-QUALITY = {
-    "bag_r2": "R² of the heads' output (share of variance)",
-    "bag_centred_r2": "R², predictions centred (share of variance)",
-    "bag_cosine": "cosine of predicted and true output",
-}
 PREDICTION_PARTS = {
     "bag": ("bag of tokens", Look(GREEN)),
     "position": ("position", Look(PURPLE, "dot")),
@@ -136,7 +128,6 @@ def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
     The first by `rank_by`, the name of any value of neurons, are marked; `neuron` is ringed.
     """
     share, r2, rank = (part(found, name)[0] for name in ("drive_share", "r2", rank_by))
-    part(found, "r2", neuron=neuron)
     span = log_span(share)
     x, y = np.maximum(share, 1.15 * span[0]), np.maximum(r2, WORST)
     first = np.argsort(-np.nan_to_num(rank, nan=-np.inf), kind="stable")[: 2 * BEST]
@@ -169,7 +160,7 @@ def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
         height=480,
         y_title="R² of the prediction (share of variance)",
     )
-    figure.update_xaxes(**log_axis(span))
+    figure.update_xaxes(**log_range(span))
     return set_title(legend_under_title(figure), "Neurons that the bag of tokens drives")
 
 
@@ -212,101 +203,6 @@ def _ring(figure: go.Figure, x: np.ndarray, y: np.ndarray, neuron: int) -> None:
         name="chosen",
         cliponaxis=False,
     )
-
-
-def quality_figure(found: Result, value: str) -> go.Figure:
-    """How well each variant of the bag predicts the heads' joint output, against position.
-
-    Colours stand for the variants' scales, dashes for their kernels. Positions where a variant lies
-    below -1 are marked under the axis, a row for each variant.
-    """
-    if value not in QUALITY:
-        raise ValueError(f"expected one of {', '.join(QUALITY)}, received {value!r}")
-    query, (means, errors) = found.coordinates["query"], part(found, value)
-    names, figure, rows = found.words("variants"), go.Figure(), 0
-    for mean, error, name, one in zip(means, errors, names, _looks(names), strict=True):
-        add_curve(
-            figure, query, mean, error, name=name, look=one, where="position %{x}", floor=WORST
-        )
-        bands = {"fill": "tonexty", "legendgroup": name}
-        figure.update_traces(fillcolor=fade(one.colour, 0.15), selector=bands)
-        figure.data[-1].update(line_width=4.5 if one.colour == BLUE else 2, marker_size=5)
-        if (mean < WORST).any():
-            rows += 1
-            _add_below(figure, query[mean < WORST], mean[mean < WORST], rows, one, name)
-    low = max(WORST, float(np.nanmin(np.append(means - np.nan_to_num(np.abs(errors)), 1.0))))
-    style(figure, x_title="query position n (tokens)", y_title=QUALITY[value], height=460)
-    figure.update_yaxes(range=[low - 0.03 * (1 - low) - ROW * (rows + 0.3 * (rows > 0)), 1.02])
-    if rows:
-        figure.update_yaxes(tickvals=[-1, -0.5, 0, 0.5, 1])
-    few_lines(figure, SHOWN, last=True)
-    return set_title(legend_under_title(figure), "The bag against the heads' output")
-
-
-def _add_below(
-    figure: go.Figure, query: np.ndarray, mean: np.ndarray, row: int, look: Look, name: str
-) -> None:
-    """A row of triangles where a curve lies below the axis; hover shows the values."""
-    figure.add_scatter(
-        x=query,
-        y=np.full(len(query), WORST - ROW * row),
-        mode="markers",
-        name=f"{name}, below",
-        legendgroup=name,
-        showlegend=False,
-        customdata=mean,
-        marker={
-            "symbol": look.symbol.replace("circle", "triangle-down"),
-            "size": 7,
-            "color": look.colour,
-        },
-        hovertemplate=f"<b>{name}</b>, position %{{x}}<br>%{{customdata:.3g}}<extra></extra>",
-    )
-
-
-def _looks(names: list[str]) -> list[Look]:
-    """A look for each name "kernel, scale": a dash for the kernel, a colour for the scale."""
-    pairs = [name.partition(", ")[::2] for name in names]
-    kernels, scales = (list(dict.fromkeys(column)) for column in zip(*pairs, strict=True))
-    dashes, symbols = ("dash", "solid", "dot"), ("circle-open", "circle", "circle-cross")
-    return [
-        Look(CATEGORICAL[scales.index(scale) % 4], dashes[at % 3], symbols[at % 3])
-        for kernel, scale in pairs
-        for at in [kernels.index(kernel)]
-    ]
-
-
-def bag_kernel_figure(found: Result) -> go.Figure:
-    """The heads' mean kernel from the query position, over the offset."""
-    kernel = part(found, "kernel")[0][::-1]
-    figure = go.Figure(
-        go.Scatter(
-            x=np.arange(len(kernel)),
-            y=kernel,
-            mode="lines+markers" if len(kernel) <= 64 else "lines",
-            line={"color": BLUE, "width": 2.2},
-            name="mean kernel",
-            fill="tozeroy",
-            fillcolor=fade(BLUE, 0.2),
-            hovertemplate="offset %{x}<br>K %{y:.3g}<extra></extra>",
-        )
-    )
-    style(figure, x_title="offset n − i (tokens)", y_title="share of attention", height=340)
-    top = float(kernel[:-1].max(initial=0.0))
-    high = kernel[-1] > 2.5 * top > 0  # key 0, mostly a start token, would flatten the rest
-    figure.update_yaxes(range=[0, 1.2 * (top if high else kernel.max())])
-    if high:
-        figure.add_annotation(
-            x=len(kernel) - 1,
-            y=1.12 * top,
-            text=f"key 0: {kernel[-1]:.3g}",
-            showarrow=False,
-            xanchor="right",
-            xshift=-6,
-        )
-    heads = found.words("heads")
-    who = ", ".join(heads) if len(heads) <= 4 else f"{len(heads)} heads"
-    return set_title(figure, f"Mean kernel of {who} from position {len(kernel) - 1}")
 
 
 def contributions_figure(neuron: Result) -> go.Figure:
@@ -386,7 +282,6 @@ def _trace_title(trace: Result) -> str:
 def related_figure(neuron: Result, number: int) -> go.Figure:
     """Every neuron's correlation of contributions with `number` against what both write."""
     related, cosine = part(neuron, "related")[0], part(neuron, "output_cosine")[0]
-    part(neuron, "related", neuron=number)
     figure = go.Figure(
         go.Scatter(
             x=related,

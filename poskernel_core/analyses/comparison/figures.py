@@ -9,12 +9,15 @@ from poskernel_core.analyses.comparison.pins import read_pins
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import add_curve, look
-from poskernel_core.plotting.kernels import FLOOR
-from poskernel_core.plotting.layout import legend_under_title, log_ticks, number, set_title, style
+from poskernel_core.plotting.layout import (
+    FLOOR,
+    legend_under_title,
+    log_axis,
+    log_offsets,
+    set_title,
+    style,
+)
 from poskernel_core.plotting.palette import SCALE, ink_on, scale_hex
-
-OFFSETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
-"""Ticks of a log axis of offsets."""
 
 
 def pin_labels(found: Result) -> list[str]:
@@ -105,14 +108,10 @@ def kernels_figure(found: Result, *, log_x: bool = False, log_y: bool = False) -
         height=440,
     )
     if log_x:
-        ticks = [tick for tick in OFFSETS if tick < len(offset)]
-        figure.update_xaxes(
-            type="log", tickvals=[t + 1 for t in ticks], ticktext=list(map(str, ticks))
-        )
+        figure.update_xaxes(**log_offsets(len(offset) - 1))
     if log_y:
         low = max(float(np.nanmin(kernel)), FLOOR)
-        shares = log_ticks(low, max(float(np.nanmax(kernel)), 2 * low))
-        figure.update_yaxes(type="log", tickvals=shares, ticktext=list(map(number, shares)))
+        figure.update_yaxes(**log_axis(low, max(float(np.nanmax(kernel)), 2 * low)))
     else:
         figure.update_yaxes(rangemode="tozero")
     return set_title(legend_under_title(figure), "Kernels by offset")

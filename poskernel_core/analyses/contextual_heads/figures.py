@@ -15,14 +15,8 @@ from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import Look, add_curve, curves
-from poskernel_core.plotting.histogram import RING, Span, histogram, log_axis, log_span
-from poskernel_core.plotting.layout import (
-    LINE,
-    MUTED,
-    legend_under_title,
-    set_title,
-    style,
-)
+from poskernel_core.plotting.histogram import RING, Span, histogram, log_range, log_span
+from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, set_title, style
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, VERMILLION, fade
 from poskernel_core.plotting.parts import part
 
@@ -33,7 +27,6 @@ def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: flo
     The region of contextual heads is shaded; a CV of 0 stands at the lower edge.
     """
     spread = part(heads, "denominator_cv")[0]
-    part(heads, "denominator_cv", layer=layer, head=head)
     x_span = log_span(heads.values["etc"], broad)
     y_span = log_span(spread, steady)
     floor = y_span[0] * 1.15
@@ -56,8 +49,8 @@ def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: flo
     )
     y_title = "CV of the softmax denominator ± 1 s.e.<br>(log scale)"
     style(figure, x_title="ETC (tokens, log scale)", y_title=y_title, height=480)
-    figure.update_xaxes(**log_axis(x_span))
-    figure.update_yaxes(**log_axis(y_span))
+    figure.update_xaxes(**log_range(x_span))
+    figure.update_yaxes(**log_range(y_span))
     note = f" ({hidden} without a CV)" if (hidden := int(np.isnan(spread).sum())) else ""
     return set_title(legend_under_title(figure), f"Broad and steady heads{note}")
 
@@ -200,7 +193,7 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
         )
     y_title = f"denominator Z (weight{', log scale' if log_y else ''})"
     style(figure, x_title="query position n (tokens)", y_title=y_title)
-    figure.update_yaxes(**log_axis(span) if log_y else {"rangemode": "tozero"})
+    figure.update_yaxes(**log_range(span) if log_y else {"rangemode": "tozero"})
     return set_title(legend_under_title(figure), f"{found.params['head']}: denominators")
 
 

@@ -5,27 +5,19 @@ import plotly.graph_objects as go
 
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import bias_text, texts_of
-from poskernel_core.plotting.layout import style
-from poskernel_core.plotting.palette import SCALE
+from poskernel_core.plotting.head_map import head_map
 
 
 def verdicts_figure(found: Result) -> go.Figure:
     """One head's measures as a table, or the first measure of all heads."""
     if found.axes["value"] == ("measure",):
         return measures_table(found)
-    values, name = found.values["value"][0], found.words("measure")[0]
-    cells = go.Heatmap(
-        z=values,
-        colorscale=SCALE,
-        xgap=1,
-        ygap=1,
+    return head_map(
+        found.values["value"][0],
+        told=": %{z:.4g}<br>%{text}",
         text=found.texts["verdict"],
-        colorbar={"title": name},
-        hovertemplate="<b>L%{y}H%{x}</b>: %{z:.4g}<br>%{text}<extra></extra>",
+        colorbar={"title": found.words("measure")[0]},
     )
-    figure = style(go.Figure(cells), x_title="head", y_title="layer", height=420)
-    figure.update_xaxes(dtick=1, showgrid=False)
-    return figure.update_yaxes(dtick=1, autorange="reversed", showgrid=False)
 
 
 def measure_texts(head: Result) -> list[str]:

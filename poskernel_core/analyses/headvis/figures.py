@@ -7,8 +7,6 @@ import plotly.graph_objects as go
 
 from poskernel_core.common.result import Result
 
-__all__ = ["Example", "examples_table", "sharpest"]
-
 AROUND = 5
 """Tokens shown on each side of the two."""
 

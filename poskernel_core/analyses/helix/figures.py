@@ -1,13 +1,27 @@
 """The helix and what heads read of it, as figures."""
 
+import math
+
 import numpy as np
 import plotly.graph_objects as go
 
-from poskernel_core.analyses.helix.drawing import angle_matrix, helix_3d, helix_frames
+from poskernel_core.analyses.helix.scene import (
+    Points,
+    add_player,
+    averages,
+    coloured_curve,
+    component_titles,
+    morph,
+    plain_curve,
+    scene,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import BAND
 from poskernel_core.plotting.by_axes import by_axes
-from poskernel_core.plotting.scores import tangent_figure
+from poskernel_core.plotting.curves import curves
+from poskernel_core.plotting.layout import MUTED, bar_above, few_lines, set_title, style
+from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, SCALE, VERMILLION, scale_hex
+from poskernel_core.plotting.scores import around_query
 
 OVERLAYS: dict[str, tuple[str, str | None]] = {
     "nothing": ("projection", None),
@@ -17,35 +31,49 @@ OVERLAYS: dict[str, tuple[str, str | None]] = {
 }
 """What is drawn of a layer, and of layer 0 (W_pos) beside it; ``first`` is its own projection."""
 OWN_AXES = ("nothing", "layer 0, on this layer's axes")
+MOST_POINTS = 512  # per frame of an animation; longer curves are thinned
+MOST_COMPONENTS = 8
+HIDDEN = 2
+"""Parts of a score that the reader has to ask for: five lines at once are a tangle."""
 
 
 def helix_figure(
     helix: Result, layer: int, span: tuple[int, int], group: int | None, overlay: str
 ) -> go.Figure:
-    """One layer's positions from `span[0]` to `span[1]`, with averages of `group` or W_pos."""
-    positions = helix.coordinates["pos"]
+    """One layer's positions from `span[0]` to `span[1]`, with averages of `group` or W_pos.
+
+    Alone, the curve is coloured by position; beside layer 0's it is vermillion, and that one blue.
+    """
+    values, positions = helix.values, helix.coordinates["pos"]
     shown = (positions >= span[0]) & (positions <= span[1])
     name, beside = OVERLAYS[overlay]
-    values = helix.values
-    other = None
-    if beside is not None:
-        other = values["projection"][0] if beside == "first" else values[beside][layer]
-    groups = None
-    if group is not None and overlay in OWN_AXES:
-        starts = helix.coordinates[f"group_of_{group}"]
-        inside = (starts >= span[0]) & (starts + group - 1 <= span[1])
-        groups = values[f"group_{group}"][layer][inside] if inside.any() else None
-    own = overlay in OWN_AXES
-    return helix_3d(
-        values[name][layer][shown],
-        positions[shown],
-        title=f"Positions before layer {layer}",
-        groups=groups,
-        other=None if other is None else other[shown],
-        other_name=first_name(helix),
-        name=f"before layer {layer}",
-        shares=values["explained_variance"][layer, :3] if own else None,
-    )
+    points, at = values[name][layer][shown], positions[shown]
+    label, own = f"before layer {layer}", overlay in OWN_AXES
+    figure, every = go.Figure(), [points]
+    if beside is None:
+        figure.add_trace(coloured_curve(points, at, label))
+    else:
+        first = (values["projection"][0] if beside == "first" else values[beside][layer])[shown]
+        figure.add_trace(plain_curve(first, at, first_name(helix), BLUE, thin=True))
+        figure.add_trace(plain_curve(points, at, label, VERMILLION, thin=False))
+        every.append(first)
+    groups = _groups(helix, layer, span, group) if own else None
+    if groups is not None:
+        figure.add_trace(averages(groups))
+        every.append(groups)
+    shares = values["explained_variance"][layer, :3] if own else None
+    scene(figure, component_titles(shares), np.concatenate(every))
+    figure.update_layout(showlegend=len(figure.data) > 1)
+    return set_title(figure, f"Positions before layer {layer}")
+
+
+def _groups(helix: Result, layer: int, span: tuple[int, int], group: int | None) -> Points | None:
+    """The averages of all groups of positions that lie inside of the span; None: there are none."""
+    if group is None:
+        return None
+    starts = helix.coordinates[f"group_of_{group}"]
+    inside = (starts >= span[0]) & (starts + group - 1 <= span[1])
+    return helix.values[f"group_{group}"][layer][inside] if inside.any() else None
 
 
 def first_name(helix: Result) -> str:
@@ -54,44 +82,147 @@ def first_name(helix: Result) -> str:
 
 
 def morph_figure(helix: Result) -> go.Figure:
-    """Every layer's positions as an animation, each layer in units of its own size."""
-    points = helix.values["projection"]
+    """Every layer's positions as an animation, each layer in units of its own size.
+
+    The axes stay over all layers; one layer stands still. The signs of the components must agree
+    between layers, or the morph between them is wild.
+    """
+    points, positions = helix.values["projection"], helix.coordinates["pos"]
     size = np.sqrt(np.square(points).sum(axis=2).mean(axis=1))
-    return helix_frames(
-        points / np.where(size > 0, size, 1.0)[:, None, None],
-        helix.coordinates["pos"],
-        title="From layer to layer",
-        shares=helix.values["explained_variance"][:, :3],
+    points = points / np.where(size > 0, size, 1.0)[:, None, None]
+    step = 2 ** max(0, math.ceil(math.log2(len(positions) / MOST_POINTS)))
+    thin = points[:, ::step]
+    titles = [component_titles(share) for share in helix.values["explained_variance"][:, :3]]
+    figure = go.Figure(coloured_curve(thin[0], positions[::step], "mean residual"))
+    scene(figure, titles[0], points.reshape(-1, 3))
+    if len(points) > 1:
+        figure.frames = morph(thin, titles)
+        add_player(figure, len(points))
+    thinned = {1: "", 2: ", every 2nd position"}.get(step, f", every {step}th position")
+    return set_title(figure, f"From layer to layer{thinned}")
+
+
+def variance_figure(helix: Result) -> go.Figure:
+    """The first components' shares of the variance, stacked, for each layer."""
+    shares = helix.values["explained_variance"]
+    components = min(shares.shape[1], MOST_COMPONENTS)
+    colours = scale_hex(np.linspace(0.22, 0.95, components)[None])[0]
+    layer, total = np.arange(len(shares)), np.cumsum(shares, axis=1)
+    figure = go.Figure()
+    for component, colour in enumerate(colours):
+        figure.add_bar(
+            x=layer,
+            y=100 * shares[:, component],
+            name=f"component {component + 1}",
+            customdata=100 * total[:, component],
+            marker={"color": colour, "line_width": 0},
+            hovertemplate=f"<b>layer %{{x}}, component {component + 1}</b><br>%{{y:.1f}} %"
+            f"<br>first {component + 1} together %{{customdata:.1f}} %<extra></extra>",
+        )
+    style(figure, x_title="layer", y_title="share of the variance (%)")
+    figure.update_layout(
+        barmode="stack",
+        bargap=0.25,
+        legend={"orientation": "v", "x": 1.01, "y": 1, "yanchor": "top", "traceorder": "reversed"},
     )
+    figure.update_xaxes(showgrid=False, dtick=1 if len(shares) <= 24 else None)
+    figure.update_yaxes(range=[0, 100])
+    return set_title(figure, "Explained variance")
 
 
 def angles_figure(helix: Result, name: str) -> go.Figure:
-    """The largest canonical angle between every two layers."""
-    layers = [f"{layer}" for layer in range(len(helix.values[name]))]
+    """The largest canonical angle (degrees, 0 to 90) between every two layers."""
+    angles = helix.values[name].max(axis=-1)
+    labels = [f"{layer}" for layer in range(len(angles))]
     if name == "angles_position" and helix.provenance["position_scheme"] == "learned":
-        layers[0] = "W_pos"
+        labels[0] = "W_pos"
+    cells = go.Heatmap(
+        z=angles,
+        x=labels,
+        y=labels,
+        zmin=0,
+        zmax=90,
+        colorscale=SCALE,
+        hoverongaps=False,
+        xgap=1,
+        ygap=1,
+        texttemplate="%{z:.0f}" if len(labels) <= 16 else None,
+        hovertemplate="layer %{y} and layer %{x}: <b>%{z:.1f}°</b><extra></extra>",
+    )
+    figure = style(go.Figure(cells), x_title="layer", y_title="layer", height=520)
+    ticks = [*range(0, 91, 30)]
+    bar_above(figure, "angle (°)", ticks, [f"{tick}" for tick in ticks])
+    figure.update_traces(colorbar_len=150)  # two of these figures stand beside each other
+    look = {"type": "category", "showgrid": False, "constrain": "domain"}
+    figure.update_xaxes(**look, constraintoward="left")
+    figure.update_yaxes(**look, constraintoward="top", scaleanchor="x", autorange="reversed")
     titles = {"angles_residual": "Residual stream", "angles_position": "Position space"}
-    return angle_matrix(helix.values[name].max(axis=-1), title=titles[name], labels=layers)
+    return set_title(figure, titles[name])
+
+
+def shape_figure(helix: Result) -> go.Figure:
+    """How sparse every layer's mean residuals are, and how far prompts spread around them."""
+    spread = "the tokens repeated" if helix.params["prompts"] == "repeated" else "texts"
+    far, around = helix.values["far_share"], helix.values["token_spread"]
+    lines = {
+        f"far from 0 (beyond {helix.params['far']:g} × rms)": (far, None),
+        f"spread over {spread}": (around, None),
+    }
+    figure = curves(
+        np.arange(len(far)),
+        lines,
+        x_title="layer",
+        y_title="share (0 to 1) or relative size",
+        where="layer %{x}",
+    )
+    return figure.update_xaxes(dtick=1 if len(far) <= 24 else None)
 
 
 def tangents_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
-    """One head's position-only score around the query, split along the helix."""
+    """One head's position-only score around the query, split along the helix.
+
+    The score is the sum of its tangent, its radial part and the rest. Each is drawn relative to its
+    own mean over the band. The radial part and the rest are hidden until their names in the legend
+    are clicked, unless they vary more than the tangent part does.
+    """
     shown = np.abs(head.coordinates["band"]) <= reach
+    offsets = head.coordinates["band"][shown]
     values = {name: value[shown] for name, value in head.values.items() if value.ndim}
-    return tangent_figure(
-        head.coordinates["band"][shown],
-        values["position_score"],
-        values["tangent_part"],
-        values["radial_part"],
-        values["rest"] + values["third_part"],
-        values["observed_score"],
-        title=title,
+    rest = values["rest"] + values["third_part"]
+    parts = (
+        ("third direction and rest", rest, PURPLE, "dot", 1.8),
+        ("radial part", values["radial_part"], GREEN, "dashdot", 1.8),
+        ("tangent part", values["tangent_part"], VERMILLION, "dash", 2.2),
+        ("position only", values["position_score"], BLUE, "solid", 3),
+        ("raw score in texts", values["observed_score"], MUTED, "solid", 1),
     )
+    figure = go.Figure()
+    for name, part, colour, dash, width in parts:
+        figure.add_scatter(
+            x=offsets,
+            y=part - np.nanmean(part),
+            name=name,
+            hovertemplate="%{y:.3f}",
+            mode="lines",
+            line={"color": colour, "dash": dash, "width": width},
+        )
+    dots = {"color": MUTED, "size": 7, "symbol": "circle-open", "line_width": 2}
+    figure.data[-1].update(mode="lines+markers", marker=dots)
+    around_query(figure, offsets, title)
+    figure.update_layout(hovermode="x unified", legend_traceorder="reversed")
+    few_lines(figure, len(parts) - HIDDEN, last=True)
+    for trace in figure.data[:HIDDEN]:
+        if _span(trace.y) > _span(values["tangent_part"]):
+            trace.visible = True
+    return figure
+
+
+def _span(part: np.ndarray) -> float:
+    return float(np.nanmax(part) - np.nanmin(part))
 
 
 def tangent_reading_figure(result: Result) -> go.Figure:
     """One head's reading of the helix, or the fit of all heads."""
     if result.axes["position_score"] == ("band",):
-        title = f"Reading the helix around n = {result.params['query']}"
-        return tangents_figure(result, title)
+        return tangents_figure(result, f"Reading the helix around n = {result.params['query']}")
     return by_axes(result.only("helix_fit"))

@@ -6,8 +6,9 @@ import plotly.graph_objects as go
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
+from poskernel_core.plotting.head_map import head_map
 from poskernel_core.plotting.layout import legend_under_title, log_ticks, number, set_title, style
-from poskernel_core.plotting.palette import CATEGORICAL, SCALE
+from poskernel_core.plotting.palette import CATEGORICAL
 
 
 def texts_figure(found: Result) -> go.Figure:
@@ -65,29 +66,17 @@ def error_curve(found: Result) -> go.Figure:
 def enough_map(found: Result) -> go.Figure:
     """How many windows have the wanted error, for every head ``[layer, head]``, on a log scale."""
     enough = found.values["enough"]
-    z = np.log10(np.maximum(enough, 1.0))
     ticks = log_ticks(1.0, max(10.0, float(np.nanmax(enough, initial=10.0))))
     texts = np.vectorize(_windows, otypes=[object])(enough)
-    figure = go.Figure(
-        go.Heatmap(
-            z=z,
-            colorscale=SCALE,
-            xgap=1,
-            ygap=1,
-            customdata=texts,
-            hovertemplate="<b>L%{y}H%{x}</b><br>%{customdata}<extra></extra>",
-            colorbar={
-                "title": "windows",
-                "tickvals": np.log10(ticks),
-                "ticktext": [number(tick) for tick in ticks],
-            },
-        )
+    bar = {"tickvals": np.log10(ticks), "ticktext": [number(tick) for tick in ticks]}
+    figure = head_map(
+        np.log10(np.maximum(enough, 1.0)),
+        told="<br>%{customdata}",
+        height=min(420, 170 + 40 * len(enough)),
+        customdata=texts,
+        colorbar={"title": "windows"} | bar,
     )
-    set_title(figure, f"Windows for the wanted error: {found.params['measure']}")
-    style(figure, x_title="head", y_title="layer", height=min(420, 170 + 40 * len(enough)))
-    figure.update_xaxes(dtick=1, showgrid=False)
-    figure.update_yaxes(dtick=1, autorange="reversed", showgrid=False)
-    return figure
+    return set_title(figure, f"Windows for the wanted error: {found.params['measure']}")
 
 
 def _windows(enough: float) -> str:

@@ -2,71 +2,100 @@
 
 import numpy as np
 import plotly.graph_objects as go
-from jaxtyping import Int
 
-from poskernel_core.analyses.induction.recency import candidate_curves, head_map, last_rows_map
+from poskernel_core.analyses.induction.role_maps import (
+    letter,
+    row_pattern_figure,
+    row_patterns_figure,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.data.layouts import ROLES
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import mean_bars
+from poskernel_core.plotting.curves import Look, curves, look
+from poskernel_core.plotting.head_map import share_bar, share_map
+from poskernel_core.plotting.layout import MUTED, set_title, style
+from poskernel_core.plotting.palette import SCALE
 from poskernel_core.plotting.parts import Index, part, title_of
-from poskernel_core.plotting.role_maps import role_map, role_maps
 
 CANDIDATE_ROLES = ROLES[ROLES.index("[B]") :]
+FEW = 32  # up to this many keys, the cells of a map stand apart, and candidates have their letter
 
 
 def probability_figure(recency: Result) -> go.Figure:
     """Probability of each candidate after the last [A], and of other random tokens."""
-    values, errors = part(recency, "probability")
-    return candidate_curves(
-        _seconds(recency),
-        values,
-        errors,
-        list(CANDIDATE_ROLES[: values.shape[1]]),
-        title="What follows the last [A]",
-        y_title="probability ± 1 s.e.",
-        other=part(recency, "probability_other"),
-    )
+    others = {"other random tokens (mean)": part(recency, "probability_other")}
+    values = part(recency, "probability")
+    title = "What follows the last [A]"
+    return _by_candidate(recency, values, others, title, "probability ± 1 s.e.")
 
 
 def candidate_figure(recency: Result, layer: Index, head: Index) -> go.Figure:
     """One head's attention from the last [A] to each candidate."""
-    values, errors = part(recency, "candidate_attention", layer=layer, head=head)
-    return candidate_curves(
-        _seconds(recency),
-        values,
-        errors,
-        list(CANDIDATE_ROLES[: values.shape[1]]),
-        title=title_of(layer, head, "attention to candidates"),
-        y_title="share of attention ± 1 s.e.",
+    values = part(recency, "candidate_attention", layer=layer, head=head)
+    title = title_of(layer, head, "attention to candidates")
+    return _by_candidate(recency, values, {}, title, "share of attention ± 1 s.e.")
+
+
+def _by_candidate(
+    recency: Result,
+    values: tuple[np.ndarray, np.ndarray],
+    others: dict[str, tuple[np.ndarray, np.ndarray]],
+    title: str,
+    y_title: str,
+) -> go.Figure:
+    """A curve per candidate over the position of the last pair's [A]; `others` grey and dotted."""
+    seconds, count = recency.coordinates["second"], values[0].shape[1]
+    means, errors = values
+    rows = {name: (means[:, at], errors[:, at]) for at, name in enumerate(CANDIDATE_ROLES[:count])}
+    figure = curves(
+        seconds,
+        rows | others,
+        x_title="position of the last pair's [A] (tokens)",
+        y_title=y_title,
+        where="second [A] at %{x}" if count == 2 else "last pair at %{x}",
+        looks=[*map(look, range(count)), Look(MUTED, "dot", "circle-open")],
+        band=False,
     )
+    figure.update_xaxes(dtick=1 if len(seconds) <= 16 else None)
+    figure.update_yaxes(rangemode="tozero")
+    return set_title(figure, title)
 
 
 def last_rows_figure(recency: Result, layer: Index, head: Index) -> go.Figure:
-    """One head's attention from the last [A] to every key, a row for each second position."""
+    """One head's attention from the last [A] to every key, a row for each second position.
+
+    Candidates are marked with their letter.
+    """
     rows, errors = part(recency, "last_row", layer=layer, head=head)
-    return last_rows_map(
-        _seconds(recency),
-        rows,
-        errors,
-        recency.text_of("role"),
-        title=title_of(layer, head, "attention of the last [A]"),
+    seconds, keys = recency.coordinates["second"], rows.shape[1]
+    letters = [
+        ["" if role == "[A]" else letter(role) for role in row] for row in recency.text_of("role")
+    ]
+    apart = {"text": letters, "texttemplate": "%{text}", "xgap": 1, "ygap": 1}
+    top = float(rows.max())
+    figure = go.Figure(
+        go.Heatmap(
+            z=rows.astype(np.float32),
+            y=seconds,
+            zmin=0,
+            zmax=top,
+            colorscale=SCALE,
+            textfont_size=12,
+            customdata=errors.astype(np.float32),
+            hovertemplate="last pair at %{y}, key %{x}"
+            "<br><b>%{z:.3g}</b> ± %{customdata:.2g}<extra></extra>",
+            **(apart if keys <= FEW else {}),
+        )
     )
-
-
-def row_patterns_figure(patterns: Result, layer: int, columns: int | None = None) -> go.Figure:
-    """The mean patterns of all heads of a layer in one row of the table, as small maps."""
-    values, errors = part(patterns, "pattern", layer=layer)
-    title = f"Layer {layer}: mean attention"
-    return role_maps(values, errors, patterns.text_of("role"), title=title, columns=columns)
-
-
-def row_pattern_figure(patterns: Result, layer: Index, head: Index) -> go.Figure:
-    """The mean pattern of one head in one row of the table."""
-    values, errors = part(patterns, "pattern", layer=layer, head=head)
-    return role_map(
-        values, errors, patterns.text_of("role"), title=title_of(layer, head, "mean attention")
+    y_title = "position of the last pair's [A]"
+    style(figure, x_title="key position i (tokens)", y_title=y_title, height=420)
+    figure.update_xaxes(showgrid=False, dtick=1 if keys <= 13 else None)
+    figure.update_yaxes(
+        showgrid=False, autorange="reversed", dtick=1 if len(seconds) < 13 else None
     )
+    title = title_of(layer, head, "attention of the last [A]")
+    return set_title(share_bar(figure, top), title)
 
 
 def induction_figure(scores: Result) -> go.Figure:
@@ -77,7 +106,9 @@ def induction_figure(scores: Result) -> go.Figure:
         "induction <b>%{z:.3f}</b> ± %{customdata[0]:.2g}<br>to the earlier duplicate "
         "%{customdata[1]:.3f}<br>to the previous token %{customdata[2]:.3f}"
     )
-    return head_map(score, [error, *others], hover, "Induction score of every head")
+    extra = np.dstack([error, *others])
+    title = "Induction score of every head"
+    return share_map(score, told=hover, title=title, customdata=extra)
 
 
 def cause_figure(cause: Result) -> go.Figure:
@@ -87,12 +118,9 @@ def cause_figure(cause: Result) -> go.Figure:
         "attention_advantage_change": "last minus first",
         "attention_rise_change": "last row minus first",
     }
-    pairs = [part(cause, name) for name in names]
-    if any(np.ndim(value) for value, _ in pairs):
-        raise ValueError("expected one head, received all: choose one")
     return mean_bars(
         list(names.values()),
-        *np.transpose(pairs),
+        *np.transpose([part(cause, name) for name in names]),
         title="Attention, norms equalised minus as they are",
         x_title="change of the share of attention ± 1 s.e.",
     )
@@ -105,20 +133,12 @@ def head_scores_figure(scores: Result) -> go.Figure:
         "duplicate": "the earlier duplicate",
         "previous_mass": "the previous token",
     }
-    pairs = [part(scores, name) for name in names]
     return mean_bars(
         list(names.values()),
-        *np.transpose(pairs),
+        *np.transpose([part(scores, name) for name in names]),
         title="Attention in a sequence repeated",
         x_title="share of attention ± 1 s.e.",
     )
-
-
-def _seconds(recency: Result) -> Int[np.ndarray, " second"]:
-    """The positions of the last pair, one per row."""
-    if "second" not in recency.coordinates:
-        raise ValueError(f"expected 'induction-recency', received {recency.analysis!r}")
-    return recency.coordinates["second"]
 
 
 def induction_scores_figure(result: Result) -> go.Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -13,21 +14,20 @@ from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
-from poskernel_core.plotting.kernels import kernel_curve, profile_curve
+from poskernel_core.plotting.curves import add_band
+from poskernel_core.plotting.head_map import head_map
 from poskernel_core.plotting.layout import (
+    FLOOR,
     MUTED,
     bar_above,
+    log_axis,
+    log_offsets,
+    relayout,
     set_title,
     style,
 )
 from poskernel_core.plotting.maps import kernel_map
-from poskernel_core.plotting.palette import (
-    BLUE,
-    PURPLE,
-    RED,
-    SCALE,
-    VERMILLION,
-)
+from poskernel_core.plotting.palette import BLUE, PURPLE, RED, SCALE, VERMILLION, fade
 from poskernel_core.plotting.parts import part
 
 
@@ -35,57 +35,103 @@ def etc_figure(etc: Result) -> go.Figure:
     """The log ETC of all heads [layer, head] as a heat map, ticks in tokens."""
     if etc.axes["log_etc"] != ("layer", "head"):
         return by_axes(etc.only("log_etc"))
-    log = etc.values["log_etc"]
-    ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000) if np.log(t) <= _top(etc)]
+    top = float(np.log(max(np.nanmax(etc.values["visible_keys"]), 2.0)))
+    ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000) if np.log(t) <= top]
     kinds = np.array(etc.text_of("kind"), dtype=object)
-    figure = go.Figure(
-        go.Heatmap(
-            z=log,
-            zmin=0,
-            zmax=_top(etc),
-            colorscale=SCALE,
-            xgap=1,
-            ygap=1,
-            customdata=np.dstack([etc.values["etc"], etc.values["half_mass_distance"], kinds]),
-            hovertemplate="<b>L%{y}H%{x}</b><br>ETC %{customdata[0]:.4g}<br>%{customdata[2]}"
-            "<br>half of the mass within offset %{customdata[1]}<extra></extra>",
-            colorbar={"title": "ETC (tokens)", "tickvals": np.log(ticks), "ticktext": ticks},
-        )
+    return head_map(
+        etc.values["log_etc"],
+        zmin=0,
+        zmax=top,
+        customdata=np.dstack([etc.values["etc"], etc.values["half_mass_distance"], kinds]),
+        told="<br>ETC %{customdata[0]:.4g}<br>%{customdata[2]}"
+        "<br>half of the mass within offset %{customdata[1]}",
+        colorbar={"title": "ETC (tokens)", "tickvals": np.log(ticks), "ticktext": ticks},
     )
-    style(figure, x_title="head", y_title="layer", height=420)
-    figure.update_xaxes(dtick=1, showgrid=False)
-    figure.update_yaxes(dtick=1, autorange="reversed", showgrid=False)
-    return figure
-
-
-def _top(etc: Result) -> float:
-    return float(np.log(max(np.nanmax(etc.values["visible_keys"]), 2.0)))
 
 
 def head_curve(
     kernel: Result, query: int, *, log_x: bool = False, log_y: bool = False
 ) -> go.Figure:
-    """One head's kernel over the offset, from the results [key] of the kernel analysis."""
+    """One head's kernel over the offset, with its spread over queries and the mean attention."""
     first = int(kernel.params["skip"])
-    row = slice(first, query + 1)
-    turned = {
-        name: kernel.values[name][row][::-1] for name in ("kernel", "kernel_low", "kernel_high")
-    }
-    observed = kernel.values["observed"][row][::-1] if "observed" in kernel.values else None
-    offset = np.arange(query + 1 - first)
-    figure = kernel_curve(
-        offset,
-        turned["kernel"],
-        turned["kernel_low"],
-        turned["kernel_high"],
-        observed,
-        log_x=log_x,
-        log_y=log_y,
-    )
+    names = ("kernel", "kernel_low", "kernel_high", "observed")
+    columns = [np.arange(query + 1 - first)]
+    columns += [kernel.values[n][first : query + 1][::-1] for n in names if n in kernel.values]
+    hover = "K %{customdata[1]:.3g}<br>10–90 % %{customdata[2]:.3g} – %{customdata[3]:.3g}"
+    if "observed" in kernel.values:
+        hover += "<br>observed %{customdata[4]:.3g}"
+    figure = _banded(columns, hover, ("kernel K (mean)", "10–90 % of queries"), log_x, log_y)
+    if "observed" in kernel.values:
+        figure.add_scatter(
+            x=columns[0] + log_x,
+            y=_shown(columns[4], log_y),
+            mode="lines",
+            line={"color": VERMILLION, "width": 2, "dash": "dash"},
+            name="observed attention (mean)",
+            hoverinfo="skip",
+        )
     if kernel.params["source"] == "text":  # one query at n: no band, and no mean
         figure.data = figure.data[2:]
         figure.data[0].name, figure.data[-1].name = "kernel K", "observed attention in this text"
-    return figure
+    return _over_offsets(figure, columns, "offset n − i", log_x, log_y)
+
+
+def _banded(
+    columns: list[np.ndarray],
+    hover: str,
+    names: tuple[str, str],
+    log_x: bool = False,
+    log_y: bool = False,
+) -> go.Figure:
+    """A mean line over its band, from `columns` = offset, mean, low, high, ... (each [k])."""
+    offset, mean, low, high = columns[:4]
+    figure, x = go.Figure(), offset + log_x
+    edges, named = (_shown(low, log_y), _shown(high, log_y)), {"name": names[1]}
+    add_band(figure, x, *edges, fade(BLUE, 0.32), {}, named, legendgroup="band")
+    return figure.add_scatter(
+        x=x,
+        y=_shown(mean, log_y),
+        mode="lines",
+        name=names[0],
+        line={"color": BLUE, "width": 2.5},
+        customdata=np.stack(columns, axis=-1),
+        hovertemplate=f"<b>offset %{{customdata[0]:d}}</b><br>{hover}<extra></extra>",
+    )
+
+
+def _shown(probability: np.ndarray, log_y: bool) -> np.ndarray:
+    return np.maximum(probability, FLOOR) if log_y else probability
+
+
+def _over_offsets(
+    figure: go.Figure,
+    columns: list[np.ndarray],
+    what: str,
+    log_x: bool = False,
+    log_y: bool = False,
+) -> go.Figure:
+    """Label the axes; on a log x-axis the points lie at offset + 1, the ticks show the offset."""
+    x_title = f"{what} (tokens{', log spacing' if log_x else ''})"
+    y_title = f"probability per token{' (log scale)' if log_y else ''}"
+    style(figure, x_title=x_title, y_title=y_title)
+    axes: dict[str, Any] = {
+        "hovermode": "x unified",
+        "yaxis": _log_probability(columns[1:]) if log_y else {"rangemode": "tozero"},
+        # the title of the hover would be x, which is offset + 1 on a log axis
+        "xaxis": {"unifiedhovertitle": {"text": "probability per token"}},
+    }
+    if log_x:
+        axes["xaxis"] |= log_offsets(int(columns[0].max()))
+    return relayout(figure, axes)
+
+
+def _log_probability(curves: list[np.ndarray]) -> dict[str, Any]:
+    """A log y-axis over `curves`; where values lie below the floor, its lowest tick says so."""
+    low, high = (float(end([end(curve) for curve in curves])) for end in (np.nanmin, np.nanmax))
+    axis = log_axis(max(low, FLOOR), max(high, 2 * FLOOR))
+    if low < FLOOR:
+        axis["ticktext"][0] = f"≤ {axis['ticktext'][0]}"
+    return axis
 
 
 def kernel_figure(kernel: Result) -> go.Figure:
@@ -114,9 +160,12 @@ def diagonal_figure(profile: Result) -> go.Figure:
 
 
 def profile_figure(head: Result, *, most: int) -> go.Figure:
-    """One head's mean attention over the offset, up to `most` tokens back."""
-    mean, error = (part["profile"][: most + 1] for part in (head.values, head.errors))
-    figure = profile_curve(np.arange(len(mean)), mean, mean - error, mean + error)
+    """One head's mean attention over the offset, up to `most` tokens back, ± 1 standard error."""
+    mean, error = (each["profile"][: most + 1] for each in (head.values, head.errors))
+    hover = "P %{customdata[1]:.3g}<br>± 1 s.e. %{customdata[2]:.3g} – %{customdata[3]:.3g}"
+    columns = [np.arange(len(mean)), mean, mean - error, mean + error]
+    figure = _banded(columns, hover, ("mean attention P(k)", "± 1 s.e."))
+    _over_offsets(figure, columns, "offset k = n − i")
     return figure.update_layout(height=420)  # as high as the scores beside it
 
 

@@ -19,16 +19,6 @@ from poskernel_core.plotting.maps import picture_source
 from poskernel_core.plotting.palette import BLUE, GREEN, VERMILLION
 from poskernel_core.plotting.patterns import stage_map
 
-__all__ = [
-    "all_heads_figure",
-    "head_figure",
-    "head_labels",
-    "packed_head",
-    "packed_patterns",
-    "row_figure",
-    "token_text",
-]
-
 BYTE, WORD = 255, 65535
 GAP = 2  # cells between the patterns of two heads
 BARS = 128  # more keys than these have lines: bars would be finer than pixels

@@ -1,12 +1,26 @@
 """Position against token, and position 0, as figures."""
 
+from typing import Any
+
+import numpy as np
 import plotly.graph_objects as go
 
-from poskernel_core.analyses.induction.recency import head_map
+from poskernel_core.common.attention import only_visible
 from poskernel_core.common.result import Result
-from poskernel_core.plotting.conditions import case_curves, condition_curves, mean_bars, pattern_map
+from poskernel_core.plotting.conditions import mean_bars
+from poskernel_core.plotting.curves import Look, add_curve, curves
+from poskernel_core.plotting.head_map import share_map
+from poskernel_core.plotting.layout import LINE, SHARE, legend_under_title, set_title, style
+from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION
 from poskernel_core.plotting.parts import Index, last_key, part, title_of
+from poskernel_core.plotting.patterns import stage_map
 
+CONDITION_LOOKS = (  # both, position only, token only: the posts' blue, red and green
+    Look(BLUE),
+    Look(VERMILLION, "dash", "square"),
+    Look(GREEN, "dot", "diamond"),
+)
+CASE_LOOKS = (Look(BLUE), Look(VERMILLION, "dash", "square"), Look(PURPLE, "dot", "diamond"))
 ZERO_CANDIDATE = 2
 """The key of [B] in every case of the test of position 0."""
 
@@ -28,8 +42,15 @@ def look_back_heads(parts: Result) -> go.Figure:
     mass, error = part(parts, "largest_mass", condition=1)
     offset, _ = part(parts, "largest_offset", condition=1)
     hover = "by position only, %{customdata[1]} back: <b>%{z:.3f}</b> ± %{customdata[0]:.2g}"
-    figure = head_map(mass, [error, offset], hover, "How far heads look back")
-    return figure.update_traces(text=offset, texttemplate="%{text}", textfont_size=11)
+    return share_map(
+        mass,
+        told=hover,
+        title="How far heads look back",
+        customdata=np.dstack([error, offset]),
+        text=offset,
+        texttemplate="%{text}",
+        textfont_size=11,
+    )
 
 
 def score_conditions_figure(parts: Result, layer: Index, head: Index, query: Index) -> go.Figure:
@@ -50,22 +71,34 @@ def _conditions(
     layer, head, query = at
     means, errors = part(parts, name, layer=layer, head=head, query=query)
     n = last_key(means[0]) if query is None else query
-    figure = condition_curves(
+    figure = _three_curves(
         means[:, : n + 1],
         errors[:, : n + 1],
         parts.words("conditions"),
-        title=title_of(layer, head, f"{title} {n}"),
         x_title="key position i (tokens)",
         y_title=y_title,
         where="key %{x}",
     )
-    return figure.update_yaxes(rangemode="tozero") if name == "pattern" else figure
+    figure.update_yaxes(rangemode="tozero" if name == "pattern" else None)
+    return set_title(figure, title_of(layer, head, f"{title} {n}"))
+
+
+def _three_curves(
+    means: np.ndarray, errors: np.ndarray, names: list[str], **titles: Any
+) -> go.Figure:
+    """One curve per condition, with its band of one standard error, over 0, 1, 2, ..."""
+    x, pairs = np.arange(means.shape[1]), zip(means, errors, strict=True)
+    rows = dict(zip(names, pairs, strict=True))
+    figure = curves(x, rows, looks=CONDITION_LOOKS, **titles)
+    return figure.update_xaxes(dtick=1 if len(x) <= 13 else None)
 
 
 def condition_map_figure(parts: Result, layer: Index, head: Index, condition: int) -> go.Figure:
-    """One head's whole mean pattern in one condition."""
+    """One head's whole mean pattern in one condition, later keys left blank."""
     pattern, _ = part(parts, "pattern", layer=layer, head=head, condition=condition)
-    return pattern_map(pattern, title=title_of(layer, head, parts.words("conditions")[condition]))
+    title = title_of(layer, head, parts.words("conditions")[condition])
+    shown = only_visible(pattern.astype(np.float64))
+    return stage_map(shown, title=title, span=(0.0, 1.0), unit=SHARE)
 
 
 def look_back_figure(parts: Result, layer: Index, head: Index) -> go.Figure:
@@ -74,29 +107,56 @@ def look_back_figure(parts: Result, layer: Index, head: Index) -> go.Figure:
     offsets, _ = part(parts, "largest_offset", layer=layer, head=head)
     shown = means.shape[1] // 2 + 1
     pairs = zip(parts.words("conditions"), offsets, strict=True)
-    names = [f"{name}, most at k = {offset}" for name, offset in pairs]
-    figure = condition_curves(
+    figure = _three_curves(
         means[:, :shown],
         errors[:, :shown],
-        names,
-        title=title_of(layer, head, "attention by offset"),
+        [f"{name}, most at k = {offset}" for name, offset in pairs],
         x_title="offset k = n − i (tokens)",
         y_title="share of attention ± 1 s.e.",
         where="%{x} back",
     )
-    return figure.update_yaxes(rangemode="tozero")
+    figure.update_yaxes(rangemode="tozero")
+    return set_title(figure, title_of(layer, head, "attention by offset"))
 
 
 def position_zero_figure(zero: Result, layer: Index, head: Index) -> go.Figure:
-    """One head's attention from the last [A] in the three cases of the test of position 0."""
+    """One head's attention from the last [A] in the three cases of the test of position 0.
+
+    Keys are counted so that [B] is the same key in every case; there the values are ringed.
+    """
     rows, errors = part(zero, "last_row", layer=layer, head=head)
-    return case_curves(
-        rows,
-        errors,
-        zero.words("cases"),
-        ZERO_CANDIDATE,
-        title=title_of(layer, head, "attention of the last [A]"),
+    figure = go.Figure()
+    keys = np.arange(rows.shape[1])
+    for row, error, name, one in zip(rows, errors, zero.words("cases"), CASE_LOOKS, strict=True):
+        add_curve(figure, keys, row, error, name=name, look=one, where="key %{x}", band=False)
+        figure.add_scatter(
+            x=[ZERO_CANDIDATE],
+            y=[row[ZERO_CANDIDATE]],
+            mode="markers",
+            name=f"[B]: {name}",
+            legendgroup=name,
+            showlegend=False,
+            hoverinfo="skip",
+            cliponaxis=False,
+            marker={"size": 16, "symbol": "circle-open", "color": one.colour, "line_width": 2},
+        )
+    style(
+        figure,
+        x_title=f"key, counted so that [B] is {ZERO_CANDIDATE} (tokens)",
+        y_title=f"{SHARE} ± 1 s.e.",
+        height=420,
     )
+    figure.add_vline(
+        x=ZERO_CANDIDATE,
+        line={"color": LINE, "width": 1.2, "dash": "dot"},
+        layer="below",
+        annotation={"text": "[B]", "font_size": 13},
+        annotation_position="top right",
+    )
+    figure.update_xaxes(dtick=1 if len(keys) <= 13 else None)
+    figure.update_yaxes(range=[0, 1.15 * float(np.nanmax(rows))])  # room for the letter
+    title = title_of(layer, head, "attention of the last [A]")
+    return set_title(legend_under_title(figure), title)
 
 
 def conditions_figure(result: Result) -> go.Figure:

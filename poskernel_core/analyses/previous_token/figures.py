@@ -4,13 +4,15 @@ import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import as_printed
 from poskernel_core.common.specs import BAND
 from poskernel_core.plotting.by_axes import by_axes
+from poskernel_core.plotting.curves import add_band
 from poskernel_core.plotting.head_map import head_map
-from poskernel_core.plotting.layout import THIRD, set_height
-from poskernel_core.plotting.palette import SCALE
+from poskernel_core.plotting.layout import MUTED, THIRD, set_height
+from poskernel_core.plotting.palette import BLUE, PURPLE, VERMILLION, fade
 from poskernel_core.plotting.patterns import robust_span, stage_map
-from poskernel_core.plotting.scores import score_profile_figure
+from poskernel_core.plotting.scores import around_query
 
 FINE = 256
 """Maps of more rows than this are finer than the pixels of a third of the page."""
@@ -18,16 +20,63 @@ STAGE_TITLES = {"score": "raw scores", "masked_score": "masked scores", "pattern
 
 
 def scores_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
-    """One head's mean raw score up to `reach` tokens off the diagonal; its part by position."""
+    """One head's mean raw score up to `reach` tokens off the diagonal, ± 1 s.e., less its mean.
+
+    Beside it is its part by position. The current and the previous token, k = 0 and 1, are marked
+    by how far they lie off the straight line through their neighbours.
+    """
     shown = np.abs(head.coordinates["band"]) <= reach
+    offsets, error = head.coordinates["band"][shown], head.errors["score_profile"][shown]
     score, position = (head.values[f"{name}_profile"][shown] for name in ("score", "position"))
-    return score_profile_figure(
-        head.coordinates["band"][shown],
-        score - np.nanmean(score),
-        head.errors["score_profile"][shown],
-        position=position - np.nanmean(position),
-        title=title,
+    score, position = score - np.nanmean(score), position - np.nanmean(position)
+    figure = go.Figure()
+    figure.add_scatter(
+        x=offsets,
+        y=position,
+        name="by position alone",
+        mode="lines",
+        line={"color": PURPLE, "dash": "dot", "width": 2},
+        hovertemplate="%{y:.3f}",
     )
+    edges, named = (score - error, score + error), {"name": "± 1 s.e."}
+    add_band(figure, offsets, *edges, fade(BLUE, 0.32), {}, named, legendgroup="band")
+    figure.add_scatter(
+        x=offsets,
+        y=score,
+        name="mean raw score",
+        mode="lines+markers",
+        customdata=error,
+        line={"color": BLUE, "width": 2.5},
+        marker={"size": 5},
+        hovertemplate="<b>k = %{x}</b><br>score %{y:.3f} ± %{customdata:.2g}<extra></extra>",
+    )
+    _add_kink(figure, {k: float(score[offsets == k][0]) for k in (-1, 0, 1, 2)})
+    return around_query(figure, offsets, title).update_layout(hovermode="closest")
+
+
+def _add_kink(figure: go.Figure, at: dict[int, float]) -> None:
+    """The line through k = -1 and 2, and how far k = 0 and 1 lie off it."""
+    slope = (at[2] - at[-1]) / 3
+    figure.add_scatter(
+        x=[-2, 3],
+        y=[at[-1] - slope, at[2] + slope],
+        mode="lines",
+        name="line through k = −1 and 2",
+        line={"color": MUTED, "width": 2, "dash": "dash"},
+        hoverinfo="skip",
+    )
+    edge = {"color": "white", "width": 1}
+    for k, name, symbol in ((0, "current token", "diamond"), (1, "previous token", "square")):
+        off = at[k] - (at[-1] + (k + 1) * slope)
+        figure.add_scatter(
+            x=[k],
+            y=[at[k]],
+            mode="markers",
+            name=f"{name}: {as_printed(f'{off:+.2f}')} off the line",
+            marker={"color": VERMILLION, "size": 12, "symbol": symbol, "line": edge},
+            hovertemplate=f"<b>{name}, k = {k}</b><br>score %{{y:.3f}}"
+            f"<br>{off:+.3f} against the line<extra></extra>",
+        )
 
 
 def stage_figure(
@@ -65,7 +114,8 @@ def stage_figure(
 
 def table_figure(ranked: Result) -> go.Figure:
     """The ratio of the two largest diagonals of every head [layer, head]."""
-    return head_map(ranked.values["ratio"], "second / largest", (0.0, 1.0), SCALE)
+    bar = {"title": "second / largest"}
+    return head_map(ranked.values["ratio"], told=": %{z:.3f}", zmin=0, zmax=1, colorbar=bar)
 
 
 def ranking_figure(result: Result) -> go.Figure:

@@ -1,48 +1,30 @@
-"""Attention over random tokens as figures."""
+"""Attention over random tokens: one row with its trend, and the norms of layer 0's outputs."""
 
 from collections.abc import Sequence
 
+import numpy as np
 import plotly.graph_objects as go
+from jaxtyping import Float, Int
 
-from poskernel_core.analyses.random_tokens.rows import norm_curves, trend_figure
 from poskernel_core.common.result import Result
+from poskernel_core.plotting.conditions import measured
+from poskernel_core.plotting.curves import Look, add_curve, look
+from poskernel_core.plotting.layout import (
+    FLOOR,
+    MUTED,
+    SHARE,
+    few_lines,
+    legend_under_title,
+    log_axis,
+    set_title,
+    style,
+)
+from poskernel_core.plotting.palette import BLUE, VERMILLION
 from poskernel_core.plotting.parts import Index, last_key, part, title_of
 
-
-def intrinsic_figure(
-    rows: Result, layer: Index, head: Index, query: Index, log_y: bool = False
-) -> go.Figure:
-    """Mean attention from position `query` to each key 0 to `query`, with its fitted trend."""
-    where = {"layer": layer, "head": head, "query": query}
-    row, error = part(rows, "pattern", **where)
-    at = last_key(row) if query is None else query
-    slope, slope_error = part(rows, "slope", **where)
-    correlation, _ = part(rows, "rank_correlation", **where)
-    return trend_figure(
-        row[: at + 1],
-        error[: at + 1],
-        slope=(float(slope), float(slope_error)),
-        correlation=float(correlation),
-        first=int(rows.params["trend_from"]),
-        log_y=log_y,
-        title=title_of(layer, head, f"attention from position {at}"),
-    )
-
-
-def norm_figure(rows: Result, heads: Sequence[int] | None = None) -> go.Figure:
-    """The norm of the outputs of layer 0's heads against position (default: of all heads)."""
-    norm, error = part(rows, "norm")
-    exponent, spread = part(rows, "norm_exponent")
-    if norm.ndim != 2:
-        raise ValueError("expected the norms of all heads, received those of one")
-    visible = part(rows, "visible_keys")[0].astype(float)
-    chosen = list(range(len(norm)) if heads is None else heads)
-    if any(not 0 <= head < len(norm) for head in chosen):
-        raise ValueError(f"expected heads 0 to {len(norm) - 1}, received {chosen}")
-    exponents = [(float(exponent[head]), float(spread[head])) for head in chosen]
-    return norm_curves(
-        visible, norm[chosen], error[chosen], exponents, chosen, title="Norm of layer 0's outputs"
-    )
+OFF_SCALE = 2.5  # a point this many times higher than all keys of the trend would flatten them
+LEGEND = "head: exponent ± 1 s.e., and how far off its power law at most"
+PerKey = Float[np.ndarray, " key"]
 
 
 def random_figure(result: Result) -> go.Figure:
@@ -51,3 +33,219 @@ def random_figure(result: Result) -> go.Figure:
         return norm_figure(result)
     last = len(result.values["pattern"]) - 1 if "query" in result.axes["pattern"] else None
     return intrinsic_figure(result, None, None, last)
+
+
+def intrinsic_figure(
+    rows: Result, layer: Index, head: Index, query: Index, log_y: bool = False
+) -> go.Figure:
+    """Mean attention from position `query` to each key, and the line through its trend.
+
+    The trend leaves out the keys before the first that counts and the query itself: they are grey,
+    and stand at the upper edge with their value where they would flatten the rest.
+    """
+    where = {"layer": layer, "head": head, "query": query}
+    row, error = part(rows, "pattern", **where)
+    query = last_key(row) if query is None else query
+    row, error, keys = row[: query + 1], error[: query + 1], np.arange(query + 1)
+    first, figure = int(rows.params["trend_from"]), go.Figure()
+    if query > first:
+        inside = slice(first, query)
+        add_curve(
+            figure,
+            keys[inside],
+            row[inside],
+            error[inside],
+            name="mean ± 1 s.e.",
+            look=Look(BLUE),
+            where="key %{x}",
+            floor=FLOOR if log_y else None,
+        )
+        slope = tuple(float(each) for each in part(rows, "slope", **where))
+        correlation = float(part(rows, "rank_correlation", **where)[0])
+        _add_trend(figure, keys[inside], row[inside], slope, correlation, log_y)
+    left_out = [query, *range(min(first, query))]  # the legend shows the first one's mark
+    top = np.inf if log_y else _top(row, error, left_out)
+    _add_left_out(figure, row, error, left_out, top, log_y)
+    scale = ", log scale" if log_y else ""
+    style(figure, x_title="key position i (tokens)", y_title=f"{SHARE}{scale}", height=420)
+    _row_axes(figure, row, top, log_y)
+    title = title_of(layer, head, f"attention from position {query}")
+    return set_title(legend_under_title(figure), title)
+
+
+def _add_trend(
+    figure: go.Figure,
+    keys: Int[np.ndarray, " key"],
+    row: PerKey,
+    slope: tuple[float, ...],
+    correlation: float,
+    log_y: bool,
+) -> None:
+    """The fitted line over the keys of the trend, through their mean, and how well it fits.
+
+    Keys that a window hides, the zeros before the first that is seen, are no part of it.
+    """
+    if not np.isfinite(slope[0]):
+        return
+    seen = slice(int(np.argmax(row != 0)), None)
+    keys, row = keys[seen], row[seen]
+    line = row.mean() + slope[0] * (keys - keys.mean())
+    around = float(((row - row.mean()) ** 2).sum())
+    fit = f"R² {1 - float(((row - line) ** 2).sum()) / around:.2f}, " if around > 0 else ""
+    ends = slice(None) if log_y else slice(None, None, max(1, len(keys) - 1))
+    name = f"slope {measured(*slope)} per token"
+    rank = f"{fit}rank correlation {correlation:.2f}".replace("-", "−")
+    figure.add_scatter(
+        x=keys[ends],
+        y=np.where(line > FLOOR, line, np.nan)[ends] if log_y else line[ends],
+        mode="lines",
+        line={"color": VERMILLION, "width": 2, "dash": "dash"},
+        name=f"{name},<br>{rank}",
+        hovertemplate=f"{name}<br>{rank}<extra></extra>",
+    )
+
+
+def _top(row: PerKey, error: PerKey, left_out: list[int]) -> float:
+    """The upper end of the axis: room for the keys of the trend, and others not far above them."""
+    high = row + np.abs(error)
+    base = float(np.max(np.delete(high, left_out), initial=0.0))
+    ends = high[left_out].tolist()
+    near = [end for end in ends if end <= OFF_SCALE * base]
+    return 1.12 * float(max([base, *near])) if base > FLOOR else 1.12 * float(max(ends))
+
+
+def _add_left_out(
+    figure: go.Figure, row: PerKey, error: PerKey, keys: list[int], top: float, log_y: bool
+) -> None:
+    """Keys that the trend leaves out; one above `top` is a triangle below it, with its value."""
+    query = len(row) - 1
+    high = [row[key] > top for key in keys]
+    spread = [None if off else error[key] for key, off in zip(keys, high, strict=True)]
+    figure.add_scatter(
+        x=keys,
+        mode="markers",
+        name="left out of the trend",
+        error_y={"array": spread},
+        y=[
+            0.96 * top if off else row[key] if row[key] >= FLOOR or not log_y else np.nan
+            for key, off in zip(keys, high, strict=True)
+        ],
+        marker={
+            "color": MUTED,
+            "size": 11,
+            "line": {"color": MUTED, "width": 2},
+            "symbol": ["triangle-up" if off else "circle-open" for off in high],
+        },
+        customdata=[[row[key], error[key]] for key in keys],
+        cliponaxis=False,
+        hovertemplate="<b>left out of the trend</b>, key %{x}<br>%{customdata[0]:.3g} "
+        "± %{customdata[1]:.2g}<extra></extra>",
+    )
+    for key, off in zip(keys, high, strict=True):
+        if off:
+            last = key == query
+            figure.add_annotation(
+                x=query if last else max(keys[1:]),
+                y=0.96 * top,
+                text=f"{'query' if last else f'key {key}'}: {row[key]:.3g}",
+                showarrow=False,
+                xanchor="right" if last else "left",
+                xshift=-10 if last else 10,
+                yshift=0 if last else -14 * key,
+                font_size=12,
+            )
+
+
+def _row_axes(figure: go.Figure, row: PerKey, top: float, log_y: bool) -> None:
+    pad = 0.5 + 0.015 * len(row)
+    figure.update_xaxes(range=[-pad, len(row) - 1 + pad], dtick=1 if len(row) <= 13 else None)
+    if not log_y:
+        figure.update_yaxes(range=[0, top])
+        return
+    positive = row[row >= FLOOR]
+    figure.update_yaxes(**log_axis(float(positive.min()) / 2, float(positive.max()) * 2))
+
+
+def norm_figure(rows: Result, heads: Sequence[int] | None = None) -> go.Figure:
+    """The norm of the outputs of layer 0's heads against the visible tokens, and 1/√tokens, dotted.
+
+    The legend says how far each curve lies off its own power law where it is farthest.
+    """
+    norm, error = part(rows, "norm")
+    exponents = list(zip(*part(rows, "norm_exponent"), strict=True))
+    tokens = part(rows, "visible_keys")[0].astype(float)
+    chosen = list(range(len(norm)) if heads is None else heads)
+    figure = go.Figure()
+    for head in chosen:
+        power = f"{measured(*exponents[head])}, {_off_law(tokens, norm[head], exponents[head][0])}"
+        add_curve(
+            figure,
+            tokens,
+            norm[head],
+            error[head],
+            look=look(head),
+            where="%{x} visible tokens",
+            name=f"H{head}: {power if np.any(norm[head] > 0) else 'ablated'}",
+            floor=FLOOR,
+        )
+    marks = {"size": 6, "maxdisplayed": 16}
+    figure.update_traces(line_width=1.8, marker=marks, selector={"mode": "lines+markers"})
+    few_lines(figure, most=4)
+    _add_reference(figure, tokens, norm[chosen])
+    return _norm_axes(figure, tokens, norm[chosen])
+
+
+def _off_law(
+    tokens: Float[np.ndarray, " pos"], norm: Float[np.ndarray, " pos"], exponent: float
+) -> str:
+    """How far a curve lies off its power law at most, position 0 left out as in the fit."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left = np.log(norm[1:]) - exponent * np.log(tokens[1:])
+        factor = float(np.exp(np.abs(left - left.mean()).max())) if left.size else np.nan
+    if not np.isfinite(factor):
+        return "no power law"
+    if factor >= 2:
+        return f"off ≤ {factor:.2g}×"
+    percent = 100 * (factor - 1)
+    return f"off ≤ {percent:.0f} %" if percent >= 1 else "off < 1 %"
+
+
+def _add_reference(
+    figure: go.Figure, tokens: Float[np.ndarray, " pos"], norm: Float[np.ndarray, "head pos"]
+) -> None:
+    """1/√tokens, through the geometric mean of the heads at position 1."""
+    at = norm[:, min(1, norm.shape[1] - 1)]
+    if not (at > 0).any():
+        return
+    through = np.exp(np.log(at[at > 0]).mean()) * np.sqrt(tokens[min(1, len(tokens) - 1)])
+    figure.add_scatter(
+        x=tokens,
+        y=through / np.sqrt(tokens),
+        mode="lines",
+        name="1/√tokens: −0.5",
+        line={"color": MUTED, "width": 2.5, "dash": "dot"},
+        hovertemplate="1/√tokens<extra></extra>",
+    )
+
+
+def _norm_axes(
+    figure: go.Figure, tokens: Float[np.ndarray, " pos"], norm: Float[np.ndarray, "head pos"]
+) -> go.Figure:
+    """Two log axes; the figure grows with its legend."""
+    lines = -(-(len(norm) + 1) // 2)
+    style(
+        figure,
+        x_title="visible tokens (log scale)",
+        y_title="length of z (log scale)",
+        height=380 + 26 * lines,
+    )
+    figure.update_xaxes(**log_axis(1, max(float(tokens[-1]), 2.0)))
+    positive = norm[norm > FLOOR]
+    if positive.size:
+        figure.update_yaxes(**log_axis(float(positive.min()) / 2, float(positive.max()) * 2))
+    figure.update_yaxes(type="log")
+    figure.update_layout(
+        legend_title={"text": LEGEND, "side": "top", "font_size": 12},
+        legend_maxheight=1000,  # on a phone, one head a line: it shall not scroll
+    )
+    return set_title(legend_under_title(figure), "Norm of layer 0's outputs")

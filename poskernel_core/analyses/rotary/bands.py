@@ -93,7 +93,7 @@ class ChangedBands(Experiment[ChangedBandsParams]):
             has_error=True,
         ),
     )
-    figure = "changed_figure"
+    figure = "losses_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "change_bands"

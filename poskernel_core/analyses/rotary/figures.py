@@ -1,29 +1,31 @@
-"""Rotary pairs and what changing them does, as figures."""
+"""Rotary pairs and what changing them does: spectra over wavelengths, curves over offsets."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from jaxtyping import Float
+from plotly.subplots import make_subplots
 
 from poskernel_core.analyses.rotary.bands import CHANGES, TREATMENTS
-from poskernel_core.analyses.rotary.curves import (
-    changed_losses,
-    clocks,
-    offset_curves,
-    over_wavelengths,
-    spectrum,
-)
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
-from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION
+from poskernel_core.plotting.curves import add_band
+from poskernel_core.plotting.layout import MUTED, log_axis, log_offsets, set_title, style
+from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION, fade
 
-MOST_CLOCKS = 6
-CLOCK_OFFSETS = (0, 1, 2, 4, 8, 16, 64)
+NOTHING = 1e-4  # nats: amplitudes on a log axis are drawn no lower
 BAND_LOOKS = {
     "short": {"color": VERMILLION, "dash": "dash", "width": 2},
     "middle": {"color": GREEN, "dash": "dashdot", "width": 2},
     "long": {"color": PURPLE, "dash": "dot", "width": 2.5},
 }
 WHOLE = {"color": BLUE, "width": 3}
+
+PerPair = Float[np.ndarray, " pair"]
+PerOffset = Float[np.ndarray, " offset"]
 
 
 def band_edges(found: Result) -> tuple[float, float]:
@@ -32,39 +34,57 @@ def band_edges(found: Result) -> tuple[float, float]:
     return float(found.params["short"]), float(long or found.provenance["context"])
 
 
-def clocks_figure(head: Result, kernel: Result) -> go.Figure:
-    """The clocks of the pairs that matter most to one head, in order of wavelength."""
-    swing = np.nan_to_num(head.values["swing"])
-    chosen = np.argsort(-swing, kind="stable")[:MOST_CLOCKS]
-    chosen = chosen[swing[chosen] > 0]
-    chosen = chosen[np.argsort(head.values["wavelength"][chosen], kind="stable")]
-    logit = kernel.values["positional_logit"]
-    offsets = [each for each in CLOCK_OFFSETS if each < np.isfinite(logit).sum()]
-    return clocks(
-        head.values["wavelength"][chosen],
-        head.values["phase"][chosen],
-        head.values["amplitude"][chosen],
-        offsets,
-        logit[offsets].tolist(),
-        title="How the pairs turn",
-    )
-
-
 def amplitudes_figure(head: Result) -> go.Figure:
-    """One head's amplitudes, swings and phases over the wavelength."""
+    """One head's amplitudes and swings over the wavelength on log axes; below, the phases."""
     turned = np.isfinite(head.values["wavelength"])
-    both = {
-        name: (head.values[name][turned], head.errors[name][turned])
-        for name in ("amplitude", "swing", "phase")
-    }
-    phase = both.pop("phase")
-    return spectrum(
-        head.values["wavelength"][turned],
-        both,
-        phase,
-        band_edges(head),
-        title="Amplitudes and phases",
+    wavelength = head.values["wavelength"][turned]
+    figure = make_subplots(
+        rows=2, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.1
     )
+    sizes = []
+    for name, colour, dash in (("amplitude", BLUE, "dash"), ("swing", VERMILLION, "solid")):
+        value, error = head.values[name][turned], head.errors[name][turned]
+        shown = np.maximum(value, NOTHING)
+        sizes.append(shown)
+        low = np.minimum(error, shown - NOTHING / 10)
+        figure.add_scatter(
+            x=wavelength,
+            y=shown,
+            error_y={"array": error, "arrayminus": low, "symmetric": False, "thickness": 1},
+            name=name,
+            mode="lines+markers",
+            line={"color": colour, "dash": dash, "width": 2},
+            customdata=np.stack([value, error], axis=-1),
+            hovertemplate=f"{name} %{{customdata[0]:.3g}} ± %{{customdata[1]:.1g}} nats"
+            "<extra></extra>",
+            row=1,
+            col=1,
+        )
+    phase, error = head.values["phase"][turned], head.errors["phase"][turned]
+    peak = (-phase / (2 * np.pi) * wavelength) % wavelength
+    figure.add_scatter(
+        x=wavelength,
+        y=phase,
+        error_y={"array": error, "thickness": 1},
+        name="phase",
+        mode="markers",
+        marker={"color": BLUE, "size": 7, "symbol": "diamond"},
+        customdata=np.stack([error, peak], axis=-1),
+        hovertemplate="phase %{y:.2f} ± %{customdata[0]:.1g}<br>largest at offset "
+        "%{customdata[1]:.3g}<extra></extra>",
+        showlegend=False,
+        row=2,
+        col=1,
+    )
+    style(figure, x_title="", y_title="", height=470)
+    nats = log_axis(float(np.nanmin(sizes)) / 2, 2 * float(np.nanmax(sizes)))
+    figure.update_yaxes(**nats, title_text="nats (log scale)", row=1, col=1)
+    figure.update_yaxes(
+        range=[-3.5, 3.5], tickvals=[-np.pi, 0, np.pi], ticktext=["−π", "0", "π"],
+        title_text="phase (radians)", row=2, col=1,
+    )  # fmt: skip
+    edges = band_edges(head)
+    return set_title(_over_wavelengths(figure, wavelength, edges, row=2), "Amplitudes and phases")
 
 
 def usage_figure(head: Result) -> go.Figure:
@@ -76,13 +96,7 @@ def usage_figure(head: Result) -> go.Figure:
         "share of swing": (swing, None),
         "share of amplitude": (amplitude, None),
     }
-    return over_wavelengths(
-        values["wavelength"],
-        lines,
-        band_edges(head),
-        title="Usage of wavelengths",
-        y_title="share over all pairs",
-    )
+    return _lines(head, lines, title="Usage of wavelengths", y_title="share over all pairs")
 
 
 def shares_figure(head: Result) -> go.Figure:
@@ -95,15 +109,58 @@ def shares_figure(head: Result) -> go.Figure:
         f"{name}, all pairs": float(head.values[f"mean_share_{name}"])
         for name in ("queries", "keys")
     }
-    figure = over_wavelengths(
-        head.values["wavelength"],
-        lines,
-        band_edges(head),
-        title="Mean shares",
-        y_title="mean share (0 to 1)",
-        levels=levels,
-    )
+    figure = _lines(head, lines, title="Mean shares", y_title="mean share (0 to 1)", levels=levels)
     return figure.update_yaxes(range=[0, 1.02])
+
+
+def _lines(
+    head: Result,
+    lines: Mapping[str, tuple[PerPair, PerPair | None]],
+    *,
+    title: str,
+    y_title: str,
+    levels: Mapping[str, float] | None = None,
+) -> go.Figure:
+    """Lines over the wavelength, with their errors where they have some; `levels` go across."""
+    figure, wavelength = go.Figure(), head.values["wavelength"]
+    looks = ((BLUE, "solid"), (VERMILLION, "dash"), (MUTED, "dot"))
+    for (name, (value, error)), (colour, dash) in zip(lines.items(), looks, strict=False):
+        figure.add_scatter(
+            x=wavelength,
+            y=value,
+            error_y=None if error is None else {"array": error, "thickness": 1},
+            name=name,
+            mode="lines+markers",
+            line={"color": colour, "dash": dash, "width": 2},
+            hovertemplate=f"{name} %{{y:.3g}}<extra></extra>",
+        )
+    span = [float(np.nanmin(wavelength)), float(np.nanmax(wavelength))]
+    for (name, level), (colour, _) in zip((levels or {}).items(), looks, strict=False):
+        figure.add_scatter(
+            x=span,
+            y=[level, level],
+            name=name,
+            mode="lines",
+            line={"color": fade(colour, 0.6), "dash": "longdash", "width": 1.5},
+            hovertemplate=f"{name} %{{y:.3g}}<extra></extra>",
+        )
+    style(figure, x_title="", y_title=y_title, height=380)
+    figure.update_yaxes(rangemode="tozero")
+    return set_title(_over_wavelengths(figure, wavelength, band_edges(head)), title)
+
+
+def _over_wavelengths(
+    figure: go.Figure, wavelength: PerPair, edges: tuple[float, float], row: int | None = None
+) -> go.Figure:
+    """Give a figure its log axis of wavelengths, with a line where each band ends, in place."""
+    low, high = float(np.nanmin(wavelength)) / 1.3, 1.3 * float(np.nanmax(wavelength))
+    for edge in edges:
+        if low < edge < high:
+            figure.add_vline(x=edge, line={"color": MUTED, "dash": "dot", "width": 1})
+    figure.update_xaxes(**log_axis(low, high), range=[float(np.log10(low)), float(np.log10(high))])
+    place: dict[str, Any] = {} if row is None else {"row": row, "col": 1}
+    figure.update_xaxes(title_text="wavelength (tokens, log scale)", **place)
+    return figure.update_layout(hovermode="x unified")
 
 
 def logit_figure(head: Result, *, log_x: bool = False) -> go.Figure:
@@ -113,7 +170,7 @@ def logit_figure(head: Result, *, log_x: bool = False) -> go.Figure:
     curves = {"S(D)": (logit, WHOLE)}
     for (name, look), part in zip(BAND_LOOKS.items(), parts, strict=True):
         curves[f"{name} wavelengths"] = (part, look)
-    return offset_curves(
+    return _by_offset(
         curves,
         title="Positional logit by offset",
         y_title="score − its mean (nats)",
@@ -136,7 +193,7 @@ def equivariant_curve(head: Result, *, log_x: bool = False) -> go.Figure:
             {"color": VERMILLION, "dash": "dash", "width": 2},
         ),
     }
-    return offset_curves(
+    return _by_offset(
         curves,
         title="Equivariant kernel",
         y_title="probability per token",
@@ -152,11 +209,8 @@ def without_figure(head: Result, *, log_x: bool = False) -> go.Figure:
     rows = head.values["without_band"][:, shown]
     for (name, look), row in zip(BAND_LOOKS.items(), rows, strict=True):
         curves[f"without {name} ones"] = (row, look)
-    return offset_curves(
-        curves,
-        title="The kernel without each band",
-        y_title="probability per token",
-        log_x=log_x,
+    return _by_offset(
+        curves, title="The kernel without each band", y_title="probability per token", log_x=log_x
     )
 
 
@@ -166,14 +220,64 @@ def _visible(head: Result, name: str) -> tuple[np.ndarray, np.ndarray]:
     return head.values[name][shown], shown
 
 
+def _by_offset(
+    curves: Mapping[str, tuple[PerOffset, dict[str, Any]]],
+    *,
+    title: str,
+    y_title: str,
+    error: PerOffset | None = None,
+    log_x: bool = False,
+) -> go.Figure:
+    """Curves over the offset 0, 1, ... (tokens), each with its line's look.
+
+    `error` is the standard error of the first, drawn as a band around it.
+    """
+    figure = go.Figure()
+    for place, (name, (values, line)) in enumerate(curves.items()):
+        x = np.arange(len(values)) + (1 if log_x else 0)
+        if place == 0 and error is not None and np.isfinite(error).any():
+            edges, quiet = (values - error, values + error), {"showlegend": False}
+            add_band(figure, x, *edges, fade(line["color"], 0.3), {}, quiet)
+        figure.add_scatter(
+            x=x,
+            y=values,
+            name=name,
+            mode="lines",
+            line=line,
+            customdata=np.arange(len(values)),
+            hovertemplate=f"offset %{{customdata}}: {name} %{{y:.3g}}<extra></extra>",
+        )
+    spacing = ", log spacing" if log_x else ""
+    style(figure, x_title=f"offset D = n − i (tokens{spacing})", y_title=y_title)
+    figure.update_layout(hovermode="x unified", legend_traceorder="normal")
+    figure.update_xaxes(unifiedhovertitle_text=y_title)  # x is offset + 1 on a log axis
+    if log_x:
+        last = max(len(values) for values, _ in curves.values()) - 1
+        figure.update_xaxes(**log_offsets(last))
+    return set_title(figure, title)
+
+
 def losses_figure(changed: Result) -> go.Figure:
     """What each band's change does to the loss."""
-    rises = {}
-    for treatment in TREATMENTS:
+    figure = go.Figure()
+    for treatment, colour, shape in zip(TREATMENTS, (BLUE, VERMILLION), ("", "/"), strict=True):
         places = [CHANGES.index(f"{band} {treatment}") for band in BANDS]
-        rise, error = (part["loss_change"][places] for part in (changed.values, changed.errors))
-        rises[treatment] = (rise, error)
-    return changed_losses(BANDS, rises, title="Loss without a band")
+        rise, error = (each["loss_change"][places] for each in (changed.values, changed.errors))
+        figure.add_bar(
+            x=list(BANDS),
+            y=rise,
+            error_y={"array": error, "thickness": 1.5},
+            name=treatment,
+            marker={
+                "color": colour,
+                "pattern": {"shape": shape, "fillmode": "overlay", "fgcolor": "#ffffff", "size": 6},
+                "line_width": 0,
+            },
+            hovertemplate=f"{treatment}: %{{y:+.3g}} nats<extra></extra>",
+        )
+    style(figure, x_title="wavelengths", y_title="loss − clean loss (nats)")
+    figure.update_layout(barmode="group", bargap=0.3)
+    return set_title(figure, "Loss without a band")
 
 
 def profiles_figure(changed: Result, treatment: str, *, log_x: bool = False) -> go.Figure:
@@ -184,18 +288,13 @@ def profiles_figure(changed: Result, treatment: str, *, log_x: bool = False) -> 
     for band, look in BAND_LOOKS.items():
         row = profile[CHANGES.index(f"{band} {treatment}"), shown]
         curves[f"{band} ones {treatment}"] = (row, look)
-    return offset_curves(
+    return _by_offset(
         curves,
         title=f"Attention of {changed.params['head']}, wavelengths {treatment}",
         y_title="mean attention",
         error=errors[0, shown],
         log_x=log_x,
     )
-
-
-def changed_figure(result: Result) -> go.Figure:
-    """What each band's change does to the loss."""
-    return losses_figure(result)
 
 
 def spectrum_figure(result: Result) -> go.Figure:

@@ -9,9 +9,7 @@ from jaxtyping import Float
 
 from poskernel_core.common.heads import cell_name, parse_cell
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.curves import Look, add_curve, look
-from poskernel_core.plotting.kernels import FLOOR
 from poskernel_core.plotting.layout import (
     LINE,
     bar_above,
@@ -21,6 +19,7 @@ from poskernel_core.plotting.layout import (
     set_title,
     style,
 )
+from poskernel_core.plotting.maps import Colours, probability_colours
 from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, SCALE, VERMILLION
 
 MOST_CURVES = 6
@@ -73,7 +72,7 @@ def over_training_figure(result: Result) -> go.Figure:
     if "measure" in result.labels and "count" in result.values:
         return count_figure(result)
     if result.axes["measure"] == ("step",):
-        return one_head_figure(result)
+        return curves_figure(result, [cell_name(result.chosen["layer"], result.chosen["head"])])
     return curves_figure(result, most_changed(result))
 
 
@@ -92,26 +91,16 @@ def curves_figure(result: Result, heads: Sequence[str], over: str = STEPS) -> go
     heads that lie above that from the first checkpoint on have none.
     """
     axis, figure = axis_of(result, over), go.Figure()
-    layers, count = result.values["measure"].shape[1:]
     for index, name in enumerate(heads):
-        layer, head = parse_cell(name, layers, count)
-        _add_head(figure, result.select(layer=layer, head=head), axis, name, look(index), over)
-    return _finished(figure, result, axis, ", ".join(heads))
-
-
-def one_head_figure(result: Result, over: str = STEPS) -> go.Figure:
-    """The measure of the one head that was selected, as :func:`curves_figure`."""
-    axis, figure = axis_of(result, over), go.Figure()
-    name = cell_name(result.chosen["layer"], result.chosen["head"])
-    _add_head(figure, result, axis, name, look(0), over)
-    return _finished(figure, result, axis, name)
-
-
-def _finished(figure: go.Figure, result: Result, axis: Axis, heads: str) -> go.Figure:
+        one = result
+        if result.axes["measure"] != ("step",):  # no head was selected before
+            layer, head = parse_cell(name, *result.values["measure"].shape[1:])
+            one = result.select(layer=layer, head=head)
+        _add_head(figure, one, axis, name, look(index), over)
     measure = result.params["measure"]
     style(figure, x_title=axis.title, y_title=f"{measure} ({result.units['measure']})", height=440)
-    axis.apply(figure)
-    return set_title(legend_under_title(figure), f"{measure[:1].upper()}{measure[1:]} of {heads}")
+    title = f"{measure[:1].upper()}{measure[1:]} of {', '.join(heads)}"
+    return set_title(legend_under_title(axis.apply(figure)), title)
 
 
 def _add_head(
@@ -198,7 +187,7 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
         cells[top : top + layers, left : left + heads] = measure[place]
         for layer, head in np.ndindex(layers, heads):
             told[top + layer, left + head] = _told(result, place, layer, head)
-    shown, bounds, scale = _coloured(cells, names, log)
+    shown, bounds, scale, ticks, texts = _coloured(cells, names, log, unit)
     figure = go.Figure(
         go.Heatmap(
             z=shown,
@@ -237,7 +226,7 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
     style(figure, x_title="", y_title="", height=min(170 + 22 * len(cells), 1400))
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False, autorange="reversed")
-    bar_above(figure, unit, *_ticks(bounds, names, log))
+    bar_above(figure, unit, ticks, texts)
     return set_title(figure, "All heads at every checkpoint, by step")
 
 
@@ -259,60 +248,41 @@ def _told(result: Result, place: int, layer: int, head: int) -> str:
 
 
 def _coloured(
-    cells: np.ndarray, names: Sequence[str], log: bool
-) -> tuple[np.ndarray, tuple[float, float], object]:
-    """The numbers that are drawn, the ends of their scale, and its colours."""
+    cells: np.ndarray, names: Sequence[str], log: bool, unit: str
+) -> tuple[np.ndarray, tuple[float, float], object, list[float], list[str]]:
+    """What is drawn, the ends of its scale, the scale's colours, and the ticks of its bar."""
     if names:
         colours = [_label_colour(name, index) for index, name in enumerate(names)]
         edges = np.linspace(0, 1, len(names) + 1)
         scale = [[edge, c] for i, c in enumerate(colours) for edge in edges[i : i + 2].tolist()]
-        return np.where(cells >= 0, cells, np.nan), (-0.5, len(names) - 0.5), scale
+        shown, places = np.where(cells >= 0, cells, np.nan), [*map(float, range(len(names)))]
+        return shown, (-0.5, len(names) - 0.5), scale, places, list(names)
     low, high = float(np.nanmin(cells)), float(np.nanmax(cells))
     if log:
-        there = cells[np.isfinite(cells) & (cells > 0)]
-        least = float(there.min()) if there.size else 1.0
-        logs = np.log10(np.fmax(cells, least))
-        return np.where(np.isnan(cells), np.nan, logs), _ends(logs), SCALE
-    if low < 0:
+        least = float(cells[np.isfinite(cells) & (cells > 0)].min(initial=high if high > 0 else 1))
+        ends = Colours(least, max(high, 1.01 * least), SCALE, log=True, unit=unit)
+    elif low < 0:
         reach = max(-low, high, 0.01)
-        return cells, (-reach, reach), DIVERGING
-    return cells, (0.0, max(high, 0.01)), SCALE
-
-
-def _ends(logs: np.ndarray) -> tuple[float, float]:
-    low, high = float(np.nanmin(logs)), float(np.nanmax(logs))
-    return low, max(high, low + 0.01)
-
-
-def _ticks(
-    bounds: tuple[float, float], names: Sequence[str], log: bool
-) -> tuple[list[float], list[str]]:
-    """Where the colour bar of a scale is labelled, and with what."""
-    if names:
-        return [float(place) for place in range(len(names))], list(names)
-    if log:
-        ticks = log_ticks(10 ** bounds[0], 10 ** bounds[1])
-        return np.log10(ticks).tolist(), [*map(number, ticks)]
-    ticks = np.linspace(*bounds, 5).tolist()
-    return ticks, [as_printed(f"{tick:.2g}") for tick in ticks]
+        ends = Colours(-reach, reach, DIVERGING, log=False, unit=unit)
+    else:
+        ends = Colours(0.0, max(high, 0.01), SCALE, log=False, unit=unit)
+    return ends.share(cells), (0, 1), ends.scale, *ends.ticks()
 
 
 def kernel_over_training_figure(result: Result) -> go.Figure:
     """One head's kernel at every checkpoint: offset n - i across, checkpoints downwards."""
     skip, query = int(result.params["skip"]), int(result.params["query"])
     kernel = result.values["kernel"][:, skip : query + 1][:, ::-1]
-    top = max(float(np.nanmax(kernel)), FLOOR)
-    low = max(FLOOR / 10, min(float(np.nanmin(kernel)), top / 10))
-    ticks = log_ticks(low, top)
+    colours = probability_colours(kernel)
     steps = [number(float(step)) for step in result.coordinates["step"]]
     etc = np.broadcast_to(result.values["etc"][:, None], kernel.shape)
     figure = go.Figure(
         go.Heatmap(
-            z=np.log10(np.fmax(kernel, low)),
+            z=colours.share(kernel),
             y=steps,
-            zmin=np.log10(low),
-            zmax=np.log10(top),
-            colorscale=SCALE,
+            zmin=0,
+            zmax=1,
+            colorscale=colours.scale,
             customdata=np.dstack([kernel, etc]),
             hovertemplate="step %{y}, offset %{x}<br>K %{customdata[0]:.3g}"
             "<br>ETC %{customdata[1]:.3g}<extra></extra>",
@@ -321,9 +291,7 @@ def kernel_over_training_figure(result: Result) -> go.Figure:
     style(figure, x_title="offset n − i (tokens)", y_title="training step", height=420)
     figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
     figure.update_xaxes(showgrid=False)
-    bar_above(
-        figure, "K (share, log scale)", np.log10(ticks).tolist(), [number(tick) for tick in ticks]
-    )
+    bar_above(figure, "K (share, log scale)", *colours.ticks())
     return set_title(figure, f"Kernel of {result.params['head']} over training")
 
 

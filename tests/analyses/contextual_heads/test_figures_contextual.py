@@ -1,7 +1,5 @@
 """The figures of contextual heads, of distances between kernels, and of additivity."""
 
-from collections.abc import Callable
-
 import numpy as np
 import plotly.graph_objects as go
 import pytest
@@ -15,9 +13,8 @@ from poskernel_core.analyses.contextual_heads.figures import (
     weights_figure,
 )
 from poskernel_core.analyses.kernels.figures import distances_figure
-from poskernel_core.common.result import Result
 from tests.support import made_contextual as made
-from tests.support.made_results import named, titles
+from tests.support.made_results import named
 
 
 def groups(figure: go.Figure) -> list[go.Scatter]:
@@ -38,11 +35,7 @@ def test_the_plane_shows_every_head_once() -> None:
         np.testing.assert_array_equal(found.errors["denominator_cv"][at], trace.error_y.array)
         shown += [tuple(place) for place in trace.customdata]
     assert sorted(shown) == [(layer, head) for layer in range(3) for head in range(5)]
-    assert 4 == len({trace.marker.symbol for trace in groups(figure)})
-    assert 4 == len({trace.marker.color for trace in groups(figure)})
     assert {"log"} == {figure.layout.xaxis.type, figure.layout.yaxis.type}
-    assert "ETC (tokens, log scale)" == titles(figure)[1]
-    assert "(log scale)" in titles(figure)[2]
 
 
 def test_the_plane_rings_the_chosen_and_fills_the_region() -> None:
@@ -115,17 +108,12 @@ def test_variation_along_positions_beside_the_prediction() -> None:
     """Against the query, with a band; the prediction is dashed."""
     found = made.denominators()
     figure = variation_figure(found)
-    assert f"CV of the softmax denominator over {made.TEXTS} windows" in figure.layout.title.text
     observed, predicted = named(figure, "observed"), named(figure, "predicted")
     for curve, name in ((observed, "denominator_cv"), (predicted, "predicted_cv")):
         np.testing.assert_array_equal(found.coordinates["query"], curve.x)
         np.testing.assert_array_equal(found.values[name], curve.y)
     band = next(trace for trace in figure.data if trace.name == "observed ± 1 s.e. + 1 s.e.")
     np.testing.assert_allclose(1.1 * found.values["denominator_cv"], band.y)
-    assert "dash" == predicted.line.dash
-    assert "L0H4" in titles(figure)[0]
-    assert "query position n (tokens)" == titles(figure)[1]
-    assert "CV of the softmax denominator" in titles(figure)[2]
 
 
 @pytest.mark.parametrize("log_y", [False, True])
@@ -144,9 +132,6 @@ def test_denominators_of_all_windows_in_one_trace(log_y: bool) -> None:
         own = named(figure, f"&lt;i&gt;text&lt;/i&gt; {index}")
         np.testing.assert_array_equal(found.values["own_denominator"][index], own.y)
         np.testing.assert_array_equal(found.coordinates["query"], own.x)
-    assert 4 == len({trace.line.color for trace in figure.data if trace.line.width != 0})
-    scale = "weight, log scale" if log_y else "weight"
-    assert ("query position n (tokens)", f"denominator Z ({scale})") == titles(figure)[1:]
 
 
 def test_denominators_without_own_texts() -> None:
@@ -165,9 +150,6 @@ def test_copies_by_distance() -> None:
         np.testing.assert_array_equal(found.errors[name][2, 4], curve.error_y.array)
     assert ["2", "4", "8"] == list(figure.layout.xaxis.ticktext[:3])
     assert "log" == figure.layout.xaxis.type
-    assert "L2H4" in titles(figure)[0]
-    assert "tokens, log scale" in titles(figure)[1]
-    assert "share of attention ± 1 s.e." == titles(figure)[2]
 
 
 @pytest.mark.parametrize("count", [1, 2, made.TOKENS])
@@ -182,8 +164,6 @@ def test_weights_are_counted_in_round_steps(count: int) -> None:
         assert number == np.sum((values >= low) & (values < high))
     assert f"{float(bars.width):.0e}"[0] in "125"
     assert 0 == figure.layout.shapes[0].x0
-    assert "nats" in titles(figure)[1]
-    assert "tokens (count, log scale)" == titles(figure)[2]
     values[:] = np.nan
     assert not len(weights_figure(found).data[0].y)
 
@@ -204,7 +184,6 @@ def test_distances_with_groups_together() -> None:
     assert 2 * [(-0.5, 1.5, -0.5, 1.5)] + 2 * [(1.5, 3.5, 1.5, 3.5)] == squares
     assert "L1H0 – L1H2" in cells.text[0][1]
     assert "±" in cells.text[0][1]
-    assert ("head", "head") == titles(figure)[1:]
 
 
 @pytest.mark.parametrize("per_layer", [1, 67])
@@ -228,7 +207,6 @@ def test_shares_of_the_keys_variance() -> None:
         assert [f"L1H{head}" for head in range(made.HEADS)] == list(bars.x)
         assert all("±" in text for text in bars.text)
     assert 3 == len({bars.marker.pattern.shape for bars in figure.data})
-    assert ("head", "share of the keys' variance") == titles(figure)[1:]
     found.values["interaction_share"][1] = found.errors["interaction_share"][1] = np.nan
     assert "not defined" == added.shares_figure(found, 1).data[2].text[0]
 
@@ -244,28 +222,5 @@ def test_drift_of_content(least: float, low: float) -> None:
     np.testing.assert_array_equal(found.coordinates["shift"], curve.x)
     np.testing.assert_array_equal(found.values["content_similarity"][2, 3], curve.y)
     assert (pytest.approx(low), 1.05) == tuple(figure.layout.yaxis.range)
-    assert "L2H3: content similarity across positions" == titles(figure)[0]
-    assert "shift (tokens)" == titles(figure)[1]
-    assert "cosine" in titles(figure)[2]
     found.errors.pop("content_similarity")
     assert added.similarity_figure(found, 2, 3).layout.yaxis.range[0] == min(0, 1.05 * least)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (lambda: plane_figure(made.heads(), 3, 0, 30, 0.2), "layer from 0 to 2, received 3"),
-        (lambda: duplicates_figure(made.heads(), 0, 5), "head from 0 to 4, received 5"),
-        (
-            lambda: variation_figure(made.weights()),
-            "'denominator_cv', received 'token-weights'",
-        ),
-        (lambda: weights_figure(made.heads()), "'log_weight', received 'contextual-heads'"),
-        (lambda: distances_figure(made.distances(), -1), "layer from 0 to 2"),
-        (lambda: added.similarity_figure(made.additivity(), 0, 5), "head from 0 to 4"),
-    ],
-)
-def test_wrong_input_is_named(wrong: Callable[[], Result], message: str) -> None:
-    """One sentence with what was expected and what came."""
-    with pytest.raises(ValueError, match=message):
-        wrong()

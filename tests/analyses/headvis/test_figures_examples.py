@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses import find
 from poskernel_core.analyses.headvis.figures import examples_table, sharpest
-from poskernel_core.common.result import Result, texts_array
+from poskernel_core.common.result import Value
+from tests.support.made_results import result
 
 WORDS = ["<s>", " a", " b", "\n", " c"]
 TEXTS, LENGTH, EXAMPLES, RANKS = 3, 7, 4, 2
@@ -14,7 +14,6 @@ TEXTS, LENGTH, EXAMPLES, RANKS = 3, 7, 4, 2
 @pytest.fixture
 def found():
     """Two heads; of the second, texts 5 and 9 are kept, and two places are empty."""
-    declared = {v.name: v for v in (*find("head-examples").values, *find("head-examples").texts)}
     heads = (1, 2, EXAMPLES)
     attention = np.full((*heads, LENGTH, RANKS), 0.01)
     key = np.zeros((*heads, LENGTH, RANKS), dtype=int)
@@ -30,17 +29,8 @@ def found():
     }
     values["example_text"][0, 1, [0, 2]] = 9, 5
     values["max_activation"][0, 1, [0, 2]] = 0.8, 0.3
-    names = (*values, "words")
-    return Result(
-        analysis="head-examples",
-        params={},
-        values=values,
-        axes={name: declared[name].axes for name in names},
-        units={name: declared[name].unit for name in names},
-        texts={"words": texts_array(WORDS)},
-        coordinates={"text": np.array([5, 7, 9])},
-        provenance={"model": "demo"},
-    )
+    found = result("head-examples", {}, values, coordinates={"text": np.array([5, 7, 9])})
+    return found.with_text(Value("words", ("word",), "token", ""), WORDS)
 
 
 def test_the_sharpest_first(found):

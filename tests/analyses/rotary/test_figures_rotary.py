@@ -9,11 +9,10 @@ import pytest
 import poskernel_core as pk
 from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.rotary import figures as of_rotary
-from poskernel_core.analyses.rotary.curves import RADIUS, clocks, offset_curves, over_wavelengths
+from poskernel_core.analyses.rotary.clocks import CLOCK_OFFSETS, RADIUS, clocks_figure
 from tests.analyses.rotary.test_rotary_spectrum import CONTEXT, QUERY, SKIP, gathered_of, kernels_of
 from tests.support import builders
-
-OFFSETS = (0, 1, 2)
+from tests.support.made_results import result
 
 
 @pytest.fixture(scope="module")
@@ -27,65 +26,77 @@ def found(model_dirs):
     return spectrum, type(kernels)(**{**vars(kernels), "provenance": provenance})
 
 
+def pairs(wavelength, phase=0.0, amplitude=1.0, **params):
+    """One head's pairs."""
+    shape, names = (1, 1, len(wavelength)), ("amplitude", "swing", "phase", "query_share")
+    found = result(
+        "rotary-spectrum",
+        dict.fromkeys((*names, "key_share"), shape)
+        | dict.fromkeys(("mean_share_queries", "mean_share_keys"), (1, 1)),
+        {"wavelength": np.array(wavelength)[None]},
+    )
+    found.params.update(params)
+    found.values["phase"][0, 0], found.values["amplitude"][0, 0] = phase, amplitude
+    return found.select(layer=0, head=0)
+
+
+def kernel(logit, bands=3):
+    """One head's logit and kernels; offsets beyond the logit are not seen."""
+    shape = (1, 1, len(logit))
+    names = ("equivariant_kernel", "mean_key_kernel", "observed")
+    rows = dict.fromkeys(("band_logit", "without_band"), (1, 1, bands, len(logit)))
+    found = result("equivariant-kernel", dict.fromkeys((*names, "positional_logit"), shape) | rows)
+    found.values["positional_logit"][0, 0] = logit
+    return found.select(layer=0, head=0)
+
+
 def test_hands_turn_with_distance():
     """A pair of 4 tokens turns a quarter each; its shadow is its cosine; the sum is told."""
-    figure = clocks(
-        np.array([4.0, 8.0]), np.array([0.0, math.pi]), np.array([2.0, 0.5]), OFFSETS,
-        [1.5, -0.25, 0.0], title="Clocks",
-    )  # fmt: skip
+    spectrum = pairs([4.0, 8.0], [0.0, math.pi], [2.0, 0.5])
+    figure = clocks_figure(spectrum, kernel([1.5, -0.25, 0.0, np.nan]))
+    hands = [each for each in figure.data if each.mode == "markers"]
     tips = {
-        (round(x), round(y)): (x, y, told)
-        for each in figure.data
-        if each.mode == "markers"
+        (round(x), round(y)): (x, y, told, each.name)
+        for each in hands
         for x, y, told in zip(each.x, each.y, each.customdata, strict=True)
     }
     assert 6 == len(tips)
     for row, (wave, phase, size) in enumerate(((4, 0, 2.0), (8, math.pi, 0.5))):
-        for column, offset in enumerate(OFFSETS):
+        for offset in (0, 1, 2):
             angle = phase + 2 * math.pi * offset / wave
-            x, y, told = tips[column, -row]
-            assert x == pytest.approx(column + RADIUS * math.cos(angle))
+            x, y, told, name = tips[offset, -row]
+            assert x == pytest.approx(offset + RADIUS * math.cos(angle))
             assert y == pytest.approx(-row + RADIUS * math.sin(angle))
             np.testing.assert_allclose(told, [wave, offset, size * math.cos(angle)], atol=1e-12)
+            if abs(told[2]) > 1e-9:
+                assert name.startswith("adds" if told[2] > 0 else "takes")
     (sums,) = (each for each in figure.data if each.mode == "text")
     assert ("+1.5", "−0.2", "+0.0") == tuple(sums.text)
     assert ("4", "8", "all: S(D)") == tuple(figure.layout.yaxis.ticktext)
 
 
-def test_adding_and_taking_are_told_apart():
-    """By name and colour: hands to the right, and to the left."""
-    figure = clocks(np.array([4.0]), np.zeros(1), np.ones(1), OFFSETS, [0, 0, 0], title="")
-    hands = {each.name: each for each in figure.data if each.mode == "markers"}
-    assert (hands["adds to the score"].x >= np.round(hands["adds to the score"].x) - 1e-9).all()
-    assert [2.0 - RADIUS] == pytest.approx([*hands["takes from the score"].x])
-    assert 2 == len({each.marker.color for each in hands.values()})
-
-
 def test_offsets_on_a_log_axis():
     """Points one to the right, ticks that name the offset, the error around the first alone."""
-    curves = {name: (np.arange(60.0), {"color": "#112233"}) for name in ("one", "two")}
-    plain = offset_curves(curves, title="", y_title="")
-    log = offset_curves(curves, title="", y_title="logit", error=np.ones(60), log_x=True)
+    head = kernel(np.arange(60.0))
+    plain, log = (of_rotary.logit_figure(head, log_x=log_x) for log_x in (False, True))
+    low, high, first = log.data[:3]
 
-    assert 2 == len(plain.data)
-    assert 0 == plain.data[0].x[0]
-    assert [1, 60] == [log.data[2].x[0], log.data[2].x[-1]]
-    assert ("0", "1", "2", "5", "10", "20", "50") == tuple(log.layout.xaxis.ticktext)
-    assert (1, 2, 3, 6, 11, 21, 51) == tuple(log.layout.xaxis.tickvals)
-    assert [0, 59] == [log.data[2].customdata[0], log.data[2].customdata[-1]]
-    assert log.data[2].hovertemplate.startswith("offset %{customdata}: one")
-    band = log.data[1]
-    assert "tonexty" == band.fill
-    assert "logit" == log.layout.xaxis.unifiedhovertitle.text
-    np.testing.assert_allclose(band.y - log.data[0].y, 2)
+    assert 2 + 4 == len(plain.data)
+    assert [0, 1, 60] == [plain.data[2].x[0], first.x[0], first.x[-1]]
+    assert [0, 59] == [first.customdata[0], first.customdata[-1]]
+    axis = log.layout.xaxis
+    assert ("0", "1", "2", "5", "10", "20", "50") == axis.ticktext
+    assert (1, 2, 3, 6, 11, 21, 51) == axis.tickvals
+    np.testing.assert_allclose(high.y - low.y, 2 * head.errors["positional_logit"])
 
 
-def test_bands_end_where_they_do():
+@pytest.mark.parametrize(("long", "edges"), [(None, [16]), (300.0, [16, 300])])
+def test_bands_end_where_they_do(long, edges):
     """A line at each edge that lies among the wavelengths; none beyond them."""
-    wave = np.array([6.0, 60.0, 600.0])
-    figure = over_wavelengths(wave, {"a": (wave, None)}, (16, 9000), title="", y_title="")
-    assert [16] == [shape.x0 for shape in figure.layout.shapes]
-    assert "log" == figure.layout.xaxis.type
+    head = pairs([6.0, 60.0, 600.0], short=16, long=long)
+    head.provenance["context"] = 9000
+
+    assert edges == [shape.x0 for shape in of_rotary.shares_figure(head).layout.shapes]
 
 
 def test_every_figure_of_a_head(found):
@@ -120,15 +131,15 @@ def test_every_figure_of_a_head(found):
     level = float(spectrum.values["mean_share_keys"])
     assert [level, level] == pytest.approx([*shares["keys, all pairs"].y])
 
-    hands = [each for each in of_rotary.clocks_figure(spectrum, kernels).data
+    hands = [each for each in clocks_figure(spectrum, kernels).data
              if each.mode == "markers"]  # fmt: skip
-    assert pairs * len(of_rotary.CLOCK_OFFSETS[:-1]) == sum(len(each.x) for each in hands)
+    assert pairs * len(CLOCK_OFFSETS[:-1]) == sum(len(each.x) for each in hands)
 
 
 def test_any_result_has_a_figure(found):
     """What is written as HTML: one head's, and that of all heads."""
-    for result in found:
-        for shown in (result, result.select(layer=0, head=1)):
+    for whole in found:
+        for shown in (whole, whole.select(layer=0, head=1)):
             figure = figure_of(shown)
             assert isinstance(figure, go.Figure)
             assert figure.data

@@ -11,70 +11,53 @@ import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
 from poskernel_core.common.attention import only_visible
+from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded
-from poskernel_core.plotting.conditions import SHARE
-from poskernel_core.plotting.layout import LINE, MASKED, bar_above, set_title, style
+from poskernel_core.plotting.head_map import share_bar
+from poskernel_core.plotting.layout import LINE, MASKED, set_title, style
 from poskernel_core.plotting.palette import SCALE
+from poskernel_core.plotting.parts import Index, part, title_of
 
 NAMED = 32  # up to this many positions are all named at the axes of a large map
 PANEL = 32  # cells along a side of a small map; longer sequences are pooled
 _ABREAST = 56  # positions side by side that have room for a letter each, in half a page
 _ABOVE = 9  # the same for positions of a panel, one above the other
 Pattern = Float[np.ndarray, "query key"]
-Patterns = Float[np.ndarray, "head query key"]
 Corners = Int[np.ndarray, "head 2"]
 
 
-def role_map(pattern: Pattern, error: Pattern, roles: list[str], *, title: str) -> go.Figure:
-    """A mean pattern, query (y) by key (x), with the roles at both axes."""
-    _check(pattern[None], error[None], roles)
+def row_pattern_figure(patterns: Result, layer: Index, head: Index) -> go.Figure:
+    """The mean pattern of one head, query (y) by key (x), with the roles at both axes."""
+    pattern, error = part(patterns, "pattern", layer=layer, head=head)
+    roles, z = patterns.text_of("role"), only_visible(pattern)
     size = len(roles)
-    z = only_visible(pattern)
-    named = size <= 2 * NAMED
-    figure = go.Figure(
-        go.Heatmap(
-            z=z.astype(np.float32),
-            zmin=0,
-            zmax=1,
-            colorscale=SCALE,
-            hoverongaps=False,
-            text=_hover(z, error, roles) if named else None,
-            hovertemplate="%{text}<extra></extra>"
-            if named
-            else "query %{y} → key %{x}: <b>%{z:.3g}</b><extra></extra>",
-        )
-    )
+    told: dict[str, Any] = {"hovertemplate": "query %{y} → key %{x}: <b>%{z:.3g}</b>"}
+    if size <= 2 * NAMED:
+        told = {"hovertemplate": "%{text}", "text": _hover(z, error, roles)}
+    figure = _cells(z, **told)
     style(figure, x_title="key (position, role)", y_title="query (position, role)", height=520)
     figure.update_layout(plot_bgcolor=MASKED)
-    look = {"showgrid": False, "tickfont_size": 11} | _ticks(roles)
-    figure.update_xaxes(
-        **look, constrain="domain", constraintoward="left", tickangle=-90, range=[-0.5, size - 0.5]
-    )
-    figure.update_yaxes(
-        **look, constrain="domain", constraintoward="top", scaleanchor="x", range=[size - 0.5, -0.5]
-    )
-    return set_title(share_bar(figure, 1.0), title)
+    look = {"showgrid": False, "tickfont_size": 11, "constrain": "domain"} | _ticks(roles)
+    ends = [-0.5, size - 0.5]
+    figure.update_xaxes(**look, constraintoward="left", tickangle=-90, range=ends)
+    figure.update_yaxes(**look, constraintoward="top", scaleanchor="x", range=ends[::-1])
+    return set_title(share_bar(figure, 1.0), title_of(layer, head, "mean attention"))
 
 
-def role_maps(
-    patterns: Patterns,
-    errors: Patterns,
-    roles: list[str],
-    *,
-    title: str,
-    columns: int | None = None,
-) -> go.Figure:
-    """A small map per head, all in one trace on one scale; letters name the positions.
+def row_patterns_figure(patterns: Result, layer: int, columns: int | None = None) -> go.Figure:
+    """The mean patterns of all heads of a layer as small maps, in one trace on one scale.
 
-    Sequences of more than 32 tokens are pooled: a cell is the largest of its block.
+    Letters name the positions. Sequences of more than 32 tokens are pooled: a cell is the largest
+    of its block.
     """
-    _check(patterns, errors, roles)
+    values, errors = part(patterns, "pattern", layer=layer)
+    roles = patterns.text_of("role")
     step = math.ceil(len(roles) / PANEL)
-    columns = columns or _columns(len(patterns))
-    small = np.stack([_pooled(only_visible(pattern), step) for pattern in patterns])
+    columns = columns or _columns(len(values))
+    small = np.stack([_pooled(only_visible(pattern), step) for pattern in values])
     side = small.shape[1]
     pitch = np.array([side + max(2, round(0.28 * side)), side + max(1, round(0.1 * side))])
-    corners = np.stack(np.divmod(np.arange(len(patterns)), columns), axis=-1) * pitch
+    corners = np.stack(np.divmod(np.arange(len(values)), columns), axis=-1) * pitch
     z = np.full((corners[-1, 0] + side, columns * pitch[1] + side - pitch[1]), np.nan)
     text = np.full(z.shape, "", dtype=object)
     for head, (row, column) in enumerate(corners):
@@ -82,27 +65,25 @@ def role_maps(
         z[cells] = small[head]
         spread = errors[head] if step == 1 else None
         text[cells] = _hover(small[head], spread, roles[::step], f"<b>H{head}</b> ", step)
-    figure = go.Figure(
+    figure = _cells(z, text=text, hovertemplate="%{text}")
+    pooled = f" (largest of {step} × {step} cells)" if step > 1 else ""
+    _grid_axes(figure, corners, side, 150 if columns <= 4 else 115)
+    _grid_ticks(figure, corners, roles, step, columns)
+    return set_title(share_bar(figure, 1.0), f"Layer {layer}: mean attention{pooled}")
+
+
+def _cells(z: Pattern, *, hovertemplate: str, **told: Any) -> go.Figure:
+    return go.Figure(
         go.Heatmap(
             z=z.astype(np.float32),
             zmin=0,
             zmax=1,
             colorscale=SCALE,
             hoverongaps=False,
-            text=text,
-            hovertemplate="%{text}<extra></extra>",
+            hovertemplate=f"{hovertemplate}<extra></extra>",
+            **told,
         )
     )
-    pooled = f" (largest of {step} × {step} cells)" if step > 1 else ""
-    _grid_axes(figure, corners, side, 150 if columns <= 4 else 115)
-    _grid_ticks(figure, corners, roles, step, columns)
-    return set_title(share_bar(figure, 1.0), title + pooled)
-
-
-def share_bar(figure: go.Figure, top: float) -> go.Figure:
-    """A colour bar above the map, from 0 to `top`."""
-    ticks = np.linspace(0, top, 5)
-    return bar_above(figure, SHARE, ticks.tolist(), [f"{tick:.2g}" for tick in ticks])
 
 
 def letter(role: str) -> str:
@@ -211,12 +192,3 @@ def _grid_ticks(
     gap = 0.26 * side
     figure.update_yaxes(range=[corners[-1, 0] + side - 0.3, -0.5 - gap])
     figure.update_xaxes(range=[-0.7, corners[:, 1].max() + side - 0.3])
-
-
-def _check(patterns: Patterns, errors: Patterns, roles: list[str]) -> None:
-    size = len(roles)
-    if patterns.shape != errors.shape or patterns.shape[1:] != (size, size) or not len(patterns):
-        raise ValueError(
-            f"expected patterns and errors of {size} queries and keys, received "
-            f"{[*patterns.shape]} and {[*errors.shape]}"
-        )

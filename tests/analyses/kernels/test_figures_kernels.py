@@ -1,0 +1,69 @@
+"""A head's kernel and mean attention over the offset."""
+
+import numpy as np
+import pytest
+
+from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
+from poskernel_core.plotting.layout import FLOOR
+from tests.support.made_results import named, result
+
+QUERY, SKIP = 10, 4
+OFFSET = np.arange(QUERY + 1 - SKIP)
+COLUMNS = ("kernel", "kernel_low", "kernel_high", "observed")
+
+
+@pytest.fixture
+def head():
+    """One head's kernel at a query that is not the last; at one offset it is 0."""
+    found = result("kernel", dict.fromkeys(COLUMNS, (1, 1, 13)))
+    found.params.update(skip=SKIP, query=QUERY, source="mean")
+    for name in ("kernel", "kernel_low"):
+        found.values[name][0, 0, 5] = 0
+    return found.select(layer=0, head=0)
+
+
+@pytest.mark.parametrize("log_y", [False, True])
+@pytest.mark.parametrize("log_x", [False, True])
+def test_a_kernel_with_its_spread_and_the_observed_attention(head, log_x, log_y):
+    """The query first; a point lies at offset + 1 on a log axis, and a zero at the floor.
+
+    Hover tells the truth.
+    """
+    figure = head_curve(head, QUERY, log_x=log_x, log_y=log_y)
+    turned = {name: head.values[name][SKIP : QUERY + 1][::-1] for name in COLUMNS}
+    low, high, mean, observed = figure.data
+
+    for name, trace in zip(COLUMNS, (mean, low, high, observed), strict=True):
+        shown = np.maximum(turned[name], FLOOR) if log_y else turned[name]
+        np.testing.assert_array_equal(shown, trace.y)
+        np.testing.assert_array_equal(OFFSET + log_x, trace.x)
+    np.testing.assert_array_equal(np.stack([OFFSET, *turned.values()], axis=-1), mean.customdata)
+    axis = figure.layout.xaxis
+    if log_x:
+        assert ((1, 2, 3, 6), ("0", "1", "2", "5")) == (axis.tickvals, axis.ticktext)
+    assert "probability per token" == axis.unifiedhovertitle.text  # else it is x, one more
+    if log_y:
+        assert "≤ 10⁻⁶" == figure.layout.yaxis.ticktext[0]
+
+
+def test_without_an_observation(head):
+    """Nothing is said of it; in one text there is neither a band nor a mean."""
+    text = head_curve(head, QUERY)
+    head.params["source"] = "text"
+    assert ["kernel K", "observed attention in this text"] == [
+        trace.name for trace in head_curve(head, QUERY).data
+    ]
+    del head.values["observed"]
+    assert len(text.data) - 3 == len(figure := head_curve(head, QUERY).data)
+    assert "observed" not in figure[0].hovertemplate
+
+
+def test_mean_attention_by_offset():
+    """Up to so many tokens back, with one standard error either way."""
+    head = result("profile", {"profile": (1, 1, 13)}).select(layer=0, head=0)
+    low, high, mean = (figure := profile_figure(head, most=6)).data
+    expected = head.values["profile"][:7]
+
+    np.testing.assert_array_equal(expected, mean.y)
+    np.testing.assert_allclose(np.outer([0.9, 1.1], expected), [low.y, high.y])
+    assert mean is named(figure, "mean attention")
