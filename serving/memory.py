@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import importlib
-import pkgutil
 from collections.abc import AsyncIterator
 
 __all__ = ["PAUSE", "upkeep"]
@@ -22,8 +20,8 @@ PAUSE = 20.0
 
 @contextlib.asynccontextmanager
 async def upkeep(app: object) -> AsyncIterator[None]:
-    """Import what the pages stand on, so that the first reader is not the one who waits; tend."""
-    _import_parts()
+    """Import the pages, so that the first reader is not the one who waits; tend."""
+    _import_pages()
     gc.collect()
     gc.freeze()
     tending = asyncio.create_task(_tend())
@@ -40,8 +38,8 @@ async def _tend() -> None:
         gc.collect()
 
 
-def _import_parts() -> None:
-    import pages.shared
+def _import_pages() -> None:
+    from pages import NAMES, module_of
 
-    for module in pkgutil.iter_modules(pages.shared.__path__, "pages.shared."):
-        importlib.import_module(module.name)
+    for name in NAMES:
+        module_of(name)

@@ -71,6 +71,6 @@ class Watch:
 
 def served_engine() -> Engine:
     """Return the engine of the pages."""
-    from pages.shared.results import engine
+    from pages.shared.jobs.results import engine
 
     return engine()

@@ -10,7 +10,7 @@ from importlib import import_module
 
 import pytest
 
-from pages.shared.measures import MEASURES
+from pages.shared.grid.measures import MEASURES
 from tests.support.server import ROOT, environment
 from tools.recorded import page_names
 from tools.screenshots import SCHEMES, shots

@@ -1,7 +1,5 @@
 """Two whole models side by side: their grids by one measure, and the measure by depth."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -10,24 +8,22 @@ import numpy as np
 import streamlit as st
 
 from pages.compare import captions as words
-from pages.shared import results
-from pages.shared.cards import card
-from pages.shared.fit import fitted_index
-from pages.shared.measure_grid import draw_heads, head_texts
-from pages.shared.measures import MEASURES, Measure
-from pages.shared.pins import add_pins, pin_of
-from pages.shared.plain import plain, say_error
-from pages.shared.pressed import fetch_when_asked
-from pages.shared.selection import Selection, select_cell
-from pages.shared.shades import Shade
+from pages.shared.cards.card import card
+from pages.shared.cards.plain import plain, say_error
+from pages.shared.grid.measure_grid import draw_heads, head_texts
+from pages.shared.grid.measures import MEASURES, Measure
+from pages.shared.grid.shades import Shade
+from pages.shared.jobs import results
+from pages.shared.jobs.pressed import fetch_when_asked
+from pages.shared.selection.fit import fitted_index
+from pages.shared.selection.pins import add_pins, pin_of
+from pages.shared.selection.selection import Selection, select_cell
 from poskernel_core.analyses.comparison.figures import depth_figure
 from poskernel_core.analyses.comparison.measures import MeasureByDepth, MeasureByDepthParams
 from poskernel_core.analyses.comparison.pins import Pin, nearest_position, pinned_run
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.models import catalog
-
-__all__ = ["draw_models"]
 
 NONE: Final = "no other model"
 URL: Final = "query-params"

@@ -1,7 +1,5 @@
 """Pinned heads beside each other: which they are, their kernels, distances and measures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -10,14 +8,14 @@ import numpy as np
 import streamlit as st
 
 from pages.compare import captions as words
-from pages.shared import results
-from pages.shared.cards import card
-from pages.shared.head_link import pin_link
-from pages.shared.pins import Kept, of_run, pin_button, pin_of, remove_all, remove_pin
-from pages.shared.plain import plain
-from pages.shared.pressed import NOTHING_NEW, is_wanted, offer_rest, want
-from pages.shared.selection import Selection
-from pages.shared.tables import errors_line
+from pages.shared.cards.card import card
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.jobs.pressed import NOTHING_NEW, is_wanted, offer_rest, want
+from pages.shared.selection.head_link import pin_link
+from pages.shared.selection.pins import Kept, of_run, pin_button, pin_of, remove_all, remove_pin
+from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import errors_line
 from poskernel_core.analyses import find
 from poskernel_core.analyses.comparison.figures import distances_figure, kernels_figure, pin_labels
 from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
@@ -29,8 +27,6 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, rounded, with_bias
 from poskernel_core.engine.preflight import computes
 from poskernel_core.engine.requests import canonical_of
-
-__all__ = ["draw_chosen", "draw_comparison", "ready"]
 
 LOG_DEFAULT: Final = ["offset"]
 

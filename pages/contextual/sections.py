@@ -1,7 +1,5 @@
 """The cards of the page on contextual heads."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 
@@ -10,13 +8,13 @@ import pandas as pd
 import streamlit as st
 
 from pages.contextual import captions as words
-from pages.shared import results
-from pages.shared.cards import card, chart
-from pages.shared.contextual_controls import choose_texts
-from pages.shared.head_link import head_link
-from pages.shared.selection import Selection, select_cell
-from pages.shared.tables import choice_table, errors_line, rounded_table
-from pages.shared.word_lists import word_lists
+from pages.shared.cards.card import card, chart
+from pages.shared.experiments.contextual_controls import choose_texts
+from pages.shared.jobs import results
+from pages.shared.selection.head_link import head_link
+from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.tables.tables import choice_table, errors_line, rounded_table
+from pages.shared.tables.word_lists import word_lists
 from poskernel_core.analyses.contextual_heads.denominators import (
     Denominators,
     DenominatorsParams,
@@ -35,15 +33,6 @@ from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_and_bias
 from poskernel_core.plotting.layout import without_title
-
-__all__ = [
-    "draw_denominators",
-    "draw_duplicates",
-    "draw_evidence",
-    "draw_layer",
-    "draw_weights",
-    "heads_table",
-]
 
 URL: Final = "query-params"
 MOST_LINES = 16

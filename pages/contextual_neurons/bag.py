@@ -1,7 +1,5 @@
 """The cards on the bag of tokens: how well it predicts, and what tokens leave in it."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 
@@ -9,18 +7,16 @@ import pandas as pd
 import streamlit as st
 
 from pages.contextual_neurons import captions as words
-from pages.shared import results
-from pages.shared.cards import card, chart
-from pages.shared.contextual_controls import ListedChoice
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card, chart
+from pages.shared.experiments.contextual_controls import ListedChoice
+from pages.shared.jobs import results
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.bag.contextual_neurons import centred_at_best
 from poskernel_core.analyses.bag.figures import bag_kernel_figure, nearest_figure, quality_figure
 from poskernel_core.analyses.bag.search import ExtendedEmbedding, ExtendedEmbeddingParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.layout import visible, without_title
-
-__all__ = ["draw_bag", "draw_embedding", "say_how_well"]
 
 URL: Final = "query-params"
 JUDGED = {

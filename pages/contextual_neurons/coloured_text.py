@@ -1,7 +1,5 @@
 """A text whose tokens are coloured by a number each."""
 
-from __future__ import annotations
-
 import html
 
 import numpy as np
@@ -9,8 +7,6 @@ import streamlit as st
 
 from poskernel_core.plotting.layout import visible
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, fade
-
-__all__ = ["coloured_text"]
 
 MOST_SHOWN = 1024
 BELOW, ABOVE = BLUE, CATEGORICAL[4]

@@ -1,7 +1,5 @@
 """The cards on one neuron: its tokens, its relatives, its course along a text, its sub-latents."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final, TypedDict
 
@@ -12,14 +10,14 @@ import streamlit as st
 from pages.contextual_neurons import captions as words
 from pages.contextual_neurons.coloured_text import coloured_text
 from pages.contextual_neurons.neuron_list import select_neuron
-from pages.shared import results
-from pages.shared.cards import card, chart
-from pages.shared.contextual_controls import BagChoice, KernelChoice, ListedChoice
-from pages.shared.fit import fitted
-from pages.shared.selection import Selection
-from pages.shared.source import choose_text
-from pages.shared.tables import choice_table
-from pages.shared.word_lists import joined, word_lists
+from pages.shared.cards.card import card, chart
+from pages.shared.experiments.contextual_controls import BagChoice, KernelChoice, ListedChoice
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted
+from pages.shared.selection.selection import Selection
+from pages.shared.selection.source import choose_text
+from pages.shared.tables.tables import choice_table
+from pages.shared.tables.word_lists import joined, word_lists
 from poskernel_core.analyses.bag.figures import (
     contributions_figure,
     latents_figure,
@@ -37,8 +35,6 @@ from poskernel_core.analyses.bag.neuron import (
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, value_text
 from poskernel_core.plotting.layout import without_title
-
-__all__ = ["draw_latents", "draw_neuron", "draw_trace"]
 
 URL: Final = "query-params"
 RELATIVES = 8

@@ -1,7 +1,5 @@
 """All neurons of layer 0: as a plane, as a ranking, and by the words they fire for."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Final
 
@@ -10,21 +8,19 @@ import pandas as pd
 import streamlit as st
 
 from pages.contextual_neurons import captions as words
-from pages.shared import results
-from pages.shared.cards import card, chart
-from pages.shared.contextual_controls import ListedChoice
-from pages.shared.fit import fitted
-from pages.shared.links import write
-from pages.shared.selection import Selection
-from pages.shared.tables import choice_table
-from pages.shared.word_lists import joined
+from pages.shared.cards.card import card, chart
+from pages.shared.experiments.contextual_controls import ListedChoice
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted
+from pages.shared.selection.links import write
+from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import choice_table
+from pages.shared.tables.word_lists import joined
 from poskernel_core.analyses.bag.figures import neurons_figure, scores_figure
 from poskernel_core.analyses.bag.search import WordNeurons, WordNeuronsParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.layout import without_title
-
-__all__ = ["choose_neuron", "draw_neurons", "draw_search", "select_neuron"]
 
 URL: Final = "query-params"
 RANKS = {

@@ -1,7 +1,5 @@
 """Contextual neurons: the bag of tokens that layer 0's heads fill, and the neurons it drives."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import streamlit as st
@@ -9,9 +7,9 @@ import streamlit as st
 from pages.contextual_neurons.bag import draw_bag, draw_embedding, say_how_well
 from pages.contextual_neurons.neuron import draw_latents, draw_neuron, draw_trace
 from pages.contextual_neurons.neuron_list import choose_neuron, draw_neurons, draw_search
-from pages.shared import results
-from pages.shared.contents import contents_here
-from pages.shared.contextual_controls import (
+from pages.shared.cards.contents import contents_here
+from pages.shared.cards.plain import plain
+from pages.shared.experiments.contextual_controls import (
     BagChoice,
     KernelChoice,
     ListedChoice,
@@ -19,9 +17,9 @@ from pages.shared.contextual_controls import (
     choose_first_windows,
     choose_token,
 )
-from pages.shared.place import Picture, Place, page_link
-from pages.shared.plain import plain
-from pages.shared.selection import Selection
+from pages.shared.jobs import results
+from pages.shared.selection.place import Place, Screenshot, page_link
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.bag.contextual_neurons import (
     ContextualNeurons,
     ContextualNeuronsParams,
@@ -29,9 +27,19 @@ from poskernel_core.analyses.bag.contextual_neurons import (
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 
-IDLE = frozenset({"head", "skip"})
 PLACE = Place(
-    "Experiments", "Neurons", 14, Picture("model=demo-gpt2&neuron=648", "neurons"), IDLE, "weights"
+    "Neurons",
+    picture=Screenshot("model=demo-gpt2&neuron=648", "neurons"),
+    idle=frozenset({"head", "skip"}),
+    needs="weights",
+    questions=(
+        "contextual-neurons",
+        "neuron",
+        "neuron-trace",
+        "neuron-latents",
+        "extended-embedding",
+        "word-neurons",
+    ),
 )
 
 URL: Final = "query-params"

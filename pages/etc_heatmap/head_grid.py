@@ -1,24 +1,20 @@
 """The landing page's grid: any measure as colour, the kinds of the kernels as marks and filter."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import TypedDict
 
 import numpy as np
 import streamlit as st
 
-from pages.shared.measure_grid import Extras, draw_heads, head_texts
-from pages.shared.measures import Measure
-from pages.shared.selection import Selection, select_cell
+from pages.shared.grid.measure_grid import Extras, draw_heads, head_texts
+from pages.shared.grid.measures import Measure
+from pages.shared.selection.selection import Selection, select_cell
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.models.known import known_heads
 from poskernel_core.plotting.palette import KIND_LOOKS
 from poskernel_core.plotting.sparklines import compact_curves
-
-__all__ = ["Order", "draw_grid", "kind_thresholds"]
 
 KNOWN = "★"
 CURVES = "kernel by offset (log spacing), each as high as its largest value; larger on hover"

@@ -1,17 +1,15 @@
 """How many texts are enough: a fold of the landing page."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import streamlit as st
 
-from pages.shared import results
-from pages.shared.cards import card
-from pages.shared.explained import explained
-from pages.shared.measures import Measure
-from pages.shared.pressed import is_wanted, want
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card
+from pages.shared.cards.explained import explained
+from pages.shared.grid.measures import Measure
+from pages.shared.jobs import results
+from pages.shared.jobs.pressed import is_wanted, want
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.how_many_texts.figures import enough_map, error_curve
 from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams

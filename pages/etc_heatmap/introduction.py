@@ -3,13 +3,9 @@
 Whether it is folded is kept in the reader's own browser.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import streamlit as st
-
-__all__ = ["introduce"]
 
 SENTENCES = (
     "An attention head chooses where to look by two things at once: what the tokens say, and where "

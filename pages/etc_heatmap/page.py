@@ -1,25 +1,25 @@
 """Landing page: a measure of every head, the effective token count first, and one head's kernel."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import streamlit as st
 
+from pages.etc_heatmap import captions as words
 from pages.etc_heatmap.head_grid import Order, draw_grid, kind_thresholds
 from pages.etc_heatmap.how_many import how_many_texts
 from pages.etc_heatmap.introduction import introduce
 from pages.etc_heatmap.small_models import offer_small_models
-from pages.shared import results, words_kernels
-from pages.shared.cards import card
-from pages.shared.fit import fitted_index
-from pages.shared.head import heads_table, summary
-from pages.shared.head_link import head_link
-from pages.shared.measures import MEASURES, Measure
-from pages.shared.pins import compare_link, pin_button
-from pages.shared.place import Picture, Place
-from pages.shared.plain import plain
-from pages.shared.selection import Selection
+from pages.shared.cards import captions
+from pages.shared.cards.card import card
+from pages.shared.cards.plain import plain
+from pages.shared.grid.measures import MEASURES, Measure
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted_index
+from pages.shared.selection.head_link import head_link
+from pages.shared.selection.pins import compare_link, pin_button
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
+from pages.shared.tables.summary import heads_table, summary
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.figures import head_curve
 from poskernel_core.analyses.kernels.formulas import KINDS
@@ -27,7 +27,7 @@ from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKerne
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import identity
 
-PLACE = Place("Heads", "Map", 0, picture=Picture())
+PLACE = Place("Map", picture=Screenshot())
 
 URL: Final = "query-params"
 ETC = next(iter(MEASURES))
@@ -67,7 +67,7 @@ def draw_measure(
         "etc",
         None,
         here if first else found.only(measure.value),
-        words_kernels.GRID if first else measure.words(),
+        words.GRID if first else measure.words(),
         f"{measure.title[0].upper()}{measure.title[1:]}" + (f" at n = {at}" if at else ""),
         draw=draw,
     )
@@ -116,7 +116,7 @@ def page(selection: Selection) -> None:
                     "kernel",
                     lambda: head_curve(curve, selection.query, log_x=log_x),
                     curve,
-                    words_kernels.CURVE,
+                    captions.CURVE,
                     f"{selection.cell} at n = {selection.query}",
                     also=log_x,
                 )

@@ -1,13 +1,9 @@
 """From results alone to models that are computed while one looks."""
 
-from __future__ import annotations
-
 import streamlit as st
 
-from pages.shared.selection import select_model
+from pages.shared.selection.selection import select_model
 from poskernel_core.models.catalog import BUNDLED_MODELS
-
-__all__ = ["offer_small_models"]
 
 
 def offer_small_models() -> None:

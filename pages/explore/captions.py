@@ -1,14 +1,10 @@
 """The words of Explore."""
 
-from __future__ import annotations
-
 from pages.explore.scatter import Column
-from pages.shared.cards import Explanation
-from pages.shared.explained import explained
-from pages.shared.measures import MEASURES
-from pages.shared.plain import plain
-
-__all__ = ["words"]
+from pages.shared.cards.card import Explanation
+from pages.shared.cards.explained import explained
+from pages.shared.cards.plain import plain
+from pages.shared.grid.measures import MEASURES
 
 
 def words(three: tuple[Column, Column, Column]) -> Explanation:

@@ -1,7 +1,5 @@
 """The heads that a reader has chosen: by a loop or a box, by name; their table."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 
@@ -9,17 +7,15 @@ import pandas as pd
 import streamlit as st
 
 from pages.explore.scatter import Column, Head
-from pages.shared.links import write
-from pages.shared.pins import add_pins, compare_link, pin_of
-from pages.shared.plain import say_error
-from pages.shared.selection import Selection, select_cell
-from pages.shared.tables import choice_table
+from pages.shared.cards.plain import say_error
+from pages.shared.selection.links import write
+from pages.shared.selection.pins import add_pins, compare_link, pin_of
+from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.tables.tables import choice_table
 from poskernel_core.analyses.comparison.pins import MOST_PINS
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import cell_name, parse_cell
 from poskernel_core.common.rounding import counted
-
-__all__ = ["choose_by_hand", "draw_names", "draw_table"]
 
 KEY = "heads"
 ROWS: Final = "The mark before a row selects its head on every page; its name opens the head's own."

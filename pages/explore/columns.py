@@ -1,18 +1,14 @@
 """What heads can be laid out by: every measure of ours, and the columns of readers' tables."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np
 import streamlit as st
 
 from pages.explore.scatter import Column
-from pages.shared.fit import fitted_index
-from pages.shared.measures import MEASURES
+from pages.shared.grid.measures import MEASURES
+from pages.shared.selection.fit import fitted_index
 from poskernel_core.common.result import Result
-
-__all__ = ["choose_three", "our_columns"]
 
 URL: Final = "query-params"
 FIRST: Final = {

@@ -1,7 +1,5 @@
 """Explore: all heads as points on two measures, coloured by a third; some chosen by hand."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import plotly.graph_objects as go
@@ -12,17 +10,17 @@ from pages.explore.chosen import choose_by_hand, draw_names, draw_table
 from pages.explore.columns import choose_three, our_columns
 from pages.explore.scatter import Column, Head, head_scatter, shown_on
 from pages.explore.tables import their_columns
-from pages.shared import results
-from pages.shared.cards import card, chart
-from pages.shared.place import Picture, Place
-from pages.shared.plain import plain
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card, chart
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.layout import TITLE, set_title
 
-PLACE = Place("Heads", "Explore", 1, picture=Picture("", "heads"))
+PLACE = Place("Explore", picture=Screenshot("", "heads"), questions=("headvis", "head-examples"))
 
 LOOP: Final = "loop"
 TOOLS: Final = {LOOP: "lasso", "box": "select", "click": "pan"}

@@ -1,18 +1,17 @@
 """The small figures of one head; each heading leads to the page that is about it."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import streamlit as st
 
 from pages.head import captions as words
-from pages.shared import results, words_kernels, words_positions
-from pages.shared.cards import card
-from pages.shared.head_link import page_address
-from pages.shared.plain import plain
-from pages.shared.pressed import fetch_when_asked
-from pages.shared.selection import Selection
+from pages.shared.cards import captions
+from pages.shared.cards.card import card
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.jobs.pressed import fetch_when_asked
+from pages.shared.selection.head_link import page_address
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.additivity.figures import similarity_figure
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
@@ -31,8 +30,6 @@ from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
 from poskernel_core.analyses.sinks.figures import sinks_figure
 from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
 from poskernel_core.common.rounding import counted, value_text
-
-__all__ = ["draw_experiments", "draw_kernel", "draw_profile", "draw_sinks"]
 
 OFFSETS = 24
 """Offsets of the profile that are drawn."""
@@ -53,7 +50,7 @@ def draw_kernel(selection: Selection, *, local: bool) -> None:
         "kernel",
         lambda: head_curve(head, selection.query, log_x=local),
         head,
-        words_kernels.CURVE,
+        captions.CURVE,
         f"Kernel and observed attention of {selection.cell} at n = {selection.query}",
     )
 
@@ -84,7 +81,7 @@ def draw_profile(selection: Selection) -> None:
             "profile",
             partial(profile_figure, head, most=OFFSETS),
             head,
-            words_positions.PROFILE,
+            captions.PROFILE,
             "Mean attention by offset",
         )
 

@@ -1,21 +1,17 @@
 """A reader's note on the head, kept in a file beside the store."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from typing import Final
 
 import streamlit as st
 
-from pages.shared import results
-from pages.shared.plain import say_error
-from pages.shared.selection import Selection
+from pages.shared.cards.plain import say_error
+from pages.shared.jobs import results
+from pages.shared.selection.selection import Selection
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.settings import keep_notes
 from poskernel_core.storage.notes import LONGEST_NOTE, Notes
-
-__all__ = ["draw_note"]
 
 THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
 

@@ -1,21 +1,17 @@
 """The controls of the helix page."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 import streamlit as st
 
-from pages.shared.fit import fitted, fitted_span
-from pages.shared.place import page_link
-from pages.shared.selection import Selection
+from pages.shared.selection.fit import fitted, fitted_span
+from pages.shared.selection.place import page_link
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.helix.figures import OVERLAYS
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
 from poskernel_core.analyses.helix.spec import HelixParams
 from poskernel_core.common.result import Result
-
-__all__ = ["View", "choose_prompts", "choose_view"]
 
 Prompts = Literal["repeated", "texts"]
 PROMPTS: Final[dict[str, Prompts]] = {

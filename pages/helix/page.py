@@ -1,20 +1,18 @@
 """The helix: extended positional embeddings at every layer."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pandas as pd
 import streamlit as st
 
+from pages.helix import captions as words
 from pages.helix.controls import choose_prompts, choose_view
 from pages.helix.guide import say_what_stands_out, say_what_to_see
-from pages.shared import results
-from pages.shared import words_positions as words
-from pages.shared.cards import card, chart
-from pages.shared.contents import contents_here
-from pages.shared.place import Picture, Place
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card, chart
+from pages.shared.cards.contents import contents_here
+from pages.shared.jobs import results
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.helix.drawing import layer_lines, variance_bars
 from poskernel_core.analyses.helix.figures import (
     OVERLAYS,
@@ -28,12 +26,11 @@ from poskernel_core.common.result import Result
 from poskernel_core.ledger.published import ANGLES_GPT2
 
 PLACE = Place(
-    "Positions",
     "Helix",
-    9,
     idle=frozenset({"head", "query", "skip"}),
-    picture=Picture("model=demo-gpt2&hl=1", "variance"),
+    picture=Screenshot("model=demo-gpt2&hl=1", "variance"),
     needs="learned",
+    questions=("helix",),
 )
 
 FAR = "far_share"

@@ -1,17 +1,14 @@
 """Induction recency: which of several candidates an induction head prefers, and why."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import streamlit as st
 
+from pages.induction_recency import captions as words
 from pages.induction_recency.sections import draw_cause, draw_patterns, draw_random, draw_recency
-from pages.shared import results
-from pages.shared import words_experiments as words
-from pages.shared.cards import card
-from pages.shared.contents import contents_here
-from pages.shared.experiment_controls import (
+from pages.shared.cards.card import card
+from pages.shared.cards.contents import contents_here
+from pages.shared.experiments.random_controls import (
     Draws,
     SwitchesChoice,
     choose_draws,
@@ -19,11 +16,12 @@ from pages.shared.experiment_controls import (
     choose_switches,
     enough_context,
 )
-from pages.shared.head_choice import HeadChoice, choose_head
-from pages.shared.head_link import head_link
-from pages.shared.measure_grid import draw_measure_grid
-from pages.shared.place import RANDOM_TOKENS_IDLE, Picture, Place
-from pages.shared.selection import Selection
+from pages.shared.grid.measure_grid import draw_measure_grid
+from pages.shared.jobs import results
+from pages.shared.selection.head_choice import HeadChoice, choose_head
+from pages.shared.selection.head_link import head_link
+from pages.shared.selection.place import RANDOM_TOKENS_IDLE, Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.induction.figures import induction_figure
 from poskernel_core.analyses.induction.spec import (
@@ -38,11 +36,16 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 
 PLACE = Place(
-    "Experiments",
     "Recency",
-    12,
     idle=RANDOM_TOKENS_IDLE,
-    picture=Picture("model=demo-attn-2l&head=L1H0", "candidates"),
+    picture=Screenshot("model=demo-attn-2l&head=L1H0", "candidates"),
+    questions=(
+        "induction-scores",
+        "induction-recency",
+        "recency-patterns",
+        "random-attention",
+        "equalised-norms",
+    ),
 )
 
 MOST_LENGTH = 1000

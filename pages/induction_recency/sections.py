@@ -1,21 +1,19 @@
 """The cards of the page on recency: rows, patterns, random tokens, norms, and the causal test."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 
 import pandas as pd
 import streamlit as st
 
+from pages.induction_recency import captions as words
 from pages.induction_recency.sequences import draw_sequences
-from pages.shared import results
-from pages.shared import words_experiments as words
-from pages.shared.cards import card
-from pages.shared.experiment_controls import Draws, Sequences, SwitchesChoice, choose_number
-from pages.shared.fit import fitted, fitted_index
-from pages.shared.head_choice import HeadChoice
-from pages.shared.links import write
+from pages.shared.cards.card import card
+from pages.shared.experiments.random_controls import Draws, Sequences, SwitchesChoice, choose_number
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted, fitted_index
+from pages.shared.selection.head_choice import HeadChoice
+from pages.shared.selection.links import write
 from poskernel_core.analyses.induction.figures import (
     candidate_figure,
     cause_figure,
@@ -31,8 +29,6 @@ from poskernel_core.analyses.random_tokens.params import RANDOM_TOKENS
 from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAttentionParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_and_bias
-
-__all__ = ["draw_cause", "draw_patterns", "draw_random", "draw_recency"]
 
 URL: Final = "query-params"
 SHORTEST = 7

@@ -1,7 +1,5 @@
 """The table of sequences of an experiment, its tokens coloured by what they are for."""
 
-from __future__ import annotations
-
 import html
 
 import numpy as np
@@ -11,8 +9,6 @@ from poskernel_core.common.result import Result
 from poskernel_core.data.layouts import ROLES
 from poskernel_core.plotting.layout import MASKED, quoted
 from poskernel_core.plotting.palette import CATEGORICAL, ink_on
-
-__all__ = ["draw_sequences"]
 
 MOST_ROWS = 16
 COLOURS = dict(zip(ROLES[2:], ("#777D84", *CATEGORICAL[:5]), strict=True))

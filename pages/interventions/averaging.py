@@ -1,19 +1,15 @@
 """The loss on the corpus with positions averaged in groups, one size of group after the other."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import streamlit as st
 
-from pages.shared import results
-from pages.shared import words_positions as words
-from pages.shared.cards import card
-from pages.shared.selection import Selection
+from pages.interventions import captions as words
+from pages.shared.cards.card import card
+from pages.shared.jobs import results
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
 from poskernel_core.analyses.interventions.figures import averaging_figure
-
-__all__ = ["draw_averaging"]
 
 
 def draw_averaging(selection: Selection, layer: int | None, keep: int) -> None:

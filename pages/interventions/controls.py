@@ -1,7 +1,5 @@
 """The controls of the interventions page: presets, the prompt, and what is changed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
@@ -18,14 +16,12 @@ from pages.interventions.move_controls import (
     offer_words,
 )
 from pages.interventions.prompt_words import fitting
-from pages.shared.fit import fitted, fitted_index, fitted_list, fitted_text
-from pages.shared.links import write
-from pages.shared.place import page_link
-from pages.shared.selection import Selection, select_cell
+from pages.shared.selection.fit import fitted, fitted_index, fitted_list, fitted_text
+from pages.shared.selection.links import write
+from pages.shared.selection.place import page_link
+from pages.shared.selection.selection import Selection, select_cell
 from poskernel_core.analyses.interventions.presets import Preset, presets_for
 from poskernel_core.analyses.interventions.spec import Change, InterventionParams
-
-__all__ = ["choose_intervention", "missing", "way_to_bands"]
 
 URL: Final = "query-params"
 CHANGES: Final[dict[str, Change]] = {

@@ -1,14 +1,10 @@
 """The grid of all heads, coloured by the change of their attention to the previous token."""
 
-from __future__ import annotations
-
-from pages.shared.measure_grid import draw_heads
-from pages.shared.selection import Selection, select_cell
-from pages.shared.shades import diverging
+from pages.shared.grid.measure_grid import draw_heads
+from pages.shared.grid.shades import diverging
+from pages.shared.selection.selection import Selection, select_cell
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-
-__all__ = ["draw_mass_grid"]
 
 NAME = "previous_mass_change"
 

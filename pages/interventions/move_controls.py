@@ -1,20 +1,15 @@
 """The controls of an intervention that moves attention: the head, rows and keys, the output."""
 
-from __future__ import annotations
-
 from typing import Any, Final, Literal, Required, TypedDict
 
 import streamlit as st
 
 from pages.interventions.prompt_words import fitting, words_of
-from pages.shared.fit import fitted_index, fitted_list
-from pages.shared.links import write
-from pages.shared.selection import Selection
+from pages.shared.selection.fit import fitted_index, fitted_list
+from pages.shared.selection.links import write
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.interventions.spec import Change
 from poskernel_core.common.heads import cell_name
-
-__all__ = ["CHANGED_STAGES", "SCOPES", "ChangeChoice", "all_cells", "choose_move", "choose_stage",
-           "keep_fitting", "offer_words"]  # fmt: skip
 
 URL: Final = "query-params"
 Stage = Literal["scores", "pattern"]

@@ -1,13 +1,9 @@
 """Every definition, as the docstrings of the code state it."""
 
-from __future__ import annotations
-
 import streamlit as st
 
-from pages.shared.explained import sections
+from pages.shared.cards.explained import sections
 from poskernel_core.analyses.definitions import Method, methods
-
-__all__ = ["draw_definitions"]
 
 ALL = "all"
 

@@ -1,25 +1,21 @@
 """The reproduction ledger: published figures next to those that this machine computed."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd
 import streamlit as st
 
-from pages.shared import results
-from pages.shared.fit import fitted_index
-from pages.shared.jobs import follow
-from pages.shared.plain import plain
-from pages.shared.selection import Selection
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.jobs.jobs import follow
+from pages.shared.selection.fit import fitted_index
+from pages.shared.selection.selection import Selection
 from poskernel_core.common.errors import Cancelled, PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.engine.preflight import computes
 from poskernel_core.ledger.compare import Checked, brief, check, not_computed
 from poskernel_core.ledger.published import Published, figures_of, flat, known_models
 from poskernel_core.ledger.reproduce import published_name, request_for
-
-__all__ = ["draw_ledger", "offered_names"]
 
 MARKS = {"agrees": "✓ agrees", "differs": "✗ differs", "not computed": "– not computed"}
 NOT_YET = "not computed yet"

@@ -1,7 +1,5 @@
 """Heads over training: any measure at every checkpoint of a run, and when each head emerged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import streamlit as st
@@ -15,12 +13,12 @@ from pages.over_training.sections import (
     draw_step,
     draw_two_shares,
 )
-from pages.shared.contents import contents_here
-from pages.shared.head_choice import offer_head
-from pages.shared.measures import MEASURES, Measure
-from pages.shared.place import Picture, Place
-from pages.shared.plain import say_error
-from pages.shared.selection import Selection
+from pages.shared.cards.contents import contents_here
+from pages.shared.cards.plain import say_error
+from pages.shared.grid.measures import MEASURES, Measure
+from pages.shared.selection.head_choice import offer_head
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.training.spec import (
     KernelOverTraining,
     KernelOverTrainingParams,
@@ -31,12 +29,11 @@ from poskernel_core.common.errors import PosKernelError
 from poskernel_core.models.geometry import Geometry
 
 PLACE = Place(
-    "Heads",
     "Over training",
-    3,
-    picture=Picture("model=demo-training&head=L1H0", "curves"),
+    picture=Screenshot("model=demo-training&head=L1H0", "curves"),
     idle=frozenset({"checkpoint"}),
     needs="training",
+    questions=("over-training", "kernel-over-training"),
 )
 
 FIRST = "induction score"

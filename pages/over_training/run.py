@@ -1,25 +1,21 @@
 """Which run the page is about: the checkpoints of the model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import streamlit as st
 
-from pages.shared import results
-from pages.shared.plain import plain, say_error
-from pages.shared.pressed import NOTHING_NEW
-from pages.shared.selection import Selection
+from pages.shared.cards.plain import plain, say_error
+from pages.shared.jobs import results
+from pages.shared.jobs.pressed import NOTHING_NEW
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.training.figures import STEPS, TOKENS
 from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.engine.preflight import computes
 from poskernel_core.models.training import LOG, TrainingRun
-
-__all__ = ["Chosen", "choose_run", "offer_to_compute", "say_what_is_alike"]
 
 MANY = 40
 """Checkpoints from which on those nearest to powers of two are shown first."""

@@ -1,7 +1,5 @@
 """The figures of the page on heads over training."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
@@ -9,16 +7,16 @@ import pandas as pd
 import streamlit as st
 from pandas.io.formats.style import Styler
 
-from pages.over_training import words
+from pages.over_training import captions as words
 from pages.over_training.run import Chosen
-from pages.shared.cards import card
-from pages.shared.fit import fitted, fitted_list
-from pages.shared.head_link import page_address
-from pages.shared.measure_grid import draw_heads
-from pages.shared.measures import Measure, shade_of
-from pages.shared.selection import Selection, select_cell
-from pages.shared.shades import Shade
-from pages.shared.tables import choice_table, errors_line, rounded_table
+from pages.shared.cards.card import card
+from pages.shared.grid.measure_grid import draw_heads
+from pages.shared.grid.measures import Measure, shade_of
+from pages.shared.grid.shades import Shade
+from pages.shared.selection.fit import fitted, fitted_list
+from pages.shared.selection.head_link import page_address
+from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.tables.tables import choice_table, errors_line, rounded_table
 from poskernel_core.analyses.training.figures import (
     count_figure,
     curves_figure,
@@ -36,16 +34,6 @@ from poskernel_core.analyses.training.spec import (
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
-
-__all__ = [
-    "draw_curves",
-    "draw_grids",
-    "draw_kernel",
-    "draw_kinds",
-    "draw_step",
-    "draw_two_shares",
-    "emergence_table",
-]
 
 FEW = 3
 

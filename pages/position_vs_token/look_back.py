@@ -1,18 +1,14 @@
 """The table of all heads by how far back they look."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.shared.selection import select_cell
-from pages.shared.tables import choice_table
+from pages.shared.selection.selection import select_cell
+from pages.shared.tables.tables import choice_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
-
-__all__ = ["look_back_table"]
 
 KEY = "look-back-table"
 BOTH, POSITION = 0, 1

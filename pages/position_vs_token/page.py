@@ -1,22 +1,25 @@
 """Position against token: what a head does with one of the two taken away."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 
 import streamlit as st
 
+from pages.position_vs_token import captions as words
 from pages.position_vs_token.sections import draw_first, draw_look_back
-from pages.shared import results
-from pages.shared import words_experiments as words
-from pages.shared.cards import card, chart
-from pages.shared.contents import contents_here
-from pages.shared.experiment_controls import Draws, choose_draws, choose_number, enough_context
-from pages.shared.fit import fitted
-from pages.shared.head_choice import HeadChoice, choose_head
-from pages.shared.place import RANDOM_TOKENS_IDLE, Picture, Place
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card, chart
+from pages.shared.cards.contents import contents_here
+from pages.shared.experiments.random_controls import (
+    Draws,
+    choose_draws,
+    choose_number,
+    enough_context,
+)
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted
+from pages.shared.selection.head_choice import HeadChoice, choose_head
+from pages.shared.selection.place import RANDOM_TOKENS_IDLE, Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.position_vs_token.figures import (
     condition_map_figure,
     pattern_conditions_figure,
@@ -34,11 +37,10 @@ from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import THIRD, set_height
 
 PLACE = Place(
-    "Experiments",
     "Position and token",
-    13,
     idle=RANDOM_TOKENS_IDLE,
-    picture=Picture("model=demo-gpt2&head=L2H6", "lookback"),
+    picture=Screenshot("model=demo-gpt2&head=L2H6", "lookback"),
+    questions=("position-vs-token", "position-zero"),
 )
 
 URL: Final = "query-params"

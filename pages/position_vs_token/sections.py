@@ -1,23 +1,19 @@
 """The cards of the page on position against token: look-back heads, and position 0."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
+from pages.position_vs_token import captions as words
 from pages.position_vs_token.look_back import look_back_table
-from pages.shared import words_experiments as words
-from pages.shared.cards import card, chart
-from pages.shared.head_choice import HeadChoice, strongest
-from pages.shared.metric import draw_metric
+from pages.shared.cards.card import card, chart
+from pages.shared.cards.metric import draw_metric
+from pages.shared.selection.head_choice import HeadChoice, strongest
 from poskernel_core.analyses.position_vs_token.figures import look_back_figure, position_zero_figure
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded, value_text
-
-__all__ = ["draw_first", "draw_look_back"]
 
 
 def draw_look_back(parts: Result, head: HeadChoice, selected: str) -> None:

@@ -1,23 +1,23 @@
 """One head's positional kernel: curve, map, folded square, and the layer around it."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
+from pages.positional_kernels import captions as words
 from pages.positional_kernels.additivity import draw_additivity
 from pages.positional_kernels.side_by_side import coloured, draw_three
-from pages.shared import results, words_kernels
-from pages.shared.cards import card
-from pages.shared.contents import contents_here
-from pages.shared.head import summary
-from pages.shared.head_link import head_link
-from pages.shared.place import Picture, Place
-from pages.shared.selection import Selection
-from pages.shared.source import SourceChoice, choose_source
+from pages.shared.cards import captions
+from pages.shared.cards.card import card
+from pages.shared.cards.contents import contents_here
+from pages.shared.jobs import results
+from pages.shared.selection.head_link import head_link
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
+from pages.shared.selection.source import SourceChoice, choose_source
+from pages.shared.tables.summary import summary
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.figures import head_curve
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
@@ -27,7 +27,11 @@ from poskernel_core.common.result import Result
 from poskernel_core.plotting.maps import folded_square, kernel_map
 from poskernel_core.plotting.multiples import small_multiples
 
-PLACE = Place("One head", "Kernel", 5, picture=Picture("log=offset", "map"))
+PLACE = Place(
+    "Kernel",
+    picture=Screenshot("log=offset", "map"),
+    questions=("kernel", "kernel-map", "additivity"),
+)
 
 LOCAL = "offset of local heads"
 
@@ -55,7 +59,7 @@ def draw_curve(selection: Selection, kernel: Result, etc: Result | None, sampled
         log_x=local or "offset" in axes,
         log_y="attention" in axes,
     )
-    card("curve", figure, head, words_kernels.CURVE, "Kernel over the offset")
+    card("curve", figure, head, captions.CURVE, "Kernel over the offset")
     summary(etc if etc is not None and sampled else head, meanings=True)
 
 
@@ -72,7 +76,7 @@ def draw_squares(selection: Selection, kernel: Result) -> None:
         ]
 
     title = f"{selection.cell} at n = {selection.query}, folded to a square"
-    draw_three("square", title, head, words_kernels.SQUARE, squares)
+    draw_three("square", title, head, words.SQUARE, squares)
 
 
 def draw_maps(selection: Selection, source: SourceChoice) -> None:
@@ -91,9 +95,7 @@ def draw_maps(selection: Selection, source: SourceChoice) -> None:
                 for name, each, colours in coloured(shown)
             ]
 
-        draw_three(
-            "map", f"{selection.cell} from every query position", found, words_kernels.MAP, maps
-        )
+        draw_three("map", f"{selection.cell} from every query position", found, words.MAP, maps)
 
 
 def draw_layer(selection: Selection, kernel: Result) -> None:
@@ -104,7 +106,7 @@ def draw_layer(selection: Selection, kernel: Result) -> None:
     figure = partial(
         small_multiples, np.ascontiguousarray(rows), labels, selection.head, log_y=True
     )
-    card("layer", figure, layer, words_kernels.MULTIPLES, f"All heads of layer {selection.layer}")
+    card("layer", figure, layer, words.MULTIPLES, f"All heads of layer {selection.layer}")
 
 
 def page(selection: Selection) -> None:

@@ -1,19 +1,15 @@
 """Kernel, observed attention and their difference, side by side in one card."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.shared.cards import Explanation, card, chart
+from pages.shared.cards.card import Explanation, card, chart
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import THIRD, set_height
 from poskernel_core.plotting.maps import Colours, difference_colours, probability_colours
-
-__all__ = ["coloured", "draw_three"]
 
 PANELS = ("kernel", "observed", "difference")
 Make = Callable[[dict[str, np.ndarray]], list[go.Figure]]

@@ -1,21 +1,17 @@
 """The table of all heads by their diagonals, and the post's ranking."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.shared.fit import fitted
-from pages.shared.head_link import page_address
-from pages.shared.selection import select_cell
-from pages.shared.tables import choice_table, errors_line, linked_table, rounded_table
+from pages.shared.selection.fit import fitted
+from pages.shared.selection.head_link import page_address
+from pages.shared.selection.selection import select_cell
+from pages.shared.tables.tables import choice_table, errors_line, linked_table, rounded_table
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.ledger.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
-
-__all__ = ["published_table", "ranked_table"]
 
 KEY = "ranking-table"
 COLUMNS = {

@@ -1,25 +1,21 @@
 """How one head's scores come about: what it reads of the helix, and the stages of its attention."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final, Literal
 
 import streamlit as st
 
-from pages.shared import results
-from pages.shared import words_positions as words
-from pages.shared.cards import card, chart
-from pages.shared.selection import Selection
-from pages.shared.source import choose_text
-from pages.shared.zoom import choose_zoom
+from pages.previous_token import captions as words
+from pages.shared.cards.card import card, chart
+from pages.shared.jobs import results
+from pages.shared.selection.selection import Selection
+from pages.shared.selection.source import choose_text
+from pages.shared.selection.zoom import choose_zoom
 from poskernel_core.analyses.helix.figures import tangents_figure
 from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
 from poskernel_core.analyses.previous_token.figures import STAGE_TITLES, stage_figure
 from poskernel_core.analyses.previous_token.stages import Stages, StagesParams
 from poskernel_core.common.rounding import value_text
-
-__all__ = ["draw_stages", "draw_tangent"]
 
 HELICES: Final[dict[str, Literal["texts", "repeated"]]] = {
     "windows of the corpus": "texts",

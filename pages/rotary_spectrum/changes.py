@@ -1,7 +1,5 @@
 """Bands changed inside the model: which heads, and what it does to loss and attention."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 
@@ -9,9 +7,9 @@ import streamlit as st
 
 from pages.rotary_spectrum import captions as words
 from pages.rotary_spectrum.controls import URL, Bands
-from pages.shared import results
-from pages.shared.cards import card, chart
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card, chart
+from pages.shared.jobs import results
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.rotary.bands import (
     CHANGES,
     TREATMENTS,
@@ -21,8 +19,6 @@ from poskernel_core.analyses.rotary.bands import (
 from poskernel_core.analyses.rotary.figures import losses_figure, profiles_figure
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_and_bias
-
-__all__ = ["draw_changes"]
 
 EVERYWHERE, LAYER, HEAD = "all heads", "the selected layer", "the selected head"
 WHERE: Final = (EVERYWHERE, LAYER, HEAD)

@@ -1,16 +1,12 @@
 """The controls of the page on rotary spectra."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
 import streamlit as st
 
-from pages.shared.fit import fitted
-from pages.shared.selection import Selection
-
-__all__ = ["Bands", "View", "choose_bands", "choose_view"]
+from pages.shared.selection.fit import fitted
+from pages.shared.selection.selection import Selection
 
 URL: Final = "query-params"
 SHORT: Final = 16

@@ -1,23 +1,26 @@
 """The rotary spectrum: what the helix page is, for models that turn queries and keys."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from pages.rotary_spectrum.changes import draw_changes
 from pages.rotary_spectrum.controls import Bands, choose_bands, choose_view
 from pages.rotary_spectrum.sections import draw_all_heads, draw_kernels, draw_spectrum
-from pages.shared import results
-from pages.shared.contents import contents_here
-from pages.shared.head_choice import choose_head
-from pages.shared.place import Picture, Place
-from pages.shared.selection import Selection
+from pages.shared.cards.contents import contents_here
+from pages.shared.jobs import results
+from pages.shared.selection.head_choice import choose_head
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.rotary.kernel import EquivariantKernel, EquivariantParams
 from poskernel_core.analyses.rotary.spec import RotarySpectrum, SpectrumParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded, value_text
 
-PLACE = Place("Positions", "Spectrum", 10, picture=Picture("", "usage"), needs="rotary")
+PLACE = Place(
+    "Spectrum",
+    picture=Screenshot("", "usage"),
+    needs="rotary",
+    questions=("rotary-spectrum", "equivariant-kernel", "changed-bands"),
+)
 
 SHORT_BAND = 0
 

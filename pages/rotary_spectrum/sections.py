@@ -1,7 +1,5 @@
 """The cards of the page on rotary spectra: one head's clocks and kernels, and all heads."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 
@@ -9,10 +7,10 @@ import streamlit as st
 
 from pages.rotary_spectrum import captions as words
 from pages.rotary_spectrum.controls import View
-from pages.shared.cards import card
-from pages.shared.measure_grid import draw_heads, head_texts
-from pages.shared.selection import Selection
-from pages.shared.shades import linear, logarithmic
+from pages.shared.cards.card import card
+from pages.shared.grid.measure_grid import draw_heads, head_texts
+from pages.shared.grid.shades import linear, logarithmic
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.rotary.figures import (
     amplitudes_figure,
     clocks_figure,
@@ -27,8 +25,6 @@ from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.analyses.rotary.spec import RotarySpectrum
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_and_bias
-
-__all__ = ["draw_all_heads", "draw_kernels", "draw_spectrum"]
 
 MEASURES: Final = {measure.title: measure for measure in RotarySpectrum.measures}
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from pages.shared.cards import Explanation
-from pages.shared.measures import MEASURES
+from pages.shared.cards.card import Explanation
+from pages.shared.grid.measures import MEASURES
 from poskernel_core.analyses.definitions import methods
 
 MODULES = (

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import poskernel_core as pk
-from pages.shared import results
+from pages.shared.jobs import results
 from poskernel_core import api
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.errors import BadRequest

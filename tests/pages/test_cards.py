@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from pages.shared import cards
+from pages.shared.cards import card as cards
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import set_title
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pages.shared.grid import cell_name, grid_data
+from pages.shared.grid.grid import cell_name, grid_data
 from poskernel_core.plotting.palette import (
     KIND_LOOKS,
     SCALE,

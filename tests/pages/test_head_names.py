@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.shared import results
+from pages.shared.jobs import results
 from poskernel_core.engine.engine import Engine
 from poskernel_core.storage.store import Store
 from tests.support.server import ROOT

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from pages.shared.measures import MEASURES as ALL_MEASURES
+from pages.shared.grid.measures import MEASURES as ALL_MEASURES
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from poskernel_core.models import catalog
 from tests.pages.test_downloads import download

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.shared import results
+from pages.shared.jobs import results
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.requests import Asked, canonical
 from poskernel_core.storage.store import Store

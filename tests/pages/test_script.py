@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.shared import results
-from pages.shared.lending import NEEDS
-from pages.shared.plain import plain
+from pages.shared.jobs import results
+from pages.shared.selection.lending import NEEDS
+from pages.shared.cards.plain import plain
 from poskernel_core.engine.engine import Engine
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.reader import Lost, Reader
 from bench.readers import memory_mb, percentile
-from pages.shared.measures import MEASURES
+from pages.shared.grid.measures import MEASURES
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.specs import Request
 from poskernel_core.models.catalog import BUNDLED_MODELS

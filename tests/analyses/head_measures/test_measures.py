@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from pages.shared.explained import sections
-from pages.shared.measures import MEASURES, Measure
-from pages.shared.selection import Selection
-from pages.shared.shades import NO_VALUE
+from pages.shared.cards.explained import sections
+from pages.shared.grid.measures import MEASURES, Measure
+from pages.shared.selection.selection import Selection
+from pages.shared.grid.shades import NO_VALUE
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.additivity.spec import Additivity
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
