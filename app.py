@@ -12,19 +12,17 @@ from pages import FIRST, NAMES, SECTIONS, module_of, page_showing
 from pages.shared.cards.contents import fill_contents, no_contents
 from pages.shared.cards.plain import nothing_said, say_error
 from pages.shared.jobs.results import PageStopped, say_notice
-from pages.shared.look.fragment import draw_note
-from pages.shared.look.style import apply_style
 from pages.shared.selection.echo import note_drawn
 from pages.shared.selection.lending import say_lent
 from pages.shared.selection.links import read_link, tell
 from pages.shared.selection.pins import keep_pins
-from pages.shared.selection.selection import choose
+from pages.shared.selection.selection import choose, draw_note
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.settings import check_settings
 from serving.runs import RUNS
 
-ICON = Path(__file__).parent / "pages" / "shared" / "look" / "icon.png"
+LOOK = Path(__file__).parent / "pages" / "shared" / "look"
 SHOW = "show"
 """The parameter of a link that names a question: the page that shows it is opened."""
 
@@ -55,10 +53,10 @@ def navigation() -> tuple[Any, str]:
 
 
 start = perf_counter()
-st.set_page_config(page_title="PosKernel", page_icon=str(ICON), layout="wide")
+st.set_page_config(page_title="PosKernel", page_icon=str(LOOK / "icon.png"), layout="wide")
 page, name = navigation()
 place = module_of(name).PLACE
-apply_style()
+st.html(LOOK / "style.css")
 no_contents()
 nothing_said()
 read_link(page.title)

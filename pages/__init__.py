@@ -11,10 +11,13 @@ SECTIONS = {
     "One head": ("head", "positional_kernels", "previous_token", "contextual", "own_text"),
     "Positions": ("helix", "rotary_spectrum"),
     "Experiments": (
-        "interventions", "induction_recency", "position_vs_token", "contextual_neurons",
+        "interventions",
+        "induction_recency",
+        "position_vs_token",
+        "contextual_neurons",
     ),
     "Methods": ("methods",),
-}  # fmt: skip
+}
 NAMES = tuple(name for names in SECTIONS.values() for name in names)
 FIRST = NAMES[0]
 """The landing page, with the grid of all heads."""

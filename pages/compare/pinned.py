@@ -12,6 +12,7 @@ from pages.shared.cards.card import card
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, is_wanted, offer_rest, want
+from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import pin_link
 from pages.shared.selection.pins import Kept, of_run, pin_button, pin_of, remove_all, remove_pin
 from pages.shared.selection.selection import Selection
@@ -35,8 +36,14 @@ def draw_chosen(selection: Selection, kept: Sequence[Kept]) -> None:
     """Draw the pinned heads, each with its link and a button that unpins it."""
     with st.container(horizontal=True, vertical_alignment="center", key="pinned"):
         for place, each in enumerate(kept):
-            with st.container(horizontal=True, vertical_alignment="center", gap="small",
-                              width="content", border=True, key=f"pinned-{place}"):  # fmt: skip
+            with st.container(
+                horizontal=True,
+                vertical_alignment="center",
+                gap="small",
+                width="content",
+                border=True,
+                key=f"pinned-{place}",
+            ):
                 st.markdown(
                     f"**{pin_link(each.pin)}** :small[{plain(of_run(each.pin))}]", width="content"
                 )
@@ -110,9 +117,8 @@ def draw_comparison(selection: Selection, kept: Sequence[Kept]) -> None:
         "Logarithmic axes",
         ["offset", "attention"],
         selection_mode="multi",
-        key="logpins",
-        bind="query-params",
         default=LOG_DEFAULT,
+        **linked("logpins"),
     )
     kernels = found.only("kernel", "etc", "position")
     card(

@@ -62,11 +62,7 @@ def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) ->
 
 
 def draw_head(
-    selection: Selection,
-    heads: Result,
-    token: str,
-    limits: dict[str, float],
-    first_windows: int,
+    selection: Selection, heads: Result, token: str, limits: dict[str, float], first_windows: int
 ) -> None:
     """Draw the selected head: what puts it in its group, its denominators and its tokens."""
     head = heads.select(layer=selection.layer, head=selection.head)

@@ -56,6 +56,5 @@ LATENTS = explained(
 )
 
 EMBEDDING = explained(
-    "extended-embedding",
-    "The tokens that leave the most similar trace in the bag.",
+    "extended-embedding", "The tokens that leave the most similar trace in the bag."
 )

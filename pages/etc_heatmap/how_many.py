@@ -9,12 +9,11 @@ from pages.shared.cards.explained import explained
 from pages.shared.grid.measures import Measure
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import is_wanted, want
+from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.how_many_texts.figures import enough_map, error_curve
 from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
-
-URL: Final = "query-params"
 
 
 def how_many_texts(selection: Selection, measure: Measure) -> None:
@@ -24,19 +23,18 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
         return
     with fold:
         named = {value.name: value.unit for value in measure.question.values if value.has_error}
-        if issubclass(measure.question, Experiment) or measure.value not in named:
+        if issubclass(measure.question, Experiment) or measure.declared.value not in named:
             st.caption(
-                f"The {measure.title} has no error that counts texts: choose another measure, such "
-                "as the effective token count."
+                f"The {measure.declared.title} has no error that counts texts: choose another "
+                "measure, such as the effective token count."
             )
             return
         wanted = st.number_input(
-            f"Wanted error ({named[measure.value]})",
+            f"Wanted error ({named[measure.declared.value]})",
             min_value=0.0,
             value=None,
             placeholder="5 % or 0.02",
-            key="wanted",
-            bind=URL,
+            **linked("wanted"),
         )
         if not is_wanted(HowManyTexts.name):
             st.button(
@@ -52,7 +50,7 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
             HowManyTexts,
             selection.run,
             HowManyTextsParams(
-                measure=measure.title,
+                measure=measure.declared.title,
                 query=selection.query,
                 skip=selection.skip,
                 wanted=wanted or None,

@@ -3,7 +3,7 @@
 from pages.explore.scatter import Column
 from pages.shared.cards.card import Explanation
 from pages.shared.cards.explained import explained
-from pages.shared.cards.plain import plain
+from pages.shared.cards.plain import capital, plain
 from pages.shared.grid.measures import MEASURES
 
 
@@ -20,15 +20,10 @@ def words(three: tuple[Column, Column, Column]) -> Explanation:
     if theirs:
         named = "; ".join(f"{plain(each.title)} from {plain(each.source)}" for each in theirs)
         reading += f" Not ours, and shown as they came: {named}."
-    formulas = [
-        explained(MEASURES[column.title].question.name, "", MEASURES[column.title].value).formula
-        for column in distinct.values()
-        if not column.source
-    ]
-    parts = [
-        f"**{column.title[0].upper()}{column.title[1:]}.** {formula}"
-        for column, formula in zip(
-            [each for each in distinct.values() if not each.source], formulas, strict=True
-        )
-    ]
-    return Explanation(f"**How to read this.** {reading}", "\n\n".join(parts))
+    formulas = []
+    for column in distinct.values():
+        if not column.source:
+            measure = MEASURES[column.title]
+            formula = explained(measure.question.name, "", measure.declared.value).formula
+            formulas.append(f"**{capital(column.title)}.** {formula}")
+    return Explanation(f"**How to read this.** {reading}", "\n\n".join(formulas))

@@ -8,6 +8,7 @@ import streamlit as st
 
 from pages.explore.scatter import Column, Head
 from pages.shared.cards.plain import say_error
+from pages.shared.selection.fit import linked
 from pages.shared.selection.links import write
 from pages.shared.selection.pins import add_pins, compare_link, pin_of
 from pages.shared.selection.selection import Selection, select_cell
@@ -63,11 +64,7 @@ def draw_names(selection: Selection) -> list[Head]:
     """Draw the field with the names of the chosen heads; return them in the order of the model."""
     row = st.container(horizontal=True, vertical_alignment="bottom")
     row.text_input(
-        "Heads chosen",
-        key=KEY,
-        bind="query-params",
-        max_chars=LONGEST,
-        placeholder="draw, or type L0H3 L2H6",
+        "Heads chosen", max_chars=LONGEST, placeholder="draw, or type L0H3 L2H6", **linked(KEY)
     )
     chosen, wrong = _read(selection)
     row.button("Choose none", on_click=_clear, disabled=not chosen, icon=":material/close:")
@@ -88,10 +85,7 @@ def draw_names(selection: Selection) -> list[Head]:
 
 
 def draw_table(
-    selection: Selection,
-    chosen: list[Head],
-    columns: dict[str, Column],
-    three: tuple[Column, ...],
+    selection: Selection, chosen: list[Head], columns: dict[str, Column], three: tuple[Column, ...]
 ) -> None:
     """List the chosen heads, or all where none are; what the points show comes first."""
     geometry = selection.located.geometry

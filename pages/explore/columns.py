@@ -10,12 +10,7 @@ from pages.shared.grid.measures import MEASURES
 from pages.shared.selection.fit import fitted_index
 from poskernel_core.common.result import Result
 
-URL: Final = "query-params"
-FIRST: Final = {
-    "x": "effective token count",
-    "y": "attention entropy",
-    "colour": "attention sink",
-}
+FIRST: Final = {"x": "effective token count", "y": "attention entropy", "colour": "attention sink"}
 
 
 def our_columns(found: Result) -> dict[str, Column]:
@@ -47,6 +42,5 @@ def choose_three(columns: dict[str, Column]) -> tuple[Column, Column, Column]:
 
 def _choose(place: Any, label: str, key: str, offered: list[str]) -> str:
     first = FIRST[key] if FIRST[key] in offered else offered[0]
-    index = fitted_index(key, offered, first)
-    chosen: str = place.selectbox(label, offered, key=key, bind=URL, **index)
+    chosen: str = place.selectbox(label, offered, **fitted_index(key, offered, first))
     return chosen

@@ -11,8 +11,9 @@ from pages.explore.columns import choose_three, our_columns
 from pages.explore.scatter import Column, Head, head_scatter, shown_on
 from pages.explore.tables import their_columns
 from pages.shared.cards.card import card, chart
-from pages.shared.cards.plain import plain
+from pages.shared.cards.plain import capital, plain
 from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
@@ -43,9 +44,8 @@ def draw_points(selection: Selection, found: Result, three: Three, chosen: list[
             list(TOOLS),
             default=LOOP,
             required=True,
-            key="tool",
-            bind="query-params",
             help="«click» selects one head on every page",
+            **linked("tool"),
         )
         shown = figure().update_layout(dragmode=TOOLS[tool or LOOP])
         chart("heads", shown, pick=choose_by_hand)
@@ -56,14 +56,7 @@ def draw_points(selection: Selection, found: Result, three: Three, chosen: list[
         made = set_title(figure(), heading)
         return made.update_layout(margin_t=made.layout.margin.t + TITLE)
 
-    card(
-        "heads",
-        titled,
-        found,
-        words(three),
-        f"{heading[0].upper()}{heading[1:]}",
-        draw=draw,
-    )
+    card("heads", titled, found, words(three), capital(heading), draw=draw)
     missing = x.values.size - len(shown_on(x, y))
     if missing:
         st.caption(f"{missing} of {counted(x.values.size, 'head')} not drawn: a value is missing.")
@@ -80,10 +73,9 @@ def page(selection: Selection) -> None:
     more = st.container(horizontal=True, vertical_alignment="center", key="more-columns")
     again = more.toggle(
         "Also measures for which the model runs again",
-        key="again",
-        bind="query-params",
         help="such as the induction score: they take longer, once",
         width="content",
+        **linked("again"),
     )
     found = results.fetch(
         HeadMeasures,

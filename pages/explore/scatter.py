@@ -113,9 +113,17 @@ def head_scatter(
     figure.update_layout(margin_t=40 if colour.labels else 76)
     if not colour.labels:
         figure.add_annotation(  # a title of the bar's own would take twice its room
-            text=_safe(colour.heading), showarrow=False, xref="paper", x=0, xanchor="left",
-            yref="paper", y=1, yanchor="bottom", yshift=48, font_size=12,
-        )  # fmt: skip
+            text=_safe(colour.heading),
+            showarrow=False,
+            xref="paper",
+            x=0,
+            xanchor="left",
+            yref="paper",
+            y=1,
+            yanchor="bottom",
+            yshift=48,
+            font_size=12,
+        )
     for column, axis in ((x, "xaxis"), (y, "yaxis")):
         if column.logarithmic:
             figure.update_layout({axis: {"type": "log", "dtick": "D2"}})

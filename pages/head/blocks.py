@@ -39,9 +39,7 @@ def draw_kernel(selection: Selection, *, local: bool) -> None:
     """Draw the kernel beside the attention observed."""
     _heading(selection, "Positional kernel", "positional_kernels")
     found = results.fetch(
-        PositionalKernel,
-        selection.run,
-        KernelParams(skip=selection.skip, query=selection.query),
+        PositionalKernel, selection.run, KernelParams(skip=selection.skip, query=selection.query)
     )
     if found is None:
         return
@@ -57,9 +55,7 @@ def draw_kernel(selection: Selection, *, local: bool) -> None:
 
 def draw_experiments(selection: Selection) -> None:
     """Draw what the model is run again for, two blocks in a row; what is not there is offered."""
-    blocks = (
-        _shares, _induction, _duplicates, _denominators, _additivity, _examples,
-    )  # fmt: skip
+    blocks = (_shares, _induction, _duplicates, _denominators, _additivity, _examples)
     for first in range(0, len(blocks), 2):
         for column, draw in zip(st.columns(2), blocks[first : first + 2], strict=False):
             with column:
@@ -119,8 +115,13 @@ def _induction(selection: Selection) -> None:
     if found is not None:
         head = found.select(layer=selection.layer, head=selection.head)
         shown = head.only("induction", "previous_mass", "duplicate")
-        card("induction", partial(head_scores_figure, shown), shown, words.INDUCTION,
-             "Attention in repeated random tokens")  # fmt: skip
+        card(
+            "induction",
+            partial(head_scores_figure, shown),
+            shown,
+            words.INDUCTION,
+            "Attention in repeated random tokens",
+        )
 
 
 def _duplicates(selection: Selection) -> None:
@@ -132,8 +133,13 @@ def _duplicates(selection: Selection) -> None:
     if found is not None:
         place = selection.layer, selection.head
         head = found.only("duplicate_attention", "baseline").select(layer=place[0], head=place[1])
-        card("duplicates", partial(duplicates_figure, found, *place), head, words.DUPLICATES,
-             "Attention to earlier duplicates")  # fmt: skip
+        card(
+            "duplicates",
+            partial(duplicates_figure, found, *place),
+            head,
+            words.DUPLICATES,
+            "Attention to earlier duplicates",
+        )
 
 
 def _denominators(selection: Selection) -> None:
@@ -145,8 +151,13 @@ def _denominators(selection: Selection) -> None:
     if found is not None:
         varies = found.only("denominator_cv", "predicted_cv", "etc")
         read = counted(len(found.values["denominator"]), "window")
-        card("variation", partial(variation_figure, found), varies, words.DENOMINATORS,
-             f"CV of the softmax denominator over {read}")  # fmt: skip
+        card(
+            "variation",
+            partial(variation_figure, found),
+            varies,
+            words.DENOMINATORS,
+            f"CV of the softmax denominator over {read}",
+        )
 
 
 def _additivity(selection: Selection) -> None:

@@ -30,9 +30,12 @@ def draw_note(selection: Selection) -> None:
     box = st.expander(label, icon=":material/edit_note:", key="note-box")
     key = f"note-{model.fingerprint}-{selection.cell}"
     text = box.text_area(
-        f"What you noted on {selection.cell}", written, key=key, max_chars=LONGEST_NOTE,
+        f"What you noted on {selection.cell}",
+        written,
+        key=key,
+        max_chars=LONGEST_NOTE,
         placeholder="Kept on this machine, for this model's head",
-    )  # fmt: skip
+    )
     row = box.container(horizontal=True)
     if row.button("Keep the note", icon=":material/save:", key="keep-note"):
         try:

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.helix.controls import View
+from pages.helix.controls import HelixView
 from pages.shared.selection.selection import Selection, select_model
 from poskernel_core.analyses.helix.formulas import far_out
 from poskernel_core.common.result import Result
@@ -49,7 +49,7 @@ def say_what_to_see(helix: Result, selection: Selection) -> None:
             )
 
 
-def say_what_stands_out(helix: Result, view: View) -> None:
+def say_what_stands_out(helix: Result, view: HelixView) -> None:
     """Name the positions that lie so far out that the others crowd, and the way to leave them."""
     positions = helix.coordinates["pos"]
     shown = (positions >= view.span[0]) & (positions <= view.span[1])

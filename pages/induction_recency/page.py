@@ -1,6 +1,7 @@
 """Induction recency: which of several candidates an induction head prefers, and why."""
 
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -10,7 +11,6 @@ from pages.shared.cards.card import card
 from pages.shared.cards.contents import contents_here
 from pages.shared.experiments.random_controls import (
     Draws,
-    SwitchesChoice,
     choose_draws,
     choose_sequences,
     choose_switches,
@@ -18,7 +18,8 @@ from pages.shared.experiments.random_controls import (
 )
 from pages.shared.grid.measure_grid import draw_measure_grid
 from pages.shared.jobs import results
-from pages.shared.selection.head_choice import HeadChoice, choose_head
+from pages.shared.selection.fit import linked
+from pages.shared.selection.head_choice import choose_head
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import RANDOM_TOKENS_IDLE, Place, Screenshot
 from pages.shared.selection.selection import Selection
@@ -81,31 +82,30 @@ def draw_heads(selection: Selection, scores: Result) -> None:
     )
 
 
-def draw_experiment(
-    selection: Selection, draws: Draws, switches: SwitchesChoice, head: HeadChoice
-) -> None:
+def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]) -> None:
     """Draw the experiment on sequences with several candidates."""
     geometry = selection.located.geometry
     st.subheader("Several candidates", anchor="candidates-of-a")
     sequences = choose_sequences(selection, draws)
     recency = results.fetch(
-        InductionRecency,
-        draws.run,
-        RecencyParams(samples=draws.samples, **sequences, **switches),
+        InductionRecency, draws.run, RecencyParams(samples=draws.samples, **sequences, **switches)
     )
     if recency is not None:
-        draw_recency(recency, head)
-        draw_patterns(draws, sequences, switches, recency.coordinates["second"].tolist(), head,
-                      list(geometry.with_heads))  # fmt: skip
+        draw_recency(recency, selection)
+        draw_patterns(
+            draws,
+            sequences,
+            switches,
+            recency.coordinates["second"].tolist(),
+            selection,
+            list(geometry.with_heads),
+        )
     st.subheader("Random tokens", anchor="random-tokens")
-    draw_random(draws, switches, head, min(MOST_LENGTH, geometry.n_ctx))
+    draw_random(draws, switches, selection, min(MOST_LENGTH, geometry.n_ctx))
     if st.toggle(
-        "Compare with equalised norms of layer 0's head outputs",
-        False,
-        key="comparenorms",
-        bind="query-params",
+        "Compare with equalised norms of layer 0's head outputs", False, **linked("comparenorms")
     ):
-        draw_cause(draws, sequences, switches, min(RANDOM_TOKENS, geometry.n_ctx), head)
+        draw_cause(draws, sequences, switches, min(RANDOM_TOKENS, geometry.n_ctx), selection)
 
 
 def page(selection: Selection) -> None:
@@ -125,9 +125,5 @@ def page(selection: Selection) -> None:
         scores = results.fetch(InductionScores, draws.run, InductionScoresParams(**params))
         if scores is not None:
             draw_heads(selection, scores)
-            draw_experiment(
-                selection,
-                draws,
-                switches,
-                choose_head(scores.values["induction"], selection, "induction head"),
-            )
+            choose_head(scores.values["induction"], selection, "induction head")
+            draw_experiment(selection, draws, switches)

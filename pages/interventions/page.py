@@ -6,9 +6,8 @@ import numpy as np
 import streamlit as st
 
 from pages.interventions import captions as words
-from pages.interventions.averaging import draw_averaging
 from pages.interventions.controls import choose_intervention, missing, way_to_bands
-from pages.interventions.mass_grid import draw_mass_grid
+from pages.interventions.effects import draw_averaging, draw_mass_grid
 from pages.shared.cards.card import card, chart
 from pages.shared.cards.contents import contents_here
 from pages.shared.cards.metric import draw_metric

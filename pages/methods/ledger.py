@@ -8,7 +8,7 @@ import streamlit as st
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
 from pages.shared.jobs.jobs import follow
-from pages.shared.selection.fit import fitted_index
+from pages.shared.selection.fit import fitted_index, linked
 from pages.shared.selection.selection import Selection
 from poskernel_core.common.errors import Cancelled, PosKernelError
 from poskernel_core.common.result import Result
@@ -30,8 +30,6 @@ def draw_ledger(selection: Selection) -> None:
     chosen = st.selectbox(
         "Figures published for",
         names,
-        key="published",
-        bind="query-params",
         help="choose another name where the selected model is a copy of it",
         **fitted_index("published", names, own),
     )
@@ -60,9 +58,8 @@ def draw_ledger(selection: Selection) -> None:
         if computes()
         else "Show what was computed on this machine",
         False,
-        key="compute",
-        bind="query-params",
         help="nothing is pre-filled: every value of ours is computed here",
+        **linked("compute"),
     )
     lines = _computed(figures, selection) if compute else {}
     _draw_table(figures, lines)
@@ -153,13 +150,7 @@ def _tolerance(figure: Published) -> str:
 def _draw_details(figures: tuple[Published, ...], lines: dict[str, Checked]) -> None:
     """Draw every number of one figure: published, ours, and its error."""
     names = [figure.id for figure in figures]
-    chosen = st.selectbox(
-        "Numbers of",
-        names,
-        key="ledgerid",
-        bind="query-params",
-        **fitted_index("ledgerid", names, names[0]),
-    )
+    chosen = st.selectbox("Numbers of", names, **fitted_index("ledgerid", names, names[0]))
     figure = next(each for each in figures if each.id == chosen)
     line = lines.get(chosen)
     st.caption(f"{figure.figure}. {plain(figure.note)} Computed by {_asked(figure)}.")

@@ -4,6 +4,7 @@ import streamlit as st
 
 from pages.methods.definitions import draw_definitions
 from pages.methods.ledger import draw_ledger
+from pages.shared.selection.fit import linked
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 
@@ -20,13 +21,7 @@ def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.title(PLACE.title)
     part = st.segmented_control(
-        "Part",
-        TABS,
-        key="part",
-        bind="query-params",
-        default=TABS[0],
-        required=True,
-        label_visibility="collapsed",
+        "Part", TABS, default=TABS[0], required=True, label_visibility="collapsed", **linked("part")
     )
     if part == TABS[0]:
         st.markdown(

@@ -9,6 +9,7 @@ import streamlit as st
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW
+from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.training.figures import STEPS, TOKENS
 from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
@@ -53,8 +54,7 @@ class Chosen:
                 [STEPS, TOKENS] if known else [STEPS],
                 default=STEPS,
                 required=True,
-                key="against",
-                bind="query-params",
+                **linked("against"),
             )
             or STEPS
         )
@@ -154,8 +154,7 @@ def choose_run(selection: Selection) -> Chosen | None:
         every = st.toggle(
             f"All {len(training.checkpoints)} checkpoints, not only those nearest to powers of two",
             False,
-            key="everystep",
-            bind="query-params",
+            **linked("everystep"),
         )
         training = training if every else training.chosen(LOG)
     return Chosen(selection, training)

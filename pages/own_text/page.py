@@ -13,7 +13,7 @@ from pages.shared.cards.card import card
 from pages.shared.cards.contents import contents_here
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
-from pages.shared.selection.fit import fitted
+from pages.shared.selection.fit import fitted, linked
 from pages.shared.selection.links import write
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
@@ -37,7 +37,6 @@ PLACE = Place(
     questions=("own-text", "own-text-head"),
 )
 
-URL: Final = "query-params"
 TOKEN: Final = "token"
 DIRECTIONS: Final = ("outgoing", "incoming")
 
@@ -49,8 +48,6 @@ def choose_token(length: int) -> int:
             "Query token (position)",
             0,
             length - 1,
-            key="at",
-            bind=URL,
             help="a click on a token chooses it as well",
             **fitted("at", range(length), length - 1),
         )
@@ -72,9 +69,8 @@ def draw_head(selection: Selection, text: str, length: int) -> None:
             "Attention shown on the tokens",
             DIRECTIONS,
             default=DIRECTIONS[0],
-            key="direction",
-            bind=URL,
             required=True,
+            **linked("direction"),
         )
     found = results.fetch(
         HeadOnText,

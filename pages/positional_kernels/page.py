@@ -1,6 +1,7 @@
 """One head's positional kernel: curve, map, folded square, and the layer around it."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -13,10 +14,11 @@ from pages.shared.cards import captions
 from pages.shared.cards.card import card
 from pages.shared.cards.contents import contents_here
 from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
-from pages.shared.selection.source import SourceChoice, choose_source
+from pages.shared.selection.source import choose_source
 from pages.shared.tables.summary import summary
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.figures import head_curve
@@ -47,9 +49,8 @@ def draw_curve(selection: Selection, kernel: Result, etc: Result | None, sampled
         "Logarithmic axes",
         [LOCAL, "offset", "attention"],
         selection_mode="multi",
-        key="log",
-        bind="query-params",
         default=[LOCAL],
+        **linked("log"),
     )
     local = LOCAL in axes and etc is not None and etc.text_of("kind") == "local"
     figure = partial(
@@ -79,7 +80,7 @@ def draw_squares(selection: Selection, kernel: Result) -> None:
     draw_three("square", title, head, words.SQUARE, squares)
 
 
-def draw_maps(selection: Selection, source: SourceChoice) -> None:
+def draw_maps(selection: Selection, source: dict[str, Any]) -> None:
     """Draw key position against query position: the kernel, and the attention observed."""
     asked = KernelMapParams(skip=selection.skip, head=selection.cell, **source)
     found = results.fetch(KernelMap, selection.run, asked)

@@ -11,6 +11,7 @@ from pages.shared.cards import captions
 from pages.shared.cards.card import card
 from pages.shared.cards.contents import contents_here
 from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
@@ -102,7 +103,7 @@ def page(selection: Selection) -> None:
     if ranked is not None:
         draw_ranking(selection, ranked)
         reach = st.select_slider(
-            "Offsets shown on either side (tokens)", REACHES, 8, key="reach", bind="query-params"
+            "Offsets shown on either side (tokens)", REACHES, 8, **linked("reach")
         )
         draw_head(selection, ranked, reach)
         draw_tangent(selection, reach)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.shared.selection.fit import fitted
+from pages.shared.selection.fit import fitted, linked
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import select_cell
 from pages.shared.tables.tables import choice_table, errors_line, linked_table, rounded_table
@@ -48,16 +48,11 @@ def ranked_table(ranked: Result, selected: str) -> None:
         "Look back k (tokens)",
         0,
         last,
-        key="back",
-        bind="query-params",
         help="shows P(k) of every head as a column",
         **fitted("back", range(last + 1), 1),
     )
     only = right.toggle(
-        f"Only heads whose largest diagonal is k = {back}",
-        False,
-        key="onlyback",
-        bind="query-params",
+        f"Only heads whose largest diagonal is k = {back}", False, **linked("onlyback")
     )
     table = _table(ranked, back, only)
     if table.empty:

@@ -8,6 +8,7 @@ import streamlit as st
 from pages.previous_token import captions as words
 from pages.shared.cards.card import card, chart
 from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.source import choose_text
 from pages.shared.selection.zoom import choose_zoom
@@ -36,8 +37,7 @@ def draw_tangent(selection: Selection, reach: int) -> None:
         list(HELICES),
         default="windows of the corpus",
         required=True,
-        key="helixof",
-        bind="query-params",
+        **linked("helixof"),
     )
     query = max(2, min(selection.query, selection.run.context - 2))
     found = results.fetch(

@@ -1,14 +1,14 @@
 """Bands changed inside the model: which heads, and what it does to loss and attention."""
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import streamlit as st
 
 from pages.rotary_spectrum import captions as words
-from pages.rotary_spectrum.controls import URL, Bands
 from pages.shared.cards.card import card, chart
 from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.rotary.bands import (
     CHANGES,
@@ -24,18 +24,17 @@ EVERYWHERE, LAYER, HEAD = "all heads", "the selected layer", "the selected head"
 WHERE: Final = (EVERYWHERE, LAYER, HEAD)
 
 
-def draw_changes(selection: Selection, bands: Bands) -> None:
+def draw_changes(selection: Selection, bands: dict[str, Any]) -> None:
     """Draw what changed bands do, where asked for: it runs the model again."""
     st.subheader("What is lost without a band?", anchor="changes")
     if not st.toggle(
         "Run the model with each band frozen, and removed, on 8 windows of the corpus",
         False,
-        key="changed",
-        bind=URL,
+        **linked("changed"),
     ):
         return
     where = st.segmented_control(
-        "Changed in", WHERE, default=EVERYWHERE, required=True, key="changedin", bind=URL
+        "Changed in", WHERE, default=EVERYWHERE, required=True, **linked("changedin")
     )
     asked = ChangedBandsParams(
         head=selection.cell,

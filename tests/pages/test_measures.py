@@ -87,7 +87,7 @@ def test_every_measure_is_drawn(landing):
     page, first, seen = landing(), next(iter(MEASURES)), set()
     for title, measure in list(MEASURES.items())[::-1]:
         choose(page, COLOUR, title)
-        expect(page.locator(".legend .title")).to_have_text(measure.unit)
+        expect(page.locator(".legend .title")).to_have_text(measure.declared.unit)
         settle(page)
         assert parameter(page, "measure") == (None if title == first else title)
         begins = r"L\dH\d: " + ("ETC" if measure.question.name == "etc" else re.escape(title))

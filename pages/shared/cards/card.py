@@ -42,12 +42,12 @@ FIGURES_KEPT = 256
 TAG = re.compile(r"<[^>]*>")
 
 
+@dataclass(frozen=True)
 class Explanation:
     """The words for a figure: how to read it, and its formula and source."""
 
-    def __init__(self, reading: str, formula: str) -> None:
-        self.reading = reading
-        self.formula = formula
+    reading: str
+    formula: str
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def card(
                 draw()
             elif made is not None:
                 image = st.session_state.get(f"image-{name}", "svg")
-                _draw(name, made.figure, image, shown)
+                chart(name, made.figure, image, legible=True)
         finally:
             _OPEN.reset(token)
     mention(name, title)
@@ -149,26 +149,19 @@ def chart(
     *,
     square: bool = False,
     pick: Callable[[], None] | None = None,
+    legible: bool = False,
 ) -> None:
     """Draw one Plotly figure in the page's colours; its camera saves a file of that name.
 
     A map that is ``square``, or whose cells are, is as high as its column is wide. ``pick`` is
-    called when points are chosen, by a click, a box or a loop.
+    called when points are chosen, by a click, a box or a loop. A figure that is ``legible`` has
+    the page's colours already.
     """
-    _draw(name, _legible(figure), image, _OPEN.get(), square=square, pick=pick)
-
-
-def _draw(
-    name: str,
-    figure: go.Figure,
-    image: str,
-    shown: _Shown | None,
-    *,
-    square: bool = False,
-    pick: Callable[[], None] | None = None,
-) -> None:
+    shown = _OPEN.get()
     file = name if shown is None else file_stem(shown.result, name)
     key, config = f"figure-{name}", chart_config(file, image)
+    if not legible:
+        figure = _legible(figure)
     if pick is not None:
         st.plotly_chart(figure, key=key, config=config, on_select=pick)
         return

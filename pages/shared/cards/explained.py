@@ -1,6 +1,7 @@
 """The words for a figure: how to read it, and the definitions that the code itself states."""
 
 from pages.shared.cards.card import Explanation
+from pages.shared.cards.plain import capital
 from poskernel_core.analyses.definitions import SECTIONS, Method, method_of, values_of
 
 
@@ -19,4 +20,4 @@ def explained(analysis: str, reading: str, *values: str) -> Explanation:
 def sections(method: Method) -> list[str]:
     """Return formula, choices, limits and source of a definition, a paragraph of Markdown each."""
     texts = {name: getattr(method, name.lower()) for name in SECTIONS}
-    return [f"**{name}.** {text[:1].upper()}{text[1:]}" for name, text in texts.items()]
+    return [f"**{name}.** {capital(text)}" for name, text in texts.items()]

@@ -16,6 +16,11 @@ def plain(text: str) -> str:
     return _MARKS.sub(r"\\\1", text)
 
 
+def capital(text: str) -> str:
+    """Return a text that begins with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
 def say_error(sentence: str) -> None:
     """Show a sentence in the page's error box."""
     st.error(plain(sentence), icon=":material/error:")

@@ -1,44 +1,18 @@
 """The controls of the pages on contextual heads and neurons."""
 
-from typing import Any, Final, Literal, TypedDict
+from typing import Any
 
 import streamlit as st
 
-from pages.shared.selection.fit import fitted
+from pages.shared.selection.fit import fitted, linked
 from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
 from poskernel_core.data import texts
 from poskernel_core.plotting.layout import quoted
 
-URL: Final = "query-params"
 TOKEN = " the"
 CONTEXT_COUNTS = (8, 16, 32, 64, 128, 256)
 DEFAULT_THRESHOLDS = {name: field.default for name, field in Thresholds.model_fields.items()}
 MAX_TYPED = 8000
-KernelChoice = Literal["own", "common"]
-ScaleChoice = Literal["token", "position", "mean"]
-
-
-class Texts(TypedDict):
-    """Chapters and texts of one's own, as parameters."""
-
-    items: str
-    own_texts: str
-
-
-class BagChoice(TypedDict):
-    """What the bag of tokens is made of, as parameters."""
-
-    heads: str
-    token: str
-    first_windows: int
-    scale: ScaleChoice
-    query: int
-
-
-class ListedChoice(BagChoice):
-    """The same, and which tokens of the vocabulary are listed."""
-
-    min_count: int
 
 
 def choose_token(place: Any) -> str:
@@ -46,12 +20,11 @@ def choose_token(place: Any) -> str:
     token = place.text_input(
         "Destination token",
         TOKEN,
-        key="token",
-        bind=URL,
         max_chars=64,
         placeholder=f"empty: {quoted(TOKEN)}",
         help="exactly one token of the model, leading space included; it replaces what stands at "
         "position n of every window",
+        **linked("token"),
     )
     return token or TOKEN
 
@@ -62,8 +35,6 @@ def choose_first_windows(place: Any, default: int, most: int) -> int:
     return place.select_slider(
         "First windows",
         offered,
-        key="firstwindows",
-        bind=URL,
         help="windows of the corpus into which the token is put",
         **fitted("firstwindows", offered, min(default, offered[-1])),
     )
@@ -75,8 +46,6 @@ def choose_thresholds(longest: int) -> dict[str, float]:
         "Effective token count from which a kernel is broad",
         1,
         longest,
-        key="broad",
-        bind=URL,
         **fitted("broad", range(1, longest + 1), min(int(DEFAULT_THRESHOLDS["broad"]), longest)),
     )
     steady = st.slider(
@@ -85,8 +54,7 @@ def choose_thresholds(longest: int) -> dict[str, float]:
         2.0,
         DEFAULT_THRESHOLDS["steady"],
         0.01,
-        key="steady",
-        bind=URL,
+        **linked("steady"),
     )
     local = st.slider(
         "Mass in the last 10 tokens that makes detokenization",
@@ -94,8 +62,7 @@ def choose_thresholds(longest: int) -> dict[str, float]:
         1.0,
         DEFAULT_THRESHOLDS["local"],
         0.05,
-        key="dlocal",
-        bind=URL,
+        **linked("dlocal"),
     )
     duplicates = st.slider(
         "Attention to duplicates that makes a duplicate-token head",
@@ -103,29 +70,26 @@ def choose_thresholds(longest: int) -> dict[str, float]:
         1.0,
         DEFAULT_THRESHOLDS["duplicates"],
         0.05,
-        key="duplicates",
-        bind=URL,
+        **linked("duplicates"),
     )
     return {"broad": float(broad), "steady": steady, "local": local, "duplicates": duplicates}
 
 
-def choose_texts() -> Texts:
+def choose_texts() -> dict[str, Any]:
     """Draw the choice of chapters and of one's own texts, as parameters."""
     left, right = st.columns(2)
     items = left.multiselect(
         "Chapters drawn alongside",
         texts.items("bible"),
-        key="chapters",
-        bind=URL,
         placeholder="choose one or more",
         max_selections=6,
+        **linked("chapters"),
     )
     own = right.text_area(
         "Texts of your own",
-        key="owntexts",
-        bind=URL,
         max_chars=MAX_TYPED,
         height=80,
         placeholder="Several: put a line of three dashes between them.",
+        **linked("owntexts"),
     )
     return {"items": "; ".join(items), "own_texts": own or ""}

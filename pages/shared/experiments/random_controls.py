@@ -1,41 +1,19 @@
 """The controls of the pages on random tokens."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final
 
 import streamlit as st
 
-from pages.shared.selection.fit import fitted
+from pages.shared.selection.fit import fitted, linked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.random_tokens.params import SAMPLE_COUNTS, first_samples
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.data.layouts import MOST_CANDIDATES
 
-URL: Final = "query-params"
 SHORTEST_CONTEXT = 11
-Ablation = Literal["zero", "uniform"]
-ABLATIONS: Final[dict[str, Ablation]] = {
-    "zero ablation": "zero",
-    "uniform attention": "uniform",
-}
-
-
-class Sequences(TypedDict):
-    """Sequences with several candidates, as parameters."""
-
-    length: int
-    first: int
-    candidates: int
-
-
-class SwitchesChoice(TypedDict):
-    """What is switched off in the model, as parameters."""
-
-    ablate: str
-    ablation: Ablation
-    no_positions: bool
-    equalise_norms: bool
+ABLATIONS: Final[dict[str, str]] = {"zero ablation": "zero", "uniform attention": "uniform"}
 
 
 @dataclass(frozen=True)
@@ -66,21 +44,18 @@ def choose_draws(selection: Selection, default: int) -> Draws:
     samples = one.select_slider(
         "Random sequences averaged over",
         SAMPLE_COUNTS,
-        key="samples",
-        bind=URL,
         help="each sequence is new; errors fall with the square root of their number; large models "
         "begin with fewer",
         **fitted("samples", SAMPLE_COUNTS, first),
     )
     seed = two.number_input(
-        "Seed", 0, 10_000, 0, key="seed", bind=URL, help="equal seeds draw equal tokens"
+        "Seed", 0, 10_000, 0, help="equal seeds draw equal tokens", **linked("seed")
     )
     start = three.toggle(
         "Start token first",
         True,
-        key="rstart",
-        bind=URL,
         help="the figures of the recency post fit runs without one",
+        **linked("rstart"),
     )
     run = selection.run.model_copy(update={"seed": int(seed), "start_token": start})
     return Draws(run, samples)
@@ -90,10 +65,10 @@ def choose_number(place: Any, label: str, options: range, key: str, default: int
     """Draw a field for a whole number; one that no longer fits is moved to the nearest."""
     nearest = min(max(default, options[0]), options[-1])
     value = fitted(key, options, nearest)
-    return int(place.number_input(label, options[0], options[-1], key=key, bind=URL, **value))
+    return int(place.number_input(label, options[0], options[-1], **value))
 
 
-def choose_sequences(selection: Selection, draws: Draws) -> Sequences:
+def choose_sequences(selection: Selection, draws: Draws) -> dict[str, Any]:
     """Draw the length, the first pair's position and the number of candidates."""
     longest = min(512, selection.located.geometry.n_ctx)
     one, two, three = st.columns(3)
@@ -102,9 +77,8 @@ def choose_sequences(selection: Selection, draws: Draws) -> Sequences:
         1,
         MOST_CANDIDATES,
         2,
-        key="candidates",
-        bind=URL,
         help="two: [A][B] … [A][C] … [A]; three: [A][B] [A][C] … [A][D] … [A]",
+        **linked("candidates"),
     )
     fewest = 2 * candidates + 1 + draws.run.start_token
     lengths = range(fewest, longest + 1)
@@ -114,7 +88,7 @@ def choose_sequences(selection: Selection, draws: Draws) -> Sequences:
     return {"length": length, "first": first, "candidates": candidates}
 
 
-def choose_switches(selection: Selection) -> SwitchesChoice:
+def choose_switches(selection: Selection) -> dict[str, Any]:
     """Draw what is switched off in the model."""
     heads = [cell_name(0, head) for head in range(selection.located.geometry.n_heads)]
     with st.expander("Switches: parts of the model turned off", icon=":material/toggle_off:"):
@@ -122,31 +96,27 @@ def choose_switches(selection: Selection) -> SwitchesChoice:
         ablated = left.multiselect(
             "Ablated heads of layer 0",
             heads,
-            key="ablated0",
-            bind=URL,
             help="the post leaves one head of layer 0 alone and finds the same trend",
+            **linked("ablated0"),
         )
         how = right.selectbox(
             "Ablation",
             list(ABLATIONS),
-            key="ablation",
-            bind=URL,
             help="the heads' output is set to zero, or they attend to all visible keys alike",
+            **linked("ablation"),
         )
         one, two = st.columns(2)
         without = one.toggle(
             "Remove positions",
             False,
-            key="nopos",
-            bind=URL,
             help="positional embeddings set to zero; rotary models: no rotation",
+            **linked("nopos"),
         )
         equalise = two.toggle(
             "Equalise layer 0's head-output norms",
             False,
-            key="equalise",
-            bind=URL,
             help="every head output of layer 0 is rescaled to the same norm at every position",
+            **linked("equalise"),
         )
     return {
         "ablate": ", ".join(ablated),

@@ -11,7 +11,7 @@ from pages.shared.grid.shades import Shade, categories, diverging, linear, logar
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import HeadMeasure, Params, Question
-from poskernel_core.analyses.measures import asked_with, fits, one_a_head
+from poskernel_core.analyses.measures import asked_with, fits
 from poskernel_core.common.result import Result
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.plotting.palette import KIND_LOOKS
@@ -23,26 +23,6 @@ class Measure:
 
     question: type[Question[Any]]
     declared: HeadMeasure
-
-    @property
-    def title(self) -> str:
-        """What it is called in the list."""
-        return self.declared.title
-
-    @property
-    def value(self) -> str:
-        """The name of the value in the question's answer."""
-        return self.declared.value
-
-    @property
-    def unit(self) -> str:
-        """What stands next to the legend."""
-        return self.declared.unit
-
-    @property
-    def reading(self) -> str:
-        """One sentence on what dark and bright mean."""
-        return self.declared.reading
 
     def fits(self, geometry: Geometry) -> bool:
         """Tell whether a model has it, by its position scheme and architecture."""
@@ -58,27 +38,19 @@ class Measure:
             skip=selection.skip,
         )
 
-    def at(self, found: Result, selection: Selection) -> Result:
-        """Return a result with one number a head: at the chosen position, at the last entry."""
-        return one_a_head(self.declared, found, query=selection.query)
-
-    def numbers(self, found: Result) -> np.ndarray:
-        """Return the value of every head, ``[layer, head]``."""
-        return found.values[self.value].astype(float)
-
     def shade(self, found: Result, values: np.ndarray) -> Shade:
         """Return the colours of numbers ``[layer, head]``, with their legend."""
         most = self.declared.most
         high = max(float(np.nanmax(found.values[most])), 2.0) if most else None
-        return shade_of(self.declared, found.labels.get(self.value, ()), values, high)
+        return shade_of(self.declared, found.labels.get(self.declared.value, ()), values, high)
 
     def words(self) -> Explanation:
         """Return how to read the grid, and the formula from the definitions."""
         return explained(
             self.question.name,
-            f"One cell per head, layers downwards. {self.reading} Click a cell, or walk with the "
-            "arrow keys and press Enter, and that head is shown everywhere.",
-            self.value,
+            f"One cell per head, layers downwards. {self.declared.reading} Click a cell, or walk "
+            "with the arrow keys and press Enter, and that head is shown everywhere.",
+            self.declared.value,
         )
 
 

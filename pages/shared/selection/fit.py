@@ -10,6 +10,11 @@ import streamlit as st
 from pages.shared.selection.links import write
 
 
+def linked(key: str) -> dict[str, Any]:
+    """Return what binds a widget to a parameter of the address, which is the widget's key too."""
+    return {"key": key, "bind": "query-params"}
+
+
 def fitted(key: str, options: Any, default: Any) -> dict[str, Any]:
     """Return the ``value`` of a slider, and move what is chosen to the nearest that fits.
 
@@ -20,14 +25,14 @@ def fitted(key: str, options: Any, default: Any) -> dict[str, Any]:
     value = st.session_state.get(key, default)
     nearest = value if value in options else min(options, key=lambda each: abs(each - value))
     _write(key, value, nearest, default)
-    return {"value": default}
+    return linked(key) | {"value": default}
 
 
 def fitted_index(key: str, options: list[Any], default: Any) -> dict[str, Any]:
     """Return the ``index`` of a select box likewise; what no longer fits becomes the default."""
     value = st.session_state.get(key, default)
     _write(key, value, value if value in options else default, default)
-    return {"index": options.index(default)}
+    return linked(key) | {"index": options.index(default)}
 
 
 def _write(key: str, value: Any, fitted: Any, default: Any) -> None:
@@ -42,14 +47,14 @@ def fitted_text(key: str, default: str) -> dict[str, Any]:
     """Return the ``value`` of a text field likewise; every text fits."""
     value = st.session_state.get(key, default)
     _write(key, value, value, default)
-    return {"value": default}
+    return linked(key) | {"value": default}
 
 
 def fitted_list(key: str, options: list[str], default: list[str]) -> dict[str, Any]:
     """Return the ``default`` of a choice of several likewise; what no longer fits is left out."""
     value = st.session_state.get(key, default)
     _write(key, value, [each for each in value if each in options], default)
-    return {"default": default}
+    return linked(key) | {"default": default}
 
 
 def fitted_span(key: str, first: int, last: int) -> dict[str, Any]:
@@ -58,4 +63,4 @@ def fitted_span(key: str, first: int, last: int) -> dict[str, Any]:
     low, high = st.session_state.get(key, default)
     low, high = min(max(low, first), last), min(max(high, first), last)
     _write(key, st.session_state.get(key, default), (low, high) if low < high else default, default)
-    return {"value": default}
+    return linked(key) | {"value": default}

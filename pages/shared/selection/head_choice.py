@@ -1,7 +1,5 @@
 """Which head an experiment is shown for: the one selected, with a way to the strongest."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import streamlit as st
 
@@ -11,33 +9,19 @@ from poskernel_core.common.heads import cell_name
 from poskernel_core.models.known import telling_head
 
 
-@dataclass(frozen=True)
-class HeadChoice:
-    """A head, by layer and number."""
-
-    layer: int
-    head: int
-
-    @property
-    def cell(self) -> str:
-        """Its name, such as ``L0H3``."""
-        return cell_name(self.layer, self.head)
-
-
-def strongest(scores: np.ndarray) -> HeadChoice:
-    """Return the head with the largest of ``scores [layer, head]``."""
+def strongest(scores: np.ndarray) -> tuple[int, int]:
+    """Return layer and number of the head with the largest of ``scores [layer, head]``."""
     layer, head = np.unravel_index(int(np.nanargmax(scores)), scores.shape)
-    return HeadChoice(int(layer), int(head))
+    return int(layer), int(head)
 
 
-def choose_head(scores: np.ndarray, selection: Selection, what: str) -> HeadChoice:
+def choose_head(scores: np.ndarray, selection: Selection, what: str) -> None:
     """Say which head is shown, and offer the one with the largest of ``scores``."""
-    best = strongest(scores)
-    if best.cell == selection.cell:
-        st.markdown(f"Shown below: **{head_link(best.cell)}**, the strongest {what}.")
+    best = cell_name(*strongest(scores))
+    if best == selection.cell:
+        st.markdown(f"Shown below: **{head_link(best)}**, the strongest {what}.")
     else:
-        _offer(selection, best.cell, f"the strongest {what}")
-    return HeadChoice(selection.layer, selection.head)
+        _offer(selection, best, f"the strongest {what}")
 
 
 def offer_head(selection: Selection, topic: str) -> None:

@@ -12,9 +12,18 @@ OVERVIEW: Final = "Overview"
 """The title of the page with everything about one head."""
 
 SHARED: Final = (
-    "model", "revision", "checkpoint", "corpus", "context", "windows", "start", "dtype", "query",
-    "skip", "pins",
-)  # fmt: skip
+    "model",
+    "revision",
+    "checkpoint",
+    "corpus",
+    "context",
+    "windows",
+    "start",
+    "dtype",
+    "query",
+    "skip",
+    "pins",
+)
 """What all pages mean alike; a page's own choices stay behind."""
 
 

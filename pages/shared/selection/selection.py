@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import streamlit as st
 
+from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
-from pages.shared.look.fragment import draw_note
-from pages.shared.selection.fit import fitted, fitted_index
+from pages.shared.selection.fit import fitted, fitted_index, linked
 from pages.shared.selection.head_link import OVERVIEW, head_link
 from pages.shared.selection.lending import DRAWN, lacks, lend_model
 from pages.shared.selection.links import write
@@ -40,7 +40,6 @@ from poskernel_core.models.catalog import Located
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.known import telling_head
 
-URL: Final = "query-params"
 NO_PART: Final = "not used on this page"
 RESULTS_ALONE: Final = "Results alone are here, not the weights"
 CORPUS_HELP: Final = (
@@ -99,7 +98,7 @@ def choose(place: Place) -> Selection:
             skip = _one_of(label, list(shown.skips), key="skip", usual=DEFAULT_SKIP, **about_skip)
         else:
             span = fitted("skip", range(MAX_SKIP + 1), DEFAULT_SKIP)
-            skip = st.slider(label, 0, MAX_SKIP, key="skip", bind=URL, **about_skip, **span)
+            skip = st.slider(label, 0, MAX_SKIP, **about_skip, **span)
     return Selection(located, run, layer, head, query, skip)
 
 
@@ -107,13 +106,9 @@ def _one_of(label: str, numbers: list[int], *, key: str, usual: int, **more: Any
     """Draw a choice of one of several numbers; a single one leaves none."""
     usual = min(numbers, key=lambda each: abs(each - usual))
     if len(numbers) == 1:
-        chosen: int = st.selectbox(
-            label, numbers, key=key, bind=URL, **more | fitted_index(key, numbers, usual)
-        )
+        chosen: int = st.selectbox(label, numbers, **more | fitted_index(key, numbers, usual))
         return chosen
-    moved: int = st.select_slider(
-        label, numbers, key=key, bind=URL, **more | fitted(key, numbers, usual)
-    )
+    moved: int = st.select_slider(label, numbers, **more | fitted(key, numbers, usual))
     return moved
 
 
@@ -138,13 +133,10 @@ def _choose_cell(located: Located, idle: frozenset[str]) -> tuple[int, int]:
     cells = [cell_name(layer, head) for layer in layers for head in heads]
     telling = telling_head(located.spec.name)
     default = telling if telling in cells else cells[0]
-    index = fitted_index("head", cells, default)
     cell = st.selectbox(
         "Head",
         cells,
-        key="head",
-        bind=URL,
-        **index,
+        **fitted_index("head", cells, default),
         **_helped("head", idle, "layer and head; type to search"),
     )
     return parse_cell(cell, geometry.n_layers, geometry.n_heads)
@@ -172,15 +164,14 @@ def _choose_model(place: Place) -> Located:
     asked = st.session_state.get("model") or st.query_params.get("model") or names[0]
     asked = lend_model(place, asked)
     unknown = asked not in names and not free
-    name = st.selectbox(  # what a link asks for stays in the list, so that the address does as well
+    name = st.selectbox(
         "Model",
         [*names, asked] if unknown else names,
-        key="model",
-        bind=URL,
         accept_new_options=free,
         help="type any hub name, directory or GGUF file"
         if free
         else "chosen by the host of this page",
+        **linked("model"),
     )
     if name is None or (name not in names and not free):
         results.stop(
@@ -195,11 +186,10 @@ def _choose_model(place: Place) -> Located:
     if not catalog.is_local(name):
         typed = st.text_input(
             "Revision",
-            key="revision",
-            bind=URL,
             max_chars=64,
             placeholder="main",
             help="hub revision or training checkpoint",
+            **linked("revision"),
         )
         revision = typed.strip() or None
         if revision and not free and re.fullmatch("[0-9a-f]{7,40}", revision):
@@ -236,8 +226,6 @@ def _choose_checkpoint(name: str, idle: frozenset[str]) -> str | None:
     chosen: str = st.selectbox(
         "Checkpoint",
         names,
-        key="checkpoint",
-        bind=URL,
         **fitted_index("checkpoint", names, names[-1]),
         **_helped("checkpoint", idle, "the model as it was at that step of its training"),
     )
@@ -261,7 +249,7 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
     if shown and alone:
         offered, starts, dtypes = [shown.corpus.name], shown.start_token, (shown.dtype,)
     corpus = st.selectbox(
-        "Corpus", offered, key="corpus", bind=URL, **_helped("run", idle, CORPUS_HELP)
+        "Corpus", offered, **_helped("run", idle, CORPUS_HELP), **linked("corpus")
     )
     unused = "run" in idle or alone
     why = RESULTS_ALONE if alone else NO_PART if unused else None
@@ -269,24 +257,15 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
         context = st.selectbox(
             "Context T (tokens)",
             contexts,
-            key="context",
-            bind=URL,
             disabled=unused,
             help=why,
             **fitted_index("context", contexts, default),
         )
         windows = _one_of(
-            "Windows of text, at most",
-            counts,
-            key="windows",
-            usual=many,
-            disabled=unused,
-            help=why,
+            "Windows of text, at most", counts, key="windows", usual=many, disabled=unused, help=why
         )
-        start = st.toggle(
-            "Start token first", starts, key="start", bind=URL, disabled=unused, help=why
-        )
-        dtype = st.selectbox("Precision", dtypes, key="dtype", bind=URL, disabled=unused, help=why)
+        start = st.toggle("Start token first", starts, disabled=unused, help=why, **linked("start"))
+        dtype = st.selectbox("Precision", dtypes, disabled=unused, help=why, **linked("dtype"))
     try:
         return describe_run(
             located.spec.name,
@@ -299,6 +278,12 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
         )
     except BadRequest as error:
         results.stop(str(error))
+
+
+def draw_note(model: str) -> None:
+    """Say what is not real in a model, or rounded; nothing of a whole one."""
+    if note := catalog.note_of(model):
+        st.caption(f":material/info: {plain(note)}")
 
 
 def offered_corpora() -> list[str]:

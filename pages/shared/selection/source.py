@@ -1,14 +1,14 @@
 """Where the queries come from: controls that give the source parameters of a kernel."""
 
-from typing import Final, Literal, NotRequired, TypedDict
+from typing import Any, Final
 
 import streamlit as st
 
+from pages.shared.selection.fit import linked
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.data import texts
 
-QueriesFrom = Literal["mean", "text", "token"]
-SOURCES: Final[dict[str, QueriesFrom]] = {
+SOURCES: Final[dict[str, str]] = {
     "sampled windows": "mean",
     "one text": "text",
     "one token": "token",
@@ -18,29 +18,10 @@ OWN = "my own text"
 USE = "its n-th token gives the query at position n"
 
 
-class TextChoice(TypedDict, total=False):
-    """One text, typed or by its name, as parameters."""
-
-    text: str
-    text_item: str
-
-
-class SourceChoice(TextChoice):
-    """Where the queries come from, as parameters."""
-
-    source: QueriesFrom
-    token: NotRequired[str]
-
-
-def choose_source(run: RunSpec) -> SourceChoice | None:
+def choose_source(run: RunSpec) -> dict[str, Any] | None:
     """Draw the controls; return the parameters, or None while a text is still to be given."""
     chosen = st.segmented_control(
-        "Queries from",
-        list(SOURCES),
-        default="sampled windows",
-        key="source",
-        bind="query-params",
-        required=True,
+        "Queries from", list(SOURCES), default="sampled windows", required=True, **linked("source")
     )
     source = SOURCES[chosen]
     if source == "text":
@@ -50,31 +31,29 @@ def choose_source(run: RunSpec) -> SourceChoice | None:
         token = st.text_input(
             "Token",
             " the",
-            key="token",
-            bind="query-params",
             max_chars=64,
             help="exactly one token of the model, leading space included; it replaces the last "
             "token of sixty windows, so that its query is seen in real contexts",
+            **linked("token"),
         )
         return {"source": "token", "token": token}
     return {"source": "mean"}
 
 
-def choose_text(use: str = USE) -> TextChoice | None:
+def choose_text(use: str = USE) -> dict[str, Any] | None:
     """Draw the choice of one text; return it as parameters, or None while it is to be given.
 
     ``use`` says what the text is for.
     """
-    item = st.selectbox("Text", [*texts.items("bible"), OWN], key="item", bind="query-params")
+    item = st.selectbox("Text", [*texts.items("bible"), OWN], **linked("item"))
     if item != OWN:
         return {"text_item": item}
     text = st.text_area(
         "Your text",
-        key="text",
-        bind="query-params",
         max_chars=MAX_TYPED,
         height=160,
         placeholder="Type or paste a text, longer than the query position.",
+        **linked("text"),
     )
     if not text.strip():
         st.info(f"Type or paste a text: {use}.")

@@ -1,14 +1,11 @@
 """The window of positions that a reader moves over a map."""
 
-from typing import Final
-
 import streamlit as st
 
 from pages.shared.selection.fit import fitted, fitted_index
 
 SIZES = (16, 32, 50, 64)
 DEFAULT = 50
-URL: Final = "query-params"
 
 
 def choose_zoom(length: int) -> tuple[int, int] | None:
@@ -20,17 +17,8 @@ def choose_zoom(length: int) -> tuple[int, int] | None:
     size = left.selectbox(
         "Window (positions)",
         sizes,
-        key="zoomsize",
-        bind=URL,
         **fitted_index("zoomsize", sizes, DEFAULT if DEFAULT in sizes else sizes[-1]),
     )
     last = length - size
-    first = right.slider(
-        "Window begins at position",
-        0,
-        last,
-        key="zoom",
-        bind=URL,
-        **fitted("zoom", range(last + 1), 0),
-    )
+    first = right.slider("Window begins at position", 0, last, **fitted("zoom", range(last + 1), 0))
     return first, first + size
