@@ -40,7 +40,7 @@ def choose_prompts(selection: Selection) -> HelixParams:
             "the causal mask leaves its own trace of position."
             + _way_to_clocks(selection.located.geometry.scheme)
         )
-        prompts = "texts"
+        prompts: Any = "texts"
     else:
         chosen = left.segmented_control(
             "Stream measured on",

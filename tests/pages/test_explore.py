@@ -264,10 +264,3 @@ def test_measures_that_run_the_model(explore):
     expect(page.locator(f"{FIGURE} .xtitle", has_text="induction score")).to_be_visible()
     assert re.search("again=true", page.url)
     no_trouble(page)
-
-
-def test_a_model_with_rotary_positions(explore, rotary):
-    """Its own measures, and no others."""
-    page = explore(model=rotary)
-    lists(page, 18)
-    no_trouble(page)

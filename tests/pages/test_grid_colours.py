@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
-from pages.shared.grid.grid import cell_name, grid_data
+from pages.shared.grid.grid import grid_data
 from poskernel_core.plotting.palette import (
-    KIND_LOOKS,
     SCALE,
-    fade,
-    ink_on,
     log_position,
     scale_hex,
     scale_rgb,
@@ -32,17 +29,6 @@ def test_scale_only_gets_lighter() -> None:
     assert (np.diff(luminance) > 0).all()
 
 
-def test_kinds_differ_in_shape_and_not_only_in_colour() -> None:
-    """Three kinds, three glyphs."""
-    assert {"local", "slow decay", "uniform"} == set(KIND_LOOKS)
-    assert 3 == len({kind.glyph for kind in KIND_LOOKS.values()})
-
-
-def test_ink_reads_on_both_ends_of_the_scale() -> None:
-    """White on blue, black on yellow."""
-    assert ("#ffffff", "#000000") == (ink_on(SCALE[0]), ink_on(SCALE[-1]))
-
-
 def test_log_position_of_the_ends_the_middle_and_beyond() -> None:
     """1 to 100: ten lies half-way, and NaN stays."""
     got = log_position(np.array([0.1, 1, 10, 100, 1000, np.nan]), 1, 100)
@@ -53,16 +39,6 @@ def test_log_position_rejects_an_empty_range() -> None:
     """The message names both ends."""
     with pytest.raises(ValueError, match="low=3, high=3"):
         log_position(np.ones(2), 3, 3)
-
-
-def test_fade_keeps_the_colour() -> None:
-    """Hex to rgba."""
-    assert "rgba(42,133,199,0.3)" == fade("#2A85C7", 0.3)
-
-
-def test_cell_name() -> None:
-    """Layer first."""
-    assert "L3H7" == cell_name(3, 7)
 
 
 def test_cells_are_layers_down_and_heads_across() -> None:

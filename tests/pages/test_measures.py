@@ -162,23 +162,3 @@ def test_additivity(page, server):
     expect(title_of(page, "shares")).to_contain_text("layer 1")
     assert traces(page, "similarity")
     no_trouble(page)
-
-
-def test_a_model_with_rotary_positions(page, server, rotary):
-    """Measures of its keys, and their shares: position alone explains little."""
-    visit(page, server.link(model=rotary, measure="key variance explained by position"))
-    expect(
-        page.get_by_role("gridcell", name=re.compile("key variance explained by position"))
-    ).to_have_count(18)
-    for measure in ("content similarity across positions", "induction score"):
-        choose(page, COLOUR, measure)
-        expect(page.get_by_role("gridcell", name=re.compile(measure))).to_have_count(18)
-    settle(page)
-    no_trouble(page)
-    visit(page, server.link("/positional_kernels", model=rotary))
-    for figure in ("shares", "similarity"):
-        drawn(page, figure)
-    position, _, rest = shares(page)
-    assert 1 == pytest.approx(sum(shares(page)), abs=2e-3)
-    assert position < rest
-    no_trouble(page)

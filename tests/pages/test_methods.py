@@ -105,13 +105,6 @@ def one_definition(page: Page, new_context: Callable[[], BrowserContext]) -> Non
     assert parameter(page, "method") is None
 
 
-def test_an_unknown_definition_or_part(show):
-    """What a link names and there is not: the list of definitions."""
-    page = show(method="alchemy", part="Appendix", ledgerid="none", published="nobody")
-    expect(folds(page)).to_have_count(len(METHODS))
-    no_trouble(page)
-
-
 def a_model_without_published_figures(page: Page) -> None:
     """The ledger says so, and which have some; a name of these brings figures and a warning."""
     pick(page, LEDGER)
