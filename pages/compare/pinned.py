@@ -11,7 +11,7 @@ from pages.compare import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
-from pages.shared.jobs.pressed import NOTHING_NEW, is_wanted, offer_rest, want
+from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, offer_rest, want
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import pin_link
 from pages.shared.selection.pins import Kept, of_run, pin_button, pin_of, remove_all, remove_pin
@@ -91,19 +91,8 @@ def ready(kept: Sequence[Kept], selection: Selection) -> list[Kept]:
             st.info(plain(f"Not computed: {names}. {NOTHING_NEW}"), icon=":material/info:")
             return there
         st.info(plain(f"Not computed yet: {names}."), icon=":material/pending:")
-        st.button(
-            "Compute them",
-            key="compute-pins",
-            icon=":material/play_arrow:",
-            on_click=_want_all,
-            args=(tuple(key for _, key in absent),),
-        )
+        compute_button("Compute them", "compute-pins", want, *(key for _, key in absent))
     return there
-
-
-def _want_all(keys: tuple[str, ...]) -> None:
-    for key in keys:
-        want(key)
 
 
 def draw_comparison(selection: Selection, kept: Sequence[Kept]) -> None:
@@ -180,7 +169,7 @@ def _table(found: Result, queries: Sequence[int]) -> None:
     for row, (measure, unit) in enumerate(
         zip(found.words("measure"), found.words("unit"), strict=True)
     ):
-        cells = " | ".join(_cell(found, row, place) for place in range(len(labels)))
+        cells = " | ".join(measure_cell(found, row, place) for place in range(len(labels)))
         of = "" if all(found.texts["word"][row]) else f" :small[({plain(unit)})]"
         lines.append(f"| {measure}{of} | {cells} |")
     st.markdown("\n".join(lines))
@@ -189,7 +178,7 @@ def _table(found: Result, queries: Sequence[int]) -> None:
     errors_line(found)
 
 
-def _cell(found: Result, row: int, place: int) -> str:
+def measure_cell(found: Result, row: int, place: int) -> str:
     """Return one measure of one head: number, error, bias, and how far it is from the first's."""
     word = str(found.texts["word"][row, place])
     if word:

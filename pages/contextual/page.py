@@ -65,7 +65,7 @@ def draw_head(
     selection: Selection, heads: Result, token: str, limits: dict[str, float], first_windows: int
 ) -> None:
     """Draw the selected head: what puts it in its group, its denominators and its tokens."""
-    head = heads.select(layer=selection.layer, head=selection.head)
+    head = selection.of(heads)
     st.subheader(f"{head_link(selection.cell)}: {head.text_of('group')}", anchor="head")
     draw_evidence(head, limits)
     draw_denominators(selection, token, first_windows)

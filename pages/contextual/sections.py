@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 
 from pages.contextual import captions as words
@@ -13,7 +12,7 @@ from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.selection import Selection, select_cell
-from pages.shared.tables.tables import choice_table, errors_line, rounded_table
+from pages.shared.tables.tables import choice_table, errors_line, heads_frame, rounded_table
 from pages.shared.tables.word_lists import word_lists
 from poskernel_core.analyses.contextual_heads.denominators import (
     Denominators,
@@ -54,15 +53,8 @@ COLUMNS = {
 
 def heads_table(heads: Result, selected: str) -> None:
     """Draw every head as a row, contextual heads first, steadiest first."""
-    places = list(np.ndindex(*heads.values["group"].shape))
-    table = pd.DataFrame(
-        {
-            "head": [cell_name(*place) for place in places],
-            "group": np.array(heads.text_of("group")).ravel(),
-        }
-    )
-    for name, (label, _) in COLUMNS.items():
-        table[label] = heads.values[name].ravel()
+    numbers = {label: heads.values[name] for name, (label, _) in COLUMNS.items()}
+    table = heads_frame({"group": np.array(heads.text_of("group"))} | numbers)
     order = np.lexsort(
         (table[COLUMNS["denominator_cv"][0]], heads.values["group"].ravel() != words.CONTEXTUAL)
     )

@@ -8,7 +8,7 @@ from pages.shared.cards.card import card
 from pages.shared.cards.explained import explained
 from pages.shared.grid.measures import Measure
 from pages.shared.jobs import results
-from pages.shared.jobs.pressed import is_wanted, want
+from pages.shared.jobs.pressed import compute_button, is_wanted, want
 from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.base import Experiment
@@ -37,14 +37,8 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
             **linked("wanted"),
         )
         if not is_wanted(HowManyTexts.name):
-            st.button(
-                "Compute it",
-                key="compute-how-many",
-                icon=":material/play_arrow:",
-                on_click=want,
-                args=(HowManyTexts.name,),
-                help="from the sums that are stored: some seconds",
-            )
+            told = "from the sums that are stored: some seconds"
+            compute_button("Compute it", "compute-how-many", want, HowManyTexts.name, help=told)
             return
         found = results.fetch(
             HowManyTexts,
@@ -58,7 +52,7 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
         )
         if found is None:
             return
-        one = found.select(layer=selection.layer, head=selection.head)
+        one = selection.of(found)
         card("texts-curve", lambda: error_curve(one), one, explained(found.analysis, CURVE))
         card("texts-map", lambda: enough_map(found), found, explained(found.analysis, MAP))
 

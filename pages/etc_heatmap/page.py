@@ -96,7 +96,7 @@ def page(selection: Selection) -> None:
     if etc is not None:
         left, right = st.columns([6, 5])
         here = etc.select(query=selection.query)
-        local = here.select(layer=selection.layer, head=selection.head)
+        local = selection.of(here)
         with right:  # first: it is what a click on a head waits for
             kernel = results.fetch(
                 PositionalKernel,
@@ -104,7 +104,7 @@ def page(selection: Selection) -> None:
                 KernelParams(skip=selection.skip, query=selection.query),
             )
             if kernel is not None:
-                curve = kernel.select(layer=selection.layer, head=selection.head)
+                curve = selection.of(kernel)
                 log_x = local.text_of("kind") == "local"
                 card(
                     "kernel",

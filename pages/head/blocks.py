@@ -43,7 +43,7 @@ def draw_kernel(selection: Selection, *, local: bool) -> None:
     )
     if found is None:
         return
-    head = found.select(layer=selection.layer, head=selection.head)
+    head = selection.of(found)
     card(
         "kernel",
         lambda: head_curve(head, selection.query, log_x=local),
@@ -72,7 +72,7 @@ def draw_profile(selection: Selection) -> None:
     _heading(selection, "Diagonals", "previous_token")
     found = results.fetch(PreviousToken, selection.run, PreviousTokenParams())
     if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head).only("profile")
+        head = selection.of(found).only("profile")
         card(
             "profile",
             partial(profile_figure, head, most=OFFSETS),
@@ -87,7 +87,7 @@ def draw_sinks(selection: Selection) -> None:
     _heading(selection, "Sink", "etc_heatmap", measure="attention sink")
     found = results.fetch(AttentionSinks, selection.run, SinkParams())
     if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head).only("alpha")
+        head = selection.of(found).only("alpha")
         card("sinks", partial(sinks_figure, head), head, words.SINKS, "Attention to the first keys")
 
 
@@ -101,7 +101,7 @@ def _shares(selection: Selection) -> None:
     asked = ShareParams(skip=selection.skip)
     found = fetch_when_asked(ScoreShares, selection.run, asked, "compute-shares")
     if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head)
+        head = selection.of(found)
         figure = partial(score_shares_figure, head)
         card("shares", figure, head, words.SHARES, "Score variance explained, by query position")
 
@@ -113,7 +113,7 @@ def _induction(selection: Selection) -> None:
     asked = InductionScoresParams(**fitting)
     found = fetch_when_asked(InductionScores, selection.run, asked, "compute-induction")
     if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head)
+        head = selection.of(found)
         shown = head.only("induction", "previous_mass", "duplicate")
         card(
             "induction",
@@ -166,7 +166,7 @@ def _additivity(selection: Selection) -> None:
     asked = AdditivityParams(**fitting)
     found = fetch_when_asked(Additivity, selection.run, asked, "compute-additivity")
     if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head)
+        head = selection.of(found)
         st.markdown(
             f"Of the variance of its keys position explains {value_text(head, 'position_share')}, "
             f"content {value_text(head, 'content_share')}, their "

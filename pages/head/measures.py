@@ -26,7 +26,7 @@ NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
 def draw_measures(selection: Selection, found: Result) -> None:
     """Draw all measures of the head as a table that can be downloaded."""
-    head = found.select(layer=selection.layer, head=selection.head)
+    head = selection.of(found)
 
     def draw() -> None:
         lines = ["| Measure | Value | Bias | Rank |", "|:--|:--|:--|:--|"]

@@ -49,7 +49,7 @@ def draw_recency(recency: Result, selection: Selection) -> None:
     with left:
         shown = recency.only("probability", "probability_other", "advantage", "probability_rise")
         card("probability", partial(probability_figure, recency), shown, words.PROBABILITY)
-    one = recency.select(layer=selection.layer, head=selection.head)
+    one = selection.of(recency)
     with right:
         shown = one.only("candidate_attention", "attention_advantage", "attention_rise")
         figure = partial(candidate_figure, recency, selection.layer, selection.head)
@@ -148,7 +148,7 @@ def draw_cause(
     found = results.fetch(NormCause, draws.run, asked)
     if found is None:
         return
-    one = found.select(layer=selection.layer, head=selection.head)
+    one = selection.of(found)
 
     def draw() -> None:
         st.dataframe(_cause_table(one), key="cause-table", hide_index=True)

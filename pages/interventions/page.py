@@ -8,7 +8,7 @@ import streamlit as st
 from pages.interventions import captions as words
 from pages.interventions.controls import choose_intervention, missing, way_to_bands
 from pages.interventions.effects import draw_averaging, draw_mass_grid
-from pages.shared.cards.card import card, chart
+from pages.shared.cards.card import card, chart, charts
 from pages.shared.cards.contents import contents_here
 from pages.shared.cards.metric import draw_metric
 from pages.shared.jobs import results
@@ -71,9 +71,7 @@ def draw_patterns(selection: Selection, found: Result) -> None:
     for name, window in windows.items():
 
         def draw(name: str = name, window: tuple[int, int] | None = window) -> None:
-            for column, each in zip(st.columns(3), PATTERNS, strict=True):
-                with column:
-                    chart(f"{name}-{each}", pattern_figure(found, each, window))
+            charts({f"{name}-{each}": pattern_figure(found, each, window) for each in PATTERNS})
 
         title = f"{selection.cell} on the prompt" if window is None else "The window"
         figure = partial(pattern_figure, found, "difference", window)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.jobs import results
-from pages.shared.jobs.pressed import NOTHING_NEW
+from pages.shared.jobs.pressed import NOTHING_NEW, compute_button
 from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.training.figures import STEPS, TOKENS
@@ -126,13 +126,7 @@ def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
         plain(f"{len(missing)} of {every} checkpoints are not computed yet: {few}."),
         icon=":material/pending:",
     )
-    st.button(
-        "Compute them",
-        icon=":material/play_arrow:",
-        key="compute-checkpoints",
-        on_click=_want,
-        args=(chosen.training.model,),
-    )
+    compute_button("Compute them", "compute-checkpoints", _want, chosen.training.model)
 
 
 def _want(model: str) -> None:

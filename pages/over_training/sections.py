@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 from pandas.io.formats.style import Styler
 
@@ -17,7 +16,7 @@ from pages.shared.grid.shades import Shade
 from pages.shared.selection.fit import fitted, fitted_list
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection, select_cell
-from pages.shared.tables.tables import choice_table, errors_line, rounded_table
+from pages.shared.tables.tables import choice_table, errors_line, heads_frame, rounded_table
 from poskernel_core.analyses.base import HeadMeasure
 from poskernel_core.analyses.training.figures import (
     count_figure,
@@ -81,17 +80,15 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
 
 def emergence_table(found: Result) -> Styler:
     """Return a row for every head, early emergence first; measures that fell come last."""
-    places = list(np.ndindex(*found.values["change"].shape))
     last = found.select(step=int(found.coordinates["step"][-1]))
     columns = {
-        "head": [cell_name(*place) for place in places],
-        "at the end": last.values["measure"].ravel(),
-        "change": found.values["change"].ravel(),
-        "emergence (step)": np.round(found.values["emergence"].ravel()),
-        "not before": found.values["emergence_earliest"].ravel(),
-        "not after": found.values["emergence_latest"].ravel(),
+        "at the end": last.values["measure"],
+        "change": found.values["change"],
+        "emergence (step)": np.round(found.values["emergence"]),
+        "not before": found.values["emergence_earliest"],
+        "not after": found.values["emergence_latest"],
     }
-    table = pd.DataFrame(columns).sort_values("emergence (step)", kind="stable")
+    table = heads_frame(columns).sort_values("emergence (step)", kind="stable")
     steps = ["emergence (step)", "not before", "not after"]
     fell = table["emergence (step)"].isna() & table["change"].notna() & (table["at the end"] != 0)
     return (
@@ -177,9 +174,7 @@ def draw_two_shares(
     if not np.array_equal(scores.coordinates["step"], sinks.coordinates["step"]):
         return  # one of them is still computed
     selection = chosen.selection
-    one, sink = (
-        each.select(layer=selection.layer, head=selection.head) for each in (scores, sinks)
-    )
+    one, sink = (selection.of(each) for each in (scores, sinks))
     card(
         "two-shares",
         partial(induction_and_sink_figure, one, sink, chosen.over),

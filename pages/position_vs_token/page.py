@@ -6,7 +6,7 @@ import streamlit as st
 
 from pages.position_vs_token import captions as words
 from pages.position_vs_token.sections import draw_first, draw_look_back
-from pages.shared.cards.card import card, chart
+from pages.shared.cards.card import card, charts
 from pages.shared.cards.contents import contents_here
 from pages.shared.experiments.random_controls import (
     Draws,
@@ -47,7 +47,7 @@ MOST_LENGTH = 256
 
 def draw_head(parts: Result, selection: Selection, query: int) -> None:
     """Draw the head's scores and patterns in the three runs."""
-    one = parts.select(layer=selection.layer, head=selection.head)
+    one = selection.of(parts)
     row = one.select(query=query)
     left, right = st.columns(2)
     with left:
@@ -59,9 +59,8 @@ def draw_head(parts: Result, selection: Selection, query: int) -> None:
     maps = partial(condition_map_figure, parts, selection.layer, selection.head)
 
     def draw() -> None:
-        for number, column in enumerate(st.columns(len(CONDITIONS))):
-            with column:
-                chart(f"map-{number}", set_height(maps(number), THIRD))
+        numbers = range(len(CONDITIONS))
+        charts({f"map-{number}": set_height(maps(number), THIRD) for number in numbers})
 
     card(
         "maps",

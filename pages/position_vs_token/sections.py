@@ -13,9 +13,8 @@ from pages.shared.cards.metric import draw_metric
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_choice import strongest
 from pages.shared.selection.selection import Selection, select_cell
-from pages.shared.tables.tables import choice_table
+from pages.shared.tables.tables import choice_table, heads_frame
 from poskernel_core.analyses.position_vs_token.figures import look_back_figure, position_zero_figure
-from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded, value_text
 
@@ -56,16 +55,14 @@ def look_back_table(parts: Result, selected: str) -> None:
 
 def _table(parts: Result) -> pd.DataFrame:
     values = parts.values
-    places = list(np.ndindex(*values["first_mass"].shape[1:]))
-    table = pd.DataFrame(
+    table = heads_frame(
         {
-            "head": [cell_name(*place) for place in places],
-            "k, both": values["largest_offset"][BOTH].ravel(),
-            "P(k), both": values["largest_mass"][BOTH].ravel(),
-            "k, position only": values["largest_offset"][POSITION].ravel(),
-            "P(k), position only": values["largest_mass"][POSITION].ravel(),
-            "1 to 0, position only": values["first_mass"][POSITION].ravel(),
-            "P(1), position only": values["profile"][POSITION, ..., 1].ravel(),
+            "k, both": values["largest_offset"][BOTH],
+            "P(k), both": values["largest_mass"][BOTH],
+            "k, position only": values["largest_offset"][POSITION],
+            "P(k), position only": values["largest_mass"][POSITION],
+            "1 to 0, position only": values["first_mass"][POSITION],
+            "P(1), position only": values["profile"][POSITION, ..., 1],
         }
     )
     return table.sort_values("P(k), position only", ascending=False, ignore_index=True)
@@ -85,7 +82,7 @@ def draw_look_back(parts: Result, selection: Selection) -> None:
 
 def draw_first(zero: Result, parts: Result, selection: Selection) -> None:
     """Draw the exception of position 0."""
-    one = parts.select(layer=selection.layer, head=selection.head)
+    one = selection.of(parts)
     alone, both = one.select(condition=1), one.select(condition=0)
     st.markdown(
         f"**{selection.cell}** attends from position 1 to position 0 with "

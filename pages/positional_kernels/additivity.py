@@ -21,7 +21,7 @@ def draw_additivity(selection: Selection) -> None:
     found = results.fetch(Additivity, selection.run, AdditivityParams(**params))
     if found is None:
         return
-    head = found.select(layer=selection.layer, head=selection.head)
+    head = selection.of(found)
     last = head.select(shift=int(found.coordinates["shift"][-1]))
     st.markdown(
         f"Of the variance of the keys of **{selection.cell}** position explains "

@@ -43,7 +43,7 @@ def draw_curve(selection: Selection, kernel: Result, etc: Result | None, sampled
 
     ``etc`` holds the head's kind; its numbers are the kernel's where many windows are ``sampled``.
     """
-    head = kernel.select(layer=selection.layer, head=selection.head)
+    head = selection.of(kernel)
     st.subheader(f"{head_link(selection.cell)} at query position {selection.query}", anchor="head")
     axes = st.pills(
         "Logarithmic axes",
@@ -66,7 +66,7 @@ def draw_curve(selection: Selection, kernel: Result, etc: Result | None, sampled
 
 def draw_squares(selection: Selection, kernel: Result) -> None:
     """Draw kernel and observed attention of the one row, each folded to a square."""
-    head = kernel.select(layer=selection.layer, head=selection.head)
+    head = selection.of(kernel)
 
     def squares(found: dict[str, np.ndarray]) -> list[go.Figure]:
         rows = {name: row[: selection.query + 1].copy() for name, row in found.items()}

@@ -57,7 +57,7 @@ def draw_ranking(selection: Selection, ranked: Result) -> None:
 
 def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
     """Draw the selected head's diagonals: attention, and raw scores."""
-    head = ranked.select(layer=selection.layer, head=selection.head)
+    head = selection.of(ranked)
     st.subheader(f"{head_link(selection.cell)}: {head.text_of('kind')}", anchor="head")
     st.markdown(
         f"Largest diagonal: offset {int(head.values['largest_offset'])} "

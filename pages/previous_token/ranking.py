@@ -7,8 +7,13 @@ import streamlit as st
 from pages.shared.selection.fit import fitted, linked
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import select_cell
-from pages.shared.tables.tables import choice_table, errors_line, linked_table, rounded_table
-from poskernel_core.common.heads import cell_name
+from pages.shared.tables.tables import (
+    choice_table,
+    errors_line,
+    heads_frame,
+    linked_table,
+    rounded_table,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.ledger.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
@@ -73,19 +78,13 @@ def ranked_table(ranked: Result, selected: str) -> None:
 
 
 def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:
-    kinds, diagonals = (np.array(ranked.text_of(name)) for name in ("kind", "diagonal"))
-    places = list(np.ndindex(*kinds.shape))
-    columns: dict[str, object] = {
-        "head": [cell_name(*place) for place in places],
-        "kind": kinds.ravel(),
-        "diagonal": diagonals.ravel(),
-    }
+    columns = {name: np.array(ranked.text_of(name)) for name in ("kind", "diagonal")}
     named = f"P({back})"
     for name, label in COLUMNS.items():
-        columns[label] = ranked.values[name].ravel()
+        columns[label] = ranked.values[name]
         if name == "largest_offset":
-            columns[named] = ranked.values["profile"][..., back].ravel()
-    table = pd.DataFrame(columns)
+            columns[named] = ranked.values["profile"][..., back]
+    table = heads_frame(columns)
     if only:
         table = table[table["largest at k"] == back]
     if back == 1:

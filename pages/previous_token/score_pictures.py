@@ -6,7 +6,7 @@ from typing import Final, Literal
 import streamlit as st
 
 from pages.previous_token import captions as words
-from pages.shared.cards.card import card, chart
+from pages.shared.cards.card import card, charts
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
@@ -44,7 +44,7 @@ def draw_tangent(selection: Selection, reach: int) -> None:
         Tangent, selection.run, TangentParams(query=query, helix_from=HELICES[chosen])
     )
     if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head)
+        head = selection.of(found)
         shares = ", ".join(
             f"{label} {value_text(head, name)}"
             for label, name in (
@@ -75,9 +75,8 @@ def draw_stages(selection: Selection) -> None:
         name = "whole" if whole else "window"
 
         def draw(whole: bool = whole, name: str = name) -> None:
-            for column, stage in zip(st.columns(3), STAGE_TITLES, strict=True):
-                with column:
-                    chart(f"{name}-{stage}", stage_figure(found, stage, zoom, whole=whole))
+            stages = ((f"{name}-{each}", each) for each in STAGE_TITLES)
+            charts({key: stage_figure(found, each, zoom, whole=whole) for key, each in stages})
 
         title = (
             "The whole text" if whole or zoom is None else f"Positions {zoom[0]} to {zoom[1] - 1}"

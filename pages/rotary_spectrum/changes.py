@@ -6,7 +6,7 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.rotary_spectrum import captions as words
-from pages.shared.cards.card import card, chart
+from pages.shared.cards.card import card, charts
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
@@ -47,7 +47,7 @@ def draw_changes(selection: Selection, bands: dict[str, Any]) -> None:
         return
     loss = found.only("loss", "loss_change")
     card("changed-loss", partial(losses_figure, loss), loss, words.CHANGED_LOSS)
-    _draw_pattern(found.select(layer=selection.layer, head=selection.head))
+    _draw_pattern(selection.of(found))
 
 
 def _draw_pattern(head: Result) -> None:
@@ -56,9 +56,8 @@ def _draw_pattern(head: Result) -> None:
     frozen = partial(profiles_figure, shown, TREATMENTS[0], log_x=True)
 
     def draw() -> None:
-        for treatment, column in zip(TREATMENTS, st.columns(2), strict=True):
-            with column:
-                chart(f"changed-{treatment}", profiles_figure(shown, treatment, log_x=True))
+        each = {f"changed-{name}": profiles_figure(shown, name, log_x=True) for name in TREATMENTS}
+        charts(each)
         st.markdown(_table(shown))
 
     title = f"Attention of {head.params['head']}"

@@ -32,8 +32,8 @@ def draw_head(selection: Selection, found: Result, kernels: Result) -> None:
     choose_head(
         kernels.values["band_distance"][..., SHORT_BAND], selection, "user of short wavelengths"
     )
-    one = found.select(layer=selection.layer, head=selection.head)
-    kernel = kernels.select(layer=selection.layer, head=selection.head)
+    one = selection.of(found)
+    kernel = selection.of(kernels)
     st.subheader(f"{selection.cell} at query position {selection.query}", anchor="head")
     st.markdown(_numbers(one, kernel))
     draw_spectrum(one, kernel)

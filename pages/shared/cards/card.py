@@ -92,7 +92,7 @@ def card(
         )
         made = None
         if draw is None:
-            made = _ready(figure) if also is None else _kept(name, figure, result, also)
+            made = _ready(figure) if also is None else kept(name, figure, result, also)
         title = title or (made.title if made else "") or name
         shown = _Shown(result, title)
         token = _OPEN.set(shown)
@@ -177,6 +177,13 @@ def chart(
         st.plotly_chart(figure, height="stretch", key=key, config=config)
 
 
+def charts(figures: dict[str, go.Figure], *, square: bool = False) -> None:
+    """Draw figures side by side, each as :func:`chart` does."""
+    for column, (name, figure) in zip(st.columns(len(figures)), figures.items(), strict=True):
+        with column:
+            chart(name, figure, square=square)
+
+
 def keep_grid(data: dict[str, Any]) -> None:
     """Offer a grid of heads that was just drawn for download, as part of the card around it."""
     shown = _OPEN.get()
@@ -201,7 +208,8 @@ def _what(name: str, _figure: Make, result: Result, also: Hashable) -> Hashable:
 
 
 @cached(LRUCache(FIGURES_KEPT), key=_what, lock=threading.Lock())
-def _kept(_name: str, figure: Make, _result: Result, _also: Hashable) -> _Ready:
+def kept(_name: str, figure: Make, _result: Result, _also: Hashable) -> _Ready:
+    """Return a figure as a card draws it, made once for equal keys."""
     return _ready(figure)
 
 

@@ -16,14 +16,14 @@ const draw = (tag, attributes) => {
 // Curves come as one byte a point, head after head; 255 is none. Each is as high as its largest.
 function readCurves(curves) {
   if (!curves) return null;
-  const bytes = Uint8Array.from(atob(curves.codes), (each) => each.charCodeAt(0));
+  const codes = bytes(curves.codes);
   const [points, heads] = [curves.starts.length, curves.most[0].length];
   return (name) => {
     const [, layer, head] = name.match(/L(\d+)H(\d+)/).map(Number);
     const most = curves.most[layer][head];
     if (most === null) return null;
     const at = (layer * heads + head) * points;
-    return { heights: bytes.subarray(at, at + points), most };
+    return { heights: codes.subarray(at, at + points), most };
   };
 }
 
@@ -42,36 +42,18 @@ function curveNode({ heights }, attributes) {
   return svg;
 }
 
-function buildTable(rowCount, columnCount) {
-  const table = make("table", { role: "grid", "aria-label": "Heads by layer" });
-  const head = table.createTHead().insertRow();
-  head.setAttribute("role", "row");
-  head.append(make("td", { role: "presentation" }));
-  for (let c = 0; c < columnCount; c++) head.append(make("th", { role: "columnheader" }));
-  const body = table.createTBody();
-  for (let r = 0; r < rowCount; r++) {
-    const row = body.insertRow();
-    row.setAttribute("role", "row");
-    row.append(make("th", { role: "rowheader" }, `L${r}`));
-    for (let c = 0; c < columnCount; c++) {
-      const cell = make("td", { role: "gridcell", tabindex: "-1", "aria-selected": "false" });
-      cell.append(make("span", { "aria-hidden": "true" }));
-      row.append(cell);
-    }
-  }
-  return table;
-}
-
 function build(root, data) {
-  const table = buildTable(data.rows.length, data.rows[0].length);
+  const [rows, columns] = [data.rows.length, data.rows[0].length];
+  const table = buildGrid(rows, columns, "Heads by layer", (cell) =>
+    cell.append(make("span", { "aria-hidden": "true" })),
+  );
   const scroller = make("div", { class: "scroller" });
   const tip = make("div", { class: "tip", popover: "manual", "aria-hidden": "true" });
   const legend = make("div", { class: "legend" });
   const hint = make("div", { class: "hint" }, "↔ Scroll sideways for more heads.");
   scroller.append(table);
   root.replaceChildren(scroller, hint, legend, tip);
-  const cells = [...table.tBodies[0].rows].map((row) => [...row.cells].slice(1));
-  const view = { root, table, scroller, legend, tip, cells, byName: new Map(), painted: "" };
+  const view = { root, table, scroller, legend, tip, cells: cellsOf(table), painted: "" };
   listen(view);
   new ResizeObserver(() => markScroll(view)).observe(scroller);
   return view;
@@ -100,7 +82,6 @@ function paintHeaders(view, headers, corner) {
 }
 
 function paintCells(view, rows) {
-  view.byName.clear();
   rows.forEach((row, r) =>
     row.forEach((cell, c) => {
       const node = view.cells[r][c];
@@ -112,7 +93,6 @@ function paintCells(view, rows) {
       else face.textContent = cell.mark;
       face.style.cssText = `background:${cell.colour};color:${cell.ink}`;
       node.classList.toggle("dimmed", cell.dimmed);
-      view.byName.set(cell.name, node);
     }),
   );
 }
@@ -145,16 +125,6 @@ function paintLegend(view, data) {
   view.legend.replaceChildren(...parts);
 }
 
-// One cell is selected, and one (the focused, else the selected) can be reached by Tab.
-function select(view, name) {
-  const chosen = view.byName.get(name);
-  const stop = view.table.querySelector("td[data-name]:focus") ?? chosen;
-  for (const node of view.cells.flat()) {
-    node.setAttribute("aria-selected", String(node === chosen));
-    node.tabIndex = node === (stop ?? view.cells[0][0]) ? 0 : -1;
-  }
-}
-
 // The curve again, larger, with what its axes say.
 function largeCurve(view, curve) {
   const axis = make("div", { class: "axis" });
@@ -169,16 +139,8 @@ function largeCurve(view, curve) {
 }
 
 function showTip(view, cell) {
-  const label = cell.getAttribute("aria-label");
-  const split = label.indexOf(": ") + 1;
   const curve = view.curves?.(cell.dataset.name);
-  openTip(
-    view,
-    cell,
-    make("b", {}, label.slice(0, split)),
-    label.slice(split),
-    ...(curve ? largeCurve(view, curve) : []),
-  );
+  openTip(view, cell, ...saidBy(cell), ...(curve ? largeCurve(view, curve) : []));
 }
 
 const focusedCell = (view) => view.table.querySelector("td[data-name]:focus-visible");

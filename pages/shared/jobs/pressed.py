@@ -1,6 +1,7 @@
 """What the model runs for only when a reader asks: shown where it is there, else offered."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import streamlit as st
 
@@ -42,8 +43,16 @@ def fetch_when_asked(
         st.caption(f"Not computed: {asked.question.spoken}. {NOTHING_NEW}")
         return None
     st.caption(f"Not computed yet: {asked.question.spoken}. The model has to run for it.")
-    st.button("Compute it", key=key, icon=":material/play_arrow:", on_click=want, args=(asked.key,))
+    compute_button("Compute it", key, want, asked.key)
     return None
+
+
+def compute_button(
+    label: str, key: str, on_click: Callable[..., None], *asked: Any, help: str | None = None
+) -> None:
+    """Draw the button that has something computed: ``on_click`` notes what is ``asked``."""
+    icon = ":material/play_arrow:"
+    st.button(label, key=key, icon=icon, on_click=on_click, args=asked, help=help)
 
 
 def is_wanted(key: str) -> bool:
@@ -51,9 +60,9 @@ def is_wanted(key: str) -> bool:
     return key in st.session_state.get(WANTED, ())
 
 
-def want(key: str) -> None:
+def want(*keys: str) -> None:
     """Note that this reader asks for something; call it in a callback."""
-    st.session_state[WANTED] = {*st.session_state.get(WANTED, ()), key}
+    st.session_state[WANTED] = {*st.session_state.get(WANTED, ()), *keys}
 
 
 def offer_rest(told: str, label: str, key: str, button: str) -> None:
@@ -67,11 +76,6 @@ def offer_rest(told: str, label: str, key: str, button: str) -> None:
     if not computes():
         row.markdown(f":small[{NOTHING_NEW}]", width="content")
         return
-    row.button(
-        label,
-        key=button,
-        icon=":material/play_arrow:",
-        on_click=want,
-        args=(key,),
-        help="the model is run again for them, which may take minutes",
-    )
+    with row:
+        told = "the model is run again for them, which may take minutes"
+        compute_button(label, button, want, key, help=told)

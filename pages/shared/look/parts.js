@@ -8,6 +8,54 @@ const make = (tag, attributes = {}, text = "") => {
   return node;
 };
 
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+
+const INK = [42, 133, 199]; // legible on light and dark paper
+
+const scaleText = (top) =>
+  `share of attention, 0 to ${top < 1 ? `${top} or more` : "1"} (square-root scale)`;
+
+// A table that screen readers know as a grid; `fill` completes each of its cells.
+function buildGrid(rows, columns, label, fill) {
+  const table = make("table", { role: "grid", "aria-label": label });
+  const head = table.createTHead().insertRow();
+  head.setAttribute("role", "row");
+  head.append(make("td", { role: "presentation" }));
+  for (let c = 0; c < columns; c++) head.append(make("th", { role: "columnheader" }));
+  const body = table.createTBody();
+  for (let r = 0; r < rows; r++) {
+    const row = body.insertRow();
+    row.setAttribute("role", "row");
+    row.append(make("th", { role: "rowheader" }, `L${r}`));
+    for (let c = 0; c < columns; c++) {
+      const cell = make("td", { role: "gridcell", tabindex: "-1", "aria-selected": "false" });
+      fill(cell, r, c);
+      row.append(cell);
+    }
+  }
+  return table;
+}
+
+const cellsOf = (table) => [...table.tBodies[0].rows].map((row) => [...row.cells].slice(1));
+
+// One cell is selected, and one (the focused, else the selected) can be reached by Tab.
+function select(view, name) {
+  const all = view.cells.flat();
+  const chosen = all.find((node) => node.dataset.name === name);
+  const stop = view.table.querySelector("td[data-name]:focus") ?? chosen ?? all[0];
+  for (const node of all) {
+    node.setAttribute("aria-selected", String(node === chosen));
+    node.tabIndex = node === stop ? 0 : -1;
+  }
+}
+
+// What a cell says, its name in bold.
+function saidBy(cell) {
+  const label = cell.getAttribute("aria-label");
+  const split = label.indexOf(": ") + 1;
+  return [make("b", {}, label.slice(0, split)), label.slice(split)];
+}
+
 // Show a few nodes beside a cell: above it where there is room, never beyond the window.
 function openTip(view, cell, ...nodes) {
   view.tip.replaceChildren(...nodes);

@@ -22,6 +22,7 @@ from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import cell_name, parse_cell
+from poskernel_core.common.result import Result
 from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
     DEFAULT_QUERY,
@@ -68,6 +69,10 @@ class Selection:
     def cell(self) -> str:
         """Name of the selected head, such as ``L0H3``."""
         return cell_name(self.layer, self.head)
+
+    def of(self, found: Result) -> Result:
+        """Return what a result on all heads says of the selected one."""
+        return found.select(layer=self.layer, head=self.head)
 
 
 def choose(place: Place) -> Selection:
