@@ -26,6 +26,7 @@ from tests.support.visit import (
     visit,
     write,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
@@ -65,13 +66,7 @@ HEADVIS = [
 @pytest.fixture
 def explore(page: Page, server):
     """Open the page with its points drawn."""
-
-    def go(**parameters: object) -> Page:
-        visit(page, server.link("/explore", **parameters))
-        expect(page.locator(f"{FIGURE} .main-svg").first).to_be_visible()
-        return page
-
-    return go
+    return opens(page, server, "/explore", ready="heads")
 
 
 def place(page: Page, head: str) -> tuple[float, float]:

@@ -19,8 +19,8 @@ from tests.support.visit import (
     title_of,
     traces,
     until,
-    visit,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
@@ -32,12 +32,7 @@ PLAYER = "document.querySelector('.st-key-figure-morph .js-plotly-plot')"
 @pytest.fixture
 def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
-
-    def go(**parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"context": CONTEXT, "rtok": TOKENS, **parameters}))
-        return page
-
-    return go
+    return opens(page, server, PAGE, context=CONTEXT, rtok=TOKENS)
 
 
 def test_layer_positions_averages_and_overlay(show):

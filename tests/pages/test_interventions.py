@@ -21,9 +21,9 @@ from tests.support.visit import (
     slider,
     title_of,
     values,
-    visit,
     write,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
@@ -45,12 +45,7 @@ BEFORE = "before the softmax"
 @pytest.fixture
 def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
-
-    def go(**parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"context": CONTEXT, "head": FIRST.cell, **parameters}))
-        return page
-
-    return go
+    return opens(page, server, PAGE, context=CONTEXT, head=FIRST.cell)
 
 
 def numbers(page: Page) -> list[str]:

@@ -23,10 +23,9 @@ from tests.support.visit import (
     title_of,
     traces,
     values,
-    visit,
     write,
 )
-from tests.support.visit_tables import cell_text
+from tests.support.visit_tables import cell_text, opens
 
 pytestmark = pytest.mark.browser
 
@@ -40,14 +39,7 @@ FILTERS = ("k = 0", "k = 1", "k = 2", "k ≥ 3")
 @pytest.fixture
 def show(page: Page, server):
     """Open the page, so wide that every column is in view, with the parameters given."""
-    page.set_viewport_size({"width": 1900, "height": 900})
-
-    def go(**parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
-        drawn(page)
-        return page
-
-    return go
+    return opens(page, server, PAGE, width=1900, ready="zero", model=MODEL, samples=SAMPLES)
 
 
 def drawn(page: Page) -> None:

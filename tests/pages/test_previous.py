@@ -19,9 +19,9 @@ from tests.support.visit import (
     table,
     title_of,
     values,
-    visit,
     write,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
@@ -33,13 +33,7 @@ BACK, WINDOW = "Look back k (tokens)", "Window begins at position"
 @pytest.fixture
 def show(page: Page, server):
     """Open the page, so wide that every column is in view, with the parameters given."""
-    page.set_viewport_size({"width": 1900, "height": 900})
-
-    def go(**parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"head": CELL, "context": CONTEXT, **parameters}))
-        return page
-
-    return go
+    return opens(page, server, PAGE, width=1900, head=CELL, context=CONTEXT)
 
 
 def ranking(page: Page) -> Locator:

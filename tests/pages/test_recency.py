@@ -18,9 +18,9 @@ from tests.support.visit import (
     title_of,
     traces,
     values,
-    visit,
     write,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
@@ -36,14 +36,7 @@ SILENT, HOW = "Ablated heads of layer 0", "Ablation"
 @pytest.fixture
 def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
-
-    def go(**parameters: object) -> Page:
-        given = {"model": MODEL, "samples": SAMPLES, "head": "L1H0", **parameters}
-        visit(page, server.link(PAGE, **given))
-        expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
-        return page
-
-    return go
+    return opens(page, server, PAGE, ready="norms", model=MODEL, samples=SAMPLES, head="L1H0")
 
 
 def sequences(page: Page, what: str = "cell.title") -> list[list[str]]:

@@ -22,9 +22,9 @@ from tests.support.visit import (
     redraws,
     shown,
     table,
-    visit,
     write,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
@@ -32,14 +32,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
-
-    def go(**parameters: object) -> Page:
-        given = {"model": MODEL, "samples": SAMPLES, "head": "L1H0", **parameters}
-        visit(page, server.link(PAGE, **given))
-        expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
-        return page
-
-    return go
+    return opens(page, server, PAGE, ready="norms", model=MODEL, samples=SAMPLES, head="L1H0")
 
 
 def test_random_tokens(show):
