@@ -5,9 +5,8 @@ from typing import Final
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.explore.captions import words
 from pages.explore.chosen import choose_by_hand, draw_names, draw_table
-from pages.explore.columns import choose_three, our_columns
+from pages.explore.columns import choose_three, our_columns, words
 from pages.explore.scatter import Column, Head, head_scatter, shown_on
 from pages.explore.tables import their_columns
 from pages.shared.cards.card import card, chart

@@ -16,7 +16,8 @@ from pages.shared.experiments.random_controls import (
     choose_switches,
     enough_context,
 )
-from pages.shared.grid.measure_grid import draw_measure_grid
+from pages.shared.grid.measure_grid import draw_heads, head_texts
+from pages.shared.grid.shades import linear
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_choice import choose_head
@@ -53,7 +54,7 @@ MOST_LENGTH = 1000
 SHOWN = 5
 
 
-def draw_heads(selection: Selection, scores: Result) -> None:
+def draw_scores(selection: Selection, scores: Result) -> None:
     """Draw the induction scores of all heads, and name the strongest."""
     found = scores.only("induction")
     flat = found.values["induction"]
@@ -70,7 +71,8 @@ def draw_heads(selection: Selection, scores: Result) -> None:
             f"(Over {counted(scores.params['samples'], 'sequence')} of "
             f"{counted(scores.params['period'], 'token')} twice, nothing switched off.)"
         )
-        draw_measure_grid(found, "induction", "induction score", selection, "induction-grid")
+        texts = head_texts(found, "induction", "induction score")
+        draw_heads(linear(flat), texts, "induction score", selection, "induction-grid")
 
     card(
         "induction",
@@ -124,6 +126,6 @@ def page(selection: Selection) -> None:
         params = find("induction-scores").fitting(draws.run, geometry)
         scores = results.fetch(InductionScores, draws.run, InductionScoresParams(**params))
         if scores is not None:
-            draw_heads(selection, scores)
+            draw_scores(selection, scores)
             choose_head(scores.values["induction"], selection, "induction head")
             draw_experiment(selection, draws, switches)

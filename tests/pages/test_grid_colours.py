@@ -75,19 +75,6 @@ def test_a_filtered_cell_says_so() -> None:
     assert ("L0H0: text (filtered out)", True) == (cell["label"], cell["dimmed"])
 
 
-def test_cells_of_another_shape_are_refused() -> None:
-    """The message names the argument and both shapes."""
-    with pytest.raises(ValueError, match=r"labels has rows of lengths \[3\], colours has \[3, 3\]"):
-        grid_data(COLOURS, LABELS[:1], MARKS, CLEAR, None)
-
-
-@pytest.mark.parametrize("columns", [[[0, 1, 2]], [[0, 1, 1], [0, 1, 2]], [[0, 1], [0, 1, 2]]])
-def test_an_order_that_loses_a_head_is_refused(columns: list[list[int]]) -> None:
-    """Every layer shows every head once."""
-    with pytest.raises(ValueError, match="columns must order the heads 0 to 2"):
-        grid_data(COLOURS, LABELS, MARKS, CLEAR, columns)
-
-
 def test_cells_with_curves_have_ink():
     """Every cell then has a colour to draw in; the curves go along as they are."""
     curves = {"codes": "", "starts": [0], "last": 0, "most": [[1.0] * 3] * 2}

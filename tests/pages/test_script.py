@@ -228,7 +228,7 @@ def test_a_link_opens_the_page_of_its_question(shipped_only, name):
     """With all else that it says; of what it names no notice says that it has no use."""
     question = next(each for each in ANALYSES if page_showing(each) == name)
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    for key, value in {"show": question, "corpus": "bible"}.items():
+    for key, value in {"show": question, "model": "demo-gpt2", "corpus": "bible"}.items():
         app.query_params[key] = value
     app.run()
     assert [module_of(name).PLACE.title] == [each.value for each in app.title]

@@ -45,46 +45,20 @@ def grid_data(
     place of the marks.
     """
     heads = range(len(colours[0]))
-    for name, cells in (("labels", labels), ("marks", marks), ("dimmed", dimmed)):
-        _check_shape(name, [len(row) for row in cells], [len(row) for row in colours])
-    orders = columns if columns is not None else [list(heads) for _ in colours]
-    if [sorted(order) for order in orders] != [list(heads) for _ in colours]:
-        raise ValueError(f"columns must order the heads 0 to {len(heads) - 1} in each layer")
-    rows = [
-        [
-            _cell(
-                layer,
-                head,
-                colours[layer][head],
-                labels[layer][head],
-                marks[layer][head],
-                dimmed[layer][head],
-                inked=curves is not None,
-            )
-            for head in order
+    rows = []
+    for layer, cells in enumerate(zip(colours, labels, marks, dimmed, strict=True)):
+        drawn = [
+            {
+                "name": cell_name(layer, head),
+                "colour": colour,
+                "label": f"{label} (filtered out)" if dim else label,
+                "mark": mark,
+                "ink": ink_on(colour) if mark or curves is not None else "",
+                "dimmed": dim,
+            }
+            for head, (colour, label, mark, dim) in enumerate(zip(*cells, strict=True))
         ]
-        for layer, order in enumerate(orders)
-    ]
+        rows.append(drawn if columns is None else [drawn[head] for head in columns[layer]])
     headers = [f"H{head}" if columns is None else f"{head + 1}." for head in heads]
     data = {"rows": rows, "headers": headers, "corner": "" if columns is None else "rank"}
     return data if curves is None else data | {"curves": curves}
-
-
-def _cell(
-    layer: int, head: int, colour: str, label: str, mark: str, dimmed: bool, *, inked: bool
-) -> dict[str, Any]:
-    spoken = f"{label} (filtered out)" if dimmed else label
-    ink = ink_on(colour) if mark or inked else ""
-    return {
-        "name": cell_name(layer, head),
-        "colour": colour,
-        "label": spoken,
-        "mark": mark,
-        "ink": ink,
-        "dimmed": dimmed,
-    }
-
-
-def _check_shape(name: str, received: list[int], expected: list[int]) -> None:
-    if received != expected:
-        raise ValueError(f"{name} has rows of lengths {received}, colours has {expected}")

@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.shared.cards.card import keep_grid
 from pages.shared.grid.grid import grid_data, head_grid
-from pages.shared.grid.shades import Shade, linear
+from pages.shared.grid.shades import Shade
 from pages.shared.selection.selection import Selection, select_cell
 from poskernel_core.common.heads import cell_name, layer_of
 from poskernel_core.common.result import Result
@@ -70,15 +70,6 @@ def draw_heads(
     data["glyphs"] = extras.glyphs
     keep_grid(data)
     head_grid(data, key=key, on_select=selected)
-
-
-def draw_measure_grid(
-    measured: Result, name: str, meaning: str, selection: Selection, key: str
-) -> None:
-    """Draw ``measured.values[name] [layer, head]`` from 0 to its largest."""
-    draw_heads(
-        linear(measured.values[name]), head_texts(measured, name, meaning), meaning, selection, key
-    )
 
 
 def head_texts(measured: Result, name: str, meaning: str) -> list[list[str]]:
