@@ -74,10 +74,12 @@ def test_the_question_exists_and_is_explained(measure) -> None:
 
 def test_titles_units_and_places_differ() -> None:
     """Titles name the measures; the landing page's is the first; no number is there twice."""
-    assert [each.title for each in MEASURES.values()] == list(MEASURES)
-    assert "etc" == next(iter(MEASURES.values())).value
-    assert len(MEASURES) == len({(each.question, each.value) for each in MEASURES.values()})
-    assert all(each.unit for each in MEASURES.values())
+    assert [each.declared.title for each in MEASURES.values()] == list(MEASURES)
+    assert "etc" == next(iter(MEASURES.values())).declared.value
+    assert len(MEASURES) == len(
+        {(each.question, each.declared.value) for each in MEASURES.values()}
+    )
+    assert all(each.declared.unit for each in MEASURES.values())
 
 
 @pytest.mark.slow
@@ -117,7 +119,7 @@ def test_equal_numbers_have_equal_colours_in_order(measure, found) -> None:
 @pytest.mark.slow
 def test_the_numbers_are_those_of_the_analyses(selection, found) -> None:
     """At the query position and skip chosen, and at the largest shift."""
-    measures = {(each.question, each.value): each for each in MEASURES.values()}
+    measures = {(each.question, each.declared.value): each for each in MEASURES.values()}
     heads = found(measures[ContextualHeads, "denominator_cv"])
     assert (QUERY, SKIP) == (heads.params["query"], heads.params["skip"])
     etc = found(measures[EtcHeatMap, "etc"])
