@@ -232,7 +232,7 @@ def test_a_link_opens_the_page_of_its_question(shipped_only, name):
         app.query_params[key] = value
     app.run()
     assert [module_of(name).PLACE.title] == [each.value for each in app.title]
-    assert ("bible", False) == (app.query_params["corpus"][0], "show" in app.query_params)
+    assert ("bible", False) == (app.query_params["corpus"], "show" in app.query_params)
     assert not app.warning
 
 
