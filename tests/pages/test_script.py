@@ -25,6 +25,8 @@ from tools.recorded import open_page
 
 FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
+KEY = re.compile(r'(?:key=|(?:linked|fitted\w*)\(\s*)"([a-z0-9]+)"')
+"""A parameter of the address, as widgets name it."""
 LONGEST_PAGE, MODEL = 140, "demo-attn-2l"
 BOXES: dict[str, list[str]] = {
     "own_text": [
@@ -241,7 +243,7 @@ def test_a_parameter_of_the_address_means_one_thing():
     users: dict[str, set[str]] = {}
     for file in FILES:
         folder = file.relative_to(ROOT / "pages").parts[0]
-        for key in re.findall(r'(?:linked|fitted\w*)\(\s*"([a-z0-9]+)"', file.read_text("utf-8")):
+        for key in KEY.findall(file.read_text("utf-8")):
             users.setdefault(key, set()).add(folder)
     assert {"head", "query", "measure", "zoom"} <= users.keys()
     assert {} == {key: pages for key, pages in users.items() if len(pages) > 1}
