@@ -1,7 +1,6 @@
 """PosKernel's front end: page configuration, navigation and the shared sidebar; nothing else."""
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from types import ModuleType
@@ -9,26 +8,23 @@ from typing import Any
 
 import streamlit as st
 
-from pages.shared.contents import fill_contents, no_contents
-from pages.shared.echo import note_drawn
-from pages.shared.fragment import draw_note
-from pages.shared.lending import say_lent
-from pages.shared.links import read_link, tell
-from pages.shared.pins import keep_pins
-from pages.shared.plain import nothing_said, say_error
-from pages.shared.results import PageStopped, say_notice
-from pages.shared.selection import choose
-from pages.shared.style import apply_style
+from pages import FIRST, NAMES, SECTIONS, module_of, page_showing
+from pages.shared.cards.contents import fill_contents, no_contents
+from pages.shared.cards.plain import nothing_said, say_error
+from pages.shared.jobs.results import PageStopped, say_notice
+from pages.shared.selection.echo import note_drawn
+from pages.shared.selection.lending import say_lent
+from pages.shared.selection.links import read_link, tell
+from pages.shared.selection.pins import keep_pins
+from pages.shared.selection.selection import choose, draw_note
+from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.settings import settings
 from serving.metrics import RUN_SECONDS
 
-PAGES_FOLDER = Path(__file__).parent / "pages"
-PAGES = {
-    folder.name: import_module(f"pages.{folder.name}.page")
-    for folder in PAGES_FOLDER.iterdir()
-    if (folder / "page.py").is_file()
-}
+LOOK = Path(__file__).parent / "pages" / "shared" / "look"
+SHOW = "show"
+"""The parameter of a link that names a question: the page that shows it is opened."""
 
 
 def drawn_by(module: ModuleType) -> Callable[[], Any]:
@@ -40,35 +36,37 @@ def drawn_by(module: ModuleType) -> Callable[[], Any]:
     return run
 
 
-def navigation() -> tuple[Any, ModuleType]:
-    """Draw the navigation; return the page that is open, and its module."""
-    sections: dict[str, list[Any]] = {}
-    modules = {}
-    for name, module in sorted(PAGES.items(), key=lambda each: each[1].PLACE.order):
-        place = module.PLACE
-        page = st.Page(drawn_by(module), title=place.title, url_path=name, default=place.order == 0)
-        sections.setdefault(place.section, []).append(page)
-        modules[place.title] = module
+def navigation() -> tuple[Any, str]:
+    """Draw the navigation; return the page that is open, and its name."""
+    offered = {
+        name: st.Page(
+            drawn_by(module), title=module.PLACE.title, url_path=name, default=name == FIRST
+        )
+        for name, module in zip(NAMES, map(module_of, NAMES), strict=True)
+    }
+    sections = {title: [offered[name] for name in names] for title, names in SECTIONS.items()}
     chosen = st.navigation(sections, expanded=True)
-    return chosen, modules[chosen.title]
+    if (question := st.query_params.get(SHOW)) in ANALYSES:
+        link = {key: st.query_params.get_all(key) for key in st.query_params if key != SHOW}
+        st.switch_page(offered[page_showing(question)], query_params=link)
+    return chosen, next(name for name, page in offered.items() if page.title == chosen.title)
 
 
 start = perf_counter()
-st.set_page_config(
-    page_title="PosKernel", page_icon=str(PAGES_FOLDER / "shared" / "icon.png"), layout="wide"
-)
-page, module = navigation()
-apply_style()
+st.set_page_config(page_title="PosKernel", page_icon=str(LOOK / "icon.png"), layout="wide")
+page, name = navigation()
+place = module_of(name).PLACE
+st.html(LOOK / "style.css")
 no_contents()
 nothing_said()
 read_link(page.title)
-keep_pins(compared=module is PAGES["compare"])
+keep_pins(compared=name == "compare")
 notice = st.container()
 try:
     settings()
-    st.session_state["selection"] = chosen = choose(module.PLACE)
+    st.session_state["selection"] = chosen = choose(place)
     draw_note(chosen.run.model.name)
-    say_lent(module.PLACE, chosen.run.model.name)
+    say_lent(place, chosen.run.model.name)
     try:
         page.run()
     except InvalidField as error:  # what was chosen makes no parameters
@@ -80,4 +78,4 @@ except (PageStopped, BadRequest) as stopped:
     st.title(page.title)
     say_error(str(stopped))
 tell(notice)
-RUN_SECONDS.labels(module.__name__.split(".")[1]).observe(perf_counter() - start)
+RUN_SECONDS.labels(name).observe(perf_counter() - start)

@@ -36,7 +36,7 @@ starlette_app.create_metrics_routes = lambda *_: [not_found]  # type: ignore[att
 
 def served_engine() -> Engine:
     """Return the engine of the pages, which are imported once Streamlit's runtime is there."""
-    from pages.shared.results import engine
+    from pages.shared.jobs.results import engine
 
     return engine()
 

@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
-import pkgutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pages.shared
+from pages import NAMES, module_of
 
 __all__ = ["collecting"]
 
 
 @asynccontextmanager
 async def collecting(pause: float = 20.0) -> AsyncIterator[None]:
-    """Import what the pages need, so that the first reader does not wait; collect now and then.
+    """Import the pages, so that the first reader does not wait; collect now and then.
 
     Args:
         pause: seconds between two collections.
     """
-    for module in pkgutil.iter_modules(pages.shared.__path__, "pages.shared."):
-        importlib.import_module(module.name)
+    for name in NAMES:
+        module_of(name)
     gc.collect()
     gc.freeze()
     task = asyncio.create_task(_collect(pause))

@@ -130,7 +130,7 @@ def opened_engine(folder: Path) -> Iterator[Any]:
 @pytest.fixture
 def shipped_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Pages run as scripts have what comes with the project, and compute nothing."""
-    from pages.shared import results
+    from pages.shared.jobs import results
 
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
     monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")

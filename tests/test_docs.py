@@ -6,13 +6,12 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
-from importlib import import_module
 
 import pytest
 
-from pages.shared.measures import MEASURES
+from pages import FIRST, SECTIONS, module_of
+from pages.shared.grid.measures import MEASURES
 from tests.support.server import ROOT, environment
-from tools.recorded import page_names
 from tools.screenshots import SCHEMES, shots
 
 README = ROOT / "README.md"
@@ -39,10 +38,10 @@ def rows(text):
 
 def pages():
     """Section, title and address of every page, in the order of the navigation."""
-    places = {name: import_module(f"pages.{name}.page").PLACE for name in page_names()}
     return [
-        (place.section, place.title, f"/{name if place.order else ''}")
-        for name, place in sorted(places.items(), key=lambda each: each[1].order)
+        (section, module_of(name).PLACE.title, f"/{'' if name == FIRST else name}")
+        for section, names in SECTIONS.items()
+        for name in names
     ]
 
 

@@ -29,7 +29,9 @@ class PageFailed(Exception):
 
 def page_names() -> list[str]:
     """The addresses of the app's pages: the names of their folders."""
-    return sorted(file.parent.name for file in (ROOT / "pages").glob("*/page.py"))
+    from pages import NAMES
+
+    return sorted(NAMES)
 
 
 def open_page(app: AppTest, name: str) -> AppTest:
@@ -57,7 +59,7 @@ def visit_all(model: str, answer: Answer) -> Iterator[tuple[str, dict[str, Reque
 
 def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
     """Open one page; return the requests that it made, by their keys."""
-    from pages.shared import results
+    from pages.shared.jobs import results
 
     asked: dict[str, Request] = {}
 

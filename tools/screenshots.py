@@ -13,7 +13,6 @@ import itertools
 import sys
 import tempfile
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
 from PIL import Image
@@ -22,9 +21,9 @@ from playwright.sync_api import Page, expect, sync_playwright
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from pages import FIRST, NAMES, module_of
 from tests.support.browser import find_browser
 from tests.support.server import serve
-from tools.recorded import page_names
 
 FOLDER = ROOT / "docs" / "screenshots"
 SCHEMES = ("light", "dark")
@@ -53,14 +52,14 @@ class Shot:
 
 def shots() -> list[Shot]:
     """Return the pictures that the pages declare, in the order of the navigation."""
-    places = {name: import_module(f"pages.{name}.page").PLACE for name in page_names()}
+    places = {name: module_of(name).PLACE for name in NAMES}
     return [
         Shot(
             name.replace("_", "-"),
-            f"/{name if place.order else ''}?{place.picture.chosen}",
+            f"/{'' if name == FIRST else name}?{place.picture.chosen}",
             place.picture.last,
         )
-        for name, place in sorted(places.items(), key=lambda each: each[1].order)
+        for name, place in places.items()
         if place.picture
     ]
 

@@ -1,19 +1,17 @@
 """Heads like one head, among everything that the store holds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.shared import results
-from pages.shared.head_link import pin_address
-from pages.shared.pins import Kept, add_pins, of_run, pin_of
-from pages.shared.plain import plain
-from pages.shared.selection import Selection
-from pages.shared.tables import choice_table
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.selection.head_link import pin_address
+from pages.shared.selection.pins import Kept, add_pins, of_run, pin_of
+from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import choice_table
 from poskernel_core.analyses.comparison.pins import Pin, nearest_position
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.common.errors import PosKernelError
@@ -22,8 +20,6 @@ from poskernel_core.common.rounding import counted
 from poskernel_core.engine.alike import Alike, heads_like
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
-
-__all__ = ["draw_alike"]
 
 
 def draw_alike(selection: Selection, kept: Sequence[Kept]) -> None:

@@ -1,10 +1,6 @@
 """The words for the figures that compare heads and models."""
 
-from __future__ import annotations
-
-from pages.shared.explained import explained
-
-__all__ = ["APART", "DEPTH", "DISTANCES", "KERNELS", "MEASURES"]
+from pages.shared.cards.explained import explained
 
 KERNELS = explained(
     "compare-kernels",

@@ -1,7 +1,5 @@
 """Two whole models side by side: their grids by one measure, and the measure by depth."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -10,27 +8,25 @@ import numpy as np
 import streamlit as st
 
 from pages.compare import captions as words
-from pages.shared import results
-from pages.shared.cards import card
-from pages.shared.fit import fitted_index
-from pages.shared.measure_grid import draw_heads, head_texts
-from pages.shared.measures import MEASURES, Measure
-from pages.shared.pins import add_pins, pin_of
-from pages.shared.plain import plain, say_error
-from pages.shared.pressed import fetch_when_asked
-from pages.shared.selection import Selection, select_cell
-from pages.shared.shades import Shade
+from pages.shared.cards.card import card
+from pages.shared.cards.plain import capital, plain, say_error
+from pages.shared.grid.measure_grid import draw_heads, head_texts
+from pages.shared.grid.measures import MEASURES, Measure
+from pages.shared.grid.shades import Shade
+from pages.shared.jobs import results
+from pages.shared.jobs.pressed import fetch_when_asked
+from pages.shared.selection.fit import fitted_index
+from pages.shared.selection.pins import add_pins, pin_of
+from pages.shared.selection.selection import Selection, select_cell
 from poskernel_core.analyses.comparison.figures import depth_figure
 from poskernel_core.analyses.comparison.measures import MeasureByDepth, MeasureByDepthParams
 from poskernel_core.analyses.comparison.pins import Pin, nearest_position, pinned_run
+from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.models import catalog
 
-__all__ = ["draw_models"]
-
 NONE: Final = "no other model"
-URL: Final = "query-params"
 
 
 def draw_models(selection: Selection) -> None:
@@ -39,9 +35,7 @@ def draw_models(selection: Selection) -> None:
     own = selection.run.model.name
     left, right = st.columns(2)
     names = [NONE, *(each.name for each in catalog.entries() if each.name != own)]
-    name = left.selectbox(
-        "Second model", names, key="second", bind=URL, **fitted_index("second", names, NONE)
-    )
+    name = left.selectbox("Second model", names, **fitted_index("second", names, NONE))
     if name in (None, NONE):
         st.caption("Choose a second model: both are drawn by the same measure.")
         return
@@ -52,8 +46,9 @@ def draw_models(selection: Selection) -> None:
         return
     geometries = (selection.located.geometry, other.located.geometry)
     titles = [title for title, each in MEASURES.items() if all(map(each.fits, geometries))]
-    first = fitted_index("compared", titles, titles[0])
-    chosen = right.selectbox("Measure of both", titles, key="compared", bind=URL, **first)
+    chosen = right.selectbox(
+        "Measure of both", titles, **fitted_index("compared", titles, titles[0])
+    )
     measure = MEASURES[chosen or titles[0]]
     _draw_grids(measure, selection, other)
     if measure.declared.scale != "labels":
@@ -88,7 +83,9 @@ def _draw_grids(measure: Measure, *selections: Selection) -> None:
             result = fetch_when_asked(
                 measure.question, each.run, measure.params(each), f"compute-model-{number}"
             )
-            found.append(None if result is None else measure.at(result, each))
+            found.append(
+                None if result is None else one_a_head(measure.declared, result, query=each.query)
+            )
     there = [one for one in found if one is not None]
     if not there:
         return
@@ -98,7 +95,7 @@ def _draw_grids(measure: Measure, *selections: Selection) -> None:
         zip(st.columns(2), selections, found, strict=True)
     ):
         if one is not None:
-            layers, heads = measure.numbers(one).shape
+            layers, heads = one.values[measure.declared.value].shape
             rows = [row[:heads] for row in shade.colours[first : first + layers]]
             first += layers
             with column:
@@ -111,7 +108,7 @@ def _draw_grids(measure: Measure, *selections: Selection) -> None:
 
 def _shade_of_all(measure: Measure, found: list[Result]) -> Shade:
     """Return the colours of all layers of all models below each other, on one scale."""
-    numbers = [measure.numbers(each) for each in found]
+    numbers = [each.values[measure.declared.value].astype(float) for each in found]
     widest = max(each.shape[1] for each in numbers)
     nothing = -1.0 if measure.declared.scale == "labels" else np.nan
     rows = [
@@ -134,8 +131,8 @@ def _draw_grid(
     def draw() -> None:
         draw_heads(
             shade,
-            head_texts(found, measure.value, measure.title),
-            measure.unit,
+            head_texts(found, measure.declared.value, measure.declared.title),
+            measure.declared.unit,
             selection,
             f"model-grid-{number}",
             pick=pick if number else select_cell,
@@ -144,9 +141,9 @@ def _draw_grid(
     card(
         f"model-{number}",
         None,
-        found.only(measure.value),
+        found.only(measure.declared.value),
         measure.words(),
-        f"{measure.title[:1].upper()}{measure.title[1:]}: {selection.run.model.name}",
+        f"{capital(measure.declared.title)}: {selection.run.model.name}",
         draw,
     )
 
@@ -155,7 +152,9 @@ def _draw_depth(measure: Measure, *selections: Selection) -> None:
     """Draw the measure by depth of those models whose answer is there."""
     found, names = [], []
     for each in selections:
-        asked = MeasureByDepthParams(measure=measure.title, query=each.query, skip=each.skip)
+        asked = MeasureByDepthParams(
+            measure=measure.declared.title, query=each.query, skip=each.skip
+        )
         if results.missing(MeasureByDepth, each.run, asked):
             continue
         result = results.fetch(MeasureByDepth, each.run, asked)
@@ -164,4 +163,4 @@ def _draw_depth(measure: Measure, *selections: Selection) -> None:
             names.append(each.run.model.name)
     if found:
         figure = partial(depth_figure, found, names)
-        card("depth", figure, found[0], words.DEPTH, f"{measure.title} by depth")
+        card("depth", figure, found[0], words.DEPTH, f"{measure.declared.title} by depth")

@@ -1,25 +1,22 @@
 """Heads beside each other, of any models and runs, and two whole models."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from pages.compare.alike import draw_alike
 from pages.compare.models import draw_models
 from pages.compare.pinned import draw_chosen, draw_comparison, ready
-from pages.shared.contents import contents_here
-from pages.shared.pins import kept_pins, refusals
-from pages.shared.place import Picture, Place
-from pages.shared.plain import say_error
-from pages.shared.selection import Selection
+from pages.shared.cards.contents import contents_here
+from pages.shared.cards.plain import say_error
+from pages.shared.selection.pins import kept_pins, refusals
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.comparison.pins import MOST_PINS
 from poskernel_core.common.errors import PosKernelError
 
 PLACE = Place(
-    "Heads",
     "Compare",
-    2,
-    picture=Picture("pins=L2H6@demo-gpt2,L2H5@demo-gpt2,L0H0@demo-attn-2l", "distances"),
+    picture=Screenshot("pins=L2H6@demo-gpt2,L2H5@demo-gpt2,L0H0@demo-attn-2l", "distances"),
+    questions=("compare-kernels", "compare-heads", "kernel-replicates", "depth"),
 )
 
 

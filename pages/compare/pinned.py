@@ -1,7 +1,5 @@
 """Pinned heads beside each other: which they are, their kernels, distances and measures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -10,14 +8,15 @@ import numpy as np
 import streamlit as st
 
 from pages.compare import captions as words
-from pages.shared import results
-from pages.shared.cards import card
-from pages.shared.head_link import pin_link
-from pages.shared.pins import Kept, of_run, pin_button, pin_of, remove_all, remove_pin
-from pages.shared.plain import plain
-from pages.shared.pressed import NOTHING_NEW, is_wanted, offer_rest, want
-from pages.shared.selection import Selection
-from pages.shared.tables import errors_line
+from pages.shared.cards.card import card
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, offer_rest, want
+from pages.shared.selection.fit import linked
+from pages.shared.selection.head_link import pin_link
+from pages.shared.selection.pins import Kept, of_run, pin_button, pin_of, remove_all, remove_pin
+from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import errors_line
 from poskernel_core.analyses import find
 from poskernel_core.analyses.comparison.figures import distances_figure, kernels_figure, pin_labels
 from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
@@ -30,8 +29,6 @@ from poskernel_core.common.rounding import as_printed, rounded, with_bias
 from poskernel_core.engine.preflight import computes
 from poskernel_core.engine.requests import canonical_of
 
-__all__ = ["draw_chosen", "draw_comparison", "ready"]
-
 LOG_DEFAULT: Final = ["offset"]
 
 
@@ -39,8 +36,14 @@ def draw_chosen(selection: Selection, kept: Sequence[Kept]) -> None:
     """Draw the pinned heads, each with its link and a button that unpins it."""
     with st.container(horizontal=True, vertical_alignment="center", key="pinned"):
         for place, each in enumerate(kept):
-            with st.container(horizontal=True, vertical_alignment="center", gap="small",
-                              width="content", border=True, key=f"pinned-{place}"):  # fmt: skip
+            with st.container(
+                horizontal=True,
+                vertical_alignment="center",
+                gap="small",
+                width="content",
+                border=True,
+                key=f"pinned-{place}",
+            ):
                 st.markdown(
                     f"**{pin_link(each.pin)}** :small[{plain(of_run(each.pin))}]", width="content"
                 )
@@ -88,19 +91,8 @@ def ready(kept: Sequence[Kept], selection: Selection) -> list[Kept]:
             st.info(plain(f"Not computed: {names}. {NOTHING_NEW}"), icon=":material/info:")
             return there
         st.info(plain(f"Not computed yet: {names}."), icon=":material/pending:")
-        st.button(
-            "Compute them",
-            key="compute-pins",
-            icon=":material/play_arrow:",
-            on_click=_want_all,
-            args=(tuple(key for _, key in absent),),
-        )
+        compute_button("Compute them", "compute-pins", want, *(key for _, key in absent))
     return there
-
-
-def _want_all(keys: tuple[str, ...]) -> None:
-    for key in keys:
-        want(key)
 
 
 def draw_comparison(selection: Selection, kept: Sequence[Kept]) -> None:
@@ -114,9 +106,8 @@ def draw_comparison(selection: Selection, kept: Sequence[Kept]) -> None:
         "Logarithmic axes",
         ["offset", "attention"],
         selection_mode="multi",
-        key="logpins",
-        bind="query-params",
         default=LOG_DEFAULT,
+        **linked("logpins"),
     )
     kernels = found.only("kernel", "etc", "position")
     card(
@@ -178,7 +169,7 @@ def _table(found: Result, queries: Sequence[int]) -> None:
     for row, (measure, unit) in enumerate(
         zip(found.words("measure"), found.words("unit"), strict=True)
     ):
-        cells = " | ".join(_cell(found, row, place) for place in range(len(labels)))
+        cells = " | ".join(measure_cell(found, row, place) for place in range(len(labels)))
         of = "" if all(found.texts["word"][row]) else f" :small[({plain(unit)})]"
         lines.append(f"| {measure}{of} | {cells} |")
     st.markdown("\n".join(lines))
@@ -187,7 +178,7 @@ def _table(found: Result, queries: Sequence[int]) -> None:
     errors_line(found)
 
 
-def _cell(found: Result, row: int, place: int) -> str:
+def measure_cell(found: Result, row: int, place: int) -> str:
     """Return one measure of one head: number, error, bias, and how far it is from the first's."""
     word = str(found.texts["word"][row, place])
     if word:

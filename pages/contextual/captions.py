@@ -1,19 +1,7 @@
 """The words of the page on contextual heads; formulas are those of the definitions."""
 
-from __future__ import annotations
-
-from pages.shared.explained import explained
+from pages.shared.cards.explained import explained
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
-
-__all__ = [
-    "CONTEXTUAL",
-    "DENOMINATORS",
-    "DISTANCES",
-    "DUPLICATES",
-    "PLANE",
-    "VARIATION",
-    "WEIGHTS",
-]
 
 CONTEXTUAL = BEHAVIOURS.index("contextual")
 

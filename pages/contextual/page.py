@@ -1,7 +1,5 @@
 """Contextual heads: broad kernels whose softmax denominator hardly depends on the context."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 
@@ -16,15 +14,19 @@ from pages.contextual.sections import (
     draw_weights,
     heads_table,
 )
-from pages.shared import results
-from pages.shared.cards import card
-from pages.shared.contents import contents_here
-from pages.shared.contextual_controls import choose_first_windows, choose_thresholds, choose_token
-from pages.shared.head_choice import offer_head
-from pages.shared.head_link import head_link
-from pages.shared.place import Picture, Place
-from pages.shared.plain import plain
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card
+from pages.shared.cards.contents import contents_here
+from pages.shared.cards.plain import plain
+from pages.shared.experiments.contextual_controls import (
+    choose_first_windows,
+    choose_thresholds,
+    choose_token,
+)
+from pages.shared.jobs import results
+from pages.shared.selection.head_choice import offer_head
+from pages.shared.selection.head_link import head_link
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.contextual_heads.behaviour import regrouped
 from poskernel_core.analyses.contextual_heads.figures import plane_figure
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
@@ -32,7 +34,11 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.layout import quoted
 
-PLACE = Place("One head", "Context", 7, picture=Picture("model=demo-gpt2&head=L0H4", "plane"))
+PLACE = Place(
+    "Context",
+    picture=Screenshot("model=demo-gpt2&head=L0H4", "plane"),
+    questions=("contextual-heads", "denominators", "token-weights", "kernel-distances"),
+)
 
 URL: Final = "query-params"
 
@@ -56,14 +62,10 @@ def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) ->
 
 
 def draw_head(
-    selection: Selection,
-    heads: Result,
-    token: str,
-    limits: dict[str, float],
-    first_windows: int,
+    selection: Selection, heads: Result, token: str, limits: dict[str, float], first_windows: int
 ) -> None:
     """Draw the selected head: what puts it in its group, its denominators and its tokens."""
-    head = heads.select(layer=selection.layer, head=selection.head)
+    head = selection.of(heads)
     st.subheader(f"{head_link(selection.cell)}: {head.text_of('group')}", anchor="head")
     draw_evidence(head, limits)
     draw_denominators(selection, token, first_windows)

@@ -1,22 +1,19 @@
 """The cards of the page on contextual heads."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Final
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 
 from pages.contextual import captions as words
-from pages.shared import results
-from pages.shared.cards import card, chart
-from pages.shared.contextual_controls import choose_texts
-from pages.shared.head_link import head_link
-from pages.shared.selection import Selection, select_cell
-from pages.shared.tables import choice_table, errors_line, rounded_table
-from pages.shared.word_lists import word_lists
+from pages.shared.cards.card import card, chart
+from pages.shared.experiments.contextual_controls import choose_texts
+from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
+from pages.shared.selection.head_link import head_link
+from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.tables.tables import choice_table, errors_line, heads_frame, rounded_table
+from pages.shared.tables.word_lists import word_lists
 from poskernel_core.analyses.contextual_heads.denominators import (
     Denominators,
     DenominatorsParams,
@@ -36,16 +33,6 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_and_bias
 from poskernel_core.plotting.layout import without_title
 
-__all__ = [
-    "draw_denominators",
-    "draw_duplicates",
-    "draw_evidence",
-    "draw_layer",
-    "draw_weights",
-    "heads_table",
-]
-
-URL: Final = "query-params"
 MOST_LINES = 16
 WIDE = 100  # largest over smallest denominator, from which their axis is logarithmic
 COLUMNS = {
@@ -66,15 +53,8 @@ COLUMNS = {
 
 def heads_table(heads: Result, selected: str) -> None:
     """Draw every head as a row, contextual heads first, steadiest first."""
-    places = list(np.ndindex(*heads.values["group"].shape))
-    table = pd.DataFrame(
-        {
-            "head": [cell_name(*place) for place in places],
-            "group": np.array(heads.text_of("group")).ravel(),
-        }
-    )
-    for name, (label, _) in COLUMNS.items():
-        table[label] = heads.values[name].ravel()
+    numbers = {label: heads.values[name] for name, (label, _) in COLUMNS.items()}
+    table = heads_frame({"group": np.array(heads.text_of("group"))} | numbers)
     order = np.lexsort(
         (table[COLUMNS["denominator_cv"][0]], heads.values["group"].ravel() != words.CONTEXTUAL)
     )
@@ -103,16 +83,8 @@ def draw_evidence(head: Result, limits: dict[str, float]) -> None:
             f"duplicate token from {limits['duplicates']:g}",
         ),
         ("Mass in the last 10 tokens", "local_mass", f"detokenization from {limits['local']:g}"),
-        (
-            f"ETC at n = {query} (tokens)",
-            "etc",
-            f"contextual from {limits['broad']:.0f}",
-        ),
-        (
-            f"CV over {read}",
-            "denominator_cv",
-            f"contextual up to {limits['steady']:g}",
-        ),
+        (f"ETC at n = {query} (tokens)", "etc", f"contextual from {limits['broad']:.0f}"),
+        (f"CV over {read}", "denominator_cv", f"contextual up to {limits['steady']:g}"),
         ("CV expected of independent tokens", "predicted_cv", "no threshold"),
     )
     lines = ["| Evidence | Value | Threshold |", "|:--|:--|:--|"]
@@ -131,10 +103,13 @@ def draw_denominators(selection: Selection, token: str, first_windows: int) -> N
         Denominators,
         selection.run,
         DenominatorsParams(
-            head=selection.cell, token=token, skip=selection.skip, **texts,
+            head=selection.cell,
+            token=token,
+            skip=selection.skip,
+            **texts,
             first_windows=min(MOST_LINES, first_windows),
         ),
-    )  # fmt: skip
+    )
     if found is None:
         return
     left, right = st.columns(2)
@@ -200,10 +175,8 @@ def draw_layer(selection: Selection) -> None:
     """Draw the distances between the kernels of a layer's heads, and their groups."""
     st.subheader(f"Kernels of layer {selection.layer}", anchor="layer-kernels")
     left, right = st.columns([3, 2])
-    alike = right.slider("Largest distance within a group", 0.0, 1.0, 0.1, 0.01, key="alike",
-                         bind=URL)  # fmt: skip
-    apart = right.slider("Distance that rules a pair out", 0.0, 1.0, 0.5, 0.01, key="apart",
-                         bind=URL)  # fmt: skip
+    alike = right.slider("Largest distance within a group", 0.0, 1.0, 0.1, 0.01, **linked("alike"))
+    apart = right.slider("Distance that rules a pair out", 0.0, 1.0, 0.5, 0.01, **linked("apart"))
     query = max(selection.query, selection.skip)
     found = results.fetch(
         KernelDistances,

@@ -1,18 +1,16 @@
 """The cards on the bag of tokens: how well it predicts, and what tokens leave in it."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Final
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from pages.contextual_neurons import captions as words
-from pages.shared import results
-from pages.shared.cards import card, chart
-from pages.shared.contextual_controls import ListedChoice
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card, chart
+from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.bag.contextual_neurons import centred_at_best
 from poskernel_core.analyses.bag.figures import nearest_figure
 from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
@@ -21,14 +19,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.layout import visible, without_title
 
-__all__ = ["draw_bag", "draw_embedding", "say_how_well"]
-
-URL: Final = "query-params"
-JUDGED = {
-    "R², centred": "bag_centred_r2",
-    "R²": "bag_r2",
-    "cosine": "bag_cosine",
-}
+JUDGED = {"R², centred": "bag_centred_r2", "R²": "bag_r2", "cosine": "bag_cosine"}
 HARDLY = 0.25
 """Centred R² below which the bag is said to tell little of what the heads write."""
 NORMS = ("before attention", "before the MLP")
@@ -85,12 +76,11 @@ def draw_quality(found: Result) -> None:
         judged = st.segmented_control(
             "Judged by",
             list(JUDGED),
-            key="judged",
-            bind=URL,
             default="R², centred",
             required=True,
             help="centred: the mean over windows is subtracted from predictions and truth, so that "
             "constant offset does not count",
+            **linked("judged"),
         )
         chart("quality", without_title(quality_figure(found, JUDGED[judged])))
 
@@ -98,16 +88,15 @@ def draw_quality(found: Result) -> None:
     card("quality", figure, shown, words.QUALITY, "The bag against the heads' output", draw)
 
 
-def draw_embedding(selection: Selection, shared: ListedChoice) -> None:
+def draw_embedding(selection: Selection, shared: dict[str, Any]) -> None:
     """Draw the tokens whose extended embeddings are nearest to a token's."""
     st.subheader("Extended embeddings", anchor="extended-embeddings")
     word = st.text_input(
         "Tokens near the token",
-        key="nearword",
-        bind=URL,
         max_chars=64,
         placeholder="exactly one token, such as ␣server with a leading space",
         help="its extended embedding is compared with those of all tokens",
+        **linked("nearword"),
     )
     if not word:
         st.caption("Type a token to see which others leave the same trace in the bag.")

@@ -1,20 +1,6 @@
 """The words of the page on contextual neurons; formulas are those of the definitions."""
 
-from __future__ import annotations
-
-from pages.shared.explained import explained
-
-__all__ = [
-    "EMBEDDING",
-    "KERNEL",
-    "LATENTS",
-    "NEURONS",
-    "QUALITY",
-    "RELATED",
-    "TOKENS",
-    "TRACE",
-    "WORDS",
-]
+from pages.shared.cards.explained import explained
 
 QUALITY = explained(
     "contextual-neurons",
@@ -70,6 +56,5 @@ LATENTS = explained(
 )
 
 EMBEDDING = explained(
-    "extended-embedding",
-    "The tokens that leave the most similar trace in the bag.",
+    "extended-embedding", "The tokens that leave the most similar trace in the bag."
 )

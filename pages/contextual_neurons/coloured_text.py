@@ -1,22 +1,24 @@
 """A text whose tokens are coloured by a number each."""
 
-from __future__ import annotations
-
-import html
-
 import numpy as np
 import streamlit as st
+from jinja2 import Template
 
 from poskernel_core.plotting.layout import visible
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, fade
-
-__all__ = ["coloured_text"]
 
 MOST_SHOWN = 1024
 BELOW, ABOVE = BLUE, CATEGORICAL[4]
 FULL_OPACITY = 0.65  # opacity, so that the page's own ink reads on it, light or dark
 PERCENTILE = 98
-LOOK = "border-radius:3px;padding:1px 2px;white-space:pre-wrap;"
+TEXT = Template(
+    """<div style="line-height:1.9;font-size:0.9rem;max-height:22rem;overflow-y:auto" tabindex="0"
+role="region" aria-label="Text by {{ meaning }}">
+{%- for title, colour, word, breaks in tokens %}<span title="{{ title }}" style="border-radius:3px;
+padding:1px 2px;white-space:pre-wrap{% if colour %};background:{{ colour }}{% endif %}">{{ word -}}
+</span>{% for _ in range(breaks) %}<br>{% endfor %}{% endfor %}</div>""",
+    autoescape=True,
+)
 
 
 def coloured_text(words: list[str], values: np.ndarray, meaning: str) -> None:
@@ -31,24 +33,14 @@ def coloured_text(words: list[str], values: np.ndarray, meaning: str) -> None:
         )
         for value in np.nan_to_num(values).tolist()
     ]
-    cells = "".join(
-        _token(place, word, colours[place], float(values[place]), meaning)
-        for place, word in enumerate(shown)
-    )
     cut = f" The first {MOST_SHOWN} tokens." if len(words) > MOST_SHOWN else ""
     st.caption(
         f"Tokens by their {meaning}: blue below 0, orange above, full colour at {reach:.2g}.{cut}"
     )
-    st.html(
-        "<div style='line-height:1.9;font-size:0.9rem;max-height:22rem;overflow-y:auto' "
-        f"tabindex='0' role='region' aria-label='Text by {html.escape(meaning)}'>{cells}</div>"
-    )
-
-
-def _token(place: int, word: str, colour: str, value: float, meaning: str) -> str:
-    number = "none" if np.isnan(value) else f"{value:.3g}"
-    title = html.escape(f"{visible(word)} at {place}: {meaning} {number}")
-    look = LOOK if np.isnan(value) else f"{LOOK}background:{colour}"
-    broken = "<br>" * word.count("\n")
-    text = html.escape(word.replace("\n", "⏎"))
-    return f"<span title='{title}' style='{look}'>{text}</span>{broken}"
+    tokens = []
+    for place, (word, value) in enumerate(zip(shown, values.tolist(), strict=False)):
+        number = "none" if np.isnan(value) else f"{value:.3g}"
+        title = f"{visible(word)} at {place}: {meaning} {number}"
+        colour = "" if np.isnan(value) else colours[place]
+        tokens.append((title, colour, word.replace("\n", "⏎"), word.count("\n")))
+    st.html(TEXT.render(meaning=meaning, tokens=tokens))

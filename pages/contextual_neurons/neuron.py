@@ -1,9 +1,7 @@
 """The cards on one neuron: its tokens, its relatives, its course along a text, its sub-latents."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Final, TypedDict
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -12,14 +10,13 @@ import streamlit as st
 from pages.contextual_neurons import captions as words
 from pages.contextual_neurons.coloured_text import coloured_text
 from pages.contextual_neurons.neuron_list import select_neuron
-from pages.shared import results
-from pages.shared.cards import card, chart
-from pages.shared.contextual_controls import BagChoice, KernelChoice, ListedChoice
-from pages.shared.fit import fitted
-from pages.shared.selection import Selection
-from pages.shared.source import choose_text
-from pages.shared.tables import choice_table
-from pages.shared.word_lists import joined, word_lists
+from pages.shared.cards.card import card, chart
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted, linked
+from pages.shared.selection.selection import Selection
+from pages.shared.selection.source import choose_text
+from pages.shared.tables.tables import choice_table
+from pages.shared.tables.word_lists import joined, word_lists
 from poskernel_core.analyses.bag.figures import (
     contributions_figure,
     latents_figure,
@@ -38,14 +35,12 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, value_text
 from poskernel_core.plotting.layout import without_title
 
-__all__ = ["draw_latents", "draw_neuron", "draw_trace"]
-
-URL: Final = "query-params"
+KernelChoice = Literal["own", "common"]
 RELATIVES = 8
 WINDOW = "a window of the corpus"
 
 
-def draw_neuron(selection: Selection, found: Result, number: int, shared: ListedChoice) -> None:
+def draw_neuron(selection: Selection, found: Result, number: int, shared: dict[str, Any]) -> None:
     """Draw the tokens that move a neuron, and the neurons that are like it."""
     names = ("drive", "drive_share", "r2", "r2_of_bag", "sign_agreement", "fires")
     one = found.only(*names).select(neuron=number)
@@ -113,21 +108,21 @@ def _relatives_table(neuron: Result, number: int) -> None:
     )
 
 
-def draw_trace(selection: Selection, number: int, bag: BagChoice, kernel: KernelChoice) -> None:
+def draw_trace(
+    selection: Selection, number: int, bag: dict[str, Any], kernel: KernelChoice
+) -> None:
     """Draw a neuron's predicted and true pre-activation along a text."""
     text = _choose_text(selection)
     if text is None:
         return
     trace = results.fetch(
-        NeuronTrace,
-        selection.run,
-        NeuronTraceParams(neuron=number, kernel=kernel, **bag, **text),
+        NeuronTrace, selection.run, NeuronTraceParams(neuron=number, kernel=kernel, **bag, **text)
     )
     if trace is None:
         return
 
     def draw() -> None:
-        parts = st.toggle("Show the parts of the prediction", False, key="parts", bind=URL)
+        parts = st.toggle("Show the parts of the prediction", False, **linked("parts"))
         st.markdown(
             f"R² {_two_places(trace, 'r2')} (of the bag alone, against what the other parts leave "
             f"over, {_two_places(trace, 'r2_of_bag')}), correlation "
@@ -151,24 +146,14 @@ def _two_places(found: Result, name: str) -> str:
     return as_printed(f"{float(found.values[name]):.2f}")
 
 
-class _Text(TypedDict, total=False):
-    """One of the three ways to name a text, as a parameter."""
-
-    window: int
-    item: str
-    text: str
-
-
-def _choose_text(selection: Selection) -> _Text | None:
+def _choose_text(selection: Selection) -> dict[str, Any] | None:
     """Draw the choice of a text: a window of the corpus, a chapter, or one's own."""
     chosen = st.segmented_control(
-        "Text", [WINDOW, "a text"], key="tracetext", bind=URL, default=WINDOW, required=True
+        "Text", [WINDOW, "a text"], default=WINDOW, required=True, **linked("tracetext")
     )
     if chosen == WINDOW:
         last = selection.run.windows - 1
-        window = st.number_input(
-            "Window", 0, last, key="window", bind=URL, **fitted("window", range(last + 1), 0)
-        )
+        window = st.number_input("Window", 0, last, **fitted("window", range(last + 1), 0))
         return {"window": int(window)}
     found = choose_text("the neuron is followed along it")
     if found is None:
@@ -176,16 +161,15 @@ def _choose_text(selection: Selection) -> _Text | None:
     return {"item": found["text_item"]} if "text_item" in found else {"text": found["text"]}
 
 
-def draw_latents(selection: Selection, number: int, shared: ListedChoice) -> None:
+def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> None:
     """Draw what groups of tokens a neuron's contributions are made of."""
     components = st.slider(
         "Components of the vocabulary",
         2,
         64,
         24,
-        key="components",
-        bind=URL,
         help="independent components of the extended embeddings that are looked for",
+        **linked("components"),
     )
     found = results.fetch(
         NeuronLatents,

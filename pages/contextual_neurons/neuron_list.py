@@ -1,32 +1,26 @@
 """All neurons of layer 0: as a plane, as a ranking, and by the words they fire for."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from pages.contextual_neurons import captions as words
-from pages.shared import results
-from pages.shared.cards import card, chart
-from pages.shared.contextual_controls import ListedChoice
-from pages.shared.fit import fitted
-from pages.shared.links import write
-from pages.shared.selection import Selection
-from pages.shared.tables import choice_table
-from pages.shared.word_lists import joined
+from pages.shared.cards.card import card, chart
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted, linked
+from pages.shared.selection.links import write
+from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import choice_table
+from pages.shared.tables.word_lists import joined
 from poskernel_core.analyses.bag.figures import neurons_figure, scores_figure
 from poskernel_core.analyses.bag.search import WordNeurons, WordNeuronsParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.layout import without_title
 
-__all__ = ["choose_neuron", "draw_neurons", "draw_search", "select_neuron"]
-
-URL: Final = "query-params"
 RANKS = {
     "share of variance": "drive_share",
     "drive": "drive",
@@ -55,8 +49,6 @@ def choose_neuron(found: Result) -> int:
         "Neuron of layer 0",
         0,
         last,
-        key="neuron",
-        bind=URL,
         help=f"0 to {last}; the one shown first is driven most; rows of the tables choose as well",
         **fitted("neuron", range(last + 1), best),
     )
@@ -77,7 +69,7 @@ def draw_neurons(found: Result, number: int) -> None:
     )
 
     def draw() -> None:
-        ranked = st.selectbox("Neurons ranked by", list(RANKS), key="rank", bind=URL)
+        ranked = st.selectbox("Neurons ranked by", list(RANKS), **linked("rank"))
         rank = RANKS[ranked or "share of variance"]
         order = np.argsort(-np.nan_to_num(found.values[rank], nan=-np.inf), kind="stable")
         _neuron_table(found, order, "neuron-table")
@@ -119,14 +111,13 @@ def select_neuron(neuron: int) -> None:
     write("neuron", int(neuron))
 
 
-def draw_search(selection: Selection, found: Result, shared: ListedChoice) -> None:
+def draw_search(selection: Selection, found: Result, shared: dict[str, Any]) -> None:
     """Draw which neurons fire for words of the reader's."""
     typed = st.text_input(
         "Which neurons fire for these words?",
-        key="words",
-        bind=URL,
         max_chars=500,
         placeholder="such as: server database rows",
+        **linked("words"),
     )
     if not (typed or "").strip():
         return

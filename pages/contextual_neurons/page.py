@@ -1,27 +1,19 @@
 """Contextual neurons: the bag of tokens that layer 0's heads fill, and the neurons it drives."""
 
-from __future__ import annotations
-
-from typing import Final
+from typing import Any, Final
 
 import streamlit as st
 
 from pages.contextual_neurons.bag import draw_bag, draw_embedding, say_how_well
-from pages.contextual_neurons.neuron import draw_latents, draw_neuron, draw_trace
+from pages.contextual_neurons.neuron import KernelChoice, draw_latents, draw_neuron, draw_trace
 from pages.contextual_neurons.neuron_list import choose_neuron, draw_neurons, draw_search
-from pages.shared import results
-from pages.shared.contents import contents_here
-from pages.shared.contextual_controls import (
-    BagChoice,
-    KernelChoice,
-    ListedChoice,
-    ScaleChoice,
-    choose_first_windows,
-    choose_token,
-)
-from pages.shared.place import Picture, Place, page_link
-from pages.shared.plain import plain
-from pages.shared.selection import Selection
+from pages.shared.cards.contents import contents_here
+from pages.shared.cards.plain import plain
+from pages.shared.experiments.contextual_controls import choose_first_windows, choose_token
+from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
+from pages.shared.selection.place import Place, Screenshot, page_link
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.bag.contextual_neurons import (
     ContextualNeurons,
     ContextualNeuronsParams,
@@ -29,13 +21,22 @@ from poskernel_core.analyses.bag.contextual_neurons import (
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 
-IDLE = frozenset({"head", "skip"})
 PLACE = Place(
-    "Experiments", "Neurons", 14, Picture("model=demo-gpt2&neuron=648", "neurons"), IDLE, "weights"
+    "Neurons",
+    picture=Screenshot("model=demo-gpt2&neuron=648", "neurons"),
+    idle=frozenset({"head", "skip"}),
+    needs="weights",
+    questions=(
+        "contextual-neurons",
+        "neuron",
+        "neuron-trace",
+        "neuron-latents",
+        "extended-embedding",
+        "word-neurons",
+    ),
 )
 
-URL: Final = "query-params"
-SCALES: Final[dict[str, ScaleChoice]] = {
+SCALES: Final[dict[str, str]] = {
     "each token's own": "token",
     "each position's": "position",
     "one for all": "mean",
@@ -43,17 +44,16 @@ SCALES: Final[dict[str, ScaleChoice]] = {
 KERNELS: Final[dict[str, KernelChoice]] = {"each its own": "own", "their mean": "common"}
 
 
-def choose_bag(selection: Selection) -> tuple[BagChoice, int, KernelChoice]:
+def choose_bag(selection: Selection) -> tuple[dict[str, Any], int, KernelChoice]:
     """Draw what the bag is made of; return it, the rarest token listed, which kernel predicts."""
     heads = [cell_name(0, head) for head in range(selection.located.geometry.n_heads)]
     one, two, three = st.columns([4, 2, 3], vertical_alignment="bottom")
     chosen = one.multiselect(
         "Contextual heads of layer 0",
         heads,
-        key="bagheads",
-        bind=URL,
         placeholder="all contextual ones",
         help="found with the usual thresholds, on the windows chosen here",
+        **linked("bagheads"),
     )
     token = choose_token(two)
     first_windows = choose_first_windows(three, 32, selection.run.windows)
@@ -61,40 +61,42 @@ def choose_bag(selection: Selection) -> tuple[BagChoice, int, KernelChoice]:
     scale = left.segmented_control(
         "Scale of the norms",
         list(SCALES),
-        key="normscale",
-        bind=URL,
         required=True,
         default="each token's own",
         help="the post takes one for all",
+        **linked("normscale"),
     )
     kernel = right.segmented_control(
         "Kernel of the heads",
         list(KERNELS),
-        key="bagkernel",
-        bind=URL,
         required=True,
         default="each its own",
         help="the post takes one for all",
+        **linked("bagkernel"),
     )
     fewest = last.number_input(
         "Rarest token listed",
         0,
         1_000_000,
         5,
-        key="mincount",
-        bind=URL,
         help="times that a token must occur in the windows; 0 lists the whole vocabulary",
-    )  # fmt: skip
-    bag: BagChoice = {"heads": ", ".join(chosen), "token": token, "first_windows": first_windows,
-                      "scale": SCALES[scale], "query": selection.query}  # fmt: skip
+        **linked("mincount"),
+    )
+    bag: dict[str, Any] = {
+        "heads": ", ".join(chosen),
+        "token": token,
+        "first_windows": first_windows,
+        "scale": SCALES[scale],
+        "query": selection.query,
+    }
     return bag, int(fewest), KERNELS[kernel]
 
 
 def draw_all(
     selection: Selection,
     found: Result,
-    bag: BagChoice,
-    shared: ListedChoice,
+    bag: dict[str, Any],
+    shared: dict[str, Any],
     kernel: KernelChoice,
 ) -> None:
     """Draw all neurons, the bag, and one neuron: tokens, relatives, a text, sub-latents."""
@@ -129,7 +131,7 @@ def page(selection: Selection) -> None:
         )
     else:
         bag, fewest, kernel = choose_bag(selection)
-        shared: ListedChoice = {**bag, "min_count": fewest}
+        shared: dict[str, Any] = {**bag, "min_count": fewest}
         found = results.fetch(
             ContextualNeurons, selection.run, ContextualNeuronsParams(kernel=kernel, **shared)
         )

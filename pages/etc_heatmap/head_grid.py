@@ -1,24 +1,21 @@
 """The landing page's grid: any measure as colour, the kinds of the kernels as marks and filter."""
 
-from __future__ import annotations
-
 from enum import StrEnum
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from pages.shared.measure_grid import Extras, draw_heads, head_texts
-from pages.shared.measures import Measure
-from pages.shared.selection import Selection, select_cell
+from pages.shared.grid.measure_grid import Extras, draw_heads, head_texts
+from pages.shared.grid.measures import Measure
+from pages.shared.selection.fit import linked
+from pages.shared.selection.selection import Selection, select_cell
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.models.known import known_heads
 from poskernel_core.plotting.palette import KIND_LOOKS
 from poskernel_core.plotting.sparklines import compact_curves
-
-__all__ = ["Order", "draw_grid", "kind_thresholds"]
 
 KNOWN = "★"
 CURVES = "kernel by offset (log spacing), each as high as its largest value; larger on hover"
@@ -32,27 +29,11 @@ class Order(StrEnum):
     SMALLEST = "smallest first"
 
 
-class KindThresholds(TypedDict):
-    """From where on a kernel is of a kind, as parameters."""
-
-    local_tokens: int
-    local_share: float
-    uniform_share: float
-
-
-def kind_thresholds() -> KindThresholds:
+def kind_thresholds() -> dict[str, Any]:
     """Draw the thresholds of the kinds and return them as parameters of the analysis."""
-    tokens = st.slider(
-        "Last tokens that count as local", 1, 64, 10, key="ltok", bind="query-params"
-    )
+    tokens = st.slider("Last tokens that count as local", 1, 64, 10, **linked("ltok"))
     local = st.slider(
-        "Mass in them that makes a head local",
-        0.0,
-        1.0,
-        0.5,
-        0.05,
-        key="lshare",
-        bind="query-params",
+        "Mass in them that makes a head local", 0.0, 1.0, 0.5, 0.05, **linked("lshare")
     )
     uniform = st.slider(
         "Effective token count over visible keys that makes a head uniform",
@@ -60,8 +41,7 @@ def kind_thresholds() -> KindThresholds:
         1.0,
         0.5,
         0.05,
-        key="ushare",
-        bind="query-params",
+        **linked("ushare"),
     )
     return {"local_tokens": tokens, "local_share": local, "uniform_share": uniform}
 
@@ -82,7 +62,7 @@ def draw_grid(
     """
     kinds: list[list[str | None]] = etc.text_of("kind")
     known = known_heads(selection.run.model.name)
-    values = measure.numbers(found)
+    values = found.values[measure.declared.value].astype(float)
     extras = Extras(
         marks=[
             [_mark(kind, known.get(cell_name(i, j))) for j, kind in enumerate(row)]
@@ -100,7 +80,11 @@ def draw_grid(
         if kernels is None
         else compact_curves(kernels.values["kernel"], selection.query, selection.skip),
     )
-    own = head_texts(found, measure.value, measure.title) if found.analysis != "etc" else None
+    own = (
+        head_texts(found, measure.declared.value, measure.declared.title)
+        if found.analysis != "etc"
+        else None
+    )
     query = selection.query
     told = {
         name: texts_of(etc, name) for name in ("etc", "half_mass_distance", "attention_distance")
@@ -113,7 +97,7 @@ def draw_grid(
         for i, row in enumerate(kinds)
     ]
     shade = measure.shade(found, values)
-    draw_heads(shade, labels, measure.unit, selection, "etc-grid", extras, select_cell)
+    draw_heads(shade, labels, measure.declared.unit, selection, "etc-grid", extras, select_cell)
 
 
 def _mark(kind: str | None, function: str | None) -> str:

@@ -1,22 +1,19 @@
 """How many texts are enough: a fold of the landing page."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import streamlit as st
 
-from pages.shared import results
-from pages.shared.cards import card
-from pages.shared.explained import explained
-from pages.shared.measures import Measure
-from pages.shared.pressed import is_wanted, want
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card
+from pages.shared.cards.explained import explained
+from pages.shared.grid.measures import Measure
+from pages.shared.jobs import results
+from pages.shared.jobs.pressed import compute_button, is_wanted, want
+from pages.shared.selection.fit import linked
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.how_many_texts.figures import enough_map, error_curve
 from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
-
-URL: Final = "query-params"
 
 
 def how_many_texts(selection: Selection, measure: Measure) -> None:
@@ -26,35 +23,28 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
         return
     with fold:
         named = {value.name: value.unit for value in measure.question.values if value.has_error}
-        if issubclass(measure.question, Experiment) or measure.value not in named:
+        if issubclass(measure.question, Experiment) or measure.declared.value not in named:
             st.caption(
-                f"The {measure.title} has no error that counts texts: choose another measure, such "
-                "as the effective token count."
+                f"The {measure.declared.title} has no error that counts texts: choose another "
+                "measure, such as the effective token count."
             )
             return
         wanted = st.number_input(
-            f"Wanted error ({named[measure.value]})",
+            f"Wanted error ({named[measure.declared.value]})",
             min_value=0.0,
             value=None,
             placeholder="5 % or 0.02",
-            key="wanted",
-            bind=URL,
+            **linked("wanted"),
         )
         if not is_wanted(HowManyTexts.name):
-            st.button(
-                "Compute it",
-                key="compute-how-many",
-                icon=":material/play_arrow:",
-                on_click=want,
-                args=(HowManyTexts.name,),
-                help="from the sums that are stored: some seconds",
-            )
+            told = "from the sums that are stored: some seconds"
+            compute_button("Compute it", "compute-how-many", want, HowManyTexts.name, help=told)
             return
         found = results.fetch(
             HowManyTexts,
             selection.run,
             HowManyTextsParams(
-                measure=measure.title,
+                measure=measure.declared.title,
                 query=selection.query,
                 skip=selection.skip,
                 wanted=wanted or None,
@@ -62,7 +52,7 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
         )
         if found is None:
             return
-        one = found.select(layer=selection.layer, head=selection.head)
+        one = selection.of(found)
         card("texts-curve", lambda: error_curve(one), one, explained(found.analysis, CURVE))
         card("texts-map", lambda: enough_map(found), found, explained(found.analysis, MAP))
 

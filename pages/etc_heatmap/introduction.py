@@ -3,13 +3,12 @@
 Whether it is folded is kept in the reader's own browser.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import streamlit as st
 
-__all__ = ["introduce"]
+from pages.shared.selection.selection import select_model
+from poskernel_core.models.catalog import BUNDLED_MODELS
 
 SENTENCES = (
     "An attention head chooses where to look by two things at once: what the tokens say, and where "
@@ -34,3 +33,13 @@ _COMPONENT = st.components.v2.component(
 def introduce() -> None:
     """Draw the introduction, open until the reader folds it."""
     _COMPONENT(key="introduction")
+
+
+def offer_small_models() -> None:
+    """Lead from results alone to models that are computed while one looks."""
+    with st.container(horizontal=True, vertical_alignment="center", key="small-models"):
+        st.markdown("Small models that compute live here:", width="content")
+        for name in BUNDLED_MODELS:
+            st.button(
+                name, key=f"show-{name}", type="tertiary", on_click=select_model, args=(name,)
+            )

@@ -1,35 +1,32 @@
 """Landing page: a measure of every head, the effective token count first, and one head's kernel."""
 
-from __future__ import annotations
-
-from typing import Final
-
 import streamlit as st
 
+from pages.etc_heatmap import captions as words
 from pages.etc_heatmap.head_grid import Order, draw_grid, kind_thresholds
 from pages.etc_heatmap.how_many import how_many_texts
-from pages.etc_heatmap.introduction import introduce
-from pages.etc_heatmap.small_models import offer_small_models
-from pages.shared import results, words_kernels
-from pages.shared.cards import card
-from pages.shared.fit import fitted_index
-from pages.shared.head import heads_table, summary
-from pages.shared.head_link import head_link
-from pages.shared.measures import MEASURES, Measure
-from pages.shared.pins import compare_link, pin_button
-from pages.shared.place import Picture, Place
-from pages.shared.plain import plain
-from pages.shared.selection import Selection
+from pages.etc_heatmap.introduction import introduce, offer_small_models
+from pages.shared.cards import captions
+from pages.shared.cards.card import card
+from pages.shared.cards.plain import capital, plain
+from pages.shared.grid.measures import MEASURES, Measure
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted_index, linked
+from pages.shared.selection.head_link import head_link
+from pages.shared.selection.pins import compare_link, pin_button
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
+from pages.shared.tables.summary import heads_table, summary
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.figures import head_curve
 from poskernel_core.analyses.kernels.formulas import KINDS
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import identity
 
-PLACE = Place("Heads", "Map", 0, picture=Picture())
+PLACE = Place("Map", picture=Screenshot())
 
-URL: Final = "query-params"
 ETC = next(iter(MEASURES))
 
 
@@ -49,16 +46,15 @@ def draw_measure(
         if asked is None:
             return
         found = asked
-    found = measure.at(found, selection)
-    first, at = measure.title == ETC, identity(found).get("n")
+    found = one_a_head(measure.declared, found, query=selection.query)
+    first, at = measure.declared.title == ETC, identity(found).get("n")
 
     def draw() -> None:
         small = kernels is not None and st.toggle(
             "Kernels in the cells",
             True,
-            key="curves",
-            bind=URL,
             help="each head's kernel as a small curve, larger where you point",
+            **linked("curves"),
         )
         inside = kernels if small else None
         draw_grid(measure, found, here, selection, shown, order, inside)
@@ -66,9 +62,9 @@ def draw_measure(
     card(
         "etc",
         None,
-        here if first else found.only(measure.value),
-        words_kernels.GRID if first else measure.words(),
-        f"{measure.title[0].upper()}{measure.title[1:]}" + (f" at n = {at}" if at else ""),
+        here if first else found.only(measure.declared.value),
+        words.GRID if first else measure.words(),
+        f"{capital(measure.declared.title)}" + (f" at n = {at}" if at else ""),
         draw=draw,
     )
 
@@ -88,13 +84,11 @@ def page(selection: Selection) -> None:
     geometry = selection.located.geometry
     offered = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
     first = fitted_index("measure", offered, ETC)
-    chosen = colour.selectbox("Colour heads by", offered, key="measure", bind=URL, **first)
+    chosen = colour.selectbox("Colour heads by", offered, **first)
     shown = show.pills(
-        "Show kinds", KINDS, default=KINDS, selection_mode="multi", key="kinds", bind=URL
+        "Show kinds", KINDS, default=KINDS, selection_mode="multi", **linked("kinds")
     )
-    order = Order(
-        sort.selectbox("Order of heads", list(Order), key="order", bind=URL) or Order.NUMBER
-    )
+    order = Order(sort.selectbox("Order of heads", list(Order), **linked("order")) or Order.NUMBER)
     with kinds.popover("Kinds", icon=":material/tune:", width="stretch"):
         thresholds = kind_thresholds()
 
@@ -102,7 +96,7 @@ def page(selection: Selection) -> None:
     if etc is not None:
         left, right = st.columns([6, 5])
         here = etc.select(query=selection.query)
-        local = here.select(layer=selection.layer, head=selection.head)
+        local = selection.of(here)
         with right:  # first: it is what a click on a head waits for
             kernel = results.fetch(
                 PositionalKernel,
@@ -110,13 +104,13 @@ def page(selection: Selection) -> None:
                 KernelParams(skip=selection.skip, query=selection.query),
             )
             if kernel is not None:
-                curve = kernel.select(layer=selection.layer, head=selection.head)
+                curve = selection.of(kernel)
                 log_x = local.text_of("kind") == "local"
                 card(
                     "kernel",
                     lambda: head_curve(curve, selection.query, log_x=log_x),
                     curve,
-                    words_kernels.CURVE,
+                    captions.CURVE,
                     f"{selection.cell} at n = {selection.query}",
                     also=log_x,
                 )
@@ -131,8 +125,7 @@ def page(selection: Selection) -> None:
             summary(local, meanings=False)
             with st.container(horizontal=True, vertical_alignment="center", key="head-tools"):
                 st.markdown(
-                    head_link(selection.cell, f"Everything about {selection.cell}"),
-                    width="content",
+                    head_link(selection.cell, f"Everything about {selection.cell}"), width="content"
                 )
                 pin_button(selection, "pin-head")
                 compare_link()

@@ -1,7 +1,5 @@
 """The heads that a reader has chosen: by a loop or a box, by name; their table."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 
@@ -9,17 +7,16 @@ import pandas as pd
 import streamlit as st
 
 from pages.explore.scatter import Column, Head
-from pages.shared.links import write
-from pages.shared.pins import add_pins, compare_link, pin_of
-from pages.shared.plain import say_error
-from pages.shared.selection import Selection, select_cell
-from pages.shared.tables import choice_table
+from pages.shared.cards.plain import say_error
+from pages.shared.selection.fit import linked
+from pages.shared.selection.links import write
+from pages.shared.selection.pins import add_pins, compare_link, pin_of
+from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.tables.tables import choice_table
 from poskernel_core.analyses.comparison.pins import MOST_PINS
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import cell_name, parse_cell
 from poskernel_core.common.rounding import counted
-
-__all__ = ["choose_by_hand", "draw_names", "draw_table"]
 
 KEY = "heads"
 ROWS: Final = "The mark before a row selects its head on every page; its name opens the head's own."
@@ -67,11 +64,7 @@ def draw_names(selection: Selection) -> list[Head]:
     """Draw the field with the names of the chosen heads; return them in the order of the model."""
     row = st.container(horizontal=True, vertical_alignment="bottom")
     row.text_input(
-        "Heads chosen",
-        key=KEY,
-        bind="query-params",
-        max_chars=LONGEST,
-        placeholder="draw, or type L0H3 L2H6",
+        "Heads chosen", max_chars=LONGEST, placeholder="draw, or type L0H3 L2H6", **linked(KEY)
     )
     chosen, wrong = _read(selection)
     row.button("Choose none", on_click=_clear, disabled=not chosen, icon=":material/close:")
@@ -92,10 +85,7 @@ def draw_names(selection: Selection) -> list[Head]:
 
 
 def draw_table(
-    selection: Selection,
-    chosen: list[Head],
-    columns: dict[str, Column],
-    three: tuple[Column, ...],
+    selection: Selection, chosen: list[Head], columns: dict[str, Column], three: tuple[Column, ...]
 ) -> None:
     """List the chosen heads, or all where none are; what the points show comes first."""
     geometry = selection.located.geometry

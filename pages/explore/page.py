@@ -1,28 +1,26 @@
 """Explore: all heads as points on two measures, coloured by a third; some chosen by hand."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.explore.captions import words
 from pages.explore.chosen import choose_by_hand, draw_names, draw_table
-from pages.explore.columns import choose_three, our_columns
+from pages.explore.columns import choose_three, our_columns, words
 from pages.explore.scatter import Column, Head, head_scatter, shown_on
 from pages.explore.tables import their_columns
-from pages.shared import results
-from pages.shared.cards import card, chart
-from pages.shared.place import Picture, Place
-from pages.shared.plain import plain
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card, chart
+from pages.shared.cards.plain import capital, plain
+from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.layout import TITLE, set_title
 
-PLACE = Place("Heads", "Explore", 1, picture=Picture("", "heads"))
+PLACE = Place("Explore", picture=Screenshot("", "heads"), questions=("headvis", "head-examples"))
 
 LOOP: Final = "loop"
 TOOLS: Final = {LOOP: "lasso", "box": "select", "click": "pan"}
@@ -45,9 +43,8 @@ def draw_points(selection: Selection, found: Result, three: Three, chosen: list[
             list(TOOLS),
             default=LOOP,
             required=True,
-            key="tool",
-            bind="query-params",
             help="«click» selects one head on every page",
+            **linked("tool"),
         )
         shown = figure().update_layout(dragmode=TOOLS[tool or LOOP])
         chart("heads", shown, pick=choose_by_hand)
@@ -58,14 +55,7 @@ def draw_points(selection: Selection, found: Result, three: Three, chosen: list[
         made = set_title(figure(), heading)
         return made.update_layout(margin_t=made.layout.margin.t + TITLE)
 
-    card(
-        "heads",
-        titled,
-        found,
-        words(three),
-        f"{heading[0].upper()}{heading[1:]}",
-        draw=draw,
-    )
+    card("heads", titled, found, words(three), capital(heading), draw=draw)
     missing = x.values.size - len(shown_on(x, y))
     if missing:
         st.caption(f"{missing} of {counted(x.values.size, 'head')} not drawn: a value is missing.")
@@ -82,10 +72,9 @@ def page(selection: Selection) -> None:
     more = st.container(horizontal=True, vertical_alignment="center", key="more-columns")
     again = more.toggle(
         "Also measures for which the model runs again",
-        key="again",
-        bind="query-params",
         help="such as the induction score: they take longer, once",
         width="content",
+        **linked("again"),
     )
     found = results.fetch(
         HeadMeasures,

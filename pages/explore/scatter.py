@@ -1,7 +1,5 @@
 """All heads of a model as points: one measure against another, coloured by a third."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +13,6 @@ from poskernel_core.common.heads import cell_name
 from poskernel_core.common.rounding import rounded, with_bias
 from poskernel_core.plotting.layout import LINE, MUTED, log_ticks, number, style
 from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, RED, SCALE
-
-__all__ = ["Column", "head_scatter", "shown_on"]
 
 Head = tuple[int, int]
 NO_VALUE = "#9a9a9a"
@@ -117,9 +113,17 @@ def head_scatter(
     figure.update_layout(margin_t=40 if colour.labels else 76)
     if not colour.labels:
         figure.add_annotation(  # a title of the bar's own would take twice its room
-            text=_safe(colour.heading), showarrow=False, xref="paper", x=0, xanchor="left",
-            yref="paper", y=1, yanchor="bottom", yshift=48, font_size=12,
-        )  # fmt: skip
+            text=_safe(colour.heading),
+            showarrow=False,
+            xref="paper",
+            x=0,
+            xanchor="left",
+            yref="paper",
+            y=1,
+            yanchor="bottom",
+            yshift=48,
+            font_size=12,
+        )
     for column, axis in ((x, "xaxis"), (y, "yaxis")):
         if column.logarithmic:
             figure.update_layout({axis: {"type": "log", "dtick": "D2"}})

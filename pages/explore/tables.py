@@ -1,20 +1,16 @@
 """Tables of heads that a reader brings: they stay in the visit, beside our measures."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
 from pages.explore.scatter import Column
-from pages.shared.plain import plain, say_error
-from pages.shared.selection import Selection
+from pages.shared.cards.plain import plain, say_error
+from pages.shared.selection.selection import Selection
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.settings import settings
 from poskernel_core.data.head_tables import MAX_TABLE_BYTES, HeadTable, parse_head_table
-
-__all__ = ["their_columns"]
 
 KEPT, HELD, UPLOADED = "their-tables", "their-tables-held", "tables-uploaded"
 LEFT_OUT = "their-tables-left-out"

@@ -1,18 +1,17 @@
 """The small figures of one head; each heading leads to the page that is about it."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import streamlit as st
 
 from pages.head import captions as words
-from pages.shared import results, words_kernels, words_positions
-from pages.shared.cards import card
-from pages.shared.head_link import page_address
-from pages.shared.plain import plain
-from pages.shared.pressed import fetch_when_asked
-from pages.shared.selection import Selection
+from pages.shared.cards import captions
+from pages.shared.cards.card import card
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.jobs.pressed import fetch_when_asked
+from pages.shared.selection.head_link import page_address
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.additivity.figures import similarity_figure
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
@@ -32,8 +31,6 @@ from poskernel_core.analyses.sinks.figures import sinks_figure
 from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
 from poskernel_core.common.rounding import counted, value_text
 
-__all__ = ["draw_experiments", "draw_kernel", "draw_profile", "draw_sinks"]
-
 OFFSETS = 24
 """Offsets of the profile that are drawn."""
 
@@ -42,27 +39,23 @@ def draw_kernel(selection: Selection, *, local: bool) -> None:
     """Draw the kernel beside the attention observed."""
     _heading(selection, "Positional kernel", "positional_kernels")
     found = results.fetch(
-        PositionalKernel,
-        selection.run,
-        KernelParams(skip=selection.skip, query=selection.query),
+        PositionalKernel, selection.run, KernelParams(skip=selection.skip, query=selection.query)
     )
     if found is None:
         return
-    head = found.select(layer=selection.layer, head=selection.head)
+    head = selection.of(found)
     card(
         "kernel",
         lambda: head_curve(head, selection.query, log_x=local),
         head,
-        words_kernels.CURVE,
+        captions.CURVE,
         f"Kernel and observed attention of {selection.cell} at n = {selection.query}",
     )
 
 
 def draw_experiments(selection: Selection) -> None:
     """Draw what the model is run again for, two blocks in a row; what is not there is offered."""
-    blocks = (
-        _shares, _induction, _duplicates, _denominators, _additivity, _examples,
-    )  # fmt: skip
+    blocks = (_shares, _induction, _duplicates, _denominators, _additivity, _examples)
     for first in range(0, len(blocks), 2):
         for column, draw in zip(st.columns(2), blocks[first : first + 2], strict=False):
             with column:
@@ -79,12 +72,12 @@ def draw_profile(selection: Selection) -> None:
     _heading(selection, "Diagonals", "previous_token")
     found = results.fetch(PreviousToken, selection.run, PreviousTokenParams())
     if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head).only("profile")
+        head = selection.of(found).only("profile")
         card(
             "profile",
             partial(profile_figure, head, most=OFFSETS),
             head,
-            words_positions.PROFILE,
+            captions.PROFILE,
             "Mean attention by offset",
         )
 
@@ -94,7 +87,7 @@ def draw_sinks(selection: Selection) -> None:
     _heading(selection, "Sink", "etc_heatmap", measure="attention sink")
     found = results.fetch(AttentionSinks, selection.run, SinkParams())
     if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head).only("alpha")
+        head = selection.of(found).only("alpha")
         card("sinks", partial(sinks_figure, head), head, words.SINKS, "Attention to the first keys")
 
 
@@ -108,7 +101,7 @@ def _shares(selection: Selection) -> None:
     asked = ShareParams(skip=selection.skip)
     found = fetch_when_asked(ScoreShares, selection.run, asked, "compute-shares")
     if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head)
+        head = selection.of(found)
         figure = partial(score_shares_figure, head)
         card("shares", figure, head, words.SHARES, "Score variance explained, by query position")
 
@@ -120,10 +113,15 @@ def _induction(selection: Selection) -> None:
     asked = InductionScoresParams(**fitting)
     found = fetch_when_asked(InductionScores, selection.run, asked, "compute-induction")
     if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head)
+        head = selection.of(found)
         shown = head.only("induction", "previous_mass", "duplicate")
-        card("induction", partial(head_scores_figure, shown), shown, words.INDUCTION,
-             "Attention in repeated random tokens")  # fmt: skip
+        card(
+            "induction",
+            partial(head_scores_figure, shown),
+            shown,
+            words.INDUCTION,
+            "Attention in repeated random tokens",
+        )
 
 
 def _duplicates(selection: Selection) -> None:
@@ -135,8 +133,13 @@ def _duplicates(selection: Selection) -> None:
     if found is not None:
         place = selection.layer, selection.head
         head = found.only("duplicate_attention", "baseline").select(layer=place[0], head=place[1])
-        card("duplicates", partial(duplicates_figure, found, *place), head, words.DUPLICATES,
-             "Attention to earlier duplicates")  # fmt: skip
+        card(
+            "duplicates",
+            partial(duplicates_figure, found, *place),
+            head,
+            words.DUPLICATES,
+            "Attention to earlier duplicates",
+        )
 
 
 def _denominators(selection: Selection) -> None:
@@ -148,8 +151,13 @@ def _denominators(selection: Selection) -> None:
     if found is not None:
         varies = found.only("denominator_cv", "predicted_cv", "etc")
         read = counted(len(found.values["denominator"]), "window")
-        card("variation", partial(variation_figure, found), varies, words.DENOMINATORS,
-             f"CV of the softmax denominator over {read}")  # fmt: skip
+        card(
+            "variation",
+            partial(variation_figure, found),
+            varies,
+            words.DENOMINATORS,
+            f"CV of the softmax denominator over {read}",
+        )
 
 
 def _additivity(selection: Selection) -> None:
@@ -158,7 +166,7 @@ def _additivity(selection: Selection) -> None:
     asked = AdditivityParams(**fitting)
     found = fetch_when_asked(Additivity, selection.run, asked, "compute-additivity")
     if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head)
+        head = selection.of(found)
         st.markdown(
             f"Of the variance of its keys position explains {value_text(head, 'position_share')}, "
             f"content {value_text(head, 'content_share')}, their "

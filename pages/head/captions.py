@@ -1,19 +1,6 @@
 """The words for the figures of one head."""
 
-from __future__ import annotations
-
-from pages.shared.explained import explained
-
-__all__ = [
-    "DENOMINATORS",
-    "DUPLICATES",
-    "EXAMPLES",
-    "INDUCTION",
-    "MEASURES",
-    "SHARES",
-    "SIMILARITY",
-    "SINKS",
-]
+from pages.shared.cards.explained import explained
 
 MEASURES = explained(
     "verdicts",

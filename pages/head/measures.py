@@ -1,19 +1,18 @@
 """All measures of one head as a table, each leading to the page that is about it."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 
 import numpy as np
 import streamlit as st
 
+from pages import FIRST, page_showing
 from pages.head import captions as words
-from pages.shared.cards import card
-from pages.shared.head_link import page_address
-from pages.shared.plain import plain
-from pages.shared.selection import Selection
-from pages.shared.tables import errors_line
+from pages.shared.cards.card import card
+from pages.shared.cards.plain import plain
+from pages.shared.selection.head_link import page_address
+from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import errors_line
 from poskernel_core.analyses.head_measures.figures import (
     bias_texts,
     measure_texts,
@@ -22,23 +21,12 @@ from poskernel_core.analyses.head_measures.figures import (
 )
 from poskernel_core.common.result import Result
 
-__all__ = ["draw_measures", "is_local"]
-
 NO_BREAK: Final = "\N{NO-BREAK SPACE}"
-PAGES: Final = {
-    "etc": "etc_heatmap",
-    "previous-token": "previous_token",
-    "contextual-heads": "contextual",
-    "additivity": "positional_kernels",
-    "induction-scores": "induction_recency",
-    "rotary-spectrum": "rotary_spectrum",
-}
-"""The page that is about a question; of others the grid of all heads."""
 
 
 def draw_measures(selection: Selection, found: Result) -> None:
     """Draw all measures of the head as a table that can be downloaded."""
-    head = found.select(layer=selection.layer, head=selection.head)
+    head = selection.of(found)
 
     def draw() -> None:
         lines = ["| Measure | Value | Bias | Rank |", "|:--|:--|:--|:--|"]
@@ -52,8 +40,8 @@ def draw_measures(selection: Selection, found: Result) -> None:
             head.texts["kinds"],
             strict=True,
         ):
-            page = PAGES.get(question, "etc_heatmap")
-            chosen = {"measure": title} if page == "etc_heatmap" else {}
+            page = page_showing(question)
+            chosen = {"measure": title} if page == FIRST else {}
             link = f"[{title}]({page_address(page, selection.cell, **chosen)})"
             of = "" if any(kinds) else f" :small[({plain(unit)})]"
             place = rank.replace(" ", NO_BREAK)

@@ -1,21 +1,17 @@
 """A reader's note on the head, kept in a file beside the store."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from typing import Final
 
 import streamlit as st
 
-from pages.shared import results
-from pages.shared.plain import say_error
-from pages.shared.selection import Selection
+from pages.shared.cards.plain import say_error
+from pages.shared.jobs import results
+from pages.shared.selection.selection import Selection
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.settings import settings
 from poskernel_core.storage.notes import LONGEST_NOTE, Notes
-
-__all__ = ["draw_note"]
 
 THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -37,9 +33,12 @@ def draw_note(selection: Selection) -> None:
     box = st.expander(label, icon=":material/edit_note:", key="note-box")
     key = f"note-{model.fingerprint}-{selection.cell}"
     text = box.text_area(
-        f"What you noted on {selection.cell}", written, key=key, max_chars=LONGEST_NOTE,
+        f"What you noted on {selection.cell}",
+        written,
+        key=key,
+        max_chars=LONGEST_NOTE,
         placeholder="Kept on this machine, for this model's head",
-    )  # fmt: skip
+    )
     row = box.container(horizontal=True)
     if row.button("Keep the note", icon=":material/save:", key="keep-note"):
         try:

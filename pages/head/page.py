@@ -1,27 +1,25 @@
 """Everything about one head: what it does in words, its measures, and a figure of each."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from pages.head.blocks import draw_experiments, draw_kernel, draw_profile, draw_sinks
 from pages.head.measures import draw_measures, is_local
 from pages.head.note import draw_note
-from pages.shared import results
-from pages.shared.contents import contents_here
-from pages.shared.head_link import OVERVIEW
-from pages.shared.pins import compare_link, pin_button
-from pages.shared.place import Picture, Place
-from pages.shared.plain import plain, say_error
-from pages.shared.pressed import is_wanted, offer_rest
-from pages.shared.selection import Selection
+from pages.shared.cards.contents import contents_here
+from pages.shared.cards.plain import plain, say_error
+from pages.shared.jobs import results
+from pages.shared.jobs.pressed import is_wanted, offer_rest
+from pages.shared.selection.head_link import OVERVIEW
+from pages.shared.selection.pins import compare_link, pin_button
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVerdictsParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 
-PLACE = Place("One head", OVERVIEW, 4, picture=Picture("", "measures"))
+PLACE = Place(OVERVIEW, picture=Screenshot("", "measures"), questions=("verdicts",))
 
 
 def missing_experiments(selection: Selection) -> list[str]:

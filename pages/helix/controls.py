@@ -1,32 +1,26 @@
 """The controls of the helix page."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Final, Literal, cast
+from typing import Any, Final, cast
 
 import streamlit as st
 
-from pages.shared.fit import fitted, fitted_span
-from pages.shared.place import page_link
-from pages.shared.selection import Selection
+from pages.shared.selection.fit import fitted, fitted_span, linked
+from pages.shared.selection.place import page_link
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.helix.figures import OVERLAYS
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
 from poskernel_core.analyses.helix.spec import HelixParams
 from poskernel_core.common.result import Result
 
-__all__ = ["View", "choose_prompts", "choose_view"]
-
-Prompts = Literal["repeated", "texts"]
-PROMPTS: Final[dict[str, Prompts]] = {
+PROMPTS: Final[dict[str, Any]] = {
     "one token repeated": "repeated",
     "windows of the corpus": "texts",
 }
-URL: Final = "query-params"
 
 
 @dataclass(frozen=True)
-class View:
+class HelixView:
     """What is drawn of the helix."""
 
     layer: int
@@ -46,41 +40,33 @@ def choose_prompts(selection: Selection) -> HelixParams:
             "the causal mask leaves its own trace of position."
             + _way_to_clocks(selection.located.geometry.scheme)
         )
-        prompts: Prompts = "texts"
+        prompts: Any = "texts"
     else:
         chosen = left.segmented_control(
             "Stream measured on",
             list(PROMPTS),
             default="one token repeated",
             required=True,
-            key="prompts",
-            bind=URL,
+            **linked("prompts"),
         )
         prompts = PROMPTS[chosen]
     with right.popover("Settings", icon=":material/tune:", width="stretch"):
         return HelixParams(
             prompts=prompts,
             tokens=st.slider(
-                "Repeated tokens, one per prompt", 10, 200, 100, step=10, key="rtok", bind=URL
+                "Repeated tokens, one per prompt", 10, 200, 100, step=10, **linked("rtok")
             ),
             leave_out=st.slider(
                 "Leave out the first positions",
                 0,
                 32,
                 0,
-                key="out",
-                bind=URL,
                 help="later layers mark the first positions with huge values",
+                **linked("out"),
             ),
-            subspace=st.slider("k of the subspaces compared", 1, 10, 3, key="k", bind=URL),
+            subspace=st.slider("k of the subspaces compared", 1, 10, 3, **linked("k")),
             far=st.slider(
-                "Far from 0: beyond this many times the rms",
-                0.5,
-                4.0,
-                1.0,
-                0.5,
-                key="far",
-                bind=URL,
+                "Far from 0: beyond this many times the rms", 0.5, 4.0, 1.0, 0.5, **linked("far")
             ),
         )
 
@@ -93,24 +79,18 @@ def _way_to_clocks(scheme: str) -> str:
     return f" What turns its queries and keys is on the page {link}."
 
 
-def choose_view(helix: Result) -> View:
+def choose_view(helix: Result) -> HelixView:
     """Draw the choice of layer, positions, averages and overlay."""
     layers = len(helix.values["far_share"])
     positions = helix.coordinates["pos"]
     first, last = int(positions[0]), int(positions[-1])
     one, two, three, four = st.columns([2, 2, 3, 3], vertical_alignment="bottom")
     layer = one.select_slider(
-        "Stream before layer",
-        range(layers),
-        key="hl",
-        bind=URL,
-        **fitted("hl", range(layers), min(2, layers - 1)),
+        "Stream before layer", range(layers), **fitted("hl", range(layers), min(2, layers - 1))
     )
-    span = two.slider(
-        "Positions drawn", first, last, key="span", bind=URL, **fitted_span("span", first, last)
-    )
+    span = two.slider("Positions drawn", first, last, **fitted_span("span", first, last))
     groups = ["none", *(f"{size}" for size in GROUP_SIZES)]
-    group = three.selectbox("Averages in groups of", groups, key="avg", bind=URL)
-    overlay = four.selectbox("Drawn with it", list(OVERLAYS), key="overlay", bind=URL)
+    group = three.selectbox("Averages in groups of", groups, **linked("avg"))
+    overlay = four.selectbox("Drawn with it", list(OVERLAYS), **linked("overlay"))
     chosen = None if group == "none" else int(group)
-    return View(layer, cast("tuple[int, int]", span), chosen, overlay)
+    return HelixView(layer, cast("tuple[int, int]", span), chosen, overlay)

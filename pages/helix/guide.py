@@ -1,17 +1,13 @@
 """What there is to see on the helix page, and which models show it."""
 
-from __future__ import annotations
-
 import streamlit as st
 
-from pages.helix.controls import View
-from pages.shared.selection import Selection, select_model
+from pages.helix.controls import HelixView
+from pages.shared.selection.selection import Selection, select_model
 from poskernel_core.analyses.helix.formulas import far_out
 from poskernel_core.common.result import Result
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import part_of
-
-__all__ = ["say_what_stands_out", "say_what_to_see"]
 
 SMOOTH_SHARE = 0.85
 """Share of the variance in three components from which positions are said to lie on a curve."""
@@ -53,7 +49,7 @@ def say_what_to_see(helix: Result, selection: Selection) -> None:
             )
 
 
-def say_what_stands_out(helix: Result, view: View) -> None:
+def say_what_stands_out(helix: Result, view: HelixView) -> None:
     """Name the positions that lie so far out that the others crowd, and the way to leave them."""
     positions = helix.coordinates["pos"]
     shown = (positions >= view.span[0]) & (positions <= view.span[1])

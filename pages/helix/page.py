@@ -1,20 +1,18 @@
 """The helix: extended positional embeddings at every layer."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pandas as pd
 import streamlit as st
 
+from pages.helix import captions as words
 from pages.helix.controls import choose_prompts, choose_view
 from pages.helix.guide import say_what_stands_out, say_what_to_see
-from pages.shared import results
-from pages.shared import words_positions as words
-from pages.shared.cards import card, chart
-from pages.shared.contents import contents_here
-from pages.shared.place import Picture, Place
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card, charts
+from pages.shared.cards.contents import contents_here
+from pages.shared.jobs import results
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.helix.figures import (
     OVERLAYS,
     angles_figure,
@@ -29,12 +27,11 @@ from poskernel_core.common.result import Result
 from poskernel_core.ledger.published import ANGLES_GPT2
 
 PLACE = Place(
-    "Positions",
     "Helix",
-    9,
     idle=frozenset({"head", "query", "skip"}),
-    picture=Picture("model=demo-gpt2&hl=1", "variance"),
+    picture=Screenshot("model=demo-gpt2&hl=1", "variance"),
     needs="learned",
+    questions=("helix",),
 )
 
 FAR = "far_share"
@@ -74,9 +71,7 @@ def draw_angles(helix: Result) -> None:
     both = helix.only("angles_residual", "angles_position")
 
     def draw() -> None:
-        for column, name in zip(st.columns(2), both.values, strict=True):
-            with column:
-                chart(name, angles_figure(helix, name))
+        charts({name: angles_figure(helix, name) for name in both.values})
         st.dataframe(_angle_table(helix), hide_index=True, key="angle-table")
 
     title = f"Canonical angles of the top-{helix.params['subspace']} subspaces"

@@ -1,29 +1,29 @@
 """Induction recency: which of several candidates an induction head prefers, and why."""
 
-from __future__ import annotations
-
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
+from pages.induction_recency import captions as words
 from pages.induction_recency.sections import draw_cause, draw_patterns, draw_random, draw_recency
-from pages.shared import results
-from pages.shared import words_experiments as words
-from pages.shared.cards import card
-from pages.shared.contents import contents_here
-from pages.shared.experiment_controls import (
+from pages.shared.cards.card import card
+from pages.shared.cards.contents import contents_here
+from pages.shared.experiments.random_controls import (
     Draws,
-    SwitchesChoice,
     choose_draws,
     choose_sequences,
     choose_switches,
     enough_context,
 )
-from pages.shared.head_choice import HeadChoice, choose_head
-from pages.shared.head_link import head_link
-from pages.shared.measure_grid import draw_measure_grid
-from pages.shared.place import RANDOM_TOKENS_IDLE, Picture, Place
-from pages.shared.selection import Selection
+from pages.shared.grid.measure_grid import draw_heads, head_texts
+from pages.shared.grid.shades import linear
+from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
+from pages.shared.selection.head_choice import choose_head
+from pages.shared.selection.head_link import head_link
+from pages.shared.selection.place import RANDOM_TOKENS_IDLE, Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.induction.figures import induction_figure
 from poskernel_core.analyses.induction.spec import (
@@ -38,18 +38,23 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 
 PLACE = Place(
-    "Experiments",
     "Recency",
-    12,
     idle=RANDOM_TOKENS_IDLE,
-    picture=Picture("model=demo-attn-2l&head=L1H0", "candidates"),
+    picture=Screenshot("model=demo-attn-2l&head=L1H0", "candidates"),
+    questions=(
+        "induction-scores",
+        "induction-recency",
+        "recency-patterns",
+        "random-attention",
+        "equalised-norms",
+    ),
 )
 
 MOST_LENGTH = 1000
 SHOWN = 5
 
 
-def draw_heads(selection: Selection, scores: Result) -> None:
+def draw_scores(selection: Selection, scores: Result) -> None:
     """Draw the induction scores of all heads, and name the strongest."""
     found = scores.only("induction")
     flat = found.values["induction"]
@@ -66,7 +71,8 @@ def draw_heads(selection: Selection, scores: Result) -> None:
             f"(Over {counted(scores.params['samples'], 'sequence')} of "
             f"{counted(scores.params['period'], 'token')} twice, nothing switched off.)"
         )
-        draw_measure_grid(found, "induction", "induction score", selection, "induction-grid")
+        texts = head_texts(found, "induction", "induction score")
+        draw_heads(linear(flat), texts, "induction score", selection, "induction-grid")
 
     card(
         "induction",
@@ -78,31 +84,30 @@ def draw_heads(selection: Selection, scores: Result) -> None:
     )
 
 
-def draw_experiment(
-    selection: Selection, draws: Draws, switches: SwitchesChoice, head: HeadChoice
-) -> None:
+def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]) -> None:
     """Draw the experiment on sequences with several candidates."""
     geometry = selection.located.geometry
     st.subheader("Several candidates", anchor="candidates-of-a")
     sequences = choose_sequences(selection, draws)
     recency = results.fetch(
-        InductionRecency,
-        draws.run,
-        RecencyParams(samples=draws.samples, **sequences, **switches),
+        InductionRecency, draws.run, RecencyParams(samples=draws.samples, **sequences, **switches)
     )
     if recency is not None:
-        draw_recency(recency, head)
-        draw_patterns(draws, sequences, switches, recency.coordinates["second"].tolist(), head,
-                      list(geometry.with_heads))  # fmt: skip
+        draw_recency(recency, selection)
+        draw_patterns(
+            draws,
+            sequences,
+            switches,
+            recency.coordinates["second"].tolist(),
+            selection,
+            list(geometry.with_heads),
+        )
     st.subheader("Random tokens", anchor="random-tokens")
-    draw_random(draws, switches, head, min(MOST_LENGTH, geometry.n_ctx))
+    draw_random(draws, switches, selection, min(MOST_LENGTH, geometry.n_ctx))
     if st.toggle(
-        "Compare with equalised norms of layer 0's head outputs",
-        False,
-        key="comparenorms",
-        bind="query-params",
+        "Compare with equalised norms of layer 0's head outputs", False, **linked("comparenorms")
     ):
-        draw_cause(draws, sequences, switches, min(RANDOM_TOKENS, geometry.n_ctx), head)
+        draw_cause(draws, sequences, switches, min(RANDOM_TOKENS, geometry.n_ctx), selection)
 
 
 def page(selection: Selection) -> None:
@@ -121,10 +126,6 @@ def page(selection: Selection) -> None:
         params = find("induction-scores").fitting(draws.run, geometry)
         scores = results.fetch(InductionScores, draws.run, InductionScoresParams(**params))
         if scores is not None:
-            draw_heads(selection, scores)
-            draw_experiment(
-                selection,
-                draws,
-                switches,
-                choose_head(scores.values["induction"], selection, "induction head"),
-            )
+            draw_scores(selection, scores)
+            choose_head(scores.values["induction"], selection, "induction head")
+            draw_experiment(selection, draws, switches)

@@ -1,21 +1,19 @@
 """The cards of the page on recency: rows, patterns, random tokens, norms, and the causal test."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Final
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from pages.induction_recency import captions as words
 from pages.induction_recency.sequences import draw_sequences
-from pages.shared import results
-from pages.shared import words_experiments as words
-from pages.shared.cards import card
-from pages.shared.experiment_controls import Draws, Sequences, SwitchesChoice, choose_number
-from pages.shared.fit import fitted, fitted_index
-from pages.shared.head_choice import HeadChoice
-from pages.shared.links import write
+from pages.shared.cards.card import card
+from pages.shared.experiments.random_controls import Draws, choose_number
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted, fitted_index
+from pages.shared.selection.links import write
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.induction.figures import (
     candidate_figure,
     cause_figure,
@@ -31,14 +29,11 @@ from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAt
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_and_bias
 
-__all__ = ["draw_cause", "draw_patterns", "draw_random", "draw_recency"]
-
-URL: Final = "query-params"
 SHORTEST = 7
 PRESETS = {"Few": SHORTEST, "Many": RANDOM_TOKENS}
 
 
-def draw_recency(recency: Result, head: HeadChoice) -> None:
+def draw_recency(recency: Result, selection: Selection) -> None:
     """Draw the table of sequences, the probabilities, and the head's attention."""
     table = recency.only("role", "probability")
     card(
@@ -53,32 +48,33 @@ def draw_recency(recency: Result, head: HeadChoice) -> None:
     with left:
         shown = recency.only("probability", "probability_other", "advantage", "probability_rise")
         card("probability", partial(probability_figure, recency), shown, words.PROBABILITY)
-    one = recency.select(layer=head.layer, head=head.head)
+    one = selection.of(recency)
     with right:
         shown = one.only("candidate_attention", "attention_advantage", "attention_rise")
-        figure = partial(candidate_figure, recency, head.layer, head.head)
+        figure = partial(candidate_figure, recency, selection.layer, selection.head)
         card("candidates", figure, shown, words.CANDIDATES)
-    figure = partial(last_rows_figure, recency, head.layer, head.head)
+    figure = partial(last_rows_figure, recency, selection.layer, selection.head)
     card("rows", figure, one.only("last_row"), words.ROWS)
 
 
-def draw_patterns(draws: Draws, sequences: Sequences, switches: SwitchesChoice,
-                  seconds: list[int], head: HeadChoice, layers: list[int]) -> None:  # fmt: skip
+def draw_patterns(
+    draws: Draws,
+    sequences: dict[str, Any],
+    switches: dict[str, Any],
+    seconds: list[int],
+    selection: Selection,
+    layers: list[int],
+) -> None:
     """Draw the attention of every head of a layer, of ``layers``, for the row that is chosen."""
     left, right = st.columns(2)
     second = (
         left.select_slider(
-            "Row: second [A] at (tokens)",
-            seconds,
-            key="row",
-            bind=URL,
-            **fitted("row", seconds, seconds[-1]),
+            "Row: second [A] at (tokens)", seconds, **fitted("row", seconds, seconds[-1])
         )
         if len(seconds) > 1
         else seconds[0]
     )
-    layer = right.selectbox("Layer", layers, key="rowlayer", bind=URL,
-                            **fitted_index("rowlayer", layers, head.layer))  # fmt: skip
+    layer = right.selectbox("Layer", layers, **fitted_index("rowlayer", layers, selection.layer))
     found = results.fetch(
         RecencyPatterns,
         draws.run,
@@ -88,18 +84,18 @@ def draw_patterns(draws: Draws, sequences: Sequences, switches: SwitchesChoice,
         return
     shown = found.only("pattern").select(layer=layer)
     figure = partial(row_patterns_figure, found, layer)
-    if layer != head.layer:
+    if layer != selection.layer:
         card("patterns", figure, shown, words.PATTERNS)
         return
     left, right = st.columns(2)
     with left:
         card("patterns", figure, shown, words.PATTERNS)
     with right:
-        figure = partial(row_pattern_figure, found, layer, head.head)
-        card("pattern", figure, shown.select(head=head.head), words.PATTERNS)
+        figure = partial(row_pattern_figure, found, layer, selection.head)
+        card("pattern", figure, shown.select(head=selection.head), words.PATTERNS)
 
 
-def draw_random(draws: Draws, switches: SwitchesChoice, head: HeadChoice, longest: int) -> None:
+def draw_random(draws: Draws, switches: dict[str, Any], selection: Selection, longest: int) -> None:
     """Draw the head's attention to random tokens, and the norms of layer 0."""
     left, middle, last, right = st.columns([3, 2, 2, 3], vertical_alignment="bottom")
     presets = left.container(horizontal=True)
@@ -119,11 +115,9 @@ def draw_random(draws: Draws, switches: SwitchesChoice, head: HeadChoice, longes
     if found is None:
         return
     rows = range(start + 3, length)
-    query = right.select_slider(
-        "Row n (tokens)", rows, key="rquery", bind=URL, **fitted("rquery", rows, length - 1)
-    )
-    one = found.select(layer=head.layer, head=head.head, query=query)
-    figure = partial(intrinsic_figure, found, head.layer, head.head, query)
+    query = right.select_slider("Row n (tokens)", rows, **fitted("rquery", rows, length - 1))
+    one = found.select(layer=selection.layer, head=selection.head, query=query)
+    figure = partial(intrinsic_figure, found, selection.layer, selection.head, query)
     shown = one.only("pattern", "slope", "rank_correlation", "p_value")
     card("intrinsic", figure, shown, words.INTRINSIC)
     shown = found.only("norm", "norm_exponent")
@@ -134,8 +128,13 @@ def _set_length(length: int) -> None:
     write("rlength", length)
 
 
-def draw_cause(draws: Draws, sequences: Sequences, switches: SwitchesChoice, length: int,
-               head: HeadChoice) -> None:  # fmt: skip
+def draw_cause(
+    draws: Draws,
+    sequences: dict[str, Any],
+    switches: dict[str, Any],
+    length: int,
+    selection: Selection,
+) -> None:
     """Draw what is left of the recency where layer 0's norms are equalised."""
     asked = NormCauseParams(
         samples=draws.samples,
@@ -148,7 +147,7 @@ def draw_cause(draws: Draws, sequences: Sequences, switches: SwitchesChoice, len
     found = results.fetch(NormCause, draws.run, asked)
     if found is None:
         return
-    one = found.select(layer=head.layer, head=head.head)
+    one = selection.of(found)
 
     def draw() -> None:
         st.dataframe(_cause_table(one), key="cause-table", hide_index=True)
@@ -158,7 +157,7 @@ def draw_cause(draws: Draws, sequences: Sequences, switches: SwitchesChoice, len
         partial(cause_figure, one),
         one,
         words.CAUSE,
-        f"Are layer 0's norms the cause? {head.cell}",
+        f"Are layer 0's norms the cause? {selection.cell}",
         draw,
     )
 

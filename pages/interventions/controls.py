@@ -1,16 +1,13 @@
 """The controls of the interventions page: presets, the prompt, and what is changed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import streamlit as st
 
 from pages.interventions.move_controls import (
     CHANGED_STAGES,
     SCOPES,
-    ChangeChoice,
     all_cells,
     choose_move,
     choose_stage,
@@ -18,31 +15,28 @@ from pages.interventions.move_controls import (
     offer_words,
 )
 from pages.interventions.prompt_words import fitting
-from pages.shared.fit import fitted, fitted_index, fitted_list, fitted_text
-from pages.shared.links import write
-from pages.shared.place import page_link
-from pages.shared.selection import Selection, select_cell
+from pages.shared.selection.fit import fitted, fitted_index, fitted_list, fitted_text, linked
+from pages.shared.selection.links import write
+from pages.shared.selection.place import page_link
+from pages.shared.selection.selection import Selection, select_cell
 from poskernel_core.analyses.interventions.presets import Preset, presets_for
-from poskernel_core.analyses.interventions.spec import Change, InterventionParams
+from poskernel_core.analyses.interventions.spec import InterventionParams
 
-__all__ = ["choose_intervention", "missing", "way_to_bands"]
-
-URL: Final = "query-params"
-CHANGES: Final[dict[str, Change]] = {
+CHANGES: Final[dict[str, str]] = {
     "average positions": "average",
     "blind to predecessor": "blind",
     "move attention": "move",
     "ablate heads": "ablate",
     "remove embeddings": "remove",
 }
-REMOVED: Final[dict[str, Literal["positions", "tokens"]]] = {
+REMOVED: Final[dict[str, str]] = {
     "positional embeddings": "positions",
     "token embeddings": "tokens",
 }
 MOST_CHARACTERS = 20_000
 
 
-def choose_intervention(selection: Selection) -> tuple[str | None, ChangeChoice]:
+def choose_intervention(selection: Selection) -> tuple[str | None, dict[str, Any]]:
     """Draw all controls; return the prompt, None while it is empty, and the parameters."""
     first, about = _choose_preset(selection)
     prompt = _choose_prompt(first)
@@ -69,15 +63,12 @@ def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
     presets = presets_for(run.model.name, scheme, run.context)
     names = [preset.name for preset in presets]
     left, right = st.columns([3, 2], vertical_alignment="bottom")
-    index = fitted_index("preset", names, names[0])
     name = left.selectbox(
         "Preset",
         names,
-        key="preset",
-        bind=URL,
         on_change=_apply,
         args=(presets, selection.cell),
-        **index,
+        **fitted_index("preset", names, names[0]),
     )
     chosen = presets[names.index(name)]
     if chosen.cell and chosen.cell != selection.cell:
@@ -147,8 +138,6 @@ def _choose_prompt(first: Preset) -> str | None:
     """Draw the prompt; return it, or None while it is empty."""
     prompt = st.text_area(
         "Prompt",
-        key="prompt",
-        bind=URL,
         max_chars=MOST_CHARACTERS,
         height=140,
         on_change=keep_fitting,
@@ -161,7 +150,7 @@ def _choose_prompt(first: Preset) -> str | None:
     return None
 
 
-def _choose_change(selection: Selection, first: Preset, prompt: str) -> ChangeChoice:
+def _choose_change(selection: Selection, first: Preset, prompt: str) -> dict[str, Any]:
     """Draw the kind of change and its settings; return them as parameters.
 
     The parameters of a move, or of ablated heads, may name none yet: see :func:`missing`.
@@ -170,9 +159,9 @@ def _choose_change(selection: Selection, first: Preset, prompt: str) -> ChangeCh
     defaults["moves"] = fitting(defaults["moves"], prompt)
     words = list(CHANGES)
     chosen = st.segmented_control(
-        "Change", words, key="change", bind=URL, required=True, default=defaults["change"]
+        "Change", words, required=True, default=defaults["change"], **linked("change")
     )
-    draw: dict[Change, Callable[[Selection, dict[str, Any]], ChangeChoice]] = {
+    draw: dict[str, Callable[[Selection, dict[str, Any]], dict[str, Any]]] = {
         "average": _average,
         "blind": _blind,
         "move": choose_move,
@@ -186,7 +175,7 @@ def _choose_change(selection: Selection, first: Preset, prompt: str) -> ChangeCh
     return params
 
 
-def missing(params: ChangeChoice) -> str:
+def missing(params: dict[str, Any]) -> str:
     """Return what the reader has to choose before the change can be made, or nothing."""
     if params["change"] == "move" and not params["moves"]:
         return (
@@ -198,33 +187,21 @@ def missing(params: ChangeChoice) -> str:
     return ""
 
 
-def _average(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
+def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     left, right, last = st.columns([2, 2, 1], vertical_alignment="bottom")
     layers = range(selection.located.geometry.n_layers)
     places = ["in W_pos", *map(_before, layers)]
-    place = left.selectbox(
-        "Averaged",
-        places,
-        key="place",
-        bind=URL,
-        **fitted_index("place", places, defaults["place"]),
-    )
+    place = left.selectbox("Averaged", places, **fitted_index("place", places, defaults["place"]))
     group = right.slider(
-        "Positions per group",
-        1,
-        100,
-        key="group",
-        bind=URL,
-        **fitted("group", range(1, 101), defaults["group"]),
+        "Positions per group", 1, 100, **fitted("group", range(1, 101), defaults["group"])
     )
     keep = last.number_input(
         "Spare the first positions",
         0,
         32,
-        key="keep",
-        bind=URL,
         value=defaults["keep"],
         help="later layers mark the first positions with huge vectors, which would be spread",
+        **linked("keep"),
     )
     return {
         "change": "average",
@@ -234,15 +211,10 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
     }
 
 
-def _blind(_selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
+def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     one, two, three = st.columns(3, vertical_alignment="bottom")
     every = one.slider(
-        "Every k-th position, k =",
-        1,
-        20,
-        key="every",
-        bind=URL,
-        **fitted("every", range(1, 21), defaults["every"]),
+        "Every k-th position, k =", 1, 20, **fitted("every", range(1, 21), defaults["every"])
     )
     return {
         "change": "blind",
@@ -254,35 +226,24 @@ def _blind(_selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
     }
 
 
-def _ablate(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
+def _ablate(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     cells = all_cells(selection)
     heads = st.multiselect(
         "Ablated heads",
         cells,
-        key="ablated",
-        bind=URL,
         placeholder="choose one or more",
         **fitted_list("ablated", cells, defaults["ablated"]),
-    )  # fmt: skip
+    )
     return {"change": "ablate", "heads": ", ".join(heads)}
 
 
-def _remove(_selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
+def _remove(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     which = st.segmented_control(
-        "Removed",
-        list(REMOVED),
-        key="removed",
-        bind=URL,
-        required=True,
-        default=defaults["removed"],
-    )  # fmt: skip
+        "Removed", list(REMOVED), required=True, default=defaults["removed"], **linked("removed")
+    )
     return {"change": "remove", "embeddings": REMOVED[which]}
 
 
 def _text(place: Any, label: str, key: str, defaults: dict[str, Any], hint: str) -> str:
     value = fitted_text(key, defaults[key])
-    return str(
-        place.text_input(
-            label, key=key, bind=URL, help=hint, max_chars=1000, placeholder=hint, **value
-        )
-    )
+    return str(place.text_input(label, help=hint, max_chars=1000, placeholder=hint, **value))

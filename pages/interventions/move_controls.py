@@ -1,72 +1,39 @@
 """The controls of an intervention that moves attention: the head, rows and keys, the output."""
 
-from __future__ import annotations
-
-from typing import Any, Final, Literal, Required, TypedDict
+from typing import Any, Final
 
 import streamlit as st
 
 from pages.interventions.prompt_words import fitting, words_of
-from pages.shared.fit import fitted_index, fitted_list
-from pages.shared.links import write
-from pages.shared.selection import Selection
-from poskernel_core.analyses.interventions.spec import Change
+from pages.shared.selection.fit import fitted_index, fitted_list, linked
+from pages.shared.selection.links import write
+from pages.shared.selection.selection import Selection
 from poskernel_core.common.heads import cell_name
 
-__all__ = ["CHANGED_STAGES", "SCOPES", "ChangeChoice", "all_cells", "choose_move", "choose_stage",
-           "keep_fitting", "offer_words"]  # fmt: skip
-
-URL: Final = "query-params"
-Stage = Literal["scores", "pattern"]
-CHANGED_STAGES: Final[dict[str, Stage]] = {
+CHANGED_STAGES: Final[dict[str, str]] = {
     "after the softmax": "pattern",
     "before the softmax": "scores",
 }
-SCOPES: Final[dict[str, Literal["head", "layer"]]] = {
+SCOPES: Final[dict[str, str]] = {
     "the head's output": "head",
     "the whole layer's attention output": "layer",
 }
 
 
-class ChangeChoice(TypedDict, total=False):
-    """What is changed, as parameters; those of the other changes are left out."""
-
-    change: Required[Change]
-    group: int
-    keep: int
-    layer: int | None
-    every: int
-    layers: str
-    stage: Stage
-    edited: str
-    moves: str
-    scale: float
-    strength: float
-    scope: Literal["head", "layer"]
-    heads: str
-    embeddings: Literal["tokens", "positions"]
-
-
-def choose_move(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
+def choose_move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     """Draw the head, its moves and what becomes of its output; return them as parameters."""
     cells = all_cells(selection)
     moves = list(dict.fromkeys([*defaults["moves"], *st.session_state.get("moves", [])]))
     one, two, three = st.columns([3, 6, 4], vertical_alignment="bottom")
-    params: ChangeChoice = {
+    params: dict[str, Any] = {
         "change": "move",
         "edited": one.selectbox(
-            "Head that is changed",
-            cells,
-            key="edited",
-            bind=URL,
-            **fitted_index("edited", cells, defaults["edited"]),
+            "Head that is changed", cells, **fitted_index("edited", cells, defaults["edited"])
         ),
         "moves": ", ".join(
             two.multiselect(
                 "Rows and their new keys",
                 moves,
-                key="moves",
-                bind=URL,
                 accept_new_options=True,
                 placeholder="add a move below, or type one such as 36>34",
                 help="row>key: words of the prompt (pirate>ninja), or positions (36>34)",
@@ -78,7 +45,7 @@ def choose_move(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
     scores = params["stage"] == "scores"
     one, *more, last = st.columns([1, 1, 2] if scores else [1, 3], vertical_alignment="bottom")
     params["scale"] = one.number_input(
-        "Multiply by", -10.0, 10.0, step=0.5, key="scale", bind=URL, value=defaults["scale"]
+        "Multiply by", -10.0, 10.0, step=0.5, value=defaults["scale"], **linked("scale")
     )
     for two in more:
         params["strength"] = two.number_input(
@@ -86,12 +53,15 @@ def choose_move(selection: Selection, defaults: dict[str, Any]) -> ChangeChoice:
             0.0,
             100.0,
             step=1.0,
-            key="strength",
-            bind=URL,
             value=defaults["strength"],
-        )  # fmt: skip
-    scope = last.selectbox("What is multiplied", list(SCOPES), key="scope", bind=URL,
-                            index=list(SCOPES).index(defaults["scope"]))  # fmt: skip
+            **linked("strength"),
+        )
+    scope = last.selectbox(
+        "What is multiplied",
+        list(SCOPES),
+        index=list(SCOPES).index(defaults["scope"]),
+        **linked("scope"),
+    )
     params["scope"] = SCOPES[scope]
     return params
 
@@ -120,11 +90,11 @@ def keep_fitting() -> None:
         write("moves", fitting(st.session_state["moves"], st.session_state["prompt"]))
 
 
-def choose_stage(place: Any, defaults: dict[str, Any]) -> Stage:
+def choose_stage(place: Any, defaults: dict[str, Any]) -> str:
     """Draw whether scores or the pattern are changed."""
     words = list(CHANGED_STAGES)
     index = words.index(defaults["stage"])
-    return CHANGED_STAGES[place.selectbox("Changed", words, index=index, key="stage", bind=URL)]
+    return CHANGED_STAGES[place.selectbox("Changed", words, index=index, **linked("stage"))]
 
 
 def all_cells(selection: Selection) -> list[str]:

@@ -1,23 +1,20 @@
 """Interventions: one prompt, clean and with one change."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
 import streamlit as st
 
-from pages.interventions.averaging import draw_averaging
+from pages.interventions import captions as words
 from pages.interventions.controls import choose_intervention, missing, way_to_bands
-from pages.interventions.mass_grid import draw_mass_grid
-from pages.shared import results
-from pages.shared import words_positions as words
-from pages.shared.cards import card, chart
-from pages.shared.contents import contents_here
-from pages.shared.metric import draw_metric
-from pages.shared.place import Picture, Place
-from pages.shared.selection import Selection
-from pages.shared.zoom import choose_zoom
+from pages.interventions.effects import draw_averaging, draw_mass_grid
+from pages.shared.cards.card import card, chart, charts
+from pages.shared.cards.contents import contents_here
+from pages.shared.cards.metric import draw_metric
+from pages.shared.jobs import results
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
+from pages.shared.selection.zoom import choose_zoom
 from poskernel_core.analyses.interventions.figures import (
     PATTERNS,
     bars_figure,
@@ -31,12 +28,11 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
 
 PLACE = Place(
-    "Experiments",
     "Interventions",
-    11,
     idle=frozenset({"query", "skip"}),
-    picture=Picture("model=demo-gpt2&head=L2H6", "loss"),
+    picture=Screenshot("model=demo-gpt2&head=L2H6", "loss"),
     needs="weights",
+    questions=("intervention", "averaging"),
 )
 
 SHOWN_WHOLE = 64
@@ -75,9 +71,7 @@ def draw_patterns(selection: Selection, found: Result) -> None:
     for name, window in windows.items():
 
         def draw(name: str = name, window: tuple[int, int] | None = window) -> None:
-            for column, each in zip(st.columns(3), PATTERNS, strict=True):
-                with column:
-                    chart(f"{name}-{each}", pattern_figure(found, each, window))
+            charts({f"{name}-{each}": pattern_figure(found, each, window) for each in PATTERNS})
 
         title = f"{selection.cell} on the prompt" if window is None else "The window"
         figure = partial(pattern_figure, found, "difference", window)

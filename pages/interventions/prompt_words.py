@@ -1,14 +1,10 @@
 """The words of a prompt, and which moves of attention fit it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.data.moves import parse_moves
-
-__all__ = ["fitting", "words_of"]
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _PIECE = re.compile(r"\s*(?:\w+|[^\w\s])")

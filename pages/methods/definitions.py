@@ -1,13 +1,10 @@
 """Every definition, as the docstrings of the code state it."""
 
-from __future__ import annotations
-
 import streamlit as st
 
-from pages.shared.explained import sections
+from pages.shared.cards.explained import sections
+from pages.shared.selection.fit import linked
 from poskernel_core.analyses.definitions import Method, methods
-
-__all__ = ["draw_definitions"]
 
 ALL = "all"
 
@@ -16,7 +13,7 @@ def draw_definitions() -> None:
     """Draw the definitions, one fold each; a link opens one of them."""
     found = methods()
     names = [ALL, *(method.name for method in found)]
-    chosen = st.selectbox("Definition", names, key="method", bind="query-params")
+    chosen = st.selectbox("Definition", names, **linked("method"))
     for heading, runs in (
         ("Read from the statistics of a pass", False),
         ("Run the model again", True),

@@ -1,25 +1,21 @@
 """The reproduction ledger: published figures next to those that this machine computed."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd
 import streamlit as st
 
-from pages.shared import results
-from pages.shared.fit import fitted_index
-from pages.shared.jobs import follow
-from pages.shared.plain import plain
-from pages.shared.selection import Selection
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.jobs.jobs import follow
+from pages.shared.selection.fit import fitted_index, linked
+from pages.shared.selection.selection import Selection
 from poskernel_core.common.errors import Cancelled, PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.engine.preflight import computes
 from poskernel_core.ledger.compare import Checked, brief, check, not_computed
 from poskernel_core.ledger.published import PublishedFigure, figures_of, flat, known_models
 from poskernel_core.ledger.reproduce import published_name, request_for
-
-__all__ = ["draw_ledger", "offered_names"]
 
 MARKS = {"agrees": "✓ agrees", "differs": "✗ differs", "not computed": "– not computed"}
 NOT_YET = "not computed yet"
@@ -34,8 +30,6 @@ def draw_ledger(selection: Selection) -> None:
     chosen = st.selectbox(
         "Figures published for",
         names,
-        key="published",
-        bind="query-params",
         help="choose another name where the selected model is a copy of it",
         **fitted_index("published", names, own),
     )
@@ -64,9 +58,8 @@ def draw_ledger(selection: Selection) -> None:
         if computes()
         else "Show what was computed on this machine",
         False,
-        key="compute",
-        bind="query-params",
         help="nothing is pre-filled: every value of ours is computed here",
+        **linked("compute"),
     )
     lines = _computed(figures, selection) if compute else {}
     _draw_table(figures, lines)
@@ -157,13 +150,7 @@ def _tolerance(figure: PublishedFigure) -> str:
 def _draw_details(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked]) -> None:
     """Draw every number of one figure: published, ours, and its error."""
     names = [figure.id for figure in figures]
-    chosen = st.selectbox(
-        "Numbers of",
-        names,
-        key="ledgerid",
-        bind="query-params",
-        **fitted_index("ledgerid", names, names[0]),
-    )
+    chosen = st.selectbox("Numbers of", names, **fitted_index("ledgerid", names, names[0]))
     figure = next(each for each in figures if each.id == chosen)
     line = lines.get(chosen)
     st.caption(f"{figure.figure}. {plain(figure.note)} Computed by {_asked(figure)}.")

@@ -1,20 +1,17 @@
 """Methods: every definition, and the reproduction ledger."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from pages.methods.definitions import draw_definitions
 from pages.methods.ledger import draw_ledger
-from pages.shared.place import Picture, Place
-from pages.shared.selection import Selection
+from pages.shared.selection.fit import linked
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 
 PLACE = Place(
     "Methods",
-    "Methods",
-    15,
     idle=frozenset({"head", "query", "skip"}),
-    picture=Picture("part=Reproduction+ledger&published=gpt2&compute=true"),
+    picture=Screenshot("part=Reproduction+ledger&published=gpt2&compute=true"),
 )
 
 TABS = ("Definitions", "Reproduction ledger")
@@ -24,13 +21,7 @@ def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.title(PLACE.title)
     part = st.segmented_control(
-        "Part",
-        TABS,
-        key="part",
-        bind="query-params",
-        default=TABS[0],
-        required=True,
-        label_visibility="collapsed",
+        "Part", TABS, default=TABS[0], required=True, label_visibility="collapsed", **linked("part")
     )
     if part == TABS[0]:
         st.markdown(

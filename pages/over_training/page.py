@@ -1,7 +1,5 @@
 """Heads over training: any measure at every checkpoint of a run, and when each head emerged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import streamlit as st
@@ -15,12 +13,14 @@ from pages.over_training.sections import (
     draw_step,
     draw_two_shares,
 )
-from pages.shared.contents import contents_here
-from pages.shared.head_choice import offer_head
-from pages.shared.measures import MEASURES, Measure
-from pages.shared.place import Picture, Place
-from pages.shared.plain import say_error
-from pages.shared.selection import Selection
+from pages.shared.cards.contents import contents_here
+from pages.shared.cards.plain import say_error
+from pages.shared.grid.measures import MEASURES
+from pages.shared.selection.fit import linked
+from pages.shared.selection.head_choice import offer_head
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
+from poskernel_core.analyses.base import HeadMeasure
 from poskernel_core.analyses.training.spec import (
     KernelOverTraining,
     KernelOverTrainingParams,
@@ -31,12 +31,11 @@ from poskernel_core.common.errors import PosKernelError
 from poskernel_core.models.geometry import Geometry
 
 PLACE = Place(
-    "Heads",
     "Over training",
-    3,
-    picture=Picture("model=demo-training&head=L1H0", "curves"),
+    picture=Screenshot("model=demo-training&head=L1H0", "curves"),
     idle=frozenset({"checkpoint"}),
     needs="training",
+    questions=("over-training", "kernel-over-training"),
 )
 
 FIRST = "induction score"
@@ -44,28 +43,26 @@ KINDS = "kind of kernel"
 SINK = "attention sink"
 
 
-def choose_measure(geometry: Geometry) -> Measure:
+def choose_measure(geometry: Geometry) -> HeadMeasure:
     """Draw the list of measures that the model has and return the one chosen."""
     titles = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
-    chosen = st.selectbox(
-        "Measure", titles, index=titles.index(FIRST), key="follow", bind="query-params"
-    )
-    return MEASURES[chosen or FIRST]
+    chosen = st.selectbox("Measure", titles, index=titles.index(FIRST), **linked("follow"))
+    return MEASURES[chosen or FIRST].declared
 
 
-def draw_measure(chosen: Chosen, measure: Measure, asked: OverTrainingParams) -> None:
+def draw_measure(chosen: Chosen, measure: HeadMeasure, asked: OverTrainingParams) -> None:
     """Draw a measure of all heads over training."""
     found = chosen.fetch(OverTraining, asked)
     if found is None:
         return
     say_what_is_alike(found)
-    if measure.declared.scale != "labels":
+    if measure.scale != "labels":
         draw_curves(found, chosen)
     draw_step(found, measure, chosen.selection)
     draw_grids(found, measure, chosen.selection)
 
 
-def draw_run(chosen: Chosen, measure: Measure) -> None:
+def draw_run(chosen: Chosen, measure: HeadMeasure) -> None:
     """Draw all figures of a run.
 
     Raises:

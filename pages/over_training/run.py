@@ -1,25 +1,22 @@
 """Which run the page is about: the checkpoints of the model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import streamlit as st
 
-from pages.shared import results
-from pages.shared.plain import plain, say_error
-from pages.shared.pressed import NOTHING_NEW
-from pages.shared.selection import Selection
+from pages.shared.cards.plain import plain, say_error
+from pages.shared.jobs import results
+from pages.shared.jobs.pressed import NOTHING_NEW, compute_button
+from pages.shared.selection.fit import linked
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.training.figures import STEPS, TOKENS
 from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.engine.preflight import computes
 from poskernel_core.models.training import LOG, TrainingRun
-
-__all__ = ["Chosen", "choose_run", "offer_to_compute", "say_what_is_alike"]
 
 MANY = 40
 """Checkpoints from which on those nearest to powers of two are shown first."""
@@ -57,8 +54,7 @@ class Chosen:
                 [STEPS, TOKENS] if known else [STEPS],
                 default=STEPS,
                 required=True,
-                key="against",
-                bind="query-params",
+                **linked("against"),
             )
             or STEPS
         )
@@ -130,13 +126,7 @@ def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
         plain(f"{len(missing)} of {every} checkpoints are not computed yet: {few}."),
         icon=":material/pending:",
     )
-    st.button(
-        "Compute them",
-        icon=":material/play_arrow:",
-        key="compute-checkpoints",
-        on_click=_want,
-        args=(chosen.training.model,),
-    )
+    compute_button("Compute them", "compute-checkpoints", _want, chosen.training.model)
 
 
 def _want(model: str) -> None:
@@ -158,8 +148,7 @@ def choose_run(selection: Selection) -> Chosen | None:
         every = st.toggle(
             f"All {len(training.checkpoints)} checkpoints, not only those nearest to powers of two",
             False,
-            key="everystep",
-            bind="query-params",
+            **linked("everystep"),
         )
         training = training if every else training.chosen(LOG)
     return Chosen(selection, training)

@@ -1,24 +1,23 @@
 """The figures of the page on heads over training."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 from pandas.io.formats.style import Styler
 
-from pages.over_training import words
+from pages.over_training import captions as words
 from pages.over_training.run import Chosen
-from pages.shared.cards import card
-from pages.shared.fit import fitted, fitted_list
-from pages.shared.head_link import page_address
-from pages.shared.measure_grid import draw_heads
-from pages.shared.measures import Measure, shade_of
-from pages.shared.selection import Selection, select_cell
-from pages.shared.shades import Shade
-from pages.shared.tables import choice_table, errors_line, rounded_table
+from pages.shared.cards.card import card
+from pages.shared.cards.plain import capital
+from pages.shared.grid.measure_grid import draw_heads, head_texts
+from pages.shared.grid.measures import shade_of
+from pages.shared.grid.shades import Shade
+from pages.shared.selection.fit import fitted, fitted_list
+from pages.shared.selection.head_link import page_address
+from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.tables.tables import choice_table, errors_line, heads_frame, rounded_table
+from poskernel_core.analyses.base import HeadMeasure
 from poskernel_core.analyses.training.figures import (
     count_figure,
     curves_figure,
@@ -35,17 +34,6 @@ from poskernel_core.analyses.training.spec import (
 )
 from poskernel_core.common.heads import cell_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
-
-__all__ = [
-    "draw_curves",
-    "draw_grids",
-    "draw_kernel",
-    "draw_kinds",
-    "draw_step",
-    "draw_two_shares",
-    "emergence_table",
-]
 
 FEW = 3
 
@@ -59,8 +47,6 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
     shown = st.multiselect(
         "Heads",
         names,
-        key="tracked",
-        bind="query-params",
         help="the selected head and those that changed the most, unless you choose",
         **fitted_list("tracked", names, default),
     )
@@ -73,7 +59,7 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
         partial(curves_figure, found, shown, chosen.over),
         found,
         words.CURVES,
-        f"{measure[:1].upper()}{measure[1:]} over training",
+        f"{capital(measure)} over training",
     )
     table = st.expander("Emergence of all heads as a table", on_change="rerun", key="emergence")
     if table.open:
@@ -94,17 +80,15 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
 
 def emergence_table(found: Result) -> Styler:
     """Return a row for every head, early emergence first; measures that fell come last."""
-    places = list(np.ndindex(*found.values["change"].shape))
     last = found.select(step=int(found.coordinates["step"][-1]))
     columns = {
-        "head": [cell_name(*place) for place in places],
-        "at the end": last.values["measure"].ravel(),
-        "change": found.values["change"].ravel(),
-        "emergence (step)": np.round(found.values["emergence"].ravel()),
-        "not before": found.values["emergence_earliest"].ravel(),
-        "not after": found.values["emergence_latest"].ravel(),
+        "at the end": last.values["measure"],
+        "change": found.values["change"],
+        "emergence (step)": np.round(found.values["emergence"]),
+        "not before": found.values["emergence_earliest"],
+        "not after": found.values["emergence_latest"],
     }
-    table = pd.DataFrame(columns).sort_values("emergence (step)", kind="stable")
+    table = heads_frame(columns).sort_values("emergence (step)", kind="stable")
     steps = ["emergence (step)", "not before", "not after"]
     fell = table["emergence (step)"].isna() & table["change"].notna() & (table["at the end"] != 0)
     return (
@@ -114,63 +98,39 @@ def emergence_table(found: Result) -> Styler:
     )
 
 
-def draw_step(found: Result, measure: Measure, selection: Selection) -> None:
+def draw_step(found: Result, measure: HeadMeasure, selection: Selection) -> None:
     """Draw the grid of all heads at the step of a slider, on one scale for all steps."""
     steps = found.coordinates["step"].tolist()
-    step = st.select_slider(
-        "Step", steps, key="step", bind="query-params", **fitted("step", steps, steps[-1])
-    )
+    step = st.select_slider("Step", steps, **fitted("step", steps, steps[-1]))
     here = found.only("measure").select(step=int(step))
 
     def draw() -> None:
         shade = _shade_at(found, measure, steps.index(step))
-        draw_heads(shade, _texts(here, measure.title), measure.unit, selection, "training-grid")
+        draw_heads(
+            shade,
+            head_texts(here, "measure", measure.title),
+            measure.unit,
+            selection,
+            "training-grid",
+        )
 
-    card(
-        "at-step",
-        None,
-        here,
-        words.AT_STEP,
-        f"{measure.title[:1].upper()}{measure.title[1:]} at step {step:,}",
-        draw,
-    )
+    card("at-step", None, here, words.AT_STEP, f"{capital(measure.title)} at step {step:,}", draw)
 
 
-def _shade_at(found: Result, measure: Measure, place: int) -> Shade:
+def _shade_at(found: Result, measure: HeadMeasure, place: int) -> Shade:
     """Return the colours of one step on the scale of all."""
     values = found.values["measure"].astype(float)
     steps, layers, heads = values.shape
     labels = found.labels.get("measure", ())
-    whole = shade_of(measure.declared, labels, values.reshape(steps * layers, heads))
+    whole = shade_of(measure, labels, values.reshape(steps * layers, heads))
     return Shade(whole.colours[place * layers : (place + 1) * layers], whole.legend)
 
 
-def _texts(here: Result, meaning: str) -> list[list[str]]:
-    words_of = here.text_of("measure") if "measure" in here.labels else None
-    layers, heads = here.values["measure"].shape
-
-    def text(layer: int, head: int) -> str:
-        value = (
-            words_of[layer][head]
-            if words_of
-            else value_text(here.select(layer=layer, head=head), "measure")
-        )
-        return f"{cell_name(layer, head)}: {meaning} {value}"
-
-    return [[text(layer, head) for head in range(heads)] for layer in range(layers)]
-
-
-def draw_grids(found: Result, measure: Measure, selection: Selection) -> None:
+def draw_grids(found: Result, measure: HeadMeasure, selection: Selection) -> None:
     """Draw the grids of all checkpoints side by side."""
     card(
         "grids",
-        partial(
-            grids_figure,
-            found,
-            selection.cell,
-            log=measure.declared.scale == "log",
-            unit=measure.unit,
-        ),
+        partial(grids_figure, found, selection.cell, log=measure.scale == "log", unit=measure.unit),
         found,
         words.GRIDS,
         f"All checkpoints: {measure.title}",
@@ -214,9 +174,7 @@ def draw_two_shares(
     if not np.array_equal(scores.coordinates["step"], sinks.coordinates["step"]):
         return  # one of them is still computed
     selection = chosen.selection
-    one, sink = (
-        each.select(layer=selection.layer, head=selection.head) for each in (scores, sinks)
-    )
+    one, sink = (selection.of(each) for each in (scores, sinks))
     card(
         "two-shares",
         partial(induction_and_sink_figure, one, sink, chosen.over),

@@ -1,18 +1,14 @@
 """What the browser draws of a text: all heads' patterns, and one head's tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
 
-from pages.shared.component import component
-from pages.shared.selection import select_cell
+from pages.shared.look.component import component
+from pages.shared.selection.selection import select_cell
 from poskernel_core.analyses.own_text.figures import head_labels, packed_head, packed_patterns
 from poskernel_core.common.result import Result, plain
-
-__all__ = ["draw_patterns", "draw_tokens"]
 
 _HERE = Path(__file__).parent
 _PATTERNS = component("patterns", _HERE, "patterns", "<div class='patterns'></div>")

@@ -1,24 +1,22 @@
 """A text of the reader's own: every head's attention on it, and scores split in two."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 
 import streamlit as st
 
-from pages.own_text import words
+from pages.own_text import captions as words
 from pages.own_text.components import draw_patterns, draw_tokens
 from pages.own_text.row import draw_row
 from pages.own_text.typed import choose_text
-from pages.shared import results
-from pages.shared.cards import card
-from pages.shared.contents import contents_here
-from pages.shared.fit import fitted
-from pages.shared.links import write
-from pages.shared.place import Picture, Place
-from pages.shared.plain import plain
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card
+from pages.shared.cards.contents import contents_here
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted, linked
+from pages.shared.selection.links import write
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.own_text.figures import all_heads_figure, head_figure
 from poskernel_core.analyses.own_text.spec import (
     HeadOnText,
@@ -29,18 +27,16 @@ from poskernel_core.analyses.own_text.spec import (
 )
 
 PLACE = Place(
-    "One head",
     "Text",
-    8,
     idle=frozenset({"query"}),
-    picture=Picture(
+    picture=Screenshot(
         "model=demo-gpt2&head=L2H6&text=blue+fire+water+house+king+garden%3B"
         "+blue+fire+water+house+king+garden%3B+blue+fire"
     ),
     needs="weights",
+    questions=("own-text", "own-text-head"),
 )
 
-URL: Final = "query-params"
 TOKEN: Final = "token"
 DIRECTIONS: Final = ("outgoing", "incoming")
 
@@ -52,8 +48,6 @@ def choose_token(length: int) -> int:
             "Query token (position)",
             0,
             length - 1,
-            key="at",
-            bind=URL,
             help="a click on a token chooses it as well",
             **fitted("at", range(length), length - 1),
         )
@@ -75,9 +69,8 @@ def draw_head(selection: Selection, text: str, length: int) -> None:
             "Attention shown on the tokens",
             DIRECTIONS,
             default=DIRECTIONS[0],
-            key="direction",
-            bind=URL,
             required=True,
+            **linked("direction"),
         )
     found = results.fetch(
         HeadOnText,

@@ -1,7 +1,6 @@
 // The patterns of all heads, small: one canvas beneath a table with `role=grid`. Python sends a byte
 // for every cell of every head; the browser sends the picked head's name as the state `cell`.
 
-const INK = [42, 133, 199]; // legible on light and dark paper
 const BAR = "#d55e00";
 const HEADER = 34;
 const GAP = 4;
@@ -10,25 +9,10 @@ const SMALLEST = 26;
 const LARGEST = 84;
 const instances = new WeakMap();
 
-const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-
-const scaleEnd = (top) => (top < 1 ? `${top} or more` : "1");
-
 function build(root, data) {
-  const table = make("table", { role: "grid", "aria-label": "Attention of every head" });
-  const top = table.createTHead().insertRow();
-  top.setAttribute("role", "row");
-  top.append(make("td", { role: "presentation" }));
-  for (let h = 0; h < data.heads; h++) top.append(make("th", { role: "columnheader" }, `H${h}`));
-  const body = table.createTBody();
-  for (let l = 0; l < data.layers; l++) {
-    const row = body.insertRow();
-    row.setAttribute("role", "row");
-    row.append(make("th", { role: "rowheader" }, `L${l}`));
-    for (let h = 0; h < data.heads; h++) {
-      row.append(make("td", { role: "gridcell", tabindex: "-1", "data-name": `L${l}H${h}` }));
-    }
-  }
+  const table = buildGrid(data.layers, data.heads, "Attention of every head", (cell, l, h) =>
+    cell.setAttribute("data-name", `L${l}H${h}`),
+  );
   const scroller = make("div", { class: "scroller" });
   const stage = make("div", { class: "stage" });
   const canvas = make("canvas", { "aria-hidden": "true" });
@@ -46,9 +30,8 @@ function build(root, data) {
   stage.append(canvas, table);
   scroller.append(stage);
   root.replaceChildren(scroller, hint, legend, tip);
-  const cells = [...body.rows].map((row) => [...row.cells].slice(1));
   const scale = legend.querySelector(".ramp + span");
-  const view = { root, scroller, stage, canvas, table, tip, scale, cells, data };
+  const view = { root, scroller, stage, canvas, table, tip, scale, cells: cellsOf(table), data };
   listenToCells(view, pick, showTip);
   new ResizeObserver(() => paint(view)).observe(scroller);
   return view;
@@ -108,21 +91,7 @@ function paint(view) {
   }
 }
 
-function select(view, name) {
-  const all = view.cells.flat();
-  const chosen = all.find((node) => node.dataset.name === name);
-  const stop = view.table.querySelector("td[data-name]:focus") ?? chosen ?? all[0];
-  for (const node of all) {
-    node.setAttribute("aria-selected", String(node === chosen));
-    node.tabIndex = node === stop ? 0 : -1;
-  }
-}
-
-function showTip(view, cell) {
-  const label = cell.getAttribute("aria-label");
-  const split = label.indexOf(": ") + 1;
-  openTip(view, cell, make("b", {}, label.slice(0, split)), label.slice(split));
-}
+const showTip = (view, cell) => openTip(view, cell, ...saidBy(cell));
 
 function pick(view, cell) {
   if (cell.getAttribute("aria-disabled")) return;
@@ -149,7 +118,7 @@ export default function (component) {
       if (data.bare.includes(l)) node.setAttribute("aria-disabled", "true");
       else node.removeAttribute("aria-disabled");
     });
-    view.scale.textContent = `share of attention, 0 to ${scaleEnd(data.top)} (square-root scale)`;
+    view.scale.textContent = scaleText(data.top);
     paint(view);
     view.drawn = data.cells;
   }

@@ -1,21 +1,17 @@
 """One query on the reader's text: its numbers, and every key's score split in two."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import isnan
 from typing import Final
 
 import streamlit as st
 
-from pages.own_text import words
-from pages.shared.cards import card
-from pages.shared.selection import Selection
+from pages.own_text import captions as words
+from pages.shared.cards.card import card
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.own_text.figures import row_figure
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
-
-__all__ = ["draw_row"]
 
 NUMBERS: Final = {
     "Explained by position": ("position_share", "of the variance of this row's scores"),

@@ -2,7 +2,6 @@
 // attention of the token under the pointer or the focus. Python sends two bytes a share, row after
 // row up to the diagonal; the browser sends the picked token's position as the state `token`.
 
-const INK = [42, 133, 199]; // legible on light and dark paper
 const DENSEST = 0.7; // opacity of a whole share: the page's ink still reads on it
 const NAMED = 4; // tokens that the line above the text names
 const LEAST = 0.005;
@@ -239,11 +238,9 @@ export default function (component) {
     view.active = undefined;
   }
   if (view.drawn !== data.cells + data.first) {
-    const raw = Uint8Array.from(atob(data.cells), (letter) => letter.charCodeAt(0));
-    view.shares = new Uint16Array(raw.buffer);
+    view.shares = new Uint16Array(bytes(data.cells).buffer);
     view.picture = picture(view);
-    const end = data.top < 1 ? `${data.top} or more` : "1";
-    view.scale.textContent = `share of attention, 0 to ${end} (square-root scale)`;
+    view.scale.textContent = scaleText(data.top);
     view.drawn = data.cells + data.first;
     mark(view);
     paintMap(view);

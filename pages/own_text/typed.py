@@ -1,21 +1,17 @@
 """The reader's text: its field, examples to begin with, and the address that names it."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import streamlit as st
 
-from pages.shared.links import taken
-from pages.shared.plain import say_error
-from pages.shared.pressed import NOTHING_NEW
-from pages.shared.results import engine
+from pages.shared.cards.plain import say_error
+from pages.shared.jobs.pressed import NOTHING_NEW
+from pages.shared.jobs.results import engine
+from pages.shared.selection.links import taken
 from poskernel_core.common.errors import BadRequest, StoreFailed
 from poskernel_core.common.settings import settings
 from poskernel_core.engine.preflight import computes
 from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_text
-
-__all__ = ["choose_text"]
 
 PARAMETER: Final = "text"
 FIELD: Final = "own-text"

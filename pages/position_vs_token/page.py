@@ -1,22 +1,24 @@
 """Position against token: what a head does with one of the two taken away."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Final
 
 import streamlit as st
 
+from pages.position_vs_token import captions as words
 from pages.position_vs_token.sections import draw_first, draw_look_back
-from pages.shared import results
-from pages.shared import words_experiments as words
-from pages.shared.cards import card, chart
-from pages.shared.contents import contents_here
-from pages.shared.experiment_controls import Draws, choose_draws, choose_number, enough_context
-from pages.shared.fit import fitted
-from pages.shared.head_choice import HeadChoice, choose_head
-from pages.shared.place import RANDOM_TOKENS_IDLE, Picture, Place
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card, charts
+from pages.shared.cards.contents import contents_here
+from pages.shared.experiments.random_controls import (
+    Draws,
+    choose_draws,
+    choose_number,
+    enough_context,
+)
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted
+from pages.shared.selection.head_choice import choose_head
+from pages.shared.selection.place import RANDOM_TOKENS_IDLE, Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.position_vs_token.figures import (
     condition_map_figure,
     pattern_conditions_figure,
@@ -34,41 +36,38 @@ from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import THIRD, set_height
 
 PLACE = Place(
-    "Experiments",
     "Position and token",
-    13,
     idle=RANDOM_TOKENS_IDLE,
-    picture=Picture("model=demo-gpt2&head=L2H6", "lookback"),
+    picture=Screenshot("model=demo-gpt2&head=L2H6", "lookback"),
+    questions=("position-vs-token", "position-zero"),
 )
 
-URL: Final = "query-params"
 MOST_LENGTH = 256
 
 
-def draw_head(parts: Result, head: HeadChoice, query: int) -> None:
+def draw_head(parts: Result, selection: Selection, query: int) -> None:
     """Draw the head's scores and patterns in the three runs."""
-    one = parts.select(layer=head.layer, head=head.head)
+    one = selection.of(parts)
     row = one.select(query=query)
     left, right = st.columns(2)
     with left:
-        figure = partial(score_conditions_figure, parts, head.layer, head.head, query)
+        figure = partial(score_conditions_figure, parts, selection.layer, selection.head, query)
         card("scores", figure, row.only("score"), words.SCORES)
     with right:
-        figure = partial(pattern_conditions_figure, parts, head.layer, head.head, query)
+        figure = partial(pattern_conditions_figure, parts, selection.layer, selection.head, query)
         card("attention", figure, row.only("pattern"), words.CONDITIONS)
-    maps = partial(condition_map_figure, parts, head.layer, head.head)
+    maps = partial(condition_map_figure, parts, selection.layer, selection.head)
 
     def draw() -> None:
-        for number, column in enumerate(st.columns(len(CONDITIONS))):
-            with column:
-                chart(f"map-{number}", set_height(maps(number), THIRD))
+        numbers = range(len(CONDITIONS))
+        charts({f"map-{number}": set_height(maps(number), THIRD) for number in numbers})
 
     card(
         "maps",
         partial(maps, 0),
         one.only("pattern"),
         words.MAPS,
-        f"Mean patterns of {head.cell}",
+        f"Mean patterns of {selection.cell}",
         draw,
     )
 
@@ -80,27 +79,19 @@ def draw_page(selection: Selection, draws: Draws) -> None:
     lengths = range(5, min(MOST_LENGTH, geometry.n_ctx) + 1)
     length = choose_number(left, "Length (tokens)", lengths, "plength", 24)
     rows = range(2, length)
-    query = right.select_slider(
-        "Row n (tokens)",
-        rows,
-        key="pquery",
-        bind=URL,
-        **fitted("pquery", rows, min(8, rows[-1])),
-    )  # fmt: skip
+    query = right.select_slider("Row n (tokens)", rows, **fitted("pquery", rows, min(8, rows[-1])))
     parts = results.fetch(
-        PositionVsToken,
-        draws.run,
-        PositionVsTokenParams(length=length, samples=draws.samples),
+        PositionVsToken, draws.run, PositionVsTokenParams(length=length, samples=draws.samples)
     )
     if parts is None:
         return
-    head = choose_head(parts.values["profile"][0, ..., 1], selection, "previous-token head")
-    draw_head(parts, head, query)
-    draw_look_back(parts, head, selection.cell)
+    choose_head(parts.values["profile"][0, ..., 1], selection, "previous-token head")
+    draw_head(parts, selection, query)
+    draw_look_back(parts, selection)
     st.subheader("The exception of position 0", anchor="position-0")
     zero = results.fetch(PositionZero, draws.run, PositionZeroParams(samples=draws.samples))
     if zero is not None:
-        draw_first(zero, parts, head)
+        draw_first(zero, parts, selection)
 
 
 def page(selection: Selection) -> None:

@@ -1,21 +1,17 @@
 """The additivity test: are keys the sum of a part of position and a part of content?"""
 
-from __future__ import annotations
-
 from functools import partial
 
 import streamlit as st
 
-from pages.shared import results
-from pages.shared import words_kernels as words
-from pages.shared.cards import card
-from pages.shared.selection import Selection
+from pages.positional_kernels import captions as words
+from pages.shared.cards.card import card
+from pages.shared.jobs import results
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.additivity.figures import shares_figure, similarity_figure
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.common.rounding import counted, value_text
-
-__all__ = ["draw_additivity"]
 
 
 def draw_additivity(selection: Selection) -> None:
@@ -25,7 +21,7 @@ def draw_additivity(selection: Selection) -> None:
     found = results.fetch(Additivity, selection.run, AdditivityParams(**params))
     if found is None:
         return
-    head = found.select(layer=selection.layer, head=selection.head)
+    head = selection.of(found)
     last = head.select(shift=int(found.coordinates["shift"][-1]))
     st.markdown(
         f"Of the variance of the keys of **{selection.cell}** position explains "

@@ -1,23 +1,25 @@
 """One head's positional kernel: curve, map, folded square, and the layer around it."""
 
-from __future__ import annotations
-
 from functools import partial
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
+from pages.positional_kernels import captions as words
 from pages.positional_kernels.additivity import draw_additivity
 from pages.positional_kernels.side_by_side import coloured, draw_three
-from pages.shared import results, words_kernels
-from pages.shared.cards import card
-from pages.shared.contents import contents_here
-from pages.shared.head import summary
-from pages.shared.head_link import head_link
-from pages.shared.place import Picture, Place
-from pages.shared.selection import Selection
-from pages.shared.source import SourceChoice, choose_source
+from pages.shared.cards import captions
+from pages.shared.cards.card import card
+from pages.shared.cards.contents import contents_here
+from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
+from pages.shared.selection.head_link import head_link
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
+from pages.shared.selection.source import choose_source
+from pages.shared.tables.summary import summary
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.figures import head_curve
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
@@ -27,7 +29,11 @@ from poskernel_core.common.result import Result
 from poskernel_core.plotting.maps import folded_square, kernel_map
 from poskernel_core.plotting.multiples import small_multiples
 
-PLACE = Place("One head", "Kernel", 5, picture=Picture("log=offset", "map"))
+PLACE = Place(
+    "Kernel",
+    picture=Screenshot("log=offset", "map"),
+    questions=("kernel", "kernel-map", "additivity"),
+)
 
 LOCAL = "offset of local heads"
 
@@ -37,15 +43,14 @@ def draw_curve(selection: Selection, kernel: Result, etc: Result | None, sampled
 
     ``etc`` holds the head's kind; its numbers are the kernel's where many windows are ``sampled``.
     """
-    head = kernel.select(layer=selection.layer, head=selection.head)
+    head = selection.of(kernel)
     st.subheader(f"{head_link(selection.cell)} at query position {selection.query}", anchor="head")
     axes = st.pills(
         "Logarithmic axes",
         [LOCAL, "offset", "attention"],
         selection_mode="multi",
-        key="log",
-        bind="query-params",
         default=[LOCAL],
+        **linked("log"),
     )
     local = LOCAL in axes and etc is not None and etc.text_of("kind") == "local"
     figure = partial(
@@ -55,13 +60,13 @@ def draw_curve(selection: Selection, kernel: Result, etc: Result | None, sampled
         log_x=local or "offset" in axes,
         log_y="attention" in axes,
     )
-    card("curve", figure, head, words_kernels.CURVE, "Kernel over the offset")
+    card("curve", figure, head, captions.CURVE, "Kernel over the offset")
     summary(etc if etc is not None and sampled else head, meanings=True)
 
 
 def draw_squares(selection: Selection, kernel: Result) -> None:
     """Draw kernel and observed attention of the one row, each folded to a square."""
-    head = kernel.select(layer=selection.layer, head=selection.head)
+    head = selection.of(kernel)
 
     def squares(found: dict[str, np.ndarray]) -> list[go.Figure]:
         rows = {name: row[: selection.query + 1].copy() for name, row in found.items()}
@@ -72,10 +77,10 @@ def draw_squares(selection: Selection, kernel: Result) -> None:
         ]
 
     title = f"{selection.cell} at n = {selection.query}, folded to a square"
-    draw_three("square", title, head, words_kernels.SQUARE, squares)
+    draw_three("square", title, head, words.SQUARE, squares)
 
 
-def draw_maps(selection: Selection, source: SourceChoice) -> None:
+def draw_maps(selection: Selection, source: dict[str, Any]) -> None:
     """Draw key position against query position: the kernel, and the attention observed."""
     asked = KernelMapParams(skip=selection.skip, head=selection.cell, **source)
     found = results.fetch(KernelMap, selection.run, asked)
@@ -91,9 +96,7 @@ def draw_maps(selection: Selection, source: SourceChoice) -> None:
                 for name, each, colours in coloured(shown)
             ]
 
-        draw_three(
-            "map", f"{selection.cell} from every query position", found, words_kernels.MAP, maps
-        )
+        draw_three("map", f"{selection.cell} from every query position", found, words.MAP, maps)
 
 
 def draw_layer(selection: Selection, kernel: Result) -> None:
@@ -104,7 +107,7 @@ def draw_layer(selection: Selection, kernel: Result) -> None:
     figure = partial(
         small_multiples, np.ascontiguousarray(rows), labels, selection.head, log_y=True
     )
-    card("layer", figure, layer, words_kernels.MULTIPLES, f"All heads of layer {selection.layer}")
+    card("layer", figure, layer, words.MULTIPLES, f"All heads of layer {selection.layer}")
 
 
 def page(selection: Selection) -> None:

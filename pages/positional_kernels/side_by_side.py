@@ -1,19 +1,14 @@
 """Kernel, observed attention and their difference, side by side in one card."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
 import plotly.graph_objects as go
-import streamlit as st
 
-from pages.shared.cards import Explanation, card, chart
+from pages.shared.cards.card import Explanation, card, charts
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import THIRD, set_height
 from poskernel_core.plotting.maps import Colours, difference_colours, probability_colours
-
-__all__ = ["coloured", "draw_three"]
 
 PANELS = ("kernel", "observed", "difference")
 Make = Callable[[dict[str, np.ndarray]], list[go.Figure]]
@@ -30,11 +25,8 @@ def draw_three(kind: str, title: str, result: Result, words: Explanation, make: 
         return make(found)
 
     def draw() -> None:
-        for number, (column, figure) in enumerate(
-            zip(st.columns(len(found)), figures(), strict=True)
-        ):
-            with column:
-                chart(f"{kind}-{PANELS[number]}", set_height(figure, THIRD), square=True)
+        drawn = zip(PANELS, figures(), strict=False)
+        charts({f"{kind}-{name}": set_height(each, THIRD) for name, each in drawn}, square=True)
 
     shown = result.only(*(name for name in PANELS if name in result.values))
     card(kind, figures, shown, words, title, draw)

@@ -1,20 +1,20 @@
 """Previous-token heads: the ranking of all heads, and how the selected one does it."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import streamlit as st
 
+from pages.previous_token import captions as words
 from pages.previous_token.ranking import published_table, ranked_table
 from pages.previous_token.score_pictures import draw_stages, draw_tangent
-from pages.shared import results
-from pages.shared import words_positions as words
-from pages.shared.cards import card
-from pages.shared.contents import contents_here
-from pages.shared.head_link import head_link
-from pages.shared.place import Picture, Place
-from pages.shared.selection import Selection
+from pages.shared.cards import captions
+from pages.shared.cards.card import card
+from pages.shared.cards.contents import contents_here
+from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
+from pages.shared.selection.head_link import head_link
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.kernels.figures import profile_figure
 from poskernel_core.analyses.previous_token.figures import scores_figure, table_figure
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
@@ -22,11 +22,10 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 
 PLACE = Place(
-    "One head",
     "Previous token",
-    6,
     idle=frozenset({"skip"}),
-    picture=Picture("model=demo-gpt2&head=L2H6", "scores"),
+    picture=Screenshot("model=demo-gpt2&head=L2H6", "scores"),
+    questions=("previous-token", "profile", "tangent", "stages"),
 )
 
 MOST_OFFSETS = 32
@@ -58,7 +57,7 @@ def draw_ranking(selection: Selection, ranked: Result) -> None:
 
 def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
     """Draw the selected head's diagonals: attention, and raw scores."""
-    head = ranked.select(layer=selection.layer, head=selection.head)
+    head = selection.of(ranked)
     st.subheader(f"{head_link(selection.cell)}: {head.text_of('kind')}", anchor="head")
     st.markdown(
         f"Largest diagonal: offset {int(head.values['largest_offset'])} "
@@ -76,7 +75,7 @@ def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
             "profile",
             partial(profile_figure, profile, most=MOST_OFFSETS),
             profile,
-            words.PROFILE,
+            captions.PROFILE,
             "Mean attention by offset",
         )
     with right:
@@ -104,7 +103,7 @@ def page(selection: Selection) -> None:
     if ranked is not None:
         draw_ranking(selection, ranked)
         reach = st.select_slider(
-            "Offsets shown on either side (tokens)", REACHES, 8, key="reach", bind="query-params"
+            "Offsets shown on either side (tokens)", REACHES, 8, **linked("reach")
         )
         draw_head(selection, ranked, reach)
         draw_tangent(selection, reach)

@@ -1,21 +1,22 @@
 """The table of all heads by their diagonals, and the post's ranking."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.shared.fit import fitted
-from pages.shared.head_link import page_address
-from pages.shared.selection import select_cell
-from pages.shared.tables import choice_table, errors_line, linked_table, rounded_table
-from poskernel_core.common.heads import cell_name
+from pages.shared.selection.fit import fitted, linked
+from pages.shared.selection.head_link import page_address
+from pages.shared.selection.selection import select_cell
+from pages.shared.tables.tables import (
+    choice_table,
+    errors_line,
+    heads_frame,
+    linked_table,
+    rounded_table,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.ledger.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
-
-__all__ = ["published_table", "ranked_table"]
 
 KEY = "ranking-table"
 COLUMNS = {
@@ -52,16 +53,11 @@ def ranked_table(ranked: Result, selected: str) -> None:
         "Look back k (tokens)",
         0,
         last,
-        key="back",
-        bind="query-params",
         help="shows P(k) of every head as a column",
         **fitted("back", range(last + 1), 1),
     )
     only = right.toggle(
-        f"Only heads whose largest diagonal is k = {back}",
-        False,
-        key="onlyback",
-        bind="query-params",
+        f"Only heads whose largest diagonal is k = {back}", False, **linked("onlyback")
     )
     table = _table(ranked, back, only)
     if table.empty:
@@ -82,19 +78,13 @@ def ranked_table(ranked: Result, selected: str) -> None:
 
 
 def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:
-    kinds, diagonals = (np.array(ranked.text_of(name)) for name in ("kind", "diagonal"))
-    places = list(np.ndindex(*kinds.shape))
-    columns: dict[str, object] = {
-        "head": [cell_name(*place) for place in places],
-        "kind": kinds.ravel(),
-        "diagonal": diagonals.ravel(),
-    }
+    columns = {name: np.array(ranked.text_of(name)) for name in ("kind", "diagonal")}
     named = f"P({back})"
     for name, label in COLUMNS.items():
-        columns[label] = ranked.values[name].ravel()
+        columns[label] = ranked.values[name]
         if name == "largest_offset":
-            columns[named] = ranked.values["profile"][..., back].ravel()
-    table = pd.DataFrame(columns)
+            columns[named] = ranked.values["profile"][..., back]
+    table = heads_frame(columns)
     if only:
         table = table[table["largest at k"] == back]
     if back == 1:

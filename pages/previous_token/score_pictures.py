@@ -1,25 +1,22 @@
 """How one head's scores come about: what it reads of the helix, and the stages of its attention."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final, Literal
 
 import streamlit as st
 
-from pages.shared import results
-from pages.shared import words_positions as words
-from pages.shared.cards import card, chart
-from pages.shared.selection import Selection
-from pages.shared.source import choose_text
-from pages.shared.zoom import choose_zoom
+from pages.previous_token import captions as words
+from pages.shared.cards.card import card, charts
+from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
+from pages.shared.selection.selection import Selection
+from pages.shared.selection.source import choose_text
+from pages.shared.selection.zoom import choose_zoom
 from poskernel_core.analyses.helix.figures import tangents_figure
 from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
 from poskernel_core.analyses.previous_token.figures import STAGE_TITLES, stage_figure
 from poskernel_core.analyses.previous_token.stages import Stages, StagesParams
 from poskernel_core.common.rounding import value_text
-
-__all__ = ["draw_stages", "draw_tangent"]
 
 HELICES: Final[dict[str, Literal["texts", "repeated"]]] = {
     "windows of the corpus": "texts",
@@ -40,15 +37,14 @@ def draw_tangent(selection: Selection, reach: int) -> None:
         list(HELICES),
         default="windows of the corpus",
         required=True,
-        key="helixof",
-        bind="query-params",
+        **linked("helixof"),
     )
     query = max(2, min(selection.query, selection.run.context - 2))
     found = results.fetch(
         Tangent, selection.run, TangentParams(query=query, helix_from=HELICES[chosen])
     )
     if found is not None:
-        head = found.select(layer=selection.layer, head=selection.head)
+        head = selection.of(found)
         shares = ", ".join(
             f"{label} {value_text(head, name)}"
             for label, name in (
@@ -79,9 +75,8 @@ def draw_stages(selection: Selection) -> None:
         name = "whole" if whole else "window"
 
         def draw(whole: bool = whole, name: str = name) -> None:
-            for column, stage in zip(st.columns(3), STAGE_TITLES, strict=True):
-                with column:
-                    chart(f"{name}-{stage}", stage_figure(found, stage, zoom, whole=whole))
+            stages = ((f"{name}-{each}", each) for each in STAGE_TITLES)
+            charts({key: stage_figure(found, each, zoom, whole=whole) for key, each in stages})
 
         title = (
             "The whole text" if whole or zoom is None else f"Positions {zoom[0]} to {zoom[1] - 1}"

@@ -1,21 +1,6 @@
 """The words of the page on rotary spectra; formulas are those of the definitions."""
 
-from __future__ import annotations
-
-from pages.shared.explained import explained
-
-__all__ = [
-    "AMPLITUDES",
-    "CHANGED_LOSS",
-    "CHANGED_PATTERN",
-    "CLOCKS",
-    "EQUIVARIANT",
-    "GRID",
-    "LOGIT",
-    "SHARES",
-    "USAGE",
-    "WITHOUT",
-]
+from pages.shared.cards.explained import explained
 
 CLOCKS = explained(
     "rotary-spectrum",

@@ -1,17 +1,15 @@
 """Bands changed inside the model: which heads, and what it does to loss and attention."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import streamlit as st
 
 from pages.rotary_spectrum import captions as words
-from pages.rotary_spectrum.controls import URL, Bands
-from pages.shared import results
-from pages.shared.cards import card, chart
-from pages.shared.selection import Selection
+from pages.shared.cards.card import card, charts
+from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.rotary.bands import (
     CHANGES,
     TREATMENTS,
@@ -22,24 +20,21 @@ from poskernel_core.analyses.rotary.figures import losses_figure, profiles_figur
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_and_bias
 
-__all__ = ["draw_changes"]
-
 EVERYWHERE, LAYER, HEAD = "all heads", "the selected layer", "the selected head"
 WHERE: Final = (EVERYWHERE, LAYER, HEAD)
 
 
-def draw_changes(selection: Selection, bands: Bands) -> None:
+def draw_changes(selection: Selection, bands: dict[str, Any]) -> None:
     """Draw what changed bands do, where asked for: it runs the model again."""
     st.subheader("What is lost without a band?", anchor="changes")
     if not st.toggle(
         "Run the model with each band frozen, and removed, on 8 windows of the corpus",
         False,
-        key="changed",
-        bind=URL,
+        **linked("changed"),
     ):
         return
     where = st.segmented_control(
-        "Changed in", WHERE, default=EVERYWHERE, required=True, key="changedin", bind=URL
+        "Changed in", WHERE, default=EVERYWHERE, required=True, **linked("changedin")
     )
     asked = ChangedBandsParams(
         head=selection.cell,
@@ -52,7 +47,7 @@ def draw_changes(selection: Selection, bands: Bands) -> None:
         return
     loss = found.only("loss", "loss_change")
     card("changed-loss", partial(losses_figure, loss), loss, words.CHANGED_LOSS)
-    _draw_pattern(found.select(layer=selection.layer, head=selection.head))
+    _draw_pattern(selection.of(found))
 
 
 def _draw_pattern(head: Result) -> None:
@@ -61,9 +56,8 @@ def _draw_pattern(head: Result) -> None:
     frozen = partial(profiles_figure, shown, TREATMENTS[0], log_x=True)
 
     def draw() -> None:
-        for treatment, column in zip(TREATMENTS, st.columns(2), strict=True):
-            with column:
-                chart(f"changed-{treatment}", profiles_figure(shown, treatment, log_x=True))
+        each = {f"changed-{name}": profiles_figure(shown, name, log_x=True) for name in TREATMENTS}
+        charts(each)
         st.markdown(_table(shown))
 
     title = f"Attention of {head.params['head']}"

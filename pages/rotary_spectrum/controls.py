@@ -1,37 +1,17 @@
 """The controls of the page on rotary spectra."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Final, TypedDict
+from typing import Any, Final
 
 import streamlit as st
 
-from pages.shared.fit import fitted
-from pages.shared.selection import Selection
+from pages.shared.selection.fit import fitted, linked
+from pages.shared.selection.selection import Selection
 
-__all__ = ["Bands", "View", "choose_bands", "choose_view"]
-
-URL: Final = "query-params"
 SHORT: Final = 16
 SHORTS: Final = (4, 8, 12, 16, 24, 32, 64, 128)
 
 
-class Bands(TypedDict):
-    """Where the bands of wavelengths end, as parameters."""
-
-    short: float
-    long: float | None
-
-
-@dataclass(frozen=True)
-class View:
-    """How the curves over the offset are drawn."""
-
-    log_x: bool
-
-
-def choose_bands(selection: Selection) -> Bands:
+def choose_bands(selection: Selection) -> dict[str, Any]:
     """Draw the choice of the bands of wavelengths."""
     context = selection.run.context
     left, right = st.columns(2)
@@ -40,8 +20,6 @@ def choose_bands(selection: Selection) -> Bands:
     short = left.select_slider(
         "Short wavelengths: up to (tokens)",
         shorts,
-        key="short",
-        bind=URL,
         help="a pair with a wavelength of 16 tokens turns once in 16 tokens",
         **fitted("short", shorts, default),
     )
@@ -50,14 +28,12 @@ def choose_bands(selection: Selection) -> Bands:
     long = right.select_slider(
         "Middle wavelengths: up to (tokens)",
         longs,
-        key="long",
-        bind=URL,
         help="at first the context: longer ones turn less than once in it",
         **fitted("long", longs, context),
     )
     return {"short": float(short), "long": None if long == context else float(long)}
 
 
-def choose_view() -> View:
+def choose_log() -> bool:
     """Draw the choice of the axis of offsets."""
-    return View(st.toggle("Offsets on a log axis", True, key="logd", bind=URL))
+    return st.toggle("Offsets on a log axis", True, **linked("logd"))

@@ -1,23 +1,28 @@
 """The rotary spectrum: what the helix page is, for models that turn queries and keys."""
 
-from __future__ import annotations
+from typing import Any
 
 import streamlit as st
 
 from pages.rotary_spectrum.changes import draw_changes
-from pages.rotary_spectrum.controls import Bands, choose_bands, choose_view
+from pages.rotary_spectrum.controls import choose_bands, choose_log
 from pages.rotary_spectrum.sections import draw_all_heads, draw_kernels, draw_spectrum
-from pages.shared import results
-from pages.shared.contents import contents_here
-from pages.shared.head_choice import choose_head
-from pages.shared.place import Picture, Place
-from pages.shared.selection import Selection
+from pages.shared.cards.contents import contents_here
+from pages.shared.jobs import results
+from pages.shared.selection.head_choice import choose_head
+from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.rotary.kernel import EquivariantKernel, EquivariantParams
 from poskernel_core.analyses.rotary.spec import RotarySpectrum, SpectrumParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded, value_text
 
-PLACE = Place("Positions", "Spectrum", 10, picture=Picture("", "usage"), needs="rotary")
+PLACE = Place(
+    "Spectrum",
+    picture=Screenshot("", "usage"),
+    needs="rotary",
+    questions=("rotary-spectrum", "equivariant-kernel", "changed-bands"),
+)
 
 SHORT_BAND = 0
 
@@ -25,17 +30,14 @@ SHORT_BAND = 0
 def draw_head(selection: Selection, found: Result, kernels: Result) -> None:
     """Draw the selected head: its numbers, its spectrum, its kernels."""
     choose_head(
-        kernels.values["band_distance"][..., SHORT_BAND],
-        selection,
-        "user of short wavelengths",
+        kernels.values["band_distance"][..., SHORT_BAND], selection, "user of short wavelengths"
     )
-    one = found.select(layer=selection.layer, head=selection.head)
-    kernel = kernels.select(layer=selection.layer, head=selection.head)
+    one = selection.of(found)
+    kernel = selection.of(kernels)
     st.subheader(f"{selection.cell} at query position {selection.query}", anchor="head")
     st.markdown(_numbers(one, kernel))
     draw_spectrum(one, kernel)
-    view = choose_view()
-    draw_kernels(kernel, view)
+    draw_kernels(kernel, log_x=choose_log())
 
 
 def _numbers(one: Result, kernel: Result) -> str:
@@ -51,7 +53,7 @@ def _numbers(one: Result, kernel: Result) -> str:
     )
 
 
-def draw_page(selection: Selection, bands: Bands) -> None:
+def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
     """Draw everything that follows from the chosen bands."""
     asked = SpectrumParams(skip=selection.skip, **bands)
     found = results.fetch(RotarySpectrum, selection.run, asked)

@@ -1,18 +1,16 @@
 """The cards of the page on rotary spectra: one head's clocks and kernels, and all heads."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 
 import streamlit as st
 
 from pages.rotary_spectrum import captions as words
-from pages.rotary_spectrum.controls import View
-from pages.shared.cards import card
-from pages.shared.measure_grid import draw_heads, head_texts
-from pages.shared.selection import Selection
-from pages.shared.shades import linear, logarithmic
+from pages.shared.cards.card import card
+from pages.shared.grid.measure_grid import draw_heads, head_texts
+from pages.shared.grid.shades import linear, logarithmic
+from pages.shared.selection.fit import linked
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.rotary.clocks import clocks_figure
 from poskernel_core.analyses.rotary.figures import (
     amplitudes_figure,
@@ -27,8 +25,6 @@ from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.analyses.rotary.spec import RotarySpectrum
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_and_bias
-
-__all__ = ["draw_all_heads", "draw_kernels", "draw_spectrum"]
 
 MEASURES: Final = {measure.title: measure for measure in RotarySpectrum.measures}
 
@@ -50,12 +46,12 @@ def draw_spectrum(head: Result, kernel: Result) -> None:
     card("shares", partial(shares_figure, shown), shown, words.SHARES)
 
 
-def draw_kernels(kernel: Result, view: View) -> None:
+def draw_kernels(kernel: Result, *, log_x: bool) -> None:
     """Draw one head's logit and kernels by offset, and the numbers of what each band does."""
     left, right = st.columns(2)
     with left:
         shown = kernel.only("positional_logit", "band_logit")
-        card("logit", partial(logit_figure, shown, log_x=view.log_x), shown, words.LOGIT)
+        card("logit", partial(logit_figure, shown, log_x=log_x), shown, words.LOGIT)
     with right:
         shown = kernel.only(
             "positional_logit",
@@ -66,12 +62,12 @@ def draw_kernels(kernel: Result, view: View) -> None:
             "equivariant_attention_distance",
             "attention_distance",
         )
-        figure = partial(equivariant_curve, shown, log_x=view.log_x)
+        figure = partial(equivariant_curve, shown, log_x=log_x)
         card("equivariant", figure, shown, words.EQUIVARIANT)
     shown = kernel.only(
         "positional_logit", "equivariant_kernel", "without_band", "etc", "band_etc", "band_distance"
     )
-    card("without", partial(without_figure, shown, log_x=view.log_x), shown, words.WITHOUT)
+    card("without", partial(without_figure, shown, log_x=log_x), shown, words.WITHOUT)
     st.markdown(_band_table(kernel))
 
 
@@ -93,7 +89,7 @@ def _band_table(kernel: Result) -> str:
 
 def draw_all_heads(found: Result, selection: Selection) -> None:
     """Draw the grid of all heads by dominant wavelength, weight of a band, or mean share."""
-    title = st.selectbox("Colour heads by", list(MEASURES), key="rotaryby", bind="query-params")
+    title = st.selectbox("Colour heads by", list(MEASURES), **linked("rotaryby"))
     measure = MEASURES[title or next(iter(MEASURES))]
     shown = found.only(measure.value)
     values = shown.values[measure.value].astype(float)

@@ -26,57 +26,6 @@ from poskernel_core.export.files import (
 )
 from poskernel_core.plotting.layout import MUTED
 
-PAGES: Final = {
-    "etc": "",
-    "entropy": "",
-    "sinks": "",
-    "score-variance": "",
-    "head-measures": "",
-    "how-many-texts": "",
-    "depth": "compare",
-    "verdicts": "head",
-    "compare-kernels": "compare",
-    "compare-heads": "compare",
-    "kernel-replicates": "compare",
-    "headvis": "explore",
-    "head-examples": "explore",
-    "kernel": "positional_kernels",
-    "kernel-map": "positional_kernels",
-    "additivity": "positional_kernels",
-    "profile": "previous_token",
-    "tangent": "previous_token",
-    "previous-token": "previous_token",
-    "stages": "previous_token",
-    "own-text": "own_text",
-    "own-text-head": "own_text",
-    "kernel-distances": "contextual",
-    "contextual-heads": "contextual",
-    "denominators": "contextual",
-    "token-weights": "contextual",
-    "over-training": "over_training",
-    "kernel-over-training": "over_training",
-    "helix": "helix",
-    "rotary-spectrum": "rotary_spectrum",
-    "equivariant-kernel": "rotary_spectrum",
-    "changed-bands": "rotary_spectrum",
-    "intervention": "interventions",
-    "averaging": "interventions",
-    "induction-scores": "induction_recency",
-    "induction-recency": "induction_recency",
-    "recency-patterns": "induction_recency",
-    "random-attention": "induction_recency",
-    "equalised-norms": "induction_recency",
-    "position-vs-token": "position_vs_token",
-    "position-zero": "position_vs_token",
-    "contextual-neurons": "contextual_neurons",
-    "neuron": "contextual_neurons",
-    "neuron-trace": "contextual_neurons",
-    "neuron-latents": "contextual_neurons",
-    "extended-embedding": "contextual_neurons",
-    "word-neurons": "contextual_neurons",
-}
-"""The page that shows each question: the address of its folder, the landing page's is empty."""
-
 PARAMETERS: Final = ("skip", "query", "text", "neuron", "measure")
 """Parameters that are called alike in the address of a page."""
 
@@ -184,9 +133,13 @@ class View:
 
 
 def page_address(result: Result, base: str) -> str:
-    """Return the address at which a dashboard shows a result, as far as an address can tell it."""
+    """Return the address at which a dashboard shows a result, as far as an address can tell it.
+
+    It names the question; the dashboard opens the page that shows it.
+    """
     run, params = result.provenance, result.params | result.chosen
     asked: dict[str, Any] = {
+        "show": result.analysis,
         "model": run.get("model"),
         "revision": run.get("revision"),
         "corpus": run.get("corpus"),
@@ -210,7 +163,7 @@ def page_address(result: Result, base: str) -> str:
     told = {name: value for name, value in asked.items() if value not in (None, "")}
     if len(str(told.get("text", ""))) > MOST_IN_ADDRESS:
         told.pop("text")
-    return f"{base}/{PAGES[result.analysis]}?{urlencode(told)}"
+    return f"{base}/?{urlencode(told)}"
 
 
 def _has_library() -> bool:

@@ -5,14 +5,13 @@ import re
 
 import pytest
 
-from pages.shared.cards import Explanation
-from pages.shared.measures import MEASURES
+from pages.shared.cards.card import Explanation
+from pages.shared.grid.measures import MEASURES
 from poskernel_core.analyses.definitions import methods
+from tests.support import ROOT
 
-MODULES = (
-    "shared.words_kernels", "shared.words_positions", "shared.words_experiments",
-    "contextual.captions", "contextual_neurons.captions", "rotary_spectrum.captions",
-)  # fmt: skip
+MODULES = [file.parent.relative_to(ROOT) for file in sorted((ROOT / "pages").rglob("captions.py"))]
+"""The folders whose figures' words are in ``captions``."""
 DISPLAY = re.compile(r"^\$\$\n(.+?)\n\$\$$", re.MULTILINE | re.DOTALL)
 
 
@@ -20,9 +19,11 @@ def explanations() -> dict[str, str]:
     """Every text that a page sets as Markdown with formulas, by where it comes from."""
     found = {}
     for name in MODULES:
-        for each, value in vars(importlib.import_module(f"pages.{name}")).items():
+        for each, value in vars(
+            importlib.import_module(".".join((*name.parts, "captions")))
+        ).items():
             if isinstance(value, Explanation):
-                found |= {f"{each}, reading": value.reading, f"{each}, formula": value.formula}
+                found |= {f"{name} {each}, reading": value.reading, f"{name} {each}": value.formula}
     for title, measure in MEASURES.items():
         found[f"{title}, formula"] = measure.words().formula
     for method in methods():

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pages.shared.tables import rounded_table
+from pages.shared.tables.tables import rounded_table
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import (
     bias_text,

@@ -12,7 +12,7 @@ def follow_two() -> None:
     """A page on which two results are computed."""
     from types import SimpleNamespace
 
-    from pages.shared.jobs import follow
+    from pages.shared.jobs.jobs import follow
     from poskernel_core.analyses import find
 
     for number, analysis in enumerate(("etc", "helix")):

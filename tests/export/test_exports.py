@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
-from pages.shared.grid import grid_data
+from pages.shared.grid.grid import grid_data
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.result import Result, Value, texts_array

@@ -11,18 +11,16 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 import poskernel_core as pk
-from pages.shared import results
+from pages.shared.jobs import results
 from poskernel_core import api
-from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import texts_array
 from poskernel_core.engine.engine import Engine
 from poskernel_core.export import notebook as views
 from poskernel_core.export.files import to_csv
-from poskernel_core.export.notebook import PAGES, View
+from poskernel_core.export.notebook import View
 from poskernel_core.storage.store import Store
 from tests.support.made_results import result
-from tools.recorded import page_names
 
 HOME = "http://lab.org/pk"
 
@@ -88,7 +86,7 @@ def test_text_where_there_are_no_figures(made):
 
     assert told[0].startswith("L0H1, model demo")
     assert "  pattern [query=3 key=3] (share of attention)" in told
-    assert told[-1].startswith(f"{HOME}/own_text?")
+    assert told[-1].startswith(f"{HOME}/?show=own-text-head&")
 
 
 def test_strangers_text_is_text(made):
@@ -122,12 +120,6 @@ def test_outside_of_a_notebook(made, first):
     assert all("window.Plotly = Plotly" in shown(View(made))["text/html"] for _ in range(2))
 
 
-def test_every_question_has_a_page():
-    """That exists; none is forgotten."""
-    assert set(ANALYSES) == set(PAGES)
-    assert set(PAGES.values()) <= {"", *page_names()}
-
-
 @pytest.mark.parametrize(
     ("analysis", "asked"),
     [("kernel", {"head": "L2H6", "query": 303}), ("etc", {"query": 303, "params": {"skip": 7}})],
@@ -137,7 +129,6 @@ def test_a_link_shows_the_same(shipped, monkeypatch, analysis, asked):
     from streamlit.testing.v1 import AppTest
 
     from tests.support.server import ROOT
-    from tools.recorded import open_page
 
     view = pk.view(analysis, "demo-gpt2", address=HOME, engine=shipped, **asked)
     monkeypatch.setattr(results, "engine", lambda: shipped)
@@ -148,7 +139,7 @@ def test_a_link_shows_the_same(shipped, monkeypatch, analysis, asked):
     parts = urlsplit(view.link)
     for name, (value,) in parse_qs(parts.query).items():
         app.query_params[name] = value
-    open_page(app, parts.path.removeprefix("/pk/") or "etc_heatmap")
+    app.run()
 
     assert not app.warning
     assert not app.exception
@@ -171,7 +162,7 @@ def test_addresses(made, monkeypatch):
     monkeypatch.delenv("POSKERNEL_ADDRESS", raising=False)
     assert pk.view("own-text-head", "demo").link is None
     monkeypatch.setenv("POSKERNEL_ADDRESS", "https://lab.org/")
-    assert pk.view("own-text-head", "demo").link.startswith("https://lab.org/own_text?")
+    assert pk.view("own-text-head", "demo").link.startswith("https://lab.org/?show=own-text-head&")
     assert pk.view("own-text-head", "demo", address=HOME).link.startswith(HOME)
     for wrong in ("localhost:8501", "javascript:alert(1)", "http://", "http://a/?b=c", ""):
         with pytest.raises(BadRequest, match="such as http://localhost:8501"):

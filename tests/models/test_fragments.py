@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.shared import results
+from pages.shared.jobs import results
 from poskernel_core import analyses
 from poskernel_core.api import build_request
 from poskernel_core.cli import main as cli

@@ -128,7 +128,7 @@ def test_what_is_not_there_says_how_to_get_it(offered, capsys):
 def test_a_page_shows_what_is_there(offered, monkeypatch):
     """The map and a kernel, at the positions and skips that are there; what is not says so."""
     _, name, _, _ = offered
-    from pages.shared import results
+    from pages.shared.jobs import results
 
     engine = Engine(Store())
     monkeypatch.setattr(results, "engine", lambda: engine)

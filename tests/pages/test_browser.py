@@ -12,10 +12,8 @@ from tests.support.visit import (
     SKIP,
     cell,
     choose,
-    complains,
     in_both_themes,
     no_trouble,
-    parameter,
     settle,
     slider,
     title_of,
@@ -101,45 +99,6 @@ def arrows_and_enter(page: Page) -> None:
     page.keyboard.press("End")
     page.keyboard.press(" ")
     expect(title_of(page, "kernel")).to_contain_text("L1H7 at n = 400")
-
-
-def test_a_link_restores_another_page(visit):
-    """A deep link reaches its page, head, source and text at once."""
-    page = visit("/positional_kernels", head="L1H3", source="one text", item="Exodus 12")
-    assert FIRST | {"Head": "L1H3"} == values(page)
-    expect(page.get_by_role("heading", level=1)).to_have_text("Kernel")
-    expect(page.get_by_text("L1H3 at query position 400")).to_be_visible()
-    expect(page.get_by_role("radio", name="one text")).to_be_checked()
-    assert "Exodus 12" == page.get_by_role("combobox", name="Text", exact=True).input_value()
-
-
-def test_a_link_with_nonsense_says_what_is_shown_instead(visit):
-    """An unknown cell, position or skip is named in one notice, until something else is chosen."""
-    page = visit(head="L99H9", query="foo", skip=999)
-    assert FIRST == values(page)
-    expect(title_of(page, "kernel")).to_contain_text("L2H6 at n = 400")
-    notice = page.get_by_test_id("stAlertContentWarning")
-    expect(notice).to_have_count(1)
-    expect(notice).to_contain_text(
-        "The link asks for head L99H9; shown is L2H6 instead: offered are 32 values from L0H0 to "
-        "L3H7."
-    )
-    expect(notice.get_by_text("The link asks for")).to_have_count(3)
-    cell(page, "L1H1").click()
-    expect(notice.get_by_text("The link asks for")).to_have_count(2)
-    no_trouble(page)
-
-
-def test_a_link_to_an_unknown_model(page, server):
-    """The page says what is offered, and the address stays; the list offers the way on."""
-    open_page(page, server.link("/", model="nope"))
-    complains(page, "The link asks for model 'nope', which is not offered here.")
-    assert "nope" == parameter(page, "model")
-    choose(page, "Model", "demo-gpt2")
-    expect(page.get_by_role("gridcell")).to_have_count(32)
-    settle(page)
-    assert parameter(page, "model") is None
-    no_trouble(page)
 
 
 def test_a_link_keeps_what_equals_an_end_of_a_slider(visit):

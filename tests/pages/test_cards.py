@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from pages.shared import cards
+from pages.shared.cards import card as cards
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import set_title
 
@@ -36,11 +36,11 @@ def drawn(monkeypatch):
             figure = go.Figure(go.Scatter(y=[1.0, 2.0], showlegend=False), {"margin": {"t": 40}})
             return set_title(figure, f"no. {len(made)}")
 
-        return cards._kept(name, make, of or result(3), also)
+        return cards.kept(name, make, of or result(3), also)
 
-    cards._kept.cache.clear()
+    cards.kept.cache.clear()
     yield draw, made
-    cards._kept.cache.clear()
+    cards.kept.cache.clear()
 
 
 def test_the_same_is_made_once(drawn):

@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.interventions.prompt_words import fitting, words_of
-from pages.shared import results
+from pages.shared.jobs import results
 from poskernel_core.analyses.base import Params
 from poskernel_core.analyses.interventions.presets import presets_for
 from tests.support.server import ROOT

@@ -11,17 +11,14 @@ from poskernel_core.plotting.layout import quoted
 from tests.pages.test_downloads import download
 from tests.support.visit import (
     complains,
-    console,
     csv_rows,
     hash_of,
-    in_both_themes,
     no_trouble,
     parameter,
     press,
     redraws,
     seek,
     settle,
-    shown,
     traces,
     values,
     write,
@@ -54,21 +51,6 @@ def counted(page: Page) -> int:
 def said(page: Page, what: str) -> Locator:
     """The sentence beside the distances that begins so."""
     return page.get_by_test_id("stMain").get_by_text(re.compile(what))
-
-
-def test_all_is_drawn(page, show):
-    """Six figures, a table, a sentence that counts what the plane shows; the console is silent."""
-    trouble = console(page)
-    show()
-    for _ in in_both_themes(page):
-        drawn(page, FIGURES)
-        assert HEADS == sum(groups(page).values())
-        assert counted(page) == groups(page)["contextual"]
-        spreads = [float(each) for each in column(page, "contextual-table", "CV")]
-        assert sorted(spreads) == spreads
-        assert {"contextual"} == set(column(page, "contextual-table", "group"))
-        no_trouble(page)
-    assert [] == trouble
 
 
 def test_one_head(show):
@@ -237,33 +219,4 @@ def test_a_query_position_within_the_skipped_keys(show):
     press(page, "Skip first keys (tokens)", "ArrowLeft")
     drawn(page, FIGURES)
     expect(page.get_by_text(NOTHING_LEFT)).to_have_count(0)
-    no_trouble(page)
-
-
-def test_a_link_restores_the_page(show):
-    """All controls, and what they lead to; nonsense in it gives the defaults."""
-    page = show(head="L1H2", token=" of", firstwindows=16, broad=64, steady=0.1, dlocal=0.4,
-                duplicates=0.9, chapters="Exodus 12", owntexts="one\n---\ntwo",
-                alike=0.2, apart=0.9)  # fmt: skip
-    drawn(page, FIGURES)
-    fields = {"First windows": "16", ALIKE: "0.20", APART: "0.90"}
-    assert fields == shown(page, *fields)
-    for label, text in ((TOKEN, " of"), (OWN, "one\n---\ntwo")):
-        expect(page.get_by_role("textbox", name=label, exact=True)).to_have_value(text)
-    assert {"Exodus 12", "one", "two"} <= set(traces(page, "denominators"))
-    expect(page.get_by_role("heading", name=re.compile("^L1H2: "))).to_be_visible()
-    expect(
-        page.get_by_text(re.compile("64 tokens or more, a coefficient .* of 0.1 or less"))
-    ).to_be_visible()
-    limits = page.get_by_test_id("stMain").get_by_role("table").first
-    for text in ("from 0.9", "from 0.4", "from 64", "up to 0.1"):
-        expect(limits).to_contain_text(text)
-    no_trouble(page)
-    show(firstwindows=7, broad=9999, steady="x", duplicates=-1, chapters="Nobody 1", alike=3,
-         query="x", token="")  # fmt: skip
-    drawn(page, FIGURES)
-    expect(page.get_by_text(f"contextual for {quoted(' the')} at n =")).to_be_visible()
-    fields = {"First windows": "32", ALIKE: "0.10", APART: "0.50"}
-    assert fields == shown(page, *fields)
-    expect(page.get_by_text(re.compile("denominator of 0.25 or less"))).to_be_visible()
     no_trouble(page)

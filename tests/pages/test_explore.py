@@ -26,6 +26,7 @@ from tests.support.visit import (
     visit,
     write,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
@@ -65,13 +66,7 @@ HEADVIS = [
 @pytest.fixture
 def explore(page: Page, server):
     """Open the page with its points drawn."""
-
-    def go(**parameters: object) -> Page:
-        visit(page, server.link("/explore", **parameters))
-        expect(page.locator(f"{FIGURE} .main-svg").first).to_be_visible()
-        return page
-
-    return go
+    return opens(page, server, "/explore", ready="heads")
 
 
 def place(page: Page, head: str) -> tuple[float, float]:
@@ -263,11 +258,4 @@ def test_measures_that_run_the_model(explore):
     choose(page, "Across", "induction score")
     expect(page.locator(f"{FIGURE} .xtitle", has_text="induction score")).to_be_visible()
     assert re.search("again=true", page.url)
-    no_trouble(page)
-
-
-def test_a_model_with_rotary_positions(explore, rotary):
-    """Its own measures, and no others."""
-    page = explore(model=rotary)
-    lists(page, 18)
     no_trouble(page)

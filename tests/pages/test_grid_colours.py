@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
-from pages.shared.grid import cell_name, grid_data
+from pages.shared.grid.grid import grid_data
 from poskernel_core.plotting.palette import (
-    KIND_LOOKS,
     SCALE,
-    fade,
-    ink_on,
     log_position,
     scale_hex,
     scale_rgb,
@@ -32,17 +29,6 @@ def test_scale_only_gets_lighter() -> None:
     assert (np.diff(luminance) > 0).all()
 
 
-def test_kinds_differ_in_shape_and_not_only_in_colour() -> None:
-    """Three kinds, three glyphs."""
-    assert {"local", "slow decay", "uniform"} == set(KIND_LOOKS)
-    assert 3 == len({kind.glyph for kind in KIND_LOOKS.values()})
-
-
-def test_ink_reads_on_both_ends_of_the_scale() -> None:
-    """White on blue, black on yellow."""
-    assert ("#ffffff", "#000000") == (ink_on(SCALE[0]), ink_on(SCALE[-1]))
-
-
 def test_log_position_of_the_ends_the_middle_and_beyond() -> None:
     """1 to 100: ten lies half-way, and NaN stays."""
     got = log_position(np.array([0.1, 1, 10, 100, 1000, np.nan]), 1, 100)
@@ -53,16 +39,6 @@ def test_log_position_rejects_an_empty_range() -> None:
     """The message names both ends."""
     with pytest.raises(ValueError, match="low=3, high=3"):
         log_position(np.ones(2), 3, 3)
-
-
-def test_fade_keeps_the_colour() -> None:
-    """Hex to rgba."""
-    assert "rgba(42,133,199,0.3)" == fade("#2A85C7", 0.3)
-
-
-def test_cell_name() -> None:
-    """Layer first."""
-    assert "L3H7" == cell_name(3, 7)
 
 
 def test_cells_are_layers_down_and_heads_across() -> None:
@@ -97,19 +73,6 @@ def test_a_filtered_cell_says_so() -> None:
     dimmed = [[True, False, False], [False] * 3]
     cell = grid_data(COLOURS, LABELS, MARKS, dimmed, None)["rows"][0][0]
     assert ("L0H0: text (filtered out)", True) == (cell["label"], cell["dimmed"])
-
-
-def test_cells_of_another_shape_are_refused() -> None:
-    """The message names the argument and both shapes."""
-    with pytest.raises(ValueError, match=r"labels has rows of lengths \[3\], colours has \[3, 3\]"):
-        grid_data(COLOURS, LABELS[:1], MARKS, CLEAR, None)
-
-
-@pytest.mark.parametrize("columns", [[[0, 1, 2]], [[0, 1, 1], [0, 1, 2]], [[0, 1], [0, 1, 2]]])
-def test_an_order_that_loses_a_head_is_refused(columns: list[list[int]]) -> None:
-    """Every layer shows every head once."""
-    with pytest.raises(ValueError, match="columns must order the heads 0 to 2"):
-        grid_data(COLOURS, LABELS, MARKS, CLEAR, columns)
 
 
 def test_cells_with_curves_have_ink():

@@ -7,9 +7,6 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.shared import results
-from poskernel_core.engine.engine import Engine
-from poskernel_core.storage.store import Store
 from tests.support.server import ROOT
 from tools.recorded import open_page, page_names
 
@@ -29,11 +26,8 @@ OTHERS = {"methods": "the names are those of published figures, beside their mod
 
 
 @pytest.fixture
-def shown(tmp_path, monkeypatch):
+def shown(shipped_only):
     """What opens a page with nothing but what comes with the project."""
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    engine = Engine(Store(tmp_path))
-    monkeypatch.setattr(results, "engine", lambda: engine)
 
     def show(name):
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
@@ -45,9 +39,7 @@ def shown(tmp_path, monkeypatch):
         assert [] == [each.value for each in (*app.exception, *app.error)]
         return app
 
-    yield show
-    engine.close()
-    engine.store.close()
+    return show
 
 
 def unlinked(frame):

@@ -6,58 +6,33 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from poskernel_core.analyses.helix.figures import OVERLAYS, OWN_AXES
-from poskernel_core.ledger.published import ANGLES_GPT2
 from tests.support.visit import (
     hash_of,
-    in_both_themes,
     no_trouble,
     parameter,
     pick,
     press,
     redraws,
     seek,
-    settle,
     slider,
     table,
     title_of,
     traces,
     until,
-    visit,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
 PAGE, CONTEXT, TOKENS = "/helix", 128, 20
-CARDS = ("helix", "morph", "variance", "angles_residual", "angles_position", "shape")
 LAYER, START = "Stream before layer", "Positions drawn — start"
-OWN_NOTICE = "_stcore/"  # Streamlit asks for these below the page's address first, and gets a 404
 PLAYER = "document.querySelector('.st-key-figure-morph .js-plotly-plot')"
 
 
 @pytest.fixture
 def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
-
-    def go(**parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"context": CONTEXT, "rtok": TOKENS, **parameters}))
-        return page
-
-    return go
-
-
-def test_all_figures_are_drawn(page, show):
-    """Six figures and the published row; no error on the console."""
-    trouble = []
-    page.on("console", lambda said: trouble.append(said) if said.type == "error" else None)
-    page.on("pageerror", lambda error: trouble.append(error))
-    show()
-    for _ in in_both_themes(page):
-        for figure in CARDS:
-            expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
-        published = table(page, "card-angles").locator("tr").filter(has_text="published for GPT-2")
-        expect(published).to_contain_text(", ".join(f"{angle:.0f}°" for angle in ANGLES_GPT2))
-        no_trouble(page)
-    assert [] == [str(each) for each in trouble if OWN_NOTICE not in each.location["url"]]
+    return opens(page, server, PAGE, context=CONTEXT, rtok=TOKENS)
 
 
 def test_layer_positions_averages_and_overlay(show):
@@ -150,15 +125,4 @@ def test_the_morph_plays_and_can_be_moved(show):
         f"last => String(Array.from({PLAYER}.data[0].x)) !== last",
         ",".join(map(str, last)),
     )
-    no_trouble(page)
-
-
-def test_a_model_with_rotary_positions(page, server, rotary):
-    """A sentence on why there is no helix of the post's kind; the mean stream is drawn."""
-    visit(page, server.link(PAGE, model=rotary))
-    expect(page.get_by_text("This model has rotary positions")).to_be_visible()
-    expect(page.get_by_role("radio", name="one token repeated")).to_have_count(0)
-    for figure in CARDS:
-        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
-    settle(page)
     no_trouble(page)

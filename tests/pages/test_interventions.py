@@ -21,9 +21,9 @@ from tests.support.visit import (
     slider,
     title_of,
     values,
-    visit,
     write,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
@@ -45,12 +45,7 @@ BEFORE = "before the softmax"
 @pytest.fixture
 def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
-
-    def go(**parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"context": CONTEXT, "head": FIRST.cell, **parameters}))
-        return page
-
-    return go
+    return opens(page, server, PAGE, context=CONTEXT, head=FIRST.cell)
 
 
 def numbers(page: Page) -> list[str]:
@@ -226,28 +221,3 @@ def test_the_grid_of_heads_and_the_averaging(show):
     with redraws(page, "averaging"):
         seek(page, "Averaged", "in the stream before layer 1")
     no_trouble(page)
-
-
-def test_a_link_restores_everything(show, new_context):
-    """A second visitor sees the same prompt, settings and numbers."""
-    page = show(context=64)
-    pick(page, WORDS["blind"])
-    press(page, "Every k-th position, k =", "ArrowLeft")
-    write(page, LAYERS, "0-1")
-    seek(page, "Changed", BEFORE)
-    settle(page)
-    write(page, "Prompt", "one two three; one two")
-    cell(page, OTHER).click()
-    expect(title_of(page, "patterns-whole")).to_contain_text(OTHER)
-    settle(page)
-    other = new_context().new_page()
-    visit(other, page.url)
-    assert numbers(page) == numbers(other)
-    assert (prompt(page), values(page)) == (prompt(other), values(other))
-    expect(other.get_by_role("radio", name=WORDS["blind"])).to_be_checked()
-    assert "0-1" == other.get_by_role("textbox", name=LAYERS, exact=True).input_value()
-    assert BEFORE == other.get_by_role("combobox", name="Changed", exact=True).input_value()
-    every = slider(page, "Every k-th position, k =").get_attribute("aria-valuetext")
-    expect(slider(other, "Every k-th position, k =")).to_have_attribute("aria-valuetext", every)
-    expect(title_of(other, "patterns-whole")).to_contain_text(OTHER)
-    no_trouble(other)

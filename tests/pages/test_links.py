@@ -6,7 +6,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.contextual_neurons import page as neurons_page
-from pages.shared import links, results
+from pages.shared.jobs import results
+from pages.shared.selection import links
 from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.models.known import telling_head

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from pages.shared.measures import MEASURES as ALL_MEASURES
+from pages.shared.grid.measures import MEASURES as ALL_MEASURES
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from poskernel_core.models import catalog
 from tests.pages.test_downloads import download
@@ -87,7 +87,7 @@ def test_every_measure_is_drawn(landing):
     page, first, seen = landing(), next(iter(MEASURES)), set()
     for title, measure in list(MEASURES.items())[::-1]:
         choose(page, COLOUR, title)
-        expect(page.locator(".legend .title")).to_have_text(measure.unit)
+        expect(page.locator(".legend .title")).to_have_text(measure.declared.unit)
         settle(page)
         assert parameter(page, "measure") == (None if title == first else title)
         begins = r"L\dH\d: " + ("ETC" if measure.question.name == "etc" else re.escape(title))
@@ -161,24 +161,4 @@ def test_additivity(page, server):
     expect(title_of(page, "similarity")).to_have_text("Content similarity across positions, L1H3")
     expect(title_of(page, "shares")).to_contain_text("layer 1")
     assert traces(page, "similarity")
-    no_trouble(page)
-
-
-def test_a_model_with_rotary_positions(page, server, rotary):
-    """Measures of its keys, and their shares: position alone explains little."""
-    visit(page, server.link(model=rotary, measure="key variance explained by position"))
-    expect(
-        page.get_by_role("gridcell", name=re.compile("key variance explained by position"))
-    ).to_have_count(18)
-    for measure in ("content similarity across positions", "induction score"):
-        choose(page, COLOUR, measure)
-        expect(page.get_by_role("gridcell", name=re.compile(measure))).to_have_count(18)
-    settle(page)
-    no_trouble(page)
-    visit(page, server.link("/positional_kernels", model=rotary))
-    for figure in ("shares", "similarity"):
-        drawn(page, figure)
-    position, _, rest = shares(page)
-    assert 1 == pytest.approx(sum(shares(page)), abs=2e-3)
-    assert position < rest
     no_trouble(page)

@@ -20,6 +20,7 @@ from tests.support.visit import (
     shown,
     visit,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
@@ -41,13 +42,7 @@ PARTS = ("Values", "Formula.", "Choices.", "Limits.", "Source.")
 @pytest.fixture
 def show(page: Page, server):
     """Open the page, so wide that every column is in view, with the parameters given."""
-    page.set_viewport_size({"width": 2200, "height": 1000})
-
-    def go(**parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"model": MODEL, **parameters}))
-        return page
-
-    return go
+    return opens(page, server, PAGE, width=2200, model=MODEL)
 
 
 def folds(page: Page) -> Locator:
@@ -103,13 +98,6 @@ def one_definition(page: Page, new_context: Callable[[], BrowserContext]) -> Non
     expect(folds(page)).to_have_count(len(METHODS))
     settle(page)
     assert parameter(page, "method") is None
-
-
-def test_an_unknown_definition_or_part(show):
-    """What a link names and there is not: the list of definitions."""
-    page = show(method="alchemy", part="Appendix", ledgerid="none", published="nobody")
-    expect(folds(page)).to_have_count(len(METHODS))
-    no_trouble(page)
 
 
 def a_model_without_published_figures(page: Page) -> None:

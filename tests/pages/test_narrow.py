@@ -73,6 +73,6 @@ def test_words_on_a_number_stand_below_it_on_a_phone(page, server):
 def test_chosen_values_have_the_light_themes_colour():
     """White cannot be read on the dark theme's; style.css, without themes, names it."""
     theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())["theme"]
-    style = (ROOT / "pages" / "shared" / "style.css").read_text()
+    style = (ROOT / "pages" / "shared" / "look" / "style.css").read_text()
     rule = style.split("[data-tag] {")[1].split("}")[0]
     assert f"background-color: {theme['light']['primaryColor']};" == rule.strip()

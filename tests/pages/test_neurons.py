@@ -5,12 +5,10 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.pages.test_contextual import TOKEN
 from tests.support.visit import (
     complains,
     console,
     flip,
-    in_both_themes,
     no_trouble,
     parameter,
     pick,
@@ -25,12 +23,11 @@ from tests.support.visit import (
     visit,
     write,
 )
-from tests.support.visit_tables import click_row, column, drawn, titles, wide
+from tests.support.visit_tables import click_row, column, titles, wide
 
 pytestmark = pytest.mark.browser
 
 PAGE, PARTS = "/contextual_neurons", "Show the parts of the prediction"
-FIGURES = ("quality", "bag-kernel", "neurons", "tokens", "related", "trace", "latents")
 HEADS, RAREST, RANKED = "Contextual heads of layer 0", "Rarest token listed", "Neurons ranked by"
 NEURON, WORDS = "Neuron of layer 0", "Which neurons fire for these words?"
 NEAR, COMPONENTS = "Tokens near the token", "Components of the vocabulary"
@@ -55,22 +52,6 @@ def chosen(page: Page, neuron: int | str) -> None:
     settle(page)
     assert {NEURON: f"{neuron}"} == shown(page, NEURON)
     assert f"{neuron}" == parameter(page, "neuron")
-
-
-def test_all_is_drawn(page, show):
-    """Seven figures and their tables; the neuron driven most comes first; a silent console."""
-    trouble = console(page)
-    show()
-    for _ in in_both_themes(page):
-        drawn(page, FIGURES)
-        first = column(page, "neuron-table", "neuron")[0]
-        expect(page.get_by_role("heading", name=f"Neuron {first}", exact=True)).to_be_visible()
-        assert f"<b>{first}</b>" == page.evaluate(RING)
-        expect(page.get_by_text("The bag is filled by L0H0, ")).to_be_visible()
-        assert first not in column(page, "related-table", "neuron")
-        assert 7 > len(column(page, "card-latents", "share")) > 1
-        no_trouble(page)
-    assert [] == trouble
 
 
 def test_what_the_bag_is_made_of(show):
@@ -205,45 +186,3 @@ def test_a_model_without_neurons(page, server):
     expect(page.locator(".js-plotly-plot")).to_have_count(0)
     no_trouble(page)
     assert [] == trouble
-
-
-def test_a_link_restores_the_page(show):
-    """All controls, and what they lead to; nonsense in it gives the defaults."""
-    page = show(bagheads="L0H2", token=" of", firstwindows=16, normscale="one for all", mincount=2,
-                bagkernel="their mean", judged="cosine", rank="drive", neuron=7, words="king Lord",
-                tracetext="a text", item="Exodus 12", parts="true", components=3,
-                nearword=" king")  # fmt: skip
-    drawn(page, FIGURES)
-    fields = {RAREST: "2", RANKED: "drive", NEURON: "7", "First windows": "16", COMPONENTS: "3"}
-    assert fields == shown(page, *fields)
-    expect(page.get_by_role("combobox", name="Text", exact=True)).to_have_value("Exodus 12")
-    for label, text in ((TOKEN, " of"), (WORDS, "king Lord"), (NEAR, " king")):
-        expect(page.get_by_role("textbox", name=label, exact=True)).to_have_value(text)
-    for option in ("one for all", "their mean", "cosine", "a text"):
-        expect(page.get_by_role("radio", name=option, exact=True)).to_be_checked()
-    expect(page.get_by_text("The bag is filled by L0H2 (")).to_be_visible()
-    chosen(page, 7)
-    assert 6 == len(traces(page, "trace"))
-    assert 3 == table(page, "card-latents").locator("tbody tr").count()
-    drives = [float(each) for each in column(page, "neuron-table", "drive")]
-    assert sorted(drives, reverse=True) == drives
-    for card in ("words", "near"):
-        expect(page.locator(f".st-key-card-{card}")).to_be_visible()
-    no_trouble(page)
-    show(bagheads="L3H9", firstwindows=7, normscale="none", mincount=-4, bagkernel="x",
-         judged="luck", rank="name", neuron=-7, tracetext="song",
-         window=999, components=1)  # fmt: skip
-    drawn(page, FIGURES)
-    first = table(page, "neuron-table").locator("tbody td").first.text_content()
-    fields = {RAREST: "5", RANKED: "share of variance", NEURON: first, "First windows": "32",
-              COMPONENTS: "24"}  # fmt: skip
-    assert fields == shown(page, *fields)
-    no_trouble(page)
-
-
-def test_the_ring_is_around_the_neuron_of_the_link(show):
-    """The plane marks the neuron that is shown below it, also when all is known already."""
-    show(neuron=7)
-    page = show(neuron=7)
-    chosen(page, 7)
-    assert "<b>7</b>" == page.evaluate(RING)

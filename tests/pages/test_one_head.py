@@ -51,17 +51,6 @@ def test_a_model_is_lent_and_given_back():
     assert ("demo-gpt2", "L2H3") == chosen(open_page(app, "head"))
 
 
-@pytest.mark.parametrize(
-    ("name", "lent"), [("rotary_spectrum", "demo-rotary"), ("over_training", TRAINING)]
-)
-def test_every_page_that_needs_something_says_what_it_shows(name, lent):
-    """The first figure is of a model that has it; a line says why."""
-    app = opened("etc_heatmap")
-    open_page(app, name)
-    assert lent == chosen(app)[0]
-    assert f"this page has chosen {lent}".replace("-", "\\-") in app.info[0].value
-
-
 def test_a_helix_for_who_has_chosen_nothing():
     """The first model has none: a bundled one is lent; the first is shown to who asks for it."""
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
@@ -72,15 +61,6 @@ def test_a_helix_for_who_has_chosen_nothing():
     assert FIRST == chosen(app)[0]
     assert FIRST == chosen(open_page(app, "head"))[0]
     assert FIRST == chosen(open_page(app, "helix"))[0]
-
-
-@pytest.mark.parametrize("name", [each for each in page_names() if needs(each) == "weights"])
-def test_where_readers_choose_what_runs_a_model_runs(name):
-    """Results alone give way to a model whose weights are here."""
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    open_page(app, name)
-    assert "demo-gpt2" == chosen(app)[0]
-    assert "results alone" in app.info[0].value
 
 
 def test_who_has_chosen_a_rotary_model_keeps_it_on_the_helix():

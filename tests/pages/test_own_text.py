@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 from streamlit.testing.v1 import AppTest
 
 from pages.own_text.typed import EXAMPLES, FIELD
-from pages.shared import results
+from pages.shared.jobs import results
 from poskernel_core.engine.engine import Engine
 from poskernel_core.storage.store import Store
 from poskernel_core.storage.typed import keep_text

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.server import serve
-from tests.support.visit import PATIENCE, console, no_trouble, still, visit
+from tests.support.visit import PATIENCE, console, in_both_themes, no_trouble, still, visit
 from tools.recorded import page_names
 
 pytestmark = pytest.mark.browser
@@ -87,7 +87,8 @@ def test_a_page(page, cold, name):
     page.set_viewport_size({"width": 1280, "height": 900})
     every_formula_is_set(page, needed=name not in WITHOUT_FIGURES)
 
-    no_trouble(page)
+    for _ in in_both_themes(page):
+        no_trouble(page)
     assert ([], []) == (trouble, page.evaluate("violations"))
     ours = (cold.url, cold.url.replace("http", "ws"), "data:", "blob:")
     assert [] == [address for address in asked if not address.startswith(ours)]

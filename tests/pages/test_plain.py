@@ -3,7 +3,7 @@
 import pytest
 
 from pages.head.blocks import marked
-from pages.shared.plain import plain
+from pages.shared.cards.plain import plain
 
 
 @pytest.mark.parametrize(

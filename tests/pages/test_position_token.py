@@ -10,10 +10,8 @@ from playwright.sync_api import Locator, Page, expect
 from poskernel_core.common.rounding import rounded
 from tests.pages.test_downloads import download
 from tests.support.visit import (
-    console,
     flip,
     hash_of,
-    in_both_themes,
     no_trouble,
     parameter,
     pick,
@@ -25,10 +23,9 @@ from tests.support.visit import (
     title_of,
     traces,
     values,
-    visit,
     write,
 )
-from tests.support.visit_tables import cell_text
+from tests.support.visit_tables import cell_text, opens
 
 pytestmark = pytest.mark.browser
 
@@ -42,14 +39,7 @@ FILTERS = ("k = 0", "k = 1", "k = 2", "k ≥ 3")
 @pytest.fixture
 def show(page: Page, server):
     """Open the page, so wide that every column is in view, with the parameters given."""
-    page.set_viewport_size({"width": 1900, "height": 900})
-
-    def go(**parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"model": MODEL, "samples": SAMPLES, **parameters}))
-        drawn(page)
-        return page
-
-    return go
+    return opens(page, server, PAGE, width=1900, ready="zero", model=MODEL, samples=SAMPLES)
 
 
 def drawn(page: Page) -> None:
@@ -88,20 +78,6 @@ def rows(page: Page) -> int:
     """How many heads the table holds, those outside the view as well."""
     frame = page.get_by_test_id("stMain").get_by_text(re.compile(r"^\d+ heads?; scroll for more"))
     return int(frame.inner_text().split()[0])
-
-
-def test_all_is_drawn(page, show):
-    """Seven figures in light and dark, three curves in each of two; the console is silent."""
-    trouble = console(page)
-    show()
-    for _ in in_both_themes(page):
-        for figure in ("scores", "attention"):
-            assert {"both": 9, "position only": 9, "token only": 9} == curves(page, figure)
-        for number, end in enumerate(("both", "position only", "token only")):
-            assert title(page, f"map-{number}").endswith(f": {end}")
-        expect(page.get_by_text("This model rotates positions in")).to_have_count(0)
-        no_trouble(page)
-    assert [] == trouble
 
 
 def test_what_is_drawn(show):
@@ -198,42 +174,3 @@ def position_zero(page: Page) -> None:
     deltas = page.get_by_test_id("stMetricDelta").all_inner_texts()
     assert texts == [f"{n} {delta}" for n, delta in zip(numbers, deltas, strict=True)]
     assert min(map(float, numbers)) == float(numbers[1])
-
-
-def test_a_link_restores_the_page(show, new_context):
-    """Another visitor sees the same controls and figures."""
-    given = {"seed": 3, "rstart": "false", "plength": 16, "pquery": 11,
-             "head": "L1H2", "lookk": "k = 0"}  # fmt: skip
-    page = show(**given)
-    other = new_context().new_page()
-    visit(other, page.url)
-    drawn(other)
-    expected = {"Seed": "3", LENGTH: "16", QUERY: "11"}
-    assert expected == shown(page, *expected) == shown(other, *expected)
-    expect(other.get_by_role("radio", name="k = 0", exact=True)).to_be_checked()
-    assert title(other, "scores") == "L1H2: scores from position 11"
-    for figure in FIGURES:
-        assert hash_of(page, figure) == hash_of(other, figure)
-    no_trouble(other)
-
-
-def test_nonsense_is_put_right(show):
-    """A link's numbers out of range give the defaults; what is typed out of range is not taken."""
-    page = show(plength=3, pquery=99, seed=-1, samples=7, lookk="far")
-    assert {LENGTH: "24", QUERY: "8"} == shown(page, LENGTH, QUERY)
-    expect(page.get_by_role("radio", name="all", exact=True)).to_be_checked()
-    write(page, LENGTH, "9999")
-    drawn(page)
-    assert (None, {9}) == (parameter(page, "plength"), set(curves(page, "scores").values()))
-    no_trouble(page)
-
-
-def test_a_model_with_rotary_positions(page, server, rotary):
-    """A sentence on what the three runs mean there; all figures are drawn."""
-    visit(page, server.link(PAGE, model=rotary, samples=SAMPLES))
-    expect(
-        page.get_by_text("This model rotates positions in and has no positional")
-    ).to_be_visible()
-    drawn(page)
-    settle(page)
-    no_trouble(page)

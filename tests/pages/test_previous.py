@@ -1,18 +1,13 @@
 """The page of previous-token heads in a browser: every control, and what it changes."""
 
-import io
-
-import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from poskernel_core.analyses.interventions.presets import presets_for
-from tests.pages.test_downloads import download
 from tests.support import visit_tables as tables
 from tests.support.visit import (
     QUERY,
     complains,
-    csv_rows,
     in_both_themes,
     no_trouble,
     parameter,
@@ -23,11 +18,10 @@ from tests.support.visit import (
     slider,
     table,
     title_of,
-    traces,
     values,
-    visit,
     write,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
@@ -39,13 +33,7 @@ BACK, WINDOW = "Look back k (tokens)", "Window begins at position"
 @pytest.fixture
 def show(page: Page, server):
     """Open the page, so wide that every column is in view, with the parameters given."""
-    page.set_viewport_size({"width": 1900, "height": 900})
-
-    def go(**parameters: object) -> Page:
-        visit(page, server.link(PAGE, **{"head": CELL, "context": CONTEXT, **parameters}))
-        return page
-
-    return go
+    return opens(page, server, PAGE, width=1900, head=CELL, context=CONTEXT)
 
 
 def ranking(page: Page) -> Locator:
@@ -126,26 +114,6 @@ def test_curves_of_a_head(show):
         seek(page, "Head", other)
     expect(page.get_by_role("heading", name=f"{other}: ")).to_be_visible()
     no_trouble(page)
-
-
-def test_downloads_of_the_curve(show):
-    """CSV a row per offset, NPZ the same numbers, HTML a figure that needs nobody."""
-    page = show()
-    rows = csv_rows(download(page, "profile", "CSV"))
-    assert CONTEXT - 1 <= len(rows) <= CONTEXT
-    name = next(each for each in rows[0] if each.startswith("profile"))
-    page.keyboard.press("Escape")
-    with np.load(io.BytesIO(download(page, "profile", "NPZ")), allow_pickle=False) as file:
-        numbers = file["profile"]
-    np.testing.assert_allclose(numbers, [float(row[name]) for row in rows], rtol=1e-6)
-    page.keyboard.press("Escape")
-    html = download(page, "profile", "HTML").decode()
-    assert "Plotly.newPlot" in html
-    assert "mean attention P(k)" in html
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(0)
-    drawn = traces(page, "profile")["mean attention P(k)"]
-    assert 32 < drawn <= len(rows)
 
 
 def test_stages_of_a_text_and_a_window(show):

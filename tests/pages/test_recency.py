@@ -7,23 +7,20 @@ from playwright.sync_api import Page, expect
 
 from tests.support.visit import (
     cell,
-    console,
     flip,
     hash_of,
-    in_both_themes,
     line_colour,
     no_trouble,
     parameter,
     press,
     redraws,
     seek,
-    shown,
     title_of,
     traces,
     values,
-    visit,
     write,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
@@ -34,20 +31,12 @@ ROW, LAYER, TOKENS = "Row: second [A] at (tokens)", "Layer", "Show the tokens of
 RANDOM, TREND, QUERY = "Random tokens", "Trend from key", "Row n (tokens)"
 SWITCHES, CAUSE = "Switches: parts of the model turned off", "Compare with equalised norms"
 SILENT, HOW = "Ablated heads of layer 0", "Ablation"
-FIGURES = ("probability", "candidates", "rows", "patterns", "pattern", "intrinsic", "norms")
 
 
 @pytest.fixture
 def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
-
-    def go(**parameters: object) -> Page:
-        given = {"model": MODEL, "samples": SAMPLES, "head": "L1H0", **parameters}
-        visit(page, server.link(PAGE, **given))
-        expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
-        return page
-
-    return go
+    return opens(page, server, PAGE, ready="norms", model=MODEL, samples=SAMPLES, head="L1H0")
 
 
 def sequences(page: Page, what: str = "cell.title") -> list[list[str]]:
@@ -71,22 +60,6 @@ def head_of(page: Page, figure: str) -> str:
     """The head that a figure's title names."""
     hash_of(page, figure)
     return re.search(r"L\d+H\d+", title_of(page, figure).inner_text())[0]
-
-
-def test_all_is_drawn(page, show):
-    """Grid, table and seven figures, in light and dark; the console is silent."""
-    trouble = console(page)
-    show()
-    for _ in in_both_themes(page):
-        expect(
-            page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: induction score"))
-        ).to_have_count(16)
-        for figure in FIGURES:
-            expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
-        assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
-        expect(page.get_by_text("the strongest induction head.")).to_be_visible()
-        no_trouble(page)
-    assert [] == trouble
 
 
 def test_sequences_and_switches(show):
@@ -212,26 +185,3 @@ def row_and_layer_of_the_patterns(page: Page) -> None:
         seek(page, LAYER, "1")
     expect(page.locator(".st-key-figure-pattern .main-svg").first).to_be_visible()
     no_trouble(page)
-
-
-def test_a_link_restores_the_page(show, new_context):
-    """Another visitor sees the same numbers in all controls and figures."""
-    given = {
-        "seed": 3, "rstart": "false", "length": 11, "first": 1, "candidates": 3, "row": 6,
-        "rowlayer": 0, "rlength": 16, "trendfrom": 4, "rquery": 14,
-        "head": "L1H5", "ablated0": "L0H3", "ablation": "uniform attention",
-        "showtokens": "true",
-    }  # fmt: skip
-    page = show(**given)
-    fields = ("Seed", LENGTH, FIRST, CANDIDATES, ROW, LAYER, RANDOM, TREND, QUERY)
-    assert [3, 11, 1, 3, 6, 0, 16, 4, 14] == [int(each) for each in shown(page, *fields).values()]
-    assert {name: str(value) for name, value in given.items()} == {
-        name: parameter(page, name) for name in given
-    }
-    other = new_context().new_page()
-    visit(other, page.url)
-    assert shown(page, *fields) == shown(other, *fields)
-    assert sequences(page, "cell.textContent") == sequences(other, "cell.textContent")
-    for figure in ("probability", "candidates", "rows", "patterns", "intrinsic", "norms"):
-        assert hash_of(page, figure) == hash_of(other, figure)
-    no_trouble(other)

@@ -5,20 +5,13 @@ from playwright.sync_api import Page, expect
 
 from tests.pages.test_downloads import download
 from tests.pages.test_recency import (
-    CANDIDATES,
     CAUSE,
-    FIRST,
-    LAYER,
-    LENGTH,
     MODEL,
     PAGE,
     QUERY,
     RANDOM,
-    ROW,
     SAMPLES,
     TREND,
-    roles,
-    sequences,
 )
 from tests.support.visit import (
     csv_rows,
@@ -29,9 +22,9 @@ from tests.support.visit import (
     redraws,
     shown,
     table,
-    visit,
     write,
 )
+from tests.support.visit_tables import opens
 
 pytestmark = pytest.mark.browser
 
@@ -39,14 +32,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def show(page: Page, server):
     """Open the page with the parameters given, and return it."""
-
-    def go(**parameters: object) -> Page:
-        given = {"model": MODEL, "samples": SAMPLES, "head": "L1H0", **parameters}
-        visit(page, server.link(PAGE, **given))
-        expect(page.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
-        return page
-
-    return go
+    return opens(page, server, PAGE, ready="norms", model=MODEL, samples=SAMPLES, head="L1H0")
 
 
 def test_random_tokens(show):
@@ -94,31 +80,10 @@ def test_is_the_norm_the_cause(show):
     kept, flat, change = causes(page)
     assert len(kept) == len(flat) == len(change) > 3
     assert all(kept[name] != flat[name] for name in kept if "slope" not in name)
+    assert not [text for each in (kept, flat, change) for text in each.values()
+                if text.endswith("± 0.0000")]  # fmt: skip
     flip(page, CAUSE, False)
     expect(page.locator(".st-key-card-cause")).to_have_count(0)
-    no_trouble(page)
-
-
-def test_the_error_of_a_slope_is_not_rounded_away(show):
-    """No error of the causal test reads as zero."""
-    page = show(comparenorms="true")
-    expect(page.locator(".st-key-card-cause")).to_be_visible()
-    assert [] == [text for column in causes(page) for text in column.values()
-                  if text.endswith("± 0.0000")]  # fmt: skip
-
-
-def test_nonsense_is_put_right(show):
-    """A link's numbers out of range, unknown heads and words give the defaults."""
-    page = show(length=9999, first=-3, candidates=9, row=999, rlength=-1, trendfrom=99, seed="x",
-                rowlayer=7, ablated0="L9H9", ablation="somehow")  # fmt: skip
-    fields = ("Seed", LENGTH, FIRST, CANDIDATES, ROW, LAYER, RANDOM, TREND, QUERY)
-    assert [0, 13, 2, 2, 10, 1, 48, 2, 47] == [int(each) for each in shown(page, *fields).values()]
-    notice = page.get_by_test_id("stAlertContentWarning")
-    expect(notice).to_contain_text("The link asks for candidates 9; shown is 2 instead")
-    write(page, LENGTH, "9999")
-    write(page, RANDOM, "3")
-    assert (None, None) == (parameter(page, "length"), parameter(page, "rlength"))
-    assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
     no_trouble(page)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.shared import results
+from pages.shared.jobs import results
 from tests.support.server import ROOT
 from tools.recorded import open_page
 

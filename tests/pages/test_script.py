@@ -5,16 +5,17 @@ import json
 import re
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.shared import results
-from pages.shared.lending import NEEDS
-from pages.shared.plain import plain
+from pages import FIRST, NAMES, module_of, page_showing
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.selection.lending import NEEDS
+from poskernel_core.analyses import ANALYSES
 from poskernel_core.engine.engine import Engine
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
@@ -24,6 +25,8 @@ from tools.recorded import open_page
 
 FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
+KEY = re.compile(r'(?:key=|(?:linked|fitted\w*)\(\s*)"([a-z0-9]+)"')
+"""A parameter of the address, as widgets name it."""
 LONGEST_PAGE, MODEL = 140, "demo-attn-2l"
 BOXES: dict[str, list[str]] = {
     "own_text": [
@@ -112,7 +115,7 @@ def imports(file: Path) -> list[str]:
 
 def lent(name: str) -> list[str]:
     """What a page says that shows another model than the first."""
-    need = NEEDS.get(import_module(f"pages.{name}.page").PLACE.needs)
+    need = NEEDS.get(module_of(name).PLACE.needs)
     first = catalog.CURATED[0].name
     if need is None or need.met(first):
         return []
@@ -202,30 +205,45 @@ def test_pages_leave_computing_to_the_worker():
     assert [] == [pair for pair in named for b in banned if f"{pair[1]}.".startswith(f"{b}.")]
 
 
-def places():
-    """Where the pages stand, in the order of the navigation."""
-    declared = [import_module(f"pages.{page.parent.name}.page").PLACE for page in PAGES]
-    return sorted(declared, key=lambda place: place.order)
-
-
 def test_every_page_says_where_it_stands():
-    """Each has its own title and rank, the landing page the first; sections stay together.
+    """Each folder with a page is listed once, with a title of its own.
 
     None lies directly under `pages/`, where Streamlit would run it without `app.py`.
     """
-    declared = places()
+    assert sorted(NAMES) == [file.parent.name for file in PAGES]
+    assert len(PAGES) == len({module_of(name).PLACE.title for name in NAMES})
+    assert ["__init__.py"] == [file.name for file in (ROOT / "pages").glob("*.py")]
 
-    assert list(range(len(PAGES))) == [place.order for place in declared]
-    assert len(PAGES) == len({place.title for place in declared})
-    sections = [place.section for place in declared]
-    assert sections == sorted(sections, key=sections.index)
-    assert [] == list((ROOT / "pages").glob("*.py"))
+
+def test_a_question_is_shown_by_one_page():
+    """Where a page declares it; else on the landing page, which declares none."""
+    declared = [question for name in NAMES for question in module_of(name).PLACE.questions]
+    assert len(declared) == len(set(declared))
+    assert set(declared) < ANALYSES.keys()
+    for name in NAMES:
+        assert {name} >= {page_showing(question) for question in module_of(name).PLACE.questions}
+    assert {FIRST} == {page_showing(question) for question in ANALYSES.keys() - set(declared)}
+
+
+@pytest.mark.parametrize("name", NAMES[:-1])
+def test_a_link_opens_the_page_of_its_question(shipped_only, name):
+    """With all else that it says; of what it names no notice says that it has no use."""
+    question = next(each for each in ANALYSES if page_showing(each) == name)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    for key, value in {"show": question, "model": "demo-gpt2", "corpus": "bible"}.items():
+        app.query_params[key] = value
+    app.run()
+    assert [module_of(name).PLACE.title] == [each.value for each in app.title]
+    assert ("bible", False) == (app.query_params["corpus"], "show" in app.query_params)
+    assert not app.warning
 
 
 def test_a_parameter_of_the_address_means_one_thing():
     """What a reader chose goes along to other pages, under its name: no two pages share one."""
     users: dict[str, set[str]] = {}
     for file in FILES:
-        for key in re.findall(r'key="([a-z0-9]+)"', file.read_text("utf-8")):
-            users.setdefault(key, set()).add(file.parent.name)
+        folder = file.relative_to(ROOT / "pages").parts[0]
+        for key in KEY.findall(file.read_text("utf-8")):
+            users.setdefault(key, set()).add(folder)
+    assert {"head", "query", "measure", "zoom"} <= users.keys()
     assert {} == {key: pages for key, pages in users.items() if len(pages) > 1}

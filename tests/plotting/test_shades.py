@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from pages.shared.shades import NO_VALUE, Shade, categories, diverging, linear, logarithmic
+from pages.shared.grid.shades import NO_VALUE, Shade, categories, diverging, linear, logarithmic
 from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, SCALE
 
 STEPS = 121

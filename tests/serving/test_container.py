@@ -34,7 +34,7 @@ sys.modules.update(dict.fromkeys(missing))  # an import of these fails
 from importlib.util import find_spec
 assert not any(map(find_spec, missing))
 from streamlit.testing.v1 import AppTest
-from pages.shared import results
+from pages.shared.jobs import results
 from tools.recorded import open_page
 told = []
 for name, chosen in opened:

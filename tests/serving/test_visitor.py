@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pages.shared import visitor
+from pages.shared.selection import visitor
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.settings import settings
 

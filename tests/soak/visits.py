@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from pages.shared.measures import MEASURES
+from pages.shared.grid.measures import MEASURES
 from poskernel_core.models.catalog import BUNDLED_MODELS
 from tests.soak.trial import need
 from tools.recorded import page_names

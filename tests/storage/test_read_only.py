@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.shared import results
+from pages.shared.jobs import results
 from poskernel_core.cli.main import main
 from poskernel_core.common.errors import ComputeDisabled
 from poskernel_core.common.specs import Request

@@ -14,15 +14,29 @@ ROW = 35
 TITLES = "tokens => tokens.map(token => token.title)"
 
 
-def wide(page: Page, server: Server, path: str) -> Callable[..., Page]:
-    """What opens a page, so wide that every column is in view, with the parameters given."""
-    page.set_viewport_size({"width": 1900, "height": 900})
+def opens(
+    page: Page, server: Server, path: str, *, width: int = 0, ready: str = "", **given: object
+) -> Callable[..., Page]:
+    """What opens a page with the parameters ``given`` and its own.
+
+    ``width`` is the window's, where every column is to be in view; ``ready`` is the figure that is
+    waited for.
+    """
+    if width:
+        page.set_viewport_size({"width": width, "height": 1000})
 
     def go(**parameters: object) -> Page:
-        visit(page, server.link(path, **{**FEW, **parameters}))
+        visit(page, server.link(path, **{**given, **parameters}))
+        if ready:
+            drawn(page, [ready])
         return page
 
     return go
+
+
+def wide(page: Page, server: Server, path: str) -> Callable[..., Page]:
+    """What opens a page, so wide that every column is in view, on few windows."""
+    return opens(page, server, path, width=1900, **FEW)
 
 
 def drawn(page: Page, figures: Iterable[str]) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pages.shared.word_lists import joined
+from pages.shared.tables.word_lists import joined
 from poskernel_core.analyses.bag.figures import latents_figure, nearest_figure, scores_figure
 from poskernel_core.analyses.drawing import figure_of
 from tests.support import made_contextual as made

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from pages.shared.explained import sections
-from pages.shared.measures import MEASURES, Measure
-from pages.shared.selection import Selection
-from pages.shared.shades import NO_VALUE
+from pages.shared.cards.explained import sections
+from pages.shared.grid.measures import MEASURES, Measure
+from pages.shared.grid.shades import NO_VALUE
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.additivity.spec import Additivity
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
 from poskernel_core.analyses.definitions import method_of
 from poskernel_core.analyses.kernels.etc import EtcHeatMap
+from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.requests import canonical_of
@@ -44,7 +45,7 @@ def found(selection, tmp_path_factory):
 
     def ask(measure: Measure) -> Result:
         asked = canonical_of(measure.question(), selection.run, measure.params(selection))
-        return measure.at(engine.result(asked), selection)
+        return one_a_head(measure.declared, engine.result(asked), query=selection.query)
 
     yield ask
     engine.close()
@@ -53,7 +54,7 @@ def found(selection, tmp_path_factory):
 
 def grid_colours(measure: Measure, result: Result) -> list[str]:
     """The colours of the grid's cells, row by row."""
-    shade = measure.shade(result, measure.numbers(result))
+    shade = measure.shade(result, result.values[measure.declared.value].astype(float))
     return [colour for row in shade.colours for colour in row]
 
 
@@ -63,9 +64,9 @@ def test_the_question_exists_and_is_explained(measure) -> None:
     method = method_of(measure.question.name)
     words = measure.words()
     assert isinstance(ANALYSES[measure.question.name], measure.question)
-    assert re.search(rf"\b{measure.value}\b", "\n".join(method.values))
+    assert re.search(rf"\b{measure.declared.value}\b", "\n".join(method.values))
     assert words.reading.startswith("**How to read this.**")
-    assert measure.reading in words.reading
+    assert measure.declared.reading in words.reading
     assert sections(method)[0] in words.formula
     assert "$" in words.formula
     assert words.formula.endswith(sections(method)[-1])
@@ -73,10 +74,12 @@ def test_the_question_exists_and_is_explained(measure) -> None:
 
 def test_titles_units_and_places_differ() -> None:
     """Titles name the measures; the landing page's is the first; no number is there twice."""
-    assert [each.title for each in MEASURES.values()] == list(MEASURES)
-    assert "etc" == next(iter(MEASURES.values())).value
-    assert len(MEASURES) == len({(each.question, each.value) for each in MEASURES.values()})
-    assert all(each.unit for each in MEASURES.values())
+    assert [each.declared.title for each in MEASURES.values()] == list(MEASURES)
+    assert "etc" == next(iter(MEASURES.values())).declared.value
+    assert len(MEASURES) == len(
+        {(each.question, each.declared.value) for each in MEASURES.values()}
+    )
+    assert all(each.declared.unit for each in MEASURES.values())
 
 
 @pytest.mark.slow
@@ -84,10 +87,13 @@ def test_titles_units_and_places_differ() -> None:
 def test_every_head_has_a_number_and_its_colour(measure, found) -> None:
     """A finite number a head with a unit, several colours, and a legend."""
     result = found(measure)
-    values = measure.numbers(result)
-    assert ((LAYERS, HEADS), ("layer", "head")) == (values.shape, tuple(result.axes[measure.value]))
+    values = result.values[measure.declared.value].astype(float)
+    assert ((LAYERS, HEADS), ("layer", "head")) == (
+        values.shape,
+        tuple(result.axes[measure.declared.value]),
+    )
     assert np.isfinite(values).all()
-    assert result.units[measure.value] or measure.value in result.labels
+    assert result.units[measure.declared.value] or measure.declared.value in result.labels
     colours = grid_colours(measure, result)
     assert NO_VALUE not in colours
     assert len(set(colours)) > 1
@@ -100,7 +106,7 @@ def test_every_head_has_a_number_and_its_colour(measure, found) -> None:
 def test_equal_numbers_have_equal_colours_in_order(measure, found) -> None:
     """Colours tell numbers apart as the legend says: rank by number is rank along the legend."""
     result = found(measure)
-    values = measure.numbers(result)
+    values = result.values[measure.declared.value].astype(float)
     bar = [colour for colour, _ in measure.shade(result, values).legend]
     rgb = np.array([[int(each[at : at + 2], 16) for at in (1, 3, 5)] for each in bar])
     own = np.array([[int(each[at : at + 2], 16) for at in (1, 3, 5)]
@@ -113,7 +119,7 @@ def test_equal_numbers_have_equal_colours_in_order(measure, found) -> None:
 @pytest.mark.slow
 def test_the_numbers_are_those_of_the_analyses(selection, found) -> None:
     """At the query position and skip chosen, and at the largest shift."""
-    measures = {(each.question, each.value): each for each in MEASURES.values()}
+    measures = {(each.question, each.declared.value): each for each in MEASURES.values()}
     heads = found(measures[ContextualHeads, "denominator_cv"])
     assert (QUERY, SKIP) == (heads.params["query"], heads.params["skip"])
     etc = found(measures[EtcHeatMap, "etc"])
@@ -139,7 +145,7 @@ def test_groups_have_the_colours_of_their_names() -> None:
     """Codes of the result, labels of the legend."""
     result, measure = made_contextual.heads(), MEASURES["behaviour group"]
     named = {text: colour for colour, text in measure.shade(
-        result, measure.numbers(result)).legend if text}  # fmt: skip
+        result, result.values[measure.declared.value].astype(float)).legend if text}  # fmt: skip
     words = [each for row in result.text_of("group") for each in row]
     assert [named[each] for each in words] == grid_colours(measure, result)
 

@@ -1,0 +1,303 @@
+"""What surrounds every figure: title, how to read it, formula, downloads, provenance, link."""
+
+import html
+import re
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
+
+import plotly.graph_objects as go
+import streamlit as st
+from cachetools import LRUCache, cached
+
+from pages.shared.cards.contents import mention
+from pages.shared.cards.plain import plain
+from poskernel_core.analyses.definitions import errors_of
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
+from poskernel_core.export.files import (
+    bibtex,
+    chart_config,
+    citation,
+    file_stem,
+    identity,
+    to_csv,
+    to_html,
+    to_json,
+    to_npz,
+)
+from poskernel_core.export.grid_picture import grid_picture
+from poskernel_core.export.pictures import Picture
+from poskernel_core.models.gguf import quantisation_note
+from poskernel_core.plotting.layout import THIRD, broken, is_square, without_title
+
+Make: TypeAlias = "Callable[[], go.Figure | Sequence[go.Figure]] | None"
+"""Makes what a card shows; None where the card draws a grid of heads, which is kept unchanged."""
+FIGURES_KEPT = 256
+"""Of the size of a hundred kilobytes."""
+
+TAG = re.compile(r"<[^>]*>")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The words for a figure: how to read it, and its formula and source."""
+
+    reading: str
+    formula: str
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """The card that is being drawn: what it shows, its title, and a grid of heads in it."""
+
+    result: Result
+    title: str
+    grids: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A figure as a card draws it, and the title that it had."""
+
+    figure: go.Figure
+    title: str
+
+
+_OPEN: ContextVar[_Shown | None] = ContextVar("open card", default=None)
+
+
+def card(
+    name: str,
+    figure: Make,
+    result: Result,
+    words: Explanation,
+    title: str = "",
+    draw: Callable[[], None] | None = None,
+    also: Hashable = None,
+) -> None:
+    """Draw one figure with everything around it.
+
+    ``name`` is unique on the page and names the files. Without a title the card has the figure's.
+    ``draw`` draws what is not one Plotly figure; ``figure`` is then made for the download only.
+    Where ``also`` tells what the figure depends on beside the result, it is made once for all who
+    look at the same: for what readers wait for at every click.
+    """
+    with st.container(border=True, key=f"card-{name}"):
+        head = st.container(
+            horizontal=True, vertical_alignment="center", gap=None, key=f"head-{name}"
+        )
+        made = None
+        if draw is None:
+            made = _ready(figure) if also is None else kept(name, figure, result, also)
+        title = title or (made.title if made else "") or name
+        shown = _Shown(result, title)
+        token = _OPEN.set(shown)
+        try:
+            if draw is not None:
+                draw()
+            elif made is not None:
+                image = st.session_state.get(f"image-{name}", "svg")
+                chart(name, made.figure, image, legible=True)
+        finally:
+            _OPEN.reset(token)
+    mention(name, title)
+    with head:
+        st.subheader(plain(title), anchor=name)
+    with head.container(horizontal=True, gap=None, width="content"):
+        _tools(name, figure, shown, words, camera=made is not None)
+
+
+def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera: bool) -> None:
+    """Draw the small buttons of a card's head."""
+    result = shown.result
+    with _tool("How to read this", "help"):
+        st.markdown(words.reading)
+        if told := errors_of(result):
+            st.caption(told)
+    with _tool("Formula", "function"):
+        st.markdown(words.formula)
+    with _tool("Download", "download"):
+        _downloads(name, figure, shown)
+        if camera:
+            _image_format(name)
+    with _tool("Provenance", "receipt_long"):
+        st.markdown(provenance_line(result))
+        st.json(result.as_json()["run"], expanded=False)
+    with _tool("Link", "link"):
+        st.caption("This page as it is now, at this figure:")
+        st.code(_address(name), language=None, wrap_lines=True)
+    with _tool("Cite", "format_quote"):
+        st.code(citation(result, shown.title), language=None, wrap_lines=True)
+        st.code(bibtex(result, shown.title), language="latex", wrap_lines=True)
+
+
+def _tool(label: str, icon: str) -> Any:
+    """Return the inside of a small button; its label is for screen readers and on hover."""
+    return st.popover(
+        label, icon=f":material/{icon}:", type="tertiary", width="content", help=label
+    )
+
+
+def chart(
+    name: str,
+    figure: go.Figure,
+    image: str = "svg",
+    *,
+    square: bool = False,
+    pick: Callable[[], None] | None = None,
+    legible: bool = False,
+) -> None:
+    """Draw one Plotly figure in the page's colours; its camera saves a file of that name.
+
+    A map that is ``square``, or whose cells are, is as high as its column is wide. ``pick`` is
+    called when points are chosen, by a click, a box or a loop. A figure that is ``legible`` has
+    the page's colours already.
+    """
+    shown = _OPEN.get()
+    file = name if shown is None else file_stem(shown.result, name)
+    key, config = f"figure-{name}", chart_config(file, image)
+    if not legible:
+        figure = _legible(figure)
+    if pick is not None:
+        st.plotly_chart(figure, key=key, config=config, on_select=pick)
+        return
+    scene = figure.layout.scene.aspectmode is not None
+    if not (square or scene or is_square(figure)):
+        st.plotly_chart(figure, key=key, config=config)
+        return
+    if scene:
+        size = "player" if figure.layout.sliders else "scene"
+    else:
+        size = "third" if figure.layout.height <= THIRD else "whole"
+    with st.container(key=f"square-{size}-{name}"):  # style.css gives it its height
+        st.plotly_chart(figure, height="stretch", key=key, config=config)
+
+
+def charts(figures: dict[str, go.Figure], *, square: bool = False) -> None:
+    """Draw figures side by side, each as :func:`chart` does."""
+    for column, (name, figure) in zip(st.columns(len(figures)), figures.items(), strict=True):
+        with column:
+            chart(name, figure, square=square)
+
+
+def keep_grid(data: dict[str, Any]) -> None:
+    """Offer a grid of heads that was just drawn for download, as part of the card around it."""
+    shown = _OPEN.get()
+    if shown is not None:
+        shown.grids.append(data)
+
+
+def dark() -> bool:
+    """Tell whether the reader's page is dark."""
+    return bool(st.context.theme.type == "dark")
+
+
+def _ready(figure: Make) -> _Ready:
+    """Return a figure as a card draws it: its title apart, its colours those of the page."""
+    made = _made(figure)[0]
+    title = _title_of(made)
+    return _Ready(_legible(without_title(made)), title)
+
+
+def _what(name: str, _figure: Make, result: Result, also: Hashable) -> Hashable:
+    return name, also, dark(), tuple(identity(result).items())
+
+
+@cached(LRUCache(FIGURES_KEPT), key=_what, lock=threading.Lock())
+def kept(_name: str, figure: Make, _result: Result, _also: Hashable) -> _Ready:
+    """Return a figure as a card draws it, made once for equal keys."""
+    return _ready(figure)
+
+
+def _made(figure: Make) -> list[go.Figure]:
+    made = figure() if figure is not None else []
+    return [made] if isinstance(made, go.Figure) else list(made)
+
+
+def _title_of(figure: go.Figure) -> str:
+    """Return a figure's own title as plain text."""
+    text = figure.layout.title.text
+    return html.unescape(TAG.sub(" ", text or "")).strip()
+
+
+def _legible(figure: go.Figure) -> go.Figure:
+    """Give axis titles, ticks and legend a colour that reads on the page's theme, in place."""
+    ink = {"color": "#c9d3da" if dark() else "#3b4650"}
+    layout: dict[str, Any] = {"legend": {"font": ink}}
+    for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
+        title = axis.title.text or ""
+        text = broken(title) if axis.plotly_name.startswith("x") else title
+        layout[axis.plotly_name] = {"title": {"text": text, "font": ink}, "tickfont": ink}
+    figure.update_layout(layout)
+    bar = {"tickfont": ink, "title": {"font": ink}}
+    figure.update_traces({"colorbar": bar}, selector={"type": "heatmap"})
+    figure.update_traces({"marker": {"colorbar": bar}}, selector={"marker.showscale": True})
+    return figure
+
+
+def provenance_line(result: Result) -> str:
+    """Return where a result comes from, in words."""
+    run = result.provenance
+    skip = result.params.get("skip")
+    revision = run["revision"] or "main"
+    error = run["dtype_error"]
+    precision = run["dtype"] + (f" (relative error {error:.1e})" if error else "")
+    return (
+        f"**{plain(run['model'])}**, revision {plain(revision)}, "
+        f"fingerprint `{run['model_fingerprint'][:12]}`. Corpus **{plain(run['corpus'])}**: "
+        f"{counted(run['windows'], 'window')} of {counted(run['context'], 'token')}, "
+        f"start token {'first' if run['start_token'] else 'absent'}, seed {run['seed']}. "
+        + ("" if skip is None else f"First {counted(skip, 'key')} skipped. ")
+        + f"{precision} on {run['device']}, {run['date']}."
+        + (f" {told}." if (told := quantisation_note(run.get("quantisation", ""))) else "")
+    )
+
+
+def _address(name: str) -> str:
+    """Return the address of the page as it is now, at one card of it."""
+    query = urlencode(st.query_params.to_dict())
+    return f"{st.context.url}{'?' if query else ''}{query}#{name}"
+
+
+def _downloads(name: str, figure: Make, shown: _Shown) -> None:
+    result, night = shown.result, dark()
+    stem = file_stem(result, name)
+
+    def picture() -> Picture:
+        return grid_picture(shown.grids[0], f"{stem}: {shown.title}", dark=night)
+
+    def page() -> str:
+        figures = [picture().svg()] if shown.grids else _made(figure)
+        return to_html(figures, result, name, title=shown.title, dark=night and bool(shown.grids))
+
+    kinds: list[tuple[str, str, Callable[[], str | bytes]]] = [
+        ("CSV", "csv", lambda: to_csv(result)),
+        ("NPZ", "npz", lambda: to_npz(result)),
+        ("JSON", "json", lambda: to_json(result)),
+        ("HTML (stand-alone figure)", "html", page),
+    ]
+    if shown.grids:
+        kinds += [("SVG", "svg", lambda: picture().svg()), ("PNG", "png", lambda: picture().png())]
+    for label, suffix, make in kinds:
+        st.download_button(
+            label,
+            make,
+            f"{stem}.{suffix}",
+            on_click="ignore",
+            key=f"{suffix}-{name}",
+            width="stretch",
+        )
+
+
+def _image_format(name: str) -> None:
+    st.segmented_control(
+        "The camera above the figure saves",
+        ["svg", "png"],
+        default="svg",
+        required=True,
+        key=f"image-{name}",
+    )

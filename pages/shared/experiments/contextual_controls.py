@@ -1,0 +1,95 @@
+"""The controls of the pages on contextual heads and neurons."""
+
+from typing import Any
+
+import streamlit as st
+
+from pages.shared.selection.fit import fitted, linked
+from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
+from poskernel_core.data import texts
+from poskernel_core.plotting.layout import quoted
+
+TOKEN = " the"
+CONTEXT_COUNTS = (8, 16, 32, 64, 128, 256)
+DEFAULT_THRESHOLDS = {name: field.default for name, field in Thresholds.model_fields.items()}
+MAX_TYPED = 8000
+
+
+def choose_token(place: Any) -> str:
+    """Draw the field for the destination token; emptied, it stands for the usual one."""
+    token = place.text_input(
+        "Destination token",
+        TOKEN,
+        max_chars=64,
+        placeholder=f"empty: {quoted(TOKEN)}",
+        help="exactly one token of the model, leading space included; it replaces what stands at "
+        "position n of every window",
+        **linked("token"),
+    )
+    return token or TOKEN
+
+
+def choose_first_windows(place: Any, default: int, most: int) -> int:
+    """Draw the number of windows."""
+    offered = [count for count in CONTEXT_COUNTS if count <= most] or [most]
+    return place.select_slider(
+        "First windows",
+        offered,
+        help="windows of the corpus into which the token is put",
+        **fitted("firstwindows", offered, min(default, offered[-1])),
+    )
+
+
+def choose_thresholds(longest: int) -> dict[str, float]:
+    """Draw the thresholds of the behaviour groups."""
+    broad = st.slider(
+        "Effective token count from which a kernel is broad",
+        1,
+        longest,
+        **fitted("broad", range(1, longest + 1), min(int(DEFAULT_THRESHOLDS["broad"]), longest)),
+    )
+    steady = st.slider(
+        "Largest coefficient of variation of a steady denominator",
+        0.0,
+        2.0,
+        DEFAULT_THRESHOLDS["steady"],
+        0.01,
+        **linked("steady"),
+    )
+    local = st.slider(
+        "Mass in the last 10 tokens that makes detokenization",
+        0.0,
+        1.0,
+        DEFAULT_THRESHOLDS["local"],
+        0.05,
+        **linked("dlocal"),
+    )
+    duplicates = st.slider(
+        "Attention to duplicates that makes a duplicate-token head",
+        0.0,
+        1.0,
+        DEFAULT_THRESHOLDS["duplicates"],
+        0.05,
+        **linked("duplicates"),
+    )
+    return {"broad": float(broad), "steady": steady, "local": local, "duplicates": duplicates}
+
+
+def choose_texts() -> dict[str, Any]:
+    """Draw the choice of chapters and of one's own texts, as parameters."""
+    left, right = st.columns(2)
+    items = left.multiselect(
+        "Chapters drawn alongside",
+        texts.items("bible"),
+        placeholder="choose one or more",
+        max_selections=6,
+        **linked("chapters"),
+    )
+    own = right.text_area(
+        "Texts of your own",
+        max_chars=MAX_TYPED,
+        height=80,
+        placeholder="Several: put a line of three dashes between them.",
+        **linked("owntexts"),
+    )
+    return {"items": "; ".join(items), "own_texts": own or ""}

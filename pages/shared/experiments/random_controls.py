@@ -1,0 +1,126 @@
+"""The controls of the pages on random tokens."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import streamlit as st
+
+from pages.shared.selection.fit import fitted, linked
+from pages.shared.selection.selection import Selection
+from poskernel_core.analyses.random_tokens.params import SAMPLE_COUNTS, first_samples
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.data.layouts import MOST_CANDIDATES
+
+SHORTEST_CONTEXT = 11
+ABLATIONS: Final[dict[str, str]] = {"zero ablation": "zero", "uniform attention": "uniform"}
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What random sequences are drawn: the run with its start token and seed, and how many."""
+
+    run: RunSpec
+    samples: int
+
+
+def enough_context(selection: Selection) -> bool:
+    """Tell whether the model reads sequences as long as the experiments need; say so if not."""
+    longest = selection.located.geometry.n_ctx
+    if longest < SHORTEST_CONTEXT:
+        st.info(
+            f"The model reads {longest} tokens; these experiments need {SHORTEST_CONTEXT} or more."
+        )
+    return longest >= SHORTEST_CONTEXT
+
+
+def choose_draws(selection: Selection, default: int) -> Draws:
+    """Draw the number of samples, the seed, and whether there is a start token.
+
+    ``default`` samples are chosen at first, fewer of a large model.
+    """
+    first = first_samples(default, selection.located.geometry)
+    one, two, three = st.columns([2, 1, 2], vertical_alignment="bottom")
+    samples = one.select_slider(
+        "Random sequences averaged over",
+        SAMPLE_COUNTS,
+        help="each sequence is new; errors fall with the square root of their number; large models "
+        "begin with fewer",
+        **fitted("samples", SAMPLE_COUNTS, first),
+    )
+    seed = two.number_input(
+        "Seed", 0, 10_000, 0, help="equal seeds draw equal tokens", **linked("seed")
+    )
+    start = three.toggle(
+        "Start token first",
+        True,
+        help="the figures of the recency post fit runs without one",
+        **linked("rstart"),
+    )
+    run = selection.run.model_copy(update={"seed": int(seed), "start_token": start})
+    return Draws(run, samples)
+
+
+def choose_number(place: Any, label: str, options: range, key: str, default: int) -> int:
+    """Draw a field for a whole number; one that no longer fits is moved to the nearest."""
+    nearest = min(max(default, options[0]), options[-1])
+    value = fitted(key, options, nearest)
+    return int(place.number_input(label, options[0], options[-1], **value))
+
+
+def choose_sequences(selection: Selection, draws: Draws) -> dict[str, Any]:
+    """Draw the length, the first pair's position and the number of candidates."""
+    longest = min(512, selection.located.geometry.n_ctx)
+    one, two, three = st.columns(3)
+    candidates = three.number_input(
+        "Candidates",
+        1,
+        MOST_CANDIDATES,
+        2,
+        help="two: [A][B] … [A][C] … [A]; three: [A][B] [A][C] … [A][D] … [A]",
+        **linked("candidates"),
+    )
+    fewest = 2 * candidates + 1 + draws.run.start_token
+    lengths = range(fewest, longest + 1)
+    length = choose_number(one, "Length (tokens)", lengths, "length", 13)
+    places = range(int(draws.run.start_token), length - 2 * candidates)
+    first = choose_number(two, "Position of the first [A] (tokens)", places, "first", 2)
+    return {"length": length, "first": first, "candidates": candidates}
+
+
+def choose_switches(selection: Selection) -> dict[str, Any]:
+    """Draw what is switched off in the model."""
+    heads = [cell_name(0, head) for head in range(selection.located.geometry.n_heads)]
+    with st.expander("Switches: parts of the model turned off", icon=":material/toggle_off:"):
+        left, right = st.columns([3, 2], vertical_alignment="bottom")
+        ablated = left.multiselect(
+            "Ablated heads of layer 0",
+            heads,
+            help="the post leaves one head of layer 0 alone and finds the same trend",
+            **linked("ablated0"),
+        )
+        how = right.selectbox(
+            "Ablation",
+            list(ABLATIONS),
+            help="the heads' output is set to zero, or they attend to all visible keys alike",
+            **linked("ablation"),
+        )
+        one, two = st.columns(2)
+        without = one.toggle(
+            "Remove positions",
+            False,
+            help="positional embeddings set to zero; rotary models: no rotation",
+            **linked("nopos"),
+        )
+        equalise = two.toggle(
+            "Equalise layer 0's head-output norms",
+            False,
+            help="every head output of layer 0 is rescaled to the same norm at every position",
+            **linked("equalise"),
+        )
+    return {
+        "ablate": ", ".join(ablated),
+        "ablation": ABLATIONS[how],
+        "no_positions": without,
+        "equalise_norms": equalise,
+    }

@@ -1,0 +1,91 @@
+"""From numbers of all heads to colours and a legend: by a linear, log or diverging scale, or kind.
+
+No Streamlit; the grid and its downloads share these scales.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from poskernel_core.plotting.layout import log_ticks, number
+from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, SCALE, log_position, scale_rgb
+
+NO_VALUE = "#9a9a9a"
+"""Colour of a head that has no value."""
+
+STEPS = 121
+
+Legend = list[tuple[str, str]]
+"""Colours at even steps from low to high, each with a tick label or ""."""
+
+
+@dataclass(frozen=True)
+class Shade:
+    """Colours of heads.
+
+    Attributes:
+        colours: ``[layer][head]``, '#rrggbb'.
+        legend: colours at even steps, each with a tick label or "".
+    """
+
+    colours: list[list[str]]
+    legend: Legend
+
+
+def linear(values: np.ndarray, high: float | None = None) -> Shade:
+    """Shade values from 0 (dark) to ``high`` (default: the largest)."""
+    top = max(0.01, float(np.nanmax(values, initial=0))) if high is None else high
+    return _shade(values / top, SCALE, {0: 0.0, STEPS // 2: top / 2, STEPS - 1: top})
+
+
+def logarithmic(values: np.ndarray, low: float | None = None, high: float | None = None) -> Shade:
+    """Shade positive values between ``low`` and ``high`` (default: the ends) by their logarithm."""
+    there = values[np.isfinite(values) & (values > 0)]
+    low = low or (float(there.min()) if there.size else 1.0)
+    high = max(high or (float(there.max()) if there.size else 2.0), 1.0001 * low)
+    ticks = {
+        round((STEPS - 1) * np.log(tick / low) / np.log(high / low)): tick
+        for tick in log_ticks(low, high) or (low, high)
+    }
+    with np.errstate(invalid="ignore"):
+        share = log_position(
+            np.where(values > 0, values, np.where(values == 0, low, np.nan)), low, high
+        )
+    return _shade(share, SCALE, ticks)
+
+
+def diverging(values: np.ndarray) -> Shade:
+    """Shade values on both sides of 0, as far as the largest of them."""
+    reach = max(0.01, float(np.abs(np.nan_to_num(values)).max()))
+    ticks = {0: -reach, STEPS // 2: 0.0, STEPS - 1: reach}
+    return _shade(0.5 + 0.5 * values / reach, DIVERGING, ticks)
+
+
+def categories(codes: np.ndarray, names: Sequence[str], colours: Sequence[str] = ()) -> Shade:
+    """Shade codes by the colours of their names; a negative code has none."""
+    colours = colours or CATEGORICAL[: len(names)]
+    cells = [[colours[c] if c >= 0 else NO_VALUE for c in row] for row in codes.astype(int)]
+    width = STEPS // len(names)
+    legend = [
+        (colour, name if step == width // 2 else "")
+        for colour, name in zip(colours, names, strict=True)
+        for step in range(width)
+    ]
+    return Shade(cells, legend)
+
+
+def _shade(share: np.ndarray, scale: tuple[str, ...], ticks: dict[int, float]) -> Shade:
+    missing = np.isnan(share)
+    colours = _hex(np.nan_to_num(share), scale)
+    cells = [
+        [NO_VALUE if gone else colour for colour, gone in zip(row, out, strict=True)]
+        for row, out in zip(colours, missing, strict=True)
+    ]
+    bar = _hex(np.linspace(0, 1, STEPS)[None], scale)[0]
+    labels = [number(float(f"{ticks[i]:.2g}")) if i in ticks else "" for i in range(STEPS)]
+    return Shade(cells, list(zip(bar, labels, strict=True)))
+
+
+def _hex(share: np.ndarray, scale: tuple[str, ...]) -> list[list[str]]:
+    return [[f"#{bytes(rgb).hex()}" for rgb in row] for row in scale_rgb(share, scale)]

@@ -1,0 +1,137 @@
+"""A computation that is under way, on a page: progress, time left, cancel, try again."""
+
+import time
+
+import streamlit as st
+
+from pages.shared.cards.plain import plain, say_error
+from pages.shared.selection.echo import is_behind
+from pages.shared.selection.links import waits
+from pages.shared.selection.visitor import visitor
+from poskernel_core.common.errors import Cancelled
+from poskernel_core.engine.engine import Engine
+from poskernel_core.engine.job import Job
+from poskernel_core.engine.requests import CanonicalRequest
+
+TICK_SECONDS = 0.5
+
+
+def follow(engine: Engine, job: Job) -> None:
+    """Draw a job: its progress while it runs, or how it ended and a button to try again."""
+    waits()
+    if job.ended and job.error is not None:
+        _draw_end(job)
+    elif has_left(job):
+        _draw_left(job)
+    else:
+        _watch(engine, job)
+
+
+def has_left(job: Job) -> bool:
+    """Tell whether this reader has cancelled a computation that goes on for others."""
+    goes_on = not (job.ended or job.cancelling)
+    return goes_on and st.session_state.get("left") == job.request.key
+
+
+def _leave(engine: Engine, job: Job) -> None:
+    engine.cancel(job.request, visitor())
+    st.session_state["left"] = job.request.key  # others may wait for it, or begin it anew
+
+
+def forget_cancel(asked: CanonicalRequest) -> None:
+    """Forget that this reader has cancelled a computation: what is asked for now is a new one."""
+    if st.session_state.get("left") == asked.key:
+        st.session_state["left"] = None
+
+
+def wants_again(job: Job) -> bool:
+    """Tell, once, whether this reader has asked for a job again."""
+    if st.session_state.get("again") != job.key:
+        return False
+    st.session_state["again"] = None
+    return True
+
+
+def _return(job: Job) -> None:
+    st.session_state["left"] = None
+    st.session_state["again"] = job.key
+
+
+def _draw_left(job: Job) -> None:
+    """Say that the job goes on for others, as long as it does, and offer to come back to it."""
+    st.fragment(_draw_going_on, run_every=TICK_SECONDS)(job)
+    st.button(
+        "Wait for it again",
+        key=f"return-{job.key}",
+        icon=":material/refresh:",
+        on_click=_return,
+        args=(job,),
+    )
+
+
+def _draw_going_on(job: Job) -> None:
+    if job.ended and not is_behind():
+        st.rerun(scope="app")
+    st.info(
+        "You have cancelled this computation; it goes on for other readers who wait for it.",
+        icon=":material/cancel:",
+    )
+
+
+def _draw_end(job: Job) -> None:
+    if isinstance(job.error, Cancelled):
+        st.info(
+            "The computation was cancelled; started again, it goes on from its last checkpoint.",
+            icon=":material/cancel:",
+        )
+    else:
+        say_error(str(job.error))
+    st.button(
+        "Try again",
+        key=f"again-{job.key}",
+        icon=":material/refresh:",
+        on_click=_return,
+        args=(job,),
+    )
+
+
+def _watch(engine: Engine, job: Job) -> None:
+    """Draw the progress, again every half second, and the button, once.
+
+    Streamlit knows a fragment by its place on the page and drops clicks in one whose place has
+    changed meanwhile, which another result that is drawn above does. So the button is in none.
+    """
+    with st.container(border=True):
+        st.fragment(_draw_progress, run_every=TICK_SECONDS)(job)
+        st.button(
+            "Cancel",
+            key=f"cancel-{job.key}",
+            icon=":material/close:",
+            on_click=_leave,
+            args=(engine, job),
+        )
+
+
+def _draw_progress(job: Job) -> None:
+    if (job.ended or has_left(job)) and not is_behind():
+        st.rerun(scope="app")  # with what the browser has sent; if that is old, half a second later
+    share = min(job.done / job.total, 1.0) if job.total else 0.0
+    subject, model = job.request.question.spoken, job.request.run.model.name
+    st.markdown(f"**Computing {subject} for {plain(model)}**")
+    st.progress(share, text=_progress_text(job))
+    st.caption(
+        "You can change the selection meanwhile: the computation goes on. Readers who ask for the "
+        "same result share it; it stops when all of them have cancelled."
+    )
+
+
+def _progress_text(job: Job) -> str:
+    if not job.total:
+        return f"{job.note} ({_duration(time.monotonic() - job.began)})"
+    left = job.seconds_left()
+    pace = "" if left is None else f", {_duration(left)} left"
+    return f"{job.note}: {job.done} of {job.total}{pace}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

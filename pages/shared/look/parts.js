@@ -1,0 +1,128 @@
+// What the components share; it stands before the script of each. A `view` has the rows of its
+// `cells`, and a `tip`, a popover that a cell opens.
+
+const make = (tag, attributes = {}, text = "") => {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.textContent = text;
+  return node;
+};
+
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+
+const INK = [42, 133, 199]; // legible on light and dark paper
+
+const scaleText = (top) =>
+  `share of attention, 0 to ${top < 1 ? `${top} or more` : "1"} (square-root scale)`;
+
+// A table that screen readers know as a grid; `fill` completes each of its cells.
+function buildGrid(rows, columns, label, fill) {
+  const table = make("table", { role: "grid", "aria-label": label });
+  const head = table.createTHead().insertRow();
+  head.setAttribute("role", "row");
+  head.append(make("td", { role: "presentation" }));
+  for (let c = 0; c < columns; c++) head.append(make("th", { role: "columnheader" }));
+  const body = table.createTBody();
+  for (let r = 0; r < rows; r++) {
+    const row = body.insertRow();
+    row.setAttribute("role", "row");
+    row.append(make("th", { role: "rowheader" }, `L${r}`));
+    for (let c = 0; c < columns; c++) {
+      const cell = make("td", { role: "gridcell", tabindex: "-1", "aria-selected": "false" });
+      fill(cell, r, c);
+      row.append(cell);
+    }
+  }
+  return table;
+}
+
+const cellsOf = (table) => [...table.tBodies[0].rows].map((row) => [...row.cells].slice(1));
+
+// One cell is selected, and one (the focused, else the selected) can be reached by Tab.
+function select(view, name) {
+  const all = view.cells.flat();
+  const chosen = all.find((node) => node.dataset.name === name);
+  const stop = view.table.querySelector("td[data-name]:focus") ?? chosen ?? all[0];
+  for (const node of all) {
+    node.setAttribute("aria-selected", String(node === chosen));
+    node.tabIndex = node === stop ? 0 : -1;
+  }
+}
+
+// What a cell says, its name in bold.
+function saidBy(cell) {
+  const label = cell.getAttribute("aria-label");
+  const split = label.indexOf(": ") + 1;
+  return [make("b", {}, label.slice(0, split)), label.slice(split)];
+}
+
+// Show a few nodes beside a cell: above it where there is room, never beyond the window.
+function openTip(view, cell, ...nodes) {
+  view.tip.replaceChildren(...nodes);
+  view.tip.style.cssText = "left:0;top:0";
+  view.tip.showPopover();
+  const at = cell.getBoundingClientRect();
+  const { width, height } = view.tip.getBoundingClientRect();
+  const room = document.documentElement.clientWidth - width - 8;
+  const above = at.top - height - 8;
+  view.tip.style.left = `${Math.max(8, Math.min(room, at.left + (at.width - width) / 2))}px`;
+  view.tip.style.top = `${above >= 8 ? above : at.bottom + 8}px`;
+}
+
+const hideTip = (view) => view.tip.matches(":popover-open") && view.tip.hidePopover();
+
+const isMove = (key) => /^(Arrow|Page)|^(Home|End)$/.test(key);
+
+// The cell that a key leads to, if there is one; `wide` is Home and End with Ctrl.
+function target(view, cell, key, wide) {
+  const r = view.cells.findIndex((row) => row.includes(cell));
+  const c = view.cells[r].indexOf(cell);
+  const bottom = view.cells.length - 1;
+  const right = view.cells[r].length - 1;
+  const moves = {
+    ArrowUp: [r - 1, c],
+    ArrowDown: [r + 1, c],
+    ArrowLeft: [r, c - 1],
+    ArrowRight: [r, c + 1],
+    Home: [wide ? 0 : r, 0],
+    End: [wide ? bottom : r, right],
+    PageUp: [0, c],
+    PageDown: [bottom, c],
+  };
+  return moves[key] && view.cells[moves[key][0]]?.[moves[key][1]];
+}
+
+// A key pressed in a cell: arrows and their like lead to another one, Enter and the space bar
+// `pick` this one, Escape hides the tip.
+function onKey(view, cell, event, pick) {
+  if (event.key === "Escape") return hideTip(view);
+  const isPick = event.key === "Enter" || event.key === " ";
+  if (!isPick && !isMove(event.key)) return;
+  event.preventDefault();
+  if (isPick) return pick(view, cell);
+  const next = target(view, cell, event.key, event.ctrlKey || event.metaKey);
+  if (!next) return;
+  cell.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+  next.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
+// What a reader does with the cells of `view.table`: a click or a key picks one, and a pointer or
+// the focus on it shows its tip.
+function listenToCells(view, pick, showTip) {
+  const on = (type, act) =>
+    view.table.addEventListener(type, (event) => {
+      const cell = event.target.closest("td[data-name]");
+      if (cell) act(cell, event);
+    });
+  on("click", (cell) => {
+    cell.focus();
+    pick(view, cell);
+  });
+  on("mouseover", (cell) => showTip(view, cell));
+  on("focusin", (cell) => showTip(view, cell));
+  on("keydown", (cell, event) => onKey(view, cell, event, pick));
+  view.table.addEventListener("mouseleave", () => hideTip(view));
+  view.table.addEventListener("focusout", () => hideTip(view));
+}

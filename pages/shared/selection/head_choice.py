@@ -1,0 +1,47 @@
+"""Which head an experiment is shown for: the one selected, with a way to the strongest."""
+
+import numpy as np
+import streamlit as st
+
+from pages.shared.selection.head_link import head_link
+from pages.shared.selection.selection import Selection, select_cell
+from poskernel_core.common.heads import cell_name
+from poskernel_core.models.known import telling_head
+
+
+def strongest(scores: np.ndarray) -> tuple[int, int]:
+    """Return layer and number of the head with the largest of ``scores [layer, head]``."""
+    layer, head = np.unravel_index(int(np.nanargmax(scores)), scores.shape)
+    return int(layer), int(head)
+
+
+def choose_head(scores: np.ndarray, selection: Selection, what: str) -> None:
+    """Say which head is shown, and offer the one with the largest of ``scores``."""
+    best = cell_name(*strongest(scores))
+    if best == selection.cell:
+        st.markdown(f"Shown below: **{head_link(best)}**, the strongest {what}.")
+    else:
+        _offer(selection, best, f"the strongest {what}")
+
+
+def offer_head(selection: Selection, topic: str) -> None:
+    """Offer the head that is known to show a topic best, where another one is selected."""
+    model = selection.run.model.name
+    best = telling_head(model, topic)
+    if best not in (selection.cell, telling_head(model)):
+        _offer(selection, best, "which shows more here")
+
+
+def _offer(selection: Selection, cell: str, why: str) -> None:
+    """Say which head is shown, and draw the button that selects another."""
+    row = st.container(horizontal=True, vertical_alignment="center", key="head-shown")
+    row.markdown(
+        f"Shown below: **{head_link(selection.cell)}**, the selected head.", width="content"
+    )
+    row.button(
+        f"Select {cell}, {why}",
+        icon=":material/visibility:",
+        on_click=select_cell,
+        args=(cell,),
+        key="select-offered",
+    )

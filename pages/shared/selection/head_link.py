@@ -1,0 +1,71 @@
+"""Links to pages with the head, the run and the pins that are chosen on this one."""
+
+from typing import Final
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from poskernel_core.analyses.comparison.pins import Pin
+from poskernel_core.models import catalog
+
+OVERVIEW: Final = "Overview"
+"""The title of the page with everything about one head."""
+
+SHARED: Final = (
+    "model",
+    "revision",
+    "checkpoint",
+    "corpus",
+    "context",
+    "windows",
+    "start",
+    "dtype",
+    "query",
+    "skip",
+    "pins",
+)
+"""What all pages mean alike; a page's own choices stay behind."""
+
+
+def page_address(page: str, cell: str = "", **more: str) -> str:
+    """Return the address of a page for a head, by default the one selected.
+
+    ``more`` are choices of that page's; what is shared is left out where it is given empty.
+    """
+    kept = {key: value for key, value in st.query_params.to_dict().items() if key in SHARED}
+    named = {"head": cell or str(st.session_state.get("head", ""))}
+    query = {key: value for key, value in (kept | named | more).items() if value}
+    return f"{page}?{urlencode(query)}"
+
+
+def head_address(cell: str) -> str:
+    """Return the address of the page with everything about a head of the selected run."""
+    return page_address("head", cell)
+
+
+def head_link(cell: str, words: str = "") -> str:
+    """Return a head's name as a link, in Markdown, to the page with everything about it."""
+    return f"[{words or cell}]({head_address(cell)})"
+
+
+def pin_address(pin: Pin) -> str:
+    """Return the address of a pinned head's own page, in its own run; the name comes last."""
+    pins = {key: value for key, value in st.query_params.to_dict().items() if key == "pins"}
+    revision = "checkpoint" if catalog.is_local(pin.model) else "revision"
+    named = {
+        "model": pin.model,
+        revision: pin.revision or "",
+        "corpus": pin.corpus,
+        "context": "" if pin.context is None else str(pin.context),
+        "windows": str(pin.windows),
+        "start": str(pin.start).lower(),
+        "dtype": pin.dtype,
+        "head": pin.cell,
+    }
+    query = urlencode(pins | {key: value for key, value in named.items() if value})
+    return f"head?{query}"
+
+
+def pin_link(pin: Pin, words: str = "") -> str:
+    """Return a pinned head's name as a link, in Markdown, to its own page in its own run."""
+    return f"[{words or pin.cell}]({pin_address(pin)})"

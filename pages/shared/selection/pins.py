@@ -1,0 +1,196 @@
+"""Pinned heads: kept while a reader walks through the pages, and in every link.
+
+``pin_button`` and ``add_pins`` pin from anywhere; :func:`keep_pins` writes them into the address.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import streamlit as st
+
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.selection.head_link import page_address
+from pages.shared.selection.links import taken
+from pages.shared.selection.selection import LONGEST_RUN, Selection, offered_corpora
+from poskernel_core.analyses.comparison.pins import (
+    MOST_PINS,
+    Pin,
+    pinned_run,
+    read_pins,
+    write_pins,
+)
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import RunSpec
+from poskernel_core.models import catalog
+
+PARAMETER: Final = "pins"
+MOST_TOLD: Final = 4
+PINNED: Final = "pinned-heads"
+WRITTEN: Final = "pins-written"
+REFUSED: Final = "pins-refused"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A pin that can be honoured, and the run of its head."""
+
+    pin: Pin
+    run: RunSpec
+
+
+def keep_pins(compared: bool) -> None:
+    """Take the pins of a link over, and write those of this visit into the address.
+
+    Call it on every page, before it is drawn: a page's address begins without any. What of a link
+    cannot be pinned is said in passing, but on the page where pins are compared, which says it.
+    """
+    state = st.session_state
+    taken(PARAMETER)
+    asked = st.query_params.get(PARAMETER, "")
+    if asked and asked != state.get(WRITTEN):
+        state[PINNED], state[REFUSED] = [], []
+        for text in asked.split(","):
+            _take(text)
+        if state[REFUSED] and not compared:
+            st.toast(
+                "The link's pins cannot all be honoured: the page «Compare» says why.",
+                icon=":material/link_off:",
+                duration="long",
+            )
+    write_link()
+
+
+def write_link() -> None:
+    """Write the pins into the address, where it says otherwise."""
+    text = write_pins(_pins())
+    st.session_state[WRITTEN] = text
+    if text:
+        if st.query_params.get(PARAMETER) != text:
+            st.query_params[PARAMETER] = text
+    elif PARAMETER in st.query_params:
+        del st.query_params[PARAMETER]
+
+
+def kept_pins() -> tuple[list[Kept], list[str]]:
+    """Return the pins that can be honoured, and a sentence for each that cannot."""
+    kept, refused = [], list(st.session_state.get(REFUSED, []))
+    for pin in _pins():
+        try:
+            kept.append(Kept(pin, _run_of(pin)))
+        except BadRequest as error:
+            refused.append(f"The pinned head {pin} is left out. {error}")
+    return kept, refused
+
+
+def pin_of(selection: Selection, cell: str = "") -> Pin:
+    """Return the pin of a head of the run that is selected; without a name, of the selected one."""
+    return Pin.of(cell or selection.cell, selection.run, selection.located.geometry.n_ctx)
+
+
+def of_run(pin: Pin) -> str:
+    """Return which model and run a pinned head is of, in words."""
+    return " ".join(filter(None, [pin.model, pin.settings]))
+
+
+def add_pins(pins: Iterable[Pin]) -> None:
+    """Pin heads; call it in a callback. Where there are too many, the oldest go."""
+    together = list(dict.fromkeys([*_pins(), *pins]))
+    st.session_state[PINNED] = together[-MOST_PINS:]
+    write_link()
+
+
+def remove_pin(pin: Pin) -> None:
+    """Unpin a head; call it in a callback."""
+    st.session_state[PINNED] = [each for each in _pins() if each != pin]
+    write_link()
+
+
+def remove_all() -> None:
+    """Unpin every head, and forget what could not be honoured; call it in a callback."""
+    st.session_state[PINNED], st.session_state[REFUSED] = [], []
+    write_link()
+
+
+def pin_button(selection: Selection, key: str, cell: str = "") -> None:
+    """Draw the button that pins a head, or unpins it."""
+    pin = pin_of(selection, cell)
+    pinned = pin in _pins()
+    st.button(
+        f"Unpin {pin.cell}" if pinned else f"Pin {pin.cell}",
+        key=key,
+        icon=":material/keep_off:" if pinned else ":material/keep:",
+        on_click=remove_pin if pinned else _add,
+        args=(pin,),
+        help=f"up to {MOST_PINS} heads, of any models, are compared on the page «Compare»",
+    )
+
+
+def compare_link() -> None:
+    """Draw a link to the page that compares the pinned heads, where there are any."""
+    if pins := _pins():
+        words = f"Compare pinned heads ({len(pins)})"
+        st.markdown(f"[{words}]({page_address('compare')})", width="content")
+
+
+def _add(pin: Pin) -> None:
+    add_pins([pin])
+
+
+def _pins() -> list[Pin]:
+    pins: list[Pin] = st.session_state.get(PINNED, [])
+    return pins
+
+
+def _take(text: str) -> None:
+    """Pin what a link names, or keep the sentence that says why not."""
+    state = st.session_state
+    try:
+        pins = [pin for pin in read_pins(text) if pin not in _pins()]
+        if any(not pin.model for pin in pins):
+            raise BadRequest(f"A pinned head of a link needs a model, such as {text[:40]}@gpt2.")
+    except BadRequest as error:
+        state[REFUSED].append(str(error))
+        return
+    if len(_pins()) + len(pins) > MOST_PINS:
+        sentence = f"The link pins more than {MOST_PINS} heads: the first {MOST_PINS} are shown."
+        state[REFUSED] = [each for each in state[REFUSED] if each != sentence] + [sentence]
+        return
+    state[PINNED] += pins
+
+
+def _run_of(pin: Pin) -> RunSpec:
+    """Return the run of a pin, if this page offers it.
+
+    Raises:
+        BadRequest: a model, corpus or length that is not offered, or a head that there is not.
+    """
+    names = [entry.name for entry in catalog.entries()]
+    if pin.model not in names and not catalog.may_type_any_model():
+        raise BadRequest(
+            "Its model is not offered here: pin a head of one of those in the sidebar."
+        )
+    if pin.corpus not in offered_corpora():
+        raise BadRequest(
+            f"Its corpus is not offered here: expected one of {', '.join(offered_corpora())}."
+        )
+    if pin.windows > LONGEST_RUN:
+        raise BadRequest(
+            f"It asks for {pin.windows} windows of text: up to {LONGEST_RUN} are offered."
+        )
+    commit = re.fullmatch("[0-9a-f]{7,40}", pin.revision or "")
+    if commit and not catalog.is_local(pin.model) and not catalog.may_type_any_model():
+        raise BadRequest("Expected a branch or tag as revision, got a commit: leave it out.")
+    return pinned_run(pin, find=results.located)
+
+
+def refusals(refused: list[str]) -> None:
+    """Say why pins could not be honoured, in one box: the first few of many."""
+    if refused:
+        lines = [plain(each) for each in dict.fromkeys(refused)]
+        if len(lines) > MOST_TOLD:
+            lines[MOST_TOLD:] = [f"{len(lines) - MOST_TOLD} more of the link's pins are left out."]
+        text = lines[0] if len(lines) == 1 else "\n".join(f"- {each}" for each in lines)
+        st.warning(text, icon=":material/link_off:")

@@ -1,0 +1,24 @@
+"""The window of positions that a reader moves over a map."""
+
+import streamlit as st
+
+from pages.shared.selection.fit import fitted, fitted_index
+
+SIZES = (16, 32, 50, 64)
+DEFAULT = 50
+
+
+def choose_zoom(length: int) -> tuple[int, int] | None:
+    """Draw the controls; return first and one past the last position, or None for a short text."""
+    sizes = [size for size in SIZES if size < length]
+    if not sizes:
+        return None
+    left, right = st.columns([1, 3], vertical_alignment="bottom")
+    size = left.selectbox(
+        "Window (positions)",
+        sizes,
+        **fitted_index("zoomsize", sizes, DEFAULT if DEFAULT in sizes else sizes[-1]),
+    )
+    last = length - size
+    first = right.slider("Window begins at position", 0, last, **fitted("zoom", range(last + 1), 0))
+    return first, first + size

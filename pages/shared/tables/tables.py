@@ -1,0 +1,125 @@
+"""Tables whose heads lead to their pages; a row of some can be chosen."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+from pandas.io.formats.style import Styler
+
+from pages.shared.selection.head_link import head_address
+from poskernel_core.analyses.definitions import errors_of
+from poskernel_core.common.heads import cell_name
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import bias_text, rounded, rounded_to, texts_of
+
+HEAD: Final = "head"
+"""The column of every table that names heads: each name is a link to that head's page."""
+
+NAME_IN_ADDRESS: Final = r"[?&]head=(L\d+H\d+)"
+ROWS_SHOWN = 10
+
+
+def heads_frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:
+    """Return a row for every head: its name, and what ``columns [layer, head]`` hold."""
+    names = [cell_name(*place) for place in np.ndindex(*next(iter(columns.values())).shape)]
+    return pd.DataFrame({HEAD: names} | {label: each.ravel() for label, each in columns.items()})
+
+
+def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) -> Styler:
+    """Return a table whose ``columns`` show a result's values rounded to their errors.
+
+    They still sort as numbers. ``columns`` says which value each of them holds; beside those that
+    have biases stand these. The table's index says at which head of the model each row is.
+    """
+    table = table.copy()
+    formats: dict[str, Callable[[float], str]] = {}
+
+    def reader(name: str) -> Callable[[float], str]:
+        texts = texts_of(result, name)
+        words = dict(zip(result.values[name].ravel().tolist(), texts.ravel(), strict=True))
+        return lambda value: words.get(float(value), rounded(float(value)))
+
+    for column, name in columns.items():
+        formats[column] = reader(name)
+        if name in result.biases:
+            pairs = zip(result.biases[name].ravel(), result.errors[name].ravel(), strict=True)
+            beside, biases = f"{column}, bias", np.array([rounded_to(*pair) for pair in pairs])
+            table.insert(table.columns.get_loc(column) + 1, beside, biases[table.index])
+            formats[beside] = bias_text
+    return table.style.format(formats)
+
+
+def errors_line(result: Result) -> None:
+    """Draw a line that says what the errors above it count, where there are any."""
+    if told := errors_of(result):
+        st.caption(told)
+
+
+def linked_table(
+    data: pd.DataFrame | Styler,
+    key: str,
+    columns: dict[str, Any] | None = None,
+    addresses: Sequence[str] | None = None,
+    **more: Any,
+) -> None:
+    """Draw a table; the names in its column ``head`` lead to the pages of these heads.
+
+    ``addresses`` are those pages' where heads are of other runs than the selected one. ``more`` is
+    handed to ``st.dataframe``.
+    """
+    config = dict(columns or {})
+    plain = data.data if isinstance(data, Styler) else data
+    if HEAD in plain:
+        led = list(addresses) if addresses is not None else [*map(head_address, plain[HEAD])]
+        linked = plain.assign(**{HEAD: led})
+        if isinstance(data, Styler):
+            data.data = linked  # what is formatted is asked for by row and column, when drawn
+        else:
+            data = linked
+        config[HEAD] = st.column_config.LinkColumn(
+            help="a click on a name opens the head's page «Overview»",
+            display_text=NAME_IN_ADDRESS,
+            alignment="left",
+        )
+    st.dataframe(data, hide_index=True, column_config=config, key=key, **more)
+
+
+def choice_table(
+    data: pd.DataFrame | Styler,
+    key: str,
+    pick: Callable[[Any], None],
+    columns: dict[str, Any] | None = None,
+    rows: int = ROWS_SHOWN,
+    *,
+    offered: Sequence[Any] | None = None,
+    addresses: Sequence[str] | None = None,
+) -> None:
+    """Draw a table; choosing a row calls ``pick`` with what is ``offered`` there.
+
+    That is what the first column holds, unless something else is given row by row. For
+    ``addresses`` see :func:`linked_table`. The mark of a row is removed again (the table is drawn
+    as a new one): else a click on it, after another choice was made elsewhere, would only unmark
+    it.
+    """
+    turn = st.session_state.setdefault(f"{key}-turn", 0)
+    plain = data.data if isinstance(data, Styler) else data
+    choices = list(offered) if offered is not None else plain.iloc[:, 0].tolist()
+
+    def chosen() -> None:
+        found = st.session_state[f"{key}-{turn}"].selection.rows
+        if found:
+            st.session_state[f"{key}-turn"] = turn + 1
+            pick(choices[found[0]])
+
+    with st.container(key=key):
+        linked_table(
+            data,
+            f"{key}-{turn}",
+            columns,
+            addresses,
+            on_select=chosen,
+            selection_mode="single-row",
+            height=38 + 35 * max(1, min(len(plain), rows)),
+        )
