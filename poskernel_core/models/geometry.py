@@ -343,7 +343,7 @@ def _layers(
 
 
 def _of_gemma4(config: dict[str, Any], layer: int, kind: str) -> dict[str, Any]:
-    """Return what Gemma 4 says of one layer alone, in the newer form or in the older."""
+    """Return Gemma 4's settings of a single layer, from the newer or the older config format."""
     listed = config.get("per_layer_config")
     if isinstance(listed, dict):
         own = listed.get(str(layer), {})
@@ -358,7 +358,7 @@ def _of_gemma4(config: dict[str, Any], layer: int, kind: str) -> dict[str, Any]:
 
 
 def _base(config: dict[str, Any], name: str, kind: str) -> float | None:
-    """Return the base of a layer's rotation, where its configuration tells it."""
+    """Return the base of a layer's rotation if the configuration has it, else None."""
     told = config.get("rope_parameters")
     if isinstance(told, dict):
         own = told.get(name)
