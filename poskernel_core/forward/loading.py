@@ -114,8 +114,8 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
 
     A GGUF file is converted to a float32 model directory the first time.
 
-    Weights are loaded as float32. With ``dtype="bfloat16"``, a bfloat16 file is loaded as bfloat16;
-    other files are only if float32 does not fit into memory.
+    Weights are loaded as float32. With ``dtype="bfloat16"``, a bfloat16 file is loaded as bfloat16.
+    Other files are then loaded as bfloat16 only if float32 does not fit into memory.
 
     Patterns and logits are compared with those of transformers' own attention on a few tokens.
 

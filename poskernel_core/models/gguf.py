@@ -305,7 +305,7 @@ class _Reader:
     def placed(
         self, listed: Sequence[tuple[str, tuple[int, ...], int, int]], alignment: Any
     ) -> tuple[Stored, ...]:
-        """Return the tensors with their positions; check that they are in the file, disjoint."""
+        """Return the tensors with their positions; check that they are in the file and disjoint."""
         if type(alignment) is not int or not 0 < alignment <= 2**20:
             raise ValueError(f"it aligns tensors to {str(alignment)[:40]}")
         begin, found = -(-self.place // alignment) * alignment, []

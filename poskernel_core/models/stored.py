@@ -61,7 +61,7 @@ class Shown(Spec):
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model as an exported file describes it."""
+    """The description of a model in an exported file of results."""
 
     file: Path
     spec: ModelSpec

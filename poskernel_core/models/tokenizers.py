@@ -1,4 +1,4 @@
-"""Text <-> token ids with a model's own ``tokenizer.json``, without importing torch."""
+"""Convert text to token ids and back with a model's ``tokenizer.json``, without importing torch."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ ALL, LOG = "all", "log"
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A model and the checkpoints of its training, by step.
+    """A model and its training checkpoints, sorted by step.
 
     Attributes:
         model: a bundled name, a directory, or a hub name.

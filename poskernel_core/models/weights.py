@@ -1,7 +1,7 @@
 """Compare the headers of safetensors files with a configuration. Torch is not imported.
 
-A header is a few kilobytes in front of the weights. The check that the weights have as many numbers
-as the configuration claims is done here, before anything is allocated.
+A header is a few kilobytes in front of the weights. From the headers, we check that the files have
+as many numbers as the configuration claims, before anything is allocated.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def is_bfloat16(name: str, files: Sequence[Path]) -> bool:
 
 
 def count_numbers(name: str, files: Sequence[Path]) -> int:
-    """Return how many numbers weight files hold.
+    """Return the total count of numbers in weight files.
 
     Raises:
         UnsupportedModel: a damaged file.
