@@ -89,7 +89,8 @@ class Hooks:
     Attributes:
         home: the device of observers and edits.
         attentions: the attention module of every layer that has run so far. The references are
-            weak: the modules refer to these hooks, and a cycle would keep the weights in memory.
+            weak: the modules refer to these hooks, and in a reference cycle the weights would
+            outlive the model.
         without_heads: layers without heads, with the numbers of heads and key heads and the width
             that observers are shown. The shown heads are zeros and attend to all keys equally.
     """

@@ -73,7 +73,7 @@ def difference(model: LoadedModel, tokens: Tensor | None = None) -> Difference:
     """Return the differences of patterns and logits from transformers' own, on these tokens.
 
     The default is up to 29 arbitrary tokens. The logits come from a pass without observers, which
-    uses the fused kernel.
+    uses the fused kernel where possible.
     """
     tokens = made_up(model) if tokens is None else tokens
     ours = _Patterns()

@@ -130,7 +130,7 @@ def keeping(name: str) -> Iterator[None]:
     """Turn write errors of a GGUF conversion into one clear error.
 
     Raises:
-        StoreFailed: writing failed. Clients see the message, so it contains no path.
+        StoreFailed: writing failed. Clients see the message, so it does not name the cache folder.
     """
     try:
         yield
