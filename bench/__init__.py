@@ -1,1 +1,1 @@
-"""Benchmarks: ratios against the notebook way, measured in the same run."""
+"""Benchmarks: ratios to the notebook way and other baselines, measured in the same run."""

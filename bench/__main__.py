@@ -1,14 +1,14 @@
-"""``make bench``: the streaming pass against the notebook way, each in a process of its own.
+"""``make bench``: compare the streaming pass with the notebook way, each in a separate process.
 
-A GPT-2-small-sized random model reads 8 windows of 1,024 tokens:
+A random model of GPT-2 small's size reads 8 windows of 1,024 tokens:
 
-* ``notebook``: the transformer_lens bridge's ``run_with_cache`` of everything, then the means;
+* ``notebook``: ``run_with_cache`` of everything by the transformer_lens bridge, then the means;
 * ``pass``: our pass (mean keys, sampled queries, mean patterns and profiles, mean residuals);
 * ``body``: the bare Hugging Face body with fused attention, nothing captured;
 * ``trunk``: the same body stopped where our pass stops, before the last layer's attention output.
 
-Every figure is the median of the rounds, which take the ways in turn, so that a change in the
-machine's speed meets all of them.
+Every figure is the median over rounds. Each round runs all ways, so that changes of the machine's
+speed affect all of them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""``python -m bench.headvis MODEL``: our pass against the published pipeline of HeadVis.
+"""``python -m bench.headvis MODEL``: compare our pass with the published pipeline of HeadVis.
 
-Both compute the six metrics of every head of one model directory, on the same tokens, on the same
-machine, each in a process of its own from its start to its end: seconds, peak memory, and by how
-much the numbers differ. Up to 50 texts the pipeline computes metrics alone, as our pass does. The
-model alone runs beside them, with fused attention, in our batches, its last layer cut to its
-attention: no pass over these tokens can be quicker.
+Both compute the six metrics of every head of a model directory, on the same tokens and machine.
+Each runs in a separate process, measured from start to end: seconds, peak memory, and the
+differences of the metrics. Use at most 50 texts: then the pipeline computes only metrics, as our
+pass does. A third process runs only the model, with fused attention, in our batches, and up to the
+last layer's attention. No pass over these tokens can be faster.
 
-The pipeline is not part of this project. ``POSKERNEL_HEADVIS`` names a checkout of it::
+The pipeline is not part of this project. Set ``POSKERNEL_HEADVIS`` to a checkout of it::
 
     git clone --depth 1 https://github.com/hijohnnylin/neuronpedia
     POSKERNEL_HEADVIS=neuronpedia python -m bench.headvis MODEL
@@ -39,7 +39,7 @@ CLOSE = 1e-4
 
 
 def main() -> None:
-    """Race both, in turn, and print the table."""
+    """Run all rounds and print the table."""
     parser = argparse.ArgumentParser(prog="bench.headvis", description=__doc__.split("\n")[0])
     parser.add_argument("model", type=Path, help="a model's directory in hub format")
     parser.add_argument("--windows", type=int, default=16, help="at most 50")
@@ -68,7 +68,7 @@ def _pipeline() -> Path:
 
 
 def _write_texts(options: argparse.Namespace, place: Path) -> None:
-    """Write texts of at least ``context`` tokens for the pipeline, and their tokens for us."""
+    """Write texts of at least ``context`` tokens for the pipeline, and their token ids for us."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(options.model)
@@ -131,7 +131,7 @@ open(sys.argv[3], "w").write(json.dumps({name: v.tolist() for name, v in values.
 
 
 def _alone(options: argparse.Namespace, place: Path) -> dict[str, float]:
-    """Run the model and nothing else over the same tokens."""
+    """Run only the model, over the same tokens."""
     command = [sys.executable, "-c", ALONE, str(options.model), str(place / "tokens.npy")]
     return _run([*command, str(options.threads)], options.threads)
 
@@ -153,7 +153,7 @@ for first in range(0, len(windows), size):
 
 
 def _run(command: list[str], threads: int) -> dict[str, float]:
-    """Run a command to its end; return its seconds and its peak memory (Linux)."""
+    """Run a command; return its seconds and its peak memory (Linux)."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
     began = time.perf_counter()
     with tempfile.TemporaryFile() as said:
@@ -169,7 +169,7 @@ def _run(command: list[str], threads: int) -> dict[str, float]:
 def _differences(
     ours: dict[str, list[list[float]]], theirs: dict[tuple[int, int], dict[str, Any]]
 ) -> dict[str, float]:
-    """Return each metric's largest difference, relative where its numbers are above 1."""
+    """Return each metric's largest difference; relative for values above 1."""
     found = {}
     for name in METRICS:
         off = []

@@ -1,4 +1,4 @@
-"""Seconds and peak memory of one piece of work."""
+"""Measure the seconds and the peak memory of a function call."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ __all__ = ["peak_gb", "timed"]
 
 
 def peak_gb() -> float:
-    """Return the largest memory of this process so far, in GB (Linux)."""
+    """Return the peak memory of this process so far, in GB (Linux)."""
     with open("/proc/self/status", encoding="ascii") as status:
         line = next(line for line in status if line.startswith("VmHWM"))
     return int(line.split()[1]) / 2**20
 
 
 def _reset_peak() -> float:
-    """Forget the peak so far (Linux) and return the memory in use, in GB."""
+    """Reset the peak memory (Linux) and return the memory in use, in GB."""
     with open("/proc/self/clear_refs", "w", encoding="ascii") as control:
         control.write("5")
     return peak_gb()
 
 
 def timed(work: Callable[[], object]) -> dict[str, float]:
-    """Return the seconds that work takes, and its peak memory above what was in use."""
+    """Call ``work``; return its seconds, and its peak memory above the memory in use before."""
     before = _reset_peak()
     began = time.perf_counter()
     with torch.inference_mode():

@@ -1,9 +1,9 @@
-"""``python -m bench.pages``: how long a reader waits, in a real browser.
+"""``python -m bench.pages``: measure waiting times of the pages in a real browser.
 
-Every figure is the median of several tries: a server with an empty cache whose first reader opens
-the landing page; then, everything being stored, a click on a head until its kernel is redrawn, a
-pin, the change to another page, a reload, a link to a page of a server that has drawn nothing yet,
-and the small patterns of the 144 heads of a random model on a text of 128 tokens.
+Every figure is the median of several tries. With stored results: a click on a head until its kernel
+is redrawn, a pin, a change to another page, and a reload. With a new server and an empty cache: the
+first request of the landing page, and of a deep link. And a reload of the page with the small
+patterns of a random model's 144 heads, on a text of 128 tokens.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def tell(what: str, times: list[float]) -> None:
 
 @contextmanager
 def fresh() -> Iterator[Server]:
-    """A server with an empty cache."""
+    """Start a server with an empty cache."""
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache"
         cache.mkdir()
@@ -112,7 +112,7 @@ def fresh() -> Iterator[Server]:
 
 @contextmanager
 def opened(browser: Browser, address: str) -> Iterator[Page]:
-    """A reader's page at an address."""
+    """Open an address in a new browser context."""
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
@@ -122,7 +122,7 @@ def opened(browser: Browser, address: str) -> Iterator[Page]:
 
 
 def warm(browser: Browser, server: Server) -> None:
-    """Visit both pages once: whatever is not stored is computed, the browser keeps the scripts."""
+    """Visit both pages once, so that results are stored and the browser has cached the scripts."""
     with opened(browser, f"{server.url}/") as page:
         page.wait_for_selector(CURVE)
         for head in HEADS:
@@ -132,7 +132,7 @@ def warm(browser: Browser, server: Server) -> None:
 
 
 def cold(browser: Browser, address: str, wanted: str) -> float:
-    """Milliseconds from the first request of a server's life until something is drawn."""
+    """Return the milliseconds from a new server's first request until ``wanted`` is drawn."""
     with fresh() as server:
         began = time.perf_counter()
         with opened(browser, server.url + address) as page:
@@ -141,7 +141,7 @@ def cold(browser: Browser, address: str, wanted: str) -> float:
 
 
 def click(page: Page, head: str) -> float:
-    """Milliseconds from a click on a head, as the browser has it, until its kernel is redrawn."""
+    """Click on a head; return the milliseconds until its kernel is redrawn (browser's clock)."""
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
     page.evaluate(REMEMBER)
     page.locator(f"[role=gridcell][data-name={head}]").click()
@@ -149,7 +149,7 @@ def click(page: Page, head: str) -> float:
 
 
 def clicks(browser: Browser, server: Server, tries: int) -> list[float]:
-    """Clicks on heads of the landing page, one second apart."""
+    """Time clicks on heads of the landing page, one second apart."""
     times = []
     with opened(browser, f"{server.url}/") as page:
         page.wait_for_selector(CURVE)
@@ -160,7 +160,7 @@ def clicks(browser: Browser, server: Server, tries: int) -> list[float]:
 
 
 def switches(browser: Browser, server: Server, tries: int) -> list[float]:
-    """From the landing page to the kernels page, by the link in the sidebar."""
+    """Time changes from the landing page to the kernels page, by the link in the sidebar."""
     times = []
     for _ in range(tries):
         with opened(browser, f"{server.url}/") as page:
@@ -174,7 +174,7 @@ def switches(browser: Browser, server: Server, tries: int) -> list[float]:
 
 
 def reloads(browser: Browser, server: Server, tries: int) -> list[float]:
-    """The landing page loaded again, until its kernel is drawn."""
+    """Time reloads of the landing page, until its kernel is drawn."""
     times = []
     with opened(browser, f"{server.url}/") as page:
         for _ in range(tries):
@@ -188,7 +188,7 @@ def reloads(browser: Browser, server: Server, tries: int) -> list[float]:
 
 
 def pins(browser: Browser, server: Server, tries: int) -> list[float]:
-    """Pins of a head on the landing page, taken back after each, until the button says so."""
+    """Time pins of a head on the landing page, until the button changes; unpin after each."""
     times = []
     with opened(browser, f"{server.url}/?head=L2H6") as page:
         page.wait_for_selector(CURVE)
@@ -204,7 +204,7 @@ def pins(browser: Browser, server: Server, tries: int) -> list[float]:
 
 
 def patterns(browser: Browser, tries: int) -> list[float]:
-    """Reloads of the page of a stored text, until the small patterns of all heads are painted."""
+    """Time reloads of the page of a stored text, until the patterns of all heads are painted."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         text = save_model(place / "model")
@@ -226,7 +226,7 @@ def patterns(browser: Browser, tries: int) -> list[float]:
 
 
 def save_model(folder: Path) -> str:
-    """Write a random model of 12 layers of 12 heads; return a text of 128 of its tokens."""
+    """Save a random model of 12 layers with 12 heads; return a text of 128 tokens."""
     import torch
     from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 

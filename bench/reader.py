@@ -1,4 +1,4 @@
-"""One simulated reader: a web socket to a running server, spoken to as a browser does."""
+"""A simulated client: a web socket to a running server, with the browser's protocol."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Lost(Exception):
 
 @dataclass
 class Reader:
-    """A session of Streamlit: open an address, then choose heads.
+    """A Streamlit session: open an address, then choose heads.
 
     Attributes:
-        heads: the names that the page offers, once it is open.
-        texts: what the page's headings, sentences and error boxes said in the last run.
-        buttons: the labels of the buttons that were drawn in the last run.
-        waits: whether the last run drew a computation that is under way.
+        heads: names of the heads in the select box, once the page is open.
+        texts: headings, texts and error boxes of the last run.
+        buttons: widget ids of the buttons of the last run, by label.
+        waits: whether the last run showed a progress bar.
     """
 
     url: str
@@ -48,10 +48,10 @@ class Reader:
     _known: set[str] = field(default_factory=set)
 
     async def open(self, page: str = "", **parameters: object) -> float:
-        """Connect and load a page; return the seconds until its script had run.
+        """Connect and load a page; return the seconds until its script has run.
 
         Raises:
-            Lost: see there.
+            Lost: the session failed.
         """
         began = time.perf_counter()
         self._address = (page, urlencode(parameters))
@@ -70,10 +70,10 @@ class Reader:
         return time.perf_counter() - began
 
     async def choose(self, head: str, *, shown: bool = True) -> float:
-        """Choose a head in the sidebar; return the seconds until the script had run.
+        """Choose a head in the sidebar; return the seconds until the script has run.
 
         Raises:
-            Lost: see there; also where the page should show the chosen head and does not.
+            Lost: the session failed, or ``shown`` is set and the page does not show the head.
         """
         if head not in self.heads:
             raise Lost(f"the page offers no head {head}")
@@ -86,10 +86,10 @@ class Reader:
         return seconds
 
     async def press(self, label: str) -> float:
-        """Press a button that was just drawn; return the seconds until the script had run.
+        """Press a button of the last run; return the seconds until the script has run.
 
         Raises:
-            Lost: see there.
+            Lost: the session failed.
         """
         message = BackMsg()
         state = message.rerun_script.widget_states.widgets.add()
@@ -97,15 +97,15 @@ class Reader:
         return await self._run(message)
 
     async def again(self) -> float:
-        """Have the script run again as it is; return the seconds until it had.
+        """Rerun the script without changes; return the seconds until it has run.
 
         Raises:
-            Lost: see there.
+            Lost: the session failed.
         """
         return await self._run(BackMsg())
 
     async def close(self) -> None:
-        """Leave the page."""
+        """Close the connection."""
         if self._socket is not None:
             await self._socket.close()
 
@@ -116,7 +116,7 @@ class Reader:
         await self.close()
 
     async def _run(self, message: BackMsg) -> float:
-        """Have the script run; return the seconds until it has."""
+        """Send a message that runs the script; return the seconds until it has run."""
         assert self._socket is not None
         client = message.rerun_script
         client.page_name, client.query_string = self._address
@@ -136,7 +136,7 @@ class Reader:
         return time.perf_counter() - began
 
     def _take(self, data: bytes) -> bool:
-        """Take in a message; tell whether it ends the run."""
+        """Process a message; tell whether it ends the run."""
         message = ForwardMsg.FromString(data)
         kind = message.WhichOneof("type")
         if message.metadata.cacheable:

@@ -1,10 +1,10 @@
-"""``python -m bench.readers``: many readers at once, who choose a head every few seconds.
+"""``python -m bench.readers``: load test with many clients that choose a head every few seconds.
 
-A server of its own serves the stored results of demo-gpt2. Each reader is a web socket of its own,
-which loads the landing page and then chooses one head after another, with a pause in between; a
-click lasts until the script has run and everything has arrived. The readers share the machine with
-the server. With ``--replicas 2`` they are spread over two servers on one store. Memory
-and processor time are those of the servers' processes.
+A server is started that shows the stored results of demo-gpt2. Each client is a separate web
+socket, which loads the landing page and then chooses heads, with pauses. A click takes until the
+script has run and everything has arrived. Clients and servers share the machine. With
+``--replicas 2`` the clients are spread over two servers with one store. Memory and processor time
+are those of the servers' processes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TEXTS = 50
 
 @dataclass
 class Visit:
-    """What became of one reader: seconds to open the page, seconds of every click."""
+    """Measurements of one client: seconds to open the page, and seconds of every click."""
 
     opened: float = 0.0
     clicks: list[float] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Visit:
 
 
 def main() -> None:
-    """Measure every number of readers in turn and print the table."""
+    """Measure each number of clients and print the table."""
     parser = argparse.ArgumentParser(prog="bench.readers", description=__doc__)
     parser.add_argument("--readers", default="5,10,20,40,80", help="how many at once, in turn")
     parser.add_argument("--replicas", type=int, default=1, help="servers that share the readers")
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 async def _warm(server: Server) -> None:
-    """Let the server import the pages."""
+    """Open the page once, so that the server has imported the pages."""
     async with Reader(server.url) as reader:
         await reader.open(windows=TEXTS)
 
@@ -79,7 +79,7 @@ async def _warm(server: Server) -> None:
 async def crowd(
     servers: Sequence[Server], number: int, clicks: int, pause: float, seed: int
 ) -> list[Visit]:
-    """Let readers open the page at once, and then choose heads at random moments."""
+    """Let all clients open the page at once, and then choose heads at random times."""
     async with AsyncExitStack() as stack:
         urls = [servers[index % len(servers)].url for index in range(number)]
         readers = [await stack.enter_async_context(Reader(url)) for url in urls]
@@ -119,7 +119,7 @@ def print_header() -> None:
 
 
 def print_row(number: int, visits: list[Visit], servers: Sequence[Server], spent: float) -> None:
-    """Print one line of the table, and why sessions were lost."""
+    """Print one line of the table, and the reasons of lost sessions."""
     clicks = [seconds for visit in visits for seconds in visit.clicks]
     opened = [visit.opened for visit in visits if visit.opened]
     lost = [visit.lost for visit in visits if visit.lost]
@@ -136,7 +136,7 @@ def print_row(number: int, visits: list[Visit], servers: Sequence[Server], spent
 
 
 def cpu_seconds(servers: Sequence[Server]) -> float:
-    """Return the processor time that servers have taken so far (Linux)."""
+    """Return the total processor time of the servers so far, in seconds (Linux)."""
     ticks = 0
     for server in servers:
         fields = Path(f"/proc/{server.pid}/stat").read_text("ascii").rsplit(")", 1)[1].split()
@@ -145,7 +145,7 @@ def cpu_seconds(servers: Sequence[Server]) -> float:
 
 
 def percentile(values: list[float], share: int) -> float:
-    """Return the value below which ``share`` percent lie; NaN of no values."""
+    """Return the ``share``-th percentile of values; NaN without values."""
     if len(values) < 2:
         return values[0] if values else float("nan")
     if share == 100:
@@ -154,7 +154,7 @@ def percentile(values: list[float], share: int) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """Return the memory that a process holds (Linux)."""
+    """Return the resident memory of a process, in MB (Linux)."""
     status = Path(f"/proc/{pid}/status").read_text("ascii")
     line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1024

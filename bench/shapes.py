@@ -1,14 +1,14 @@
-"""``python -m bench.shapes``: what a pass costs beyond the bare model, over shapes of work.
+"""``python -m bench.shapes``: time of a pass relative to the bare model, for several shapes.
 
-A GPT-2-small-sized model and a Llama-shaped one (30 layers, 9 heads that share 3 keys), both
-random, read windows of several lengths. Each shape is timed in four ways, in turn and in one
-process, so that a change in the machine's speed meets all of them:
+Two random models read windows of several lengths: one of GPT-2 small's size, and a Llama with 30
+layers, 9 heads and 3 key heads. Each shape is timed in four ways, alternating in one process, so
+that changes of the machine's speed affect all of them:
 
 * ``trunk``: the module's own fused attention, stopped where our pass stops, nothing captured;
-* ``pass``: everything that a page's pass gathers, attention formed on all windows;
-* ``eighth``: the same with attention formed on the first eighth of the windows, which is what
-  ``--pattern-windows 64`` comes to for 512 texts;
-* ``matmul``: the machine's rate at the model's own largest product, before and after.
+* ``pass``: everything that a page's pass gathers, with patterns of all windows;
+* ``eighth``: the same with patterns of the first eighth of the windows, as with
+  ``--pattern-windows 64`` for 512 texts;
+* ``matmul``: the machine's rate at a large matrix product, before and after.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from poskernel_core.passes import streaming
 from poskernel_core.statistics import Plan
 
 SHAPES = ((32, 256), (16, 512), (8, 1024), (32, 1024))
-"""Windows, and tokens in each."""
+"""Number of windows, and tokens per window."""
 WAYS = ("trunk", "pass", "eighth")
 
 Read: TypeAlias = "Callable[[np.ndarray, range], None]"
-"""Reads a batch: all tokens ``[window, pos]``, and which windows."""
+"""A function that runs a batch: all tokens ``[window, pos]``, and the batch's windows."""
 
 
 class _Stop(Exception):
@@ -47,7 +47,7 @@ class _Stop(Exception):
 
 
 def gpt2() -> Any:
-    """A random model of the size of GPT-2 small, with the fused activation that we load."""
+    """Return a random model of GPT-2 small's size, with the fused activation that we use."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
@@ -55,7 +55,7 @@ def gpt2() -> Any:
 
 
 def llama() -> Any:
-    """A random model of the shape of SmolLM2-135M."""
+    """Return a random model of SmolLM2-135M's shape."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
@@ -70,7 +70,7 @@ MODELS: dict[str, Callable[[], Any]] = {"GPT-2 small": gpt2, "Llama, 30 layers":
 
 
 def trunk(make: Callable[[], Any]) -> Read:
-    """Return what reads a batch with the bare model, its last layer cut to its attention."""
+    """Return a function that runs a batch with the bare model, up to the last attention."""
     module = make()
     body = module.base_model
     last = body.h[-1].attn.c_proj if hasattr(body, "h") else body.layers[-1].self_attn.o_proj
@@ -88,7 +88,7 @@ def trunk(make: Callable[[], Any]) -> Read:
 
 
 def our_pass(make: Callable[[], Any]) -> Callable[[int, int, int | None], streaming.Pass]:
-    """Return what begins our pass over windows of a length; attention is formed on the first."""
+    """Return a function ``(windows, context, pattern_windows)`` that starts a pass of ours."""
     module = make()
     config = module.config.to_dict()
     located = Located(ModelSpec(name="random"), None, config, read_geometry("random", config))
@@ -102,19 +102,20 @@ def our_pass(make: Callable[[], Any]) -> Callable[[int, int, int | None], stream
 
 
 def flops(geometry: Geometry, mlp: int, windows: int, context: int) -> float:
-    """Multiply-adds x 2 of a pass: whole layers, and the last one's queries, keys, values, scores.
+    """Return the floating-point operations of a pass (two per multiply-add).
 
-    ``mlp`` is how many numbers the matrices of one MLP hold.
+    They are those of all layers but the last, and of the last layer's queries, keys, values and
+    scores. ``mlp`` is the number of weights in the matrices of one MLP.
     """
     tokens, width, heads = windows * context, geometry.d_model, geometry.d_head * geometry.n_heads
     qkv = width * (heads + 2 * geometry.n_kv_heads * geometry.d_head)
-    scores = context * heads  # q k^T over the visible half, and A v as much
+    scores = context * heads  # q k^T over the visible half, and the same for A v
     whole = qkv + heads * width + mlp + scores
     return 2.0 * tokens * ((geometry.n_layers - 1) * whole + qkv + scores)
 
 
 def rate() -> float:
-    """Multiply-adds x 2 a second, at [2048, 768] x [768, 3072]."""
+    """Return the floating-point operations per second of [2048, 768] x [768, 3072]."""
     left, right = torch.randn(2048, 768), torch.randn(768, 3072)
     times = []
     for _ in range(20):
@@ -170,7 +171,7 @@ def measure(name: str, make: Callable[[], Any], rounds: int) -> None:
 def once(
     bare: Read, begin: Callable[[int, int, int | None], streaming.Pass], tokens: np.ndarray
 ) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Return the seconds of every batch of every way, which take turns; and those beside."""
+    """Time all ways, alternating; return seconds per batch, and seconds outside of batches."""
     windows, context = tokens.shape
     batches: dict[str, list[float]] = {way: [] for way in WAYS}
     apart = dict.fromkeys(WAYS, 0.0)
@@ -203,7 +204,7 @@ def row(
     work: float,
     rates: list[float],
 ) -> str:
-    """Return a line of the table: by batch, the median of the ratios; and the whole."""
+    """Return a line of the table: the median ratio over batches, and the ratio of the totals."""
     total = {way: sum(batches[way]) + apart[way] for way in WAYS}
     over = []
     for way in ("pass", "eighth"):

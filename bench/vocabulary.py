@@ -1,9 +1,9 @@
-"""``make bench``: a vocabulary of extended embeddings with all neurons of GPT-2 small.
+"""``make bench``: contributions of a whole vocabulary to all neurons of GPT-2 small.
 
-50,257 tokens x 3,072 neurons, each way in a process of its own:
+50,257 tokens x 3,072 neurons, each way in a separate process:
 
-* ``streamed``: ours: mean, spread and both ends of every neuron, a block of neurons at a time;
-* ``product``: the plain matrix product that it needs, in the same blocks, nothing kept;
+* ``streamed``: ours: mean, spread, largest and smallest values per neuron, in blocks of neurons;
+* ``product``: only the matrix product that this needs, in the same blocks, nothing kept;
 * ``whole``: the notebook way: the whole product in memory, then the same numbers from it.
 """
 
@@ -27,14 +27,14 @@ TOKENS, WIDTH, NEURONS, LISTED = 50_257, 768, 3072, 10
 
 
 def streamed(table: torch.Tensor, readers: torch.Tensor) -> None:
-    """Our way."""
+    """Compute the numbers our way, block by block."""
     from poskernel_core.analyses.bag.experiment.vocabulary import ends
 
     ends(table, readers, LISTED)
 
 
 def product(table: torch.Tensor, readers: torch.Tensor) -> None:
-    """The plain product, block by block."""
+    """Compute only the product, block by block."""
     from poskernel_core.analyses.bag.experiment.vocabulary import contributions
 
     for _ in contributions(table, readers):
@@ -42,7 +42,7 @@ def product(table: torch.Tensor, readers: torch.Tensor) -> None:
 
 
 def whole(table: torch.Tensor, readers: torch.Tensor) -> None:
-    """Everything at once."""
+    """Compute the whole product, then the numbers."""
     found = table @ readers
     found.topk(LISTED, dim=0)
     found.topk(LISTED, dim=0, largest=False)

@@ -1,4 +1,4 @@
-"""The ways that are compared; each runs in a fresh process and prints one JSON line."""
+"""The ways compared by ``make bench``; each runs in a new process and prints one JSON line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _tokens(windows: int, context: int) -> torch.Tensor:
 
 
 def notebook(tokens: torch.Tensor) -> dict[str, float]:
-    """Everything cached by the bridge, then the means, as the posts' notebooks do."""
+    """Cache everything with the bridge, then take the means, as the posts' notebooks do."""
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
     module = _model()
@@ -50,7 +50,7 @@ def notebook(tokens: torch.Tensor) -> dict[str, float]:
 
 
 def our_pass(tokens: torch.Tensor) -> dict[str, float]:
-    """The streaming pass with everything that it gathers by default."""
+    """Run the streaming pass with all default statistics."""
     from poskernel_core.common.specs import ALL_GATHERED, ModelSpec, default_positions
     from poskernel_core.forward import hooks, loading
     from poskernel_core.models.catalog import Located
@@ -83,14 +83,14 @@ def _fused_gelu(module: Any) -> Any:
 
 
 def body(tokens: torch.Tensor) -> dict[str, float]:
-    """The bare body with fused attention, all windows at once, as the module comes."""
+    """Run the unchanged body with fused attention, all windows at once."""
     module = _model()
     module.transformer(tokens[:1, :16], use_cache=False)
     return timed(lambda: module.transformer(tokens, use_cache=False))
 
 
 def trunk(tokens: torch.Tensor) -> dict[str, float]:
-    """The bare body in our batches and with our activation, its last block cut to its attention."""
+    """Run the bare body in our batches and with our activation, up to the last attention."""
     module = _fused_gelu(_model())
     last = module.transformer.h[-1]
 
@@ -119,15 +119,15 @@ def trunk(tokens: torch.Tensor) -> dict[str, float]:
 
 
 def _flops(windows: int, context: int) -> float:
-    """Multiply-adds x 2 of our pass: eleven whole layers, and the last one's q, k, v and scores."""
+    """Return the operations of our pass: eleven full layers, and the last one's q, k, v, scores."""
     tokens, width, layers = windows * context, 768, 12
     dense = 2 * tokens * width * width
-    attention = 2 * tokens * context / 2 * width  # q k^T over the visible half; A v is as much
+    attention = 2 * tokens * context / 2 * width  # q k^T over the visible half; same for A v
     return (layers - 1) * (12 * dense + 2 * attention) + 3 * dense + 2 * attention
 
 
 def matmul(_: torch.Tensor) -> dict[str, float]:
-    """The machine's rate at the model's own largest product, [2048, 768] x [768, 3072]."""
+    """Measure the machine's rate at the model's MLP product, [2048, 768] x [768, 3072]."""
     left, right = torch.randn(2048, 768), torch.randn(768, 3072)
     left @ right
     times = []

@@ -1,11 +1,11 @@
-"""``python -m bench.windows MODEL ...``: over how many windows attention has to be formed.
+"""``python -m bench.windows MODEL ...``: how many windows need patterns for accurate profiles.
 
-A kernel is a mean over 64 sampled queries, the attention by offset one over all windows. The fewer
-windows have their attention formed, the quicker the pass and the larger the second error. For every
-head this compares the two: root mean squares over the offsets that both know, up to half of the
-context. The last two columns are how many windows would bring the error of the attention below a
-tenth of the kernel's, in the median head and in nine of ten; it falls with the square root of their
-number.
+A kernel is a mean over 64 sampled queries; a profile (attention by offset) is a mean over windows.
+With patterns of fewer windows, the pass is faster, but the standard error of the profile is larger.
+This compares the standard errors of profile and kernel for every head, as root mean squares over
+the offsets that both have, up to half of the context. The last two columns estimate how many
+windows bring the profile's error below a tenth of the kernel's, for the median head and for nine
+heads of ten. The error falls with the square root of the number of windows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHARE = 0.1
 
 
 def ratios(model: str, context: int | None, windows: int) -> tuple[np.ndarray, int, int]:
-    """Return of every head the error of its attention over that of its kernel; the sizes read."""
+    """Return every head's ratio of profile error to kernel error; and windows and context used."""
     located = locate(model)
     length = min(located.geometry.n_ctx, DEFAULT_CONTEXT if context is None else context)
     tokens = token_windows(

@@ -1,1 +1,1 @@
-"""Token windows: from texts, made of repeated or doubled tokens, or of random ones. No torch."""
+"""Token windows from texts, or of repeated, doubled or random tokens. Torch is not imported."""

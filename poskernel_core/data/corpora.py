@@ -1,8 +1,8 @@
-"""Text -> windows of tokens.
+"""Cut a corpus into windows of tokens.
 
 A corpus is bundled (``sample``, ``bible``), streamed from the hub (``openwebtext``), a local
 ``.txt``, ``.jsonl`` or ``.parquet`` file, text typed on a page, or a ``.npy`` file of ready
-token windows. Its fingerprint enters the key of everything computed from it.
+token windows. Its fingerprint is part of the cache key of all results computed from it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = ["Cut", "check_ready_windows", "in_stretches", "offered", "resolve", "
 
 
 def offered(spec: CorpusSpec) -> CorpusSpec:
-    """Resolve a corpus that somebody named: those that runs make for themselves are not offered.
+    """Resolve a corpus named by a user; refuse the internal names of generated tokens.
 
     Raises:
-        UnknownCorpus: as :func:`resolve`, or a name of that kind.
+        UnknownCorpus: as :func:`resolve`, or an internal name.
     """
     if spec.name in (REPEATED, RANDOM):
         raise UnknownCorpus(
@@ -56,7 +56,7 @@ def resolve(spec: CorpusSpec) -> CorpusSpec:
     """Check that a corpus exists and fill in its fingerprint.
 
     Raises:
-        UnknownCorpus: no such corpus, file, item or text, or a file that is not what its name says.
+        UnknownCorpus: no such corpus, file, item or text, or a file that does not match its suffix.
     """
     if spec.name == TYPED:
         if spec.text is None or not spec.text.strip():
@@ -80,7 +80,7 @@ def resolve(spec: CorpusSpec) -> CorpusSpec:
 
 @lru_cache(maxsize=32)
 def _file_sha(path: str, _size: int, _time: int) -> str:
-    """Look at a file, and return its SHA-256; cached by path, size and time."""
+    """Check the beginning of a file and return its SHA-256; cached by path, size and mtime."""
     if Path(path) not in BUNDLED.values():
         look_at(Path(path))
     with open(path, "rb") as stream:
@@ -99,12 +99,12 @@ def _some(names: list[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Windows of tokens, and what their groups are made of.
+    """Windows of tokens, divided into groups.
 
     Attributes:
-        tokens: token ids; window ``w`` belongs to group ``w % groups_of(windows)``, and all groups
-            have equally many.
-        dealt: what a group holds: whole documents, a stretch of the text, or any windows.
+        tokens: token ids; window ``w`` belongs to group ``w % groups_of(windows)``. All groups have
+            the same number of windows.
+        dealt: content of a group: documents, a stretch of the text, or arbitrary windows.
     """
 
     tokens: Tokens
@@ -124,26 +124,30 @@ def token_windows(
 ) -> Cut:
     """Cut a corpus into groups of windows of token ids, ``[windows, context]``.
 
-    There are ten groups of equally many windows, or groups of one window where fewer than ten are
-    asked for: of 64 windows 60 are cut, of 23 windows 20. Window ``w`` belongs to group
+    There are ten groups with the same number of windows, so 64 requested windows give 60, and 23
+    give 20. If fewer than ten windows are requested, each is a group. Window ``w`` belongs to group
     ``w % groups_of(windows)``.
 
-    Each document goes to the group that has the fewest tokens so far. The documents of a group
-    follow each other, separated by a blank line, and are cut into consecutive windows; the start
-    token, if asked for, takes the first place of each. No document gives more than 1.2 times its
-    even share of the windows, rounded up, unless its group needs more, or more than one window
-    where the number of documents is not known, as on the hub; the rest of it is left out. If the
-    text ends first, every group keeps as many windows as the shortest has.
+    Each document goes to the group with the fewest tokens so far. The documents of a group are
+    joined with a blank line in between and cut into consecutive windows. With ``start_token``, each
+    window begins with the start token. The windows per document are limited to 1.2 times the
+    document's even share, rounded up (more if its group needs more). If the number of documents is
+    unknown, as on the hub, the limit is one window. The rest of the document is dropped. If the
+    text ends early, every group is cut to the length of the shortest.
 
-    A corpus with fewer documents than groups, or too short ones, is cut as one text, and so is a
-    file of ready windows: each group is then a stretch of consecutive windows. A single text
-    (typed, or a named item) gives one window, shorter than ``context`` where the text is.
+    A corpus with fewer documents than groups, or with too little text per group, is cut as one
+    text. Each group is then a stretch of consecutive windows. The same holds for a file of ready
+    windows. A single text (typed, or a named item) gives one window, which may be shorter than
+    ``context``.
 
-    ``cut`` lets a file of ready windows be longer than ``context``; their beginnings are taken.
+    With ``cut``, ready windows may be longer than ``context``; they are truncated.
 
     Raises:
-        TooLittleText: no window at all, or fewer than equal groups have of ``windows`` while
-            ``exactly``.
+        TooLittleText: there is no window at all, or ``exactly`` is set and there are fewer windows
+            than requested (rounded down to equal groups).
+        BadRequest: there is no tokenizer or no start token, or a single text must be ``whole`` and
+            is longer than the context.
+        UnknownCorpus: as :func:`check_ready_windows`.
     """
     if spec.name.endswith(".npy"):
         ready = _ready_windows(spec, context, cut)
@@ -173,17 +177,17 @@ def token_windows(
 
 
 def in_stretches(rows: Tokens) -> Cut:
-    """Return consecutive windows in an order that makes each group a stretch of them."""
+    """Reorder consecutive windows so that each group is a stretch of the text."""
     windows = in_equal_groups(len(rows))
     order = np.arange(windows).reshape(groups_of(windows), -1).T.reshape(-1)
     return Cut(rows[order], "stretches")
 
 
 def _share(documents: int | None, groups: int, each: int) -> int:
-    """Return how many windows a document may give: 1.2 times its even share, rounded up.
+    """Return the most windows per document: 1.2 times the even share, rounded up.
 
-    More where the group that has the fewest documents needs more to have ``each`` windows; one
-    where it is not known how many documents there are.
+    It is larger if the group with the fewest documents needs more to reach ``each`` windows, and 1
+    if the number of documents is unknown.
     """
     if documents is None:
         return 1
@@ -193,7 +197,7 @@ def _share(documents: int | None, groups: int, each: int) -> int:
 def _deal(
     texts: Iterator[str], tokenizer: Tokenizer, size: int, groups: int, each: int, share: int
 ) -> list[list[int]]:
-    """Return rows of tokens of each group in turn, until all have ``each`` or the text ends."""
+    """Return rows of tokens, groups interleaved: ``each`` per group, fewer if the text ends."""
     held: list[list[int]] = [[] for _ in range(groups)]
     shortest = 0
     for text in texts:
@@ -240,10 +244,10 @@ def _chunks(
 
 
 def check_ready_windows(spec: CorpusSpec, context: int, cut: bool = False) -> None:
-    """Check from its header that a file of ready windows, if it is one, fits the context.
+    """Check by its header that a file of ready windows fits the context; ignore other corpora.
 
     Raises:
-        UnknownCorpus: no .npy file, no integers, or of another length.
+        UnknownCorpus: not a valid .npy file, not integers, or windows of another length.
     """
     if not spec.name.endswith(".npy"):
         return

@@ -1,8 +1,8 @@
-"""Tables of numbers for every head that others have made, laid out as ``[layer, head]``.
+"""Read tables of numbers per head made by other tools, as arrays ``[layer, head]``.
 
-Read are HeadVis' ``scatter_data.json``, the JSON of retrieval heads (``{"L-H": [...]}``), the
-matrix of DuoAttention (a row of numbers for each layer), and any CSV or JSON with columns of layer
-and head.
+The formats are HeadVis' ``scatter_data.json``, retrieval-head JSON (``{"L-H": [...]}``),
+DuoAttention's matrix (a row of numbers per layer), and any CSV or JSON with the columns layer and
+head.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["MAX_TABLE_BYTES", "HeadTable", "parse_head_table", "read_head_table"
 MAX_TABLE_BYTES = 5 * 2**20
 MAX_COLUMNS = 64
 MAX_PLACES = 1024
-"""Layers, and heads of a layer, at most."""
+"""Most layers, and most heads per layer."""
 
 LONGEST_NAME = 60
 EXPECTED = (
@@ -40,13 +40,13 @@ EXPECTED = (
 
 @dataclass(frozen=True)
 class HeadTable:
-    """Numbers of heads by the names of their columns.
+    """Columns of numbers per head.
 
     Attributes:
-        source: the name of the file.
-        kind: what sort of file it is, in words.
-        columns: ``[layer, head]`` each; NaN where the table has no number.
-        model: the model that the file says it is about; empty where it says nothing.
+        source: file name.
+        kind: format of the file, in words.
+        columns: arrays ``[layer, head]`` by column name; NaN where the table has no number.
+        model: the model named in the file; empty if it names none.
     """
 
     source: str
@@ -57,7 +57,7 @@ class HeadTable:
 
 @dataclass(frozen=True)
 class _Rows:
-    """A table as it was read: its numbers by column, and by layer and head."""
+    """A parsed table: numbers by column and (layer, head); ``whole`` if it is a full matrix."""
 
     kind: str
     columns: Mapping[str, Mapping[tuple[int, int], float]]
@@ -66,12 +66,12 @@ class _Rows:
 
 
 def read_head_table(path: str | Path, shape: tuple[int, int] | None = None) -> HeadTable:
-    """Return the table of a file; ``shape`` is that of the model, ``(layers, heads)``.
+    """Read a table from a file; ``shape`` is the model's ``(layers, heads)``.
 
-    Without a shape, layers and heads are as many as the table names.
+    Without a shape, it follows from the largest layer and head in the table.
 
     Raises:
-        BadRequest: no such file, or no table of such heads.
+        BadRequest: the file cannot be read, or is not a table of heads of this shape.
     """
     if shape is not None:
         shape = plain_python(shape)
@@ -89,7 +89,7 @@ def read_head_table(path: str | Path, shape: tuple[int, int] | None = None) -> H
 
 
 def parse_head_table(data: bytes, name: str, shape: tuple[int, int] | None = None) -> HeadTable:
-    """Return the table in the bytes of a file called ``name``; as :func:`read_head_table`.
+    """Parse a table from the content of the file ``name``; see :func:`read_head_table`.
 
     Raises:
         BadRequest: too large, not a table of heads, not numbers, or of another model's shape.
@@ -130,7 +130,7 @@ def _of_json(text: str, name: str) -> _Rows:
 
 
 def _head_of(key: str) -> tuple[int, int] | None:
-    """Return the head written ``3-14``, or None."""
+    """Parse a head written as ``3-14``; return None if it is not one."""
     found = re.fullmatch(r"\s*([0-9]{1,6})-([0-9]{1,6})\s*", key)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -143,7 +143,7 @@ def _mean(value: Any, key: str) -> float:
 
 
 def _of_lines(text: str, name: str) -> _Rows:
-    """Read a matrix of numbers, or a table whose first line names its columns."""
+    """Parse a matrix of numbers, or a table with column names in the first line."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("# ")]
     if not lines:
         raise ValueError(f"it holds comments alone: {EXPECTED}")
@@ -222,7 +222,7 @@ def _of_records(rows: list[dict[str, Any]], kind: str) -> _Rows:
 
 
 def _is_word(value: Any) -> bool:
-    """Tell whether a value is a text that is no number; an empty one is a missing number."""
+    """Tell whether a value is a non-empty string that is not a number (empty: missing number)."""
     return isinstance(value, str) and bool(value.strip()) and not _is_number(value)
 
 
@@ -238,7 +238,7 @@ def _place(value: Any, axis: str, row: int) -> int:
 
 
 def _number(value: Any, where: str) -> float:
-    """Return a number; nothing and what is not finite is NaN."""
+    """Parse a number; return NaN for a missing or non-finite value."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return math.nan
     try:
@@ -257,8 +257,8 @@ def _stem(name: str) -> str:
 def _laid_out(rows: _Rows, name: str, shape: tuple[int, int] | None) -> dict[str, PerHead]:
     """Return the columns as arrays of the model's shape.
 
-    A table that fills a rectangle of layers and heads is one of a whole model, which must be as
-    large as this one; another may name some of its heads.
+    A table that fills a rectangle of layers and heads must have exactly the model's shape; any
+    other table may name some of the model's heads.
     """
     places = {place for column in rows.columns.values() for place in column}
     if not places:

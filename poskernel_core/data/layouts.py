@@ -1,7 +1,7 @@
-"""Sequences of random tokens: which place holds which token, and how the tokens are drawn.
+"""Sequences of random tokens: layouts of positions, and drawing the tokens.
 
-A layout says for every position which of the drawn tokens stands there, so that the same token can
-stand at several places. All drawn tokens of one sequence differ from each other.
+A layout assigns one of the drawn tokens to every position; a token can be at several positions. All
+tokens drawn for a sequence are different.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ __all__ = [
 ]
 
 START = -1
-"""In a layout: the start token."""
+"""Marks the start token in a layout."""
 
 ROLES = ("start", "R", "[A]", "[B]", "[C]", "[D]", "[E]", "[F]")
-"""What stands at a position; candidates from [B] on."""
+"""Roles of positions; the candidates start at [B]."""
 
 MOST_CANDIDATES = len(ROLES) - 3
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which token stands where.
+    """Which drawn token is at which position.
 
     Attributes:
-        places: for every position the number of a drawn token, or ``START``.
-        pairs: positions of the ``[A]`` whose followers are the candidates, in their order.
+        places: for every position, the number of a drawn token or ``START``.
+        pairs: positions of each ``[A]`` that is followed by a candidate, in the candidates' order.
     """
 
     places: tuple[int, ...]
@@ -49,7 +49,7 @@ class Layout:
 
     @property
     def draws(self) -> int:
-        """Number of tokens to be drawn."""
+        """Number of tokens to draw."""
         return max(self.places) + 1
 
     @property
@@ -58,7 +58,7 @@ class Layout:
         return tuple(place + 1 for place in self.pairs)
 
     def roles(self) -> list[int]:
-        """Return for every position its role, an index into :data:`ROLES`."""
+        """Return the role of every position, as an index into :data:`ROLES`."""
         named = 1 + len(self.pairs) if self.pairs else 0
         return [0 if t == START else t + 2 if t < named else 1 for t in self.places]
 
@@ -69,12 +69,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class TokenPool:
-    """What random tokens are drawn from.
+    """The source of random tokens.
 
     Attributes:
-        pool: the token ids that may be drawn, ascending: special tokens are not among them.
-        start: id of the start token, or None where sequences have none.
-        seed: equal seeds draw equal tokens, however they are cut into batches.
+        pool: the token ids that may be drawn, ascending; no special tokens.
+        start: id of the start token, or None for sequences without one.
+        seed: random seed; the drawn tokens do not depend on the batch size.
     """
 
     pool: np.ndarray
@@ -85,10 +85,10 @@ class TokenPool:
 def sequences(layout: Layout, source: TokenPool, stream: int, samples: Iterable[int]) -> Tokens:
     """Return token ids ``[text, pos]`` of some samples of a layout.
 
-    Every sample has a generator of its own, seeded by seed, stream and number.
+    Every sample has a separate random generator, seeded by seed, stream and sample number.
 
     Raises:
-        BadRequest: fewer tokens in the pool than the layout needs, or no start token.
+        BadRequest: the pool is too small for the layout, or the start token is missing.
     """
     if layout.draws > len(source.pool):
         raise BadRequest(
@@ -107,21 +107,21 @@ def sequences(layout: Layout, source: TokenPool, stream: int, samples: Iterable[
 
 
 def random_layout(length: int, start_token: bool) -> Layout:
-    """Return the layout of random tokens, all different."""
+    """Return a layout of different random tokens."""
     first = [START] * start_token
     return Layout((*first, *range(length - len(first))))
 
 
 def twice_layout(period: int, start_token: bool) -> Layout:
-    """Return the layout of ``period`` random tokens, twice."""
+    """Return a layout of ``period`` random tokens, repeated once."""
     return Layout((*[START] * start_token, *range(period), *range(period)))
 
 
 def second_positions(length: int, first: int, candidates: int, start_token: bool) -> range:
-    """Return where the last pair may stand: after the others, and before the last token.
+    """Return the possible positions of the last pair: after the others, before the last token.
 
     Raises:
-        BadRequest: there is no room.
+        BadRequest: there is no such position, or ``first`` is at the start token.
     """
     found = range(first + 2 * (candidates - 1), length - 2)
     if first < start_token:
@@ -143,11 +143,11 @@ def pairs_layout(
 ) -> Layout:
     """Return the layout ``... [A][B] ... [A][C] ... [A]``.
 
-    The pairs stand at ``first``, ``first + 2`` and so on; the last of them stands at ``second``.
-    Token 0 is ``[A]``, tokens 1 to ``candidates`` follow it, the rest are random.
+    The pairs are at ``first``, ``first + 2`` and so on; the last one is at ``second``. Token 0 is
+    ``[A]``, tokens 1 to ``candidates`` are the candidates, and the others are random.
 
     Raises:
-        BadRequest: there is no room, or not at ``second``.
+        BadRequest: there is no room for the pairs, or ``second`` is not possible.
     """
     room = second_positions(length, first, candidates, start_token)
     if second not in room:

@@ -1,4 +1,4 @@
-"""Windows of tokens that are made, not read: one token repeated, and doubled tokens."""
+"""Generated windows of tokens: one token repeated, or a text with doubled tokens."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from poskernel_core.common.errors import BadRequest
 __all__ = ["RANDOM", "REPEATED", "doubled", "repeated_windows"]
 
 REPEATED = "repeated"
-"""Name of the corpus whose windows are one token each, repeated."""
+"""Name of the corpus in which each window is a single repeated token."""
 
 RANDOM = "random"
-"""Name of the corpus whose windows are random tokens, every one another."""
+"""Name of the corpus in which each window is a sequence of different random tokens."""
 
 
 def repeated_windows(
     vocabulary: int, *, context: int, windows: int, avoid: int | None, seed: int = 0
 ) -> Tokens:
-    """Return windows ``[windows, context]`` of one token each, all different.
+    """Return windows ``[windows, context]``, each a single repeated token, all different.
 
-    ``avoid`` is a token that is never repeated: the start token, which a model knows from the first
-    place only.
+    ``avoid`` is a token that is never chosen: the start token, which a model has seen only at the
+    first position.
 
     Raises:
-        BadRequest: more windows than there are tokens.
+        BadRequest: there are fewer tokens than windows.
     """
     choice = np.setdiff1d(np.arange(vocabulary), [] if avoid is None else [avoid])
     if windows > len(choice):
@@ -38,10 +38,10 @@ def repeated_windows(
 
 
 def doubled(windows: Tokens, every: int, *, first: int) -> Tokens:
-    """Return windows in which one of ``every`` tokens is replaced by a copy of its predecessor.
+    """Return windows in which every ``every``-th token is a copy of its predecessor.
 
-    ``first`` is the first position that holds text (1 after a start token); the replaced positions
-    are ``first + every``, ``first + 2 * every`` and so on.
+    ``first`` is the first position of the text (1 with a start token). The replaced positions are
+    ``first + every``, ``first + 2 * every`` and so on.
     """
     changed = windows.copy()
     places = np.arange(first + every, windows.shape[1], every)

@@ -1,4 +1,4 @@
-"""Which attention is moved where, as it is written: ``36>34, pirate>ninja``."""
+"""Parse moves of attention such as ``36>34, pirate>ninja``, and lists of layers and heads."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ MOST_DIGITS = 9
 
 
 def parse_moves(text: str, words: Sequence[str]) -> dict[int, list[int]]:
-    """Return the new keys of every row that is named.
+    """Parse moves; return the new keys of every row named in them.
 
-    A move is ``row>key``. Each side is a position, or a word of the prompt: as a row it means
-    every place where the word begins, as a key the last token of the word's latest place at or
-    before that row. Rows named twice share their attention between the keys.
+    A move is ``row>key``. Each side is a position or a word of the prompt. A word as row means
+    the first token of each of its occurrences. A word as key means the last token of its latest
+    occurrence at or before the row. If a row has several keys, they share its attention.
 
     Args:
         text: moves, separated by commas.
         words: the text of each token of the prompt.
 
     Raises:
-        BadRequest: nothing is named, a word is not there, or a key comes after its row.
+        BadRequest: there are no moves, a word is not in the prompt, or a key is after its row.
     """
     moves: dict[int, list[int]] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
@@ -83,7 +83,7 @@ def _position(text: str, words: Sequence[str]) -> int:
 
 
 def _places(word: str, words: Sequence[str]) -> list[tuple[int, int]]:
-    """Return first and last token of every place where the prompt has a whole word."""
+    """Return the first and last token of every occurrence of a whole word in the prompt."""
     token_at = [token for token, text in enumerate(words) for _ in text]
     before, after = (r"(?<!\w)" * word[0].isalnum(), r"(?!\w)" * word[-1].isalnum())
     found = re.finditer(before + re.escape(word) + after, "".join(words))
@@ -91,7 +91,7 @@ def _places(word: str, words: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def parse_layers(text: str, n_layers: int) -> list[int]:
-    """Return the layers of a list such as ``0-3, 5``, ascending.
+    """Parse a list of layers such as ``0-3, 5``; return them in ascending order.
 
     Raises:
         BadRequest: not of that form, or outside the model.
@@ -113,10 +113,10 @@ def parse_layers(text: str, n_layers: int) -> list[int]:
 
 
 def parse_cells(text: str, n_layers: int, n_heads: int) -> list[tuple[int, int]]:
-    """Return the heads of a list such as ``L0H3, L1H4``.
+    """Parse a list of heads such as ``L0H3, L1H4``; return them in ascending order.
 
     Raises:
-        BadRequest: none, not of that form, or outside the model.
+        BadRequest: an empty list, not of that form, or outside the model.
     """
     cells = [parse_cell(part, n_layers, n_heads) for part in text.replace(",", " ").split()]
     if not cells:

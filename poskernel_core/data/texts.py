@@ -1,4 +1,4 @@
-"""Where text comes from: bundled files, local files, the hub, or the page itself."""
+"""Read the documents of a corpus: bundled, in a local file, on the hub, or typed on a page."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ LOOK_BYTES = 2**20
 EXAMPLE = '{"text": "She sells sea shells."}'
 MOST_TEXTS = 2**24
 LONGEST = 2**26
-"""Characters of a row at most."""
+"""Most characters in a row."""
 HELD = 2**26
-"""Characters of texts that are held at a time, unless one is longer."""
+"""Most characters of texts in memory at a time, unless a single text is longer."""
 MIXED = 1000
-"""Documents of a data set whose rows are lines that are held to be put into another order."""
+"""Size of the shuffle buffer, in documents, for data sets whose rows are lines."""
 ROWS = 16
-"""Rows of a .parquet file that are unpacked at a time."""
+"""Rows of a .parquet file decoded at a time."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class HubCorpus:
     """A data set on the hub, pinned to one revision.
 
     Attributes:
-        title: of a data set whose rows are lines, the pattern of those that begin a document.
+        title: pattern of the lines that begin a document, if the rows are lines; else None.
     """
 
     repository: str
@@ -82,7 +82,7 @@ def find_file(name: str) -> Path:
     """Return the file of a bundled or local corpus.
 
     Raises:
-        UnknownCorpus: there is none, or it is too large, or none of those that are read.
+        UnknownCorpus: no such corpus or file, or the file is too large.
     """
     path = BUNDLED.get(name) or Path(os.path.expanduser(name))
     if not os.path.isfile(path):
@@ -97,7 +97,7 @@ def find_file(name: str) -> Path:
 
 
 def items(name: str) -> list[str]:
-    """Return the titles of a bundled corpus' named texts (such as chapters), in order."""
+    """Return the titles of the named texts (such as chapters) of a bundled corpus, in order."""
     return [record["title"] for record in _bundled(name) if "title" in record]
 
 
@@ -113,14 +113,14 @@ def documents(spec: CorpusSpec, seed: int = 0) -> Iterator[str]:
     """Return the documents of a corpus in an order fixed by ``seed``.
 
     Raises:
-        UnknownCorpus: a file that cannot be read as what its name says.
+        UnknownCorpus: a file that cannot be read in the format of its suffix.
         NoNetwork: a hub corpus, and the hub cannot be reached.
     """
     return counted_documents(spec, seed)[0]
 
 
 def counted_documents(spec: CorpusSpec, seed: int = 0) -> tuple[Iterator[str], int | None]:
-    """Return what :func:`documents` does, and how many they are; None where the hub sends them.
+    """Return the documents as :func:`documents`, and their number (None for hub corpora).
 
     Raises:
         UnknownCorpus: as :func:`documents`.
@@ -143,7 +143,7 @@ def counted_documents(spec: CorpusSpec, seed: int = 0) -> tuple[Iterator[str], i
 
 
 def _shuffled(path: Path, lengths: np.ndarray, seed: int) -> Iterator[str]:
-    """Yield the texts of a file in an order fixed by ``seed``, of which few are held at a time."""
+    """Yield the texts of a file in an order fixed by ``seed``, with few in memory at a time."""
     order = np.random.default_rng(seed).permutation(len(lengths))
     ends = np.cumsum(lengths[order])
     first = 0
@@ -167,7 +167,7 @@ def _chosen(path: Path, indices: list[int]) -> list[str]:
 
 
 def _texts(path: Path) -> Iterator[str]:
-    """Yield the texts of a file one after the other."""
+    """Yield the texts of a file in order."""
     for index, text in enumerate(_READERS[_suffix(path)](path)):
         if index == MOST_TEXTS:
             raise ValueError(f"it holds more than {MOST_TEXTS:,} texts")
@@ -175,10 +175,10 @@ def _texts(path: Path) -> Iterator[str]:
 
 
 def look_at(path: Path) -> None:
-    """Check the beginning of a file of text, or its index: what can be refused immediately.
+    """Check a file of texts quickly, by its beginning or its metadata.
 
     Raises:
-        UnknownCorpus: a file that cannot be read as what its name says.
+        UnknownCorpus: a file that cannot be read in the format of its suffix.
     """
     _attempt(lambda path: _LOOKS[_suffix(path)](path), path)
 
@@ -234,10 +234,10 @@ def _look_at_jsonl(path: Path) -> None:
 
 
 def _text_of(line: str, number: int) -> str | None:
-    """Return the text of one line, or None where it has none.
+    """Return the text in a JSON line; None if the line is blank or its text is null.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the line has another form.
     """
     if not line.strip():
         return None
@@ -246,7 +246,7 @@ def _text_of(line: str, number: int) -> str | None:
         text = record.get("text", 0) if isinstance(record, dict) else 0
         if not isinstance(text, str | None):
             raise ValueError
-        (text or "").encode("utf-8")  # half a character, such as \\ud800, is no text
+        (text or "").encode("utf-8")  # fails for a lone surrogate, such as \\ud800
     except ValueError as error:
         raise ValueError(
             f"expected a line such as {EXAMPLE}, got {line.strip()[:40]!r} as line {number}"
@@ -289,10 +289,10 @@ def _look_at_npy(path: Path) -> None:
 
 
 def npy_shape(path: Path) -> tuple[tuple[int, ...], np.dtype]:
-    """Return shape and kind of the numbers in a .npy file that is as long as it says.
+    """Return the shape and dtype in the header of a .npy file; check them against its size.
 
     Raises:
-        ValueError: no .npy file, or longer or shorter than its header says.
+        ValueError: not a .npy file, or shorter than its header says.
     """
     with path.open("rb") as stream:
         try:
@@ -323,7 +323,7 @@ _LOOKS: dict[str, Callable[[Path], None]] = {
 
 
 def check_reachable(spec: CorpusSpec) -> None:
-    """Check that a hub corpus is available; every other is on this machine.
+    """Check that a hub corpus is available; do nothing for other corpora.
 
     Raises:
         NoNetwork: the hub cannot be reached, and the corpus is not in the local cache.
@@ -366,7 +366,7 @@ def _stream_hub(spec: CorpusSpec, seed: int) -> Iterator[str]:
 
 
 def _joined(lines: Iterator[str], title: str) -> Iterator[str]:
-    """Yield documents whose lines follow each other, each beginning at a title."""
+    """Join consecutive lines to documents; each document begins at a title."""
     held: list[str] = []
     for line in lines:
         if held and re.fullmatch(title, line):
@@ -379,7 +379,7 @@ def _joined(lines: Iterator[str], title: str) -> Iterator[str]:
 
 
 def _mixed(documents: Iterator[str], seed: int) -> Iterator[str]:
-    """Yield documents in an order fixed by ``seed``, each out of as many as are held at a time."""
+    """Shuffle documents with a buffer of ``MIXED`` documents; ``seed`` fixes the order."""
     draw, held = np.random.default_rng(seed), list(islice(documents, MIXED))
     for document in documents:
         place = int(draw.integers(len(held)))

@@ -1,1 +1,1 @@
-"""One forward pass: loading a model, observing and editing it, reading it out. torch."""
+"""Load models and run forward passes with observers and edits. Imports torch."""

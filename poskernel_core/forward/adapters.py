@@ -1,8 +1,8 @@
-"""Architectures that compute their attention themselves: the way from each to ours.
+"""Adapters for architectures whose attention cannot be replaced through transformers' registry.
 
-transformers hands most architectures' queries and keys to a function that can be registered. These
-few keep their own; what they do up to the product, and after the heads, is done here as they do it.
-An adapter takes the place of one method of the attention module.
+For most architectures, transformers passes queries and keys to a registered attention function.
+A few architectures compute attention in their own module. An adapter replaces one method of that
+module: it repeats the module's steps before and after the attention, and calls our attention.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["ADAPTED", "adapt", "adapted", "release"]
 
 REPLACED = ("_attn", "_get_embed_positions", "forward")
 Attend = Callable[..., Tensor]
-"""``attend(module, q, k, v, scale, window=None, slopes=None)``: the heads' outputs."""
+"""``attend(module, q, k, v, scale, window=None, slopes=None)`` returns the heads' outputs."""
 
 
 def adapt(attention: nn.Module, architecture: str, attend: Attend) -> None:
-    """Replace the part of an attention module that forms the pattern."""
+    """Replace the method of an attention module that computes the pattern."""
     method, make = ADAPTED[architecture]
     vars(attention)[method] = _method(make(attend), attention)
     if architecture == "gptj":
@@ -43,7 +43,7 @@ def adapt(attention: nn.Module, architecture: str, attend: Attend) -> None:
 
 
 def _method(function: Callable[..., Any], attention: nn.Module) -> Callable[..., Any]:
-    """Return a function as a method of one module, which it does not keep from being freed."""
+    """Bind a function to a module by a weak reference, so that the module can be freed."""
     held = weakref.ref(attention)
 
     def method(*args: Any, **kwargs: Any) -> Any:
@@ -53,18 +53,18 @@ def _method(function: Callable[..., Any], attention: nn.Module) -> Callable[...,
 
 
 def adapted(attention: nn.Module) -> dict[str, Any]:
-    """Return the methods of an attention module that are replaced, by name."""
+    """Return the replaced methods of an attention module, by name."""
     return {name: vars(attention)[name] for name in REPLACED if name in vars(attention)}
 
 
 def release(attention: nn.Module) -> None:
-    """Give an attention module its own methods back."""
+    """Restore the original methods of an attention module."""
     for method in REPLACED:
         vars(attention).pop(method, None)
 
 
 def _gpt_neo(attend: Attend) -> Callable[..., Any]:
-    """GPT-Neo: unscaled scores, and a window in its local layers."""
+    """GPT-Neo: unscaled scores, and a window in local layers."""
 
     def attention(
         self: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None
@@ -76,7 +76,7 @@ def _gpt_neo(attend: Attend) -> Callable[..., Any]:
 
 
 def _gptj(attend: Attend) -> Callable[..., Any]:
-    """GPT-J: rotated before, scaled by the root of the head's width."""
+    """GPT-J: queries and keys are already rotated; scores are scaled by 1 / sqrt(head width)."""
 
     def attention(
         self: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None
@@ -87,7 +87,7 @@ def _gptj(attend: Attend) -> Callable[..., Any]:
 
 
 def _bloom(attend: Attend) -> Callable[..., Any]:
-    """BLOOM: ALiBi, the residual added behind the projection."""
+    """BLOOM: ALiBi; the module adds the residual after the projection."""
 
     def forward(
         self: Any, hidden_states: Tensor, residual: Tensor, alibi: Tensor, *_: Any, **__: Any
@@ -104,7 +104,7 @@ def _bloom(attend: Attend) -> Callable[..., Any]:
 
 
 def _mpt(attend: Attend) -> Callable[..., Any]:
-    """MPT: ALiBi, projections that may be clipped."""
+    """MPT: ALiBi; the projections may be clipped."""
 
     def forward(
         self: Any, hidden_states: Tensor, position_bias: Tensor | None = None, *_: Any, **__: Any
@@ -128,7 +128,7 @@ def _mpt(attend: Attend) -> Callable[..., Any]:
 
 
 def _falcon(attend: Attend) -> Callable[..., Any]:
-    """Falcon: rotary, or ALiBi in bfloat16 before the scale; key heads shared by all or by some."""
+    """Falcon: rotary, or ALiBi rounded to bfloat16 and added before scaling; shared key heads."""
 
     def forward(
         self: Any,
@@ -141,7 +141,7 @@ def _falcon(attend: Attend) -> Callable[..., Any]:
         text, length = hidden_states.shape[:2]
         parts = self._split_heads(self.query_key_value(hidden_states))
         query, key, value = (part.transpose(1, 2) for part in parts)
-        if self.new_decoder_architecture:  # spread out over the heads that share them
+        if self.new_decoder_architecture:  # _split_heads has repeated the shared key heads
             step = self.num_heads // self.num_kv_heads
             key, value = key[:, ::step], value[:, ::step]
         slopes = None
@@ -158,7 +158,7 @@ def _falcon(attend: Attend) -> Callable[..., Any]:
 
 
 def _rotated(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-    """Rotate halves of the heads, as Llama and Falcon do."""
+    """Rotate queries and keys in halves of the head width, as Llama and Falcon do."""
 
     def turned(x: Tensor) -> Tensor:
         first, second = x.chunk(2, dim=-1)
@@ -168,10 +168,10 @@ def _rotated(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tens
 
 
 def _slopes(module: Any, bias: Tensor, factor: float = 1.0, rounded: bool = False) -> Slopes:
-    """Return the slopes of a bias ``[head, key]`` that begins at 0.
+    """Return the slopes of an ALiBi bias ``[head, key]`` that begins at 0; cached by length.
 
     Raises:
-        UnsupportedModel: the bias is no slope times position.
+        UnsupportedModel: the bias is not a slope times position.
     """
     known = vars(module).setdefault("poskernel_slopes", {})
     length = bias.shape[1]
@@ -197,4 +197,4 @@ ADAPTED: dict[str, tuple[str, Callable[[Attend], Callable[..., Any]]]] = {
     "mpt": ("forward", _mpt),
     "falcon": ("forward", _falcon),
 }
-"""Method that is replaced, and what replaces it, by architecture."""
+"""By architecture: the name of the replaced method, and the factory of its replacement."""

@@ -1,9 +1,9 @@
-"""Exact causal attention in blocks of query rows, which shows its pattern as it goes.
+"""Exact causal attention in blocks of query rows, with a callback that sees the pattern.
 
-A fused kernel never forms the pattern; forming it whole takes ``[text, head, T, T]`` of memory.
-Here one block of rows is formed at a time, shown to who wants to see it, used, and dropped: the
-exact pattern of every text, at a price in time that ``bench/`` measures.
-Future keys are never multiplied, nor keys that a sliding window hides.
+A fused kernel never forms the pattern, and the whole pattern takes ``[text, head, T, T]`` of
+memory. Here the pattern is computed one block of rows at a time, passed to a callback, used, and
+dropped. ``bench/`` measures how much time this costs. Blocks of keys that are hidden from all rows
+(future keys, or keys before a sliding window) are never multiplied.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = [
 ]
 
 BLOCK = 64
-"""Query rows of a block of the pattern."""
+"""Query rows per block of the pattern."""
 BAND_ROWS = 32
-"""Query rows of a block of raw scores near the diagonal: more would multiply more beside it."""
+"""Query rows per block of :func:`band_sums`; larger blocks compute more scores outside the band."""
 
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """What enters one layer's attention: biases in, rotary rotation applied.
+    """The inputs of one layer's attention: biases added, rotary rotation applied.
 
     Attributes:
         layer: number of the layer.
@@ -47,10 +47,10 @@ class AttentionCall:
         k, v: keys and values, ``[text, kv, pos, d]``; ``head // kv`` query heads share each.
         scale: factor of ``q . k`` in the score.
         window: width of the sliding window in tokens, or None.
-        chunk: length of the chunks beyond whose start no query sees, or None.
+        chunk: chunk length if a query sees only the keys of its chunk, or None.
         cap: soft cap of the scores, or None.
-        slopes: of ALiBi, or None.
-        sinks: one more logit of every head ``[head]``, which takes attention and writes nothing; or
+        slopes: ALiBi slopes, or None.
+        sinks: an extra logit per head ``[head]``, which receives attention but has no value; or
             None.
     """
 
@@ -66,7 +66,7 @@ class AttentionCall:
     sinks: Tensor | None = None
 
     def to(self, device: torch.device) -> AttentionCall:
-        """Return it on a device; itself where it is there already."""
+        """Return the call on a device; ``self`` if it is there already."""
         if self.q.device == device:
             return self
         sinks = None if self.sinks is None else self.sinks.to(device)
@@ -75,16 +75,16 @@ class AttentionCall:
 
     @property
     def rule(self) -> ScoreRule:
-        """How scores are made of products here, and which keys a query sees."""
+        """How scores are computed from products, and which keys a query sees."""
         return ScoreRule(self.scale, self.window, self.chunk, self.cap, self.slopes)
 
 
 @dataclass(frozen=True)
 class PatternBlock:
-    """Rows ``first_row ..`` of a pattern, for the keys ``first_key ..`` up to the last row's own.
+    """Some rows of a pattern, from ``first_row``; keys from ``first_key`` to the last row.
 
-    ``pattern`` holds the attention probabilities ``[text, head, row, key]``: zero for hidden keys;
-    they sum to 1 over the last axis, less a learned sink's.
+    ``pattern`` contains the attention probabilities ``[text, head, row, key]``, zero for hidden
+    keys. Rows sum to 1, minus the share of a learned sink.
     """
 
     layer: int
@@ -96,10 +96,11 @@ class PatternBlock:
 def attend(
     call: AttentionCall, see: Callable[[PatternBlock], None] | None = None
 ) -> Float[Tensor, "text head pos d"]:
-    """Return the attention output ``A v``, each block of the pattern shown to ``see``.
+    """Return the attention output ``A v``; pass each block of the pattern to ``see``.
 
-    Where nobody sees it, the pattern is never formed, unless its scores may be infinite: torch's
-    fused kernel puts out zeros for those, and not the NaN that they are.
+    Without ``see``, torch's fused kernel is used, which does not form the pattern. Calls with a
+    soft cap or sinks are excepted, and calls whose scores might overflow: for those, the fused
+    kernel returns zeros instead of NaN.
     """
     if see is None and call.cap is None and call.sinks is None and _scores_fit(call):
         return _fused(call)
@@ -118,10 +119,10 @@ def attend(
 
 
 def pattern_blocks(call: AttentionCall, *, reuse: bool = False) -> Iterator[PatternBlock]:
-    """Yield the exact attention pattern of a call, block by block of query rows.
+    """Yield the exact attention pattern of a call in blocks of query rows.
 
-    ``reuse`` forms all blocks in the same memory, where it can (float32 on a CPU): each is gone
-    with the next. New memory for every block would cost as much time as its softmax.
+    With ``reuse``, all blocks share one buffer (for float32 on a CPU), so each block is valid only
+    until the next. Allocating every block would take as long as its softmax.
     """
     (text, heads, length, _), rule = call.q.shape, call.rule
     groups, all_keys = heads // call.k.shape[1], call.k.contiguous()
@@ -145,9 +146,10 @@ def pattern_blocks(call: AttentionCall, *, reuse: bool = False) -> Iterator[Patt
 
 
 def uniform_blocks(layer: int, like: Tensor, rows: int | None = None) -> Iterator[PatternBlock]:
-    """Yield the pattern of heads that see all earlier keys alike, as large as ``like`` in memory.
+    """Yield the pattern of heads that attend equally to all visible keys.
 
-    ``like`` is ``[text, head, pos, d]``; ``rows`` are the rows of a block.
+    ``like [text, head, pos, d]`` gives the shape and the device; ``rows`` is the number of rows
+    per block.
     """
     text, heads, length, _ = like.shape
     height = rows or BLOCK
@@ -162,9 +164,9 @@ def uniform_blocks(layer: int, like: Tensor, rows: int | None = None) -> Iterato
 def softmax_with_sinks(
     scores: Float[Tensor, "text head query key"], sinks: Float[Tensor, " head"] | None
 ) -> Float[Tensor, "text head query key"]:
-    """Return the softmax of scores among which every row has its head's sink logit, if any.
+    """Return the softmax of scores, with the head's sink logit (if any) added to every row.
 
-    The sink's own share is left out, so that rows sum to less than 1.
+    The sink's share is not returned, so rows then sum to less than 1.
     """
     if sinks is None:
         return torch.softmax(scores, dim=-1)
@@ -174,7 +176,7 @@ def softmax_with_sinks(
 
 
 def _products(queries: Tensor, keys: Tensor, scale: float, room: Tensor) -> Tensor:
-    """Return ``scale q . k [..., query, key]``, in ``room`` where there is any."""
+    """Return ``scale q . k [..., query, key]``, written to ``room`` unless it is empty."""
     shape = (*queries.shape[:-1], keys.shape[-2])
     out = room[: math.prod(shape)].view(-1, *shape[-2:]) if len(room) else None
     nothing = queries.new_empty(1, 1, 1)
@@ -183,7 +185,7 @@ def _products(queries: Tensor, keys: Tensor, scale: float, room: Tensor) -> Tens
 
 
 def _normalised(scores: Tensor, sinks: Tensor | None) -> Tensor:
-    """Return the softmax of scores that nobody needs any more, in their place where it can be."""
+    """Return the softmax of scores; computed in place on a CPU without sinks."""
     if sinks is None and scores.device.type == "cpu":
         return torch.softmax(scores, dim=-1, out=scores)
     return softmax_with_sinks(scores, sinks)
@@ -192,9 +194,9 @@ def _normalised(scores: Tensor, sinks: Tensor | None) -> Tensor:
 def _limits(
     queries: range, keys: range, rule: ScoreRule, device: torch.device
 ) -> Float[Tensor, "query key"]:
-    """Return what a score may be at most: minus infinity for future keys and keys out of sight.
+    """Return an upper limit of each score: minus infinity for hidden keys, infinity for visible.
 
-    Taking the least of a score and its limit is four times as fast as filling by a mask.
+    Clamping scores to a limit is four times as fast as ``masked_fill``.
     """
     rows, columns = (torch.arange(r.start, r.stop, device=device) for r in (queries, keys))
     hidden = rule.is_hidden(rows[:, None], columns[None, :])
@@ -206,12 +208,12 @@ def diagonal_sums(
 ) -> Float[Tensor, "text head offset"]:
     """Return the sums of a block along its diagonals, by offset ``n - i`` in ``0 .. length-1``.
 
-    ``without_key_0`` leaves the first key's column out, as is done for a start token.
+    ``without_key_0`` leaves out the first key's column, for windows with a start token.
 
-    Rows are read with a stride one longer than they are, so that a diagonal becomes a column: one
-    pass over the block, no index arithmetic per element. Diagonals that begin below the first row
-    are read from the second row on; above their beginning the stride meets the end of the row
-    before, which is future and therefore zero.
+    The block is viewed with a row stride one longer than the rows, so that diagonals become
+    columns. This takes one pass over the block, without index arithmetic per element. Diagonals
+    that begin below the first row are read from the second row on. Above their beginning, the view
+    reads the end of the previous row, which is zero because those keys are in the future.
     """
     pattern = block.pattern.contiguous()
     text, head, rows, keys = pattern.shape
@@ -235,12 +237,12 @@ def band_sums(
 ) -> Float[Tensor, "text head band"]:
     """Return the sums of the raw scores along the diagonals with ``|n - i| <= reach``.
 
-    Queries and keys are those from ``first_position`` on. Raw scores know no mask: keys after the
-    query are there too. Index ``b`` of the last axis is the offset ``n - i = b - reach``. Only a
-    band of the scores is ever multiplied.
+    Only queries and keys from ``first_position`` on count. Raw scores are not masked, so keys after
+    the query are included. Index ``b`` of the last axis is the offset ``n - i = b - reach``. Only
+    the scores near the diagonal are computed.
 
-    Row ``r`` and column ``c`` of a block are at offset ``r - c + reach`` in every block: blocks are
-    added before their diagonals are.
+    Row ``r`` and column ``c`` of a block are at offset ``r - c + reach`` in every block. So blocks
+    are added first, and summed along their diagonals at the end.
     """
     queries, keys = call.q[:, :, first_position:], call.k[:, :, first_position:]
     text, heads, length, d = queries.shape
@@ -269,7 +271,7 @@ def band_sums(
 
 
 def _band_of_bias(call: AttentionCall, reach: int, first: int) -> Tensor:
-    """Return the sums of ALiBi's bias along the diagonals of the band, ``[head, band]``."""
+    """Return the sums of the ALiBi bias along the diagonals of the band, ``[head, band]``."""
     assert call.slopes is not None
     rows = torch.from_numpy(call.slopes.bias(call.q.shape[2])[:, first:])
     heads, length = rows.shape
@@ -284,14 +286,14 @@ def _band_of_bias(call: AttentionCall, reach: int, first: int) -> Tensor:
 def hidden_keys(
     length: int, window: int | None, device: torch.device, chunk: int | None = None
 ) -> Bool[Tensor, "query key"]:
-    """Return which keys of a sequence each query may not see."""
+    """Return the mask of the keys that are hidden from each query."""
     positions = torch.arange(length, device=device)
     hidden: Tensor = is_hidden(positions[:, None], positions[None, :], window, chunk)
     return hidden
 
 
 def masked_scores(call: AttentionCall) -> Float[Tensor, "text head query key"]:
-    """Return all scores of a call, in float32; hidden keys hold minus infinity."""
+    """Return all scores of a call, in float32; minus infinity for hidden keys."""
     keys = repeat_kv(call.k, call.q.shape[1], 1)
     scores = call.rule.capped(((call.q * call.scale) @ keys.transpose(-1, -2)).float())
     length = call.q.shape[2]
@@ -302,7 +304,7 @@ def masked_scores(call: AttentionCall) -> Float[Tensor, "text head query key"]:
 
 
 def _grouped(x: Tensor, groups: int) -> Tensor:
-    """Fold the query heads that share a key head into the row axis."""
+    """Move the query heads that share a key head into the row axis."""
     text, heads, rows, last = x.shape
     return x.reshape(text, heads // groups, groups * rows, last)
 
@@ -313,13 +315,13 @@ def _ungrouped(x: Tensor, groups: int) -> Tensor:
 
 
 def _scores_fit(call: AttentionCall) -> bool:
-    """Tell whether no score can be too large for float32, by the largest numbers in it."""
+    """Tell whether no score can overflow float32, by the largest absolute values of q and k."""
     q, k = (max(abs(float(end)) for end in t.aminmax()) for t in (call.q, call.k))
     return q * k * call.q.shape[-1] * abs(call.scale) < torch.finfo(torch.float32).max
 
 
 def _fused(call: AttentionCall) -> Tensor:
-    """Return the attention output without forming the pattern."""
+    """Return the attention output from torch's fused kernel."""
     length, rule = call.q.shape[2], call.rule
     mask = None
     if rule.slopes is not None:

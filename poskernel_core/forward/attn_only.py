@@ -1,8 +1,8 @@
-"""Attention-only toy models: read their two formats, build the module and the bridge.
+"""Load attention-only toy models from their two formats.
 
-On disk they are either a directory of ours (``config.json`` in TransformerLens terms, weights in
-GPT-2's names as safetensors), or a hub repository in TransformerLens' older format. The module is
-GPT-2 with its MLPs removed; the same tensors also boot transformer_lens' native bridge.
+A model is either a local directory in our format (``config.json`` in TransformerLens terms, weights
+as safetensors with GPT-2's names), or a hub repository in TransformerLens' older format. The module
+is GPT-2 with its MLPs removed; the same tensors also boot transformer_lens' native bridge.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def load(located: Located) -> GPT2LMHeadModel:
     """Build the attention-only module of a located model and load its weights.
 
     Raises:
-        UnsupportedModel: another norm than LN, or fewer weights than the configuration claims.
-        KeyError, ValueError: weights that do not fit the configuration.
+        UnsupportedModel: a norm other than LN, or too few weights for the configuration.
+        KeyError, ValueError: the weights do not fit the configuration.
     """
     state = _read_state(located)
     numbers = sum(tensor.numel() for tensor in state.values())
@@ -59,7 +59,7 @@ def load(located: Located) -> GPT2LMHeadModel:
 
 
 def mismatch(tensor: str, held: Iterable[int], expected: Iterable[int]) -> str:
-    """Return what is said of a tensor that has another shape than the configuration asks for."""
+    """Return the error text for a tensor whose shape does not fit the configuration."""
     return f"{tensor!r} has the shape {list(held)}, expected {list(expected)}"
 
 
@@ -92,11 +92,11 @@ def _skeleton(located: Located) -> GPT2LMHeadModel:
 
 
 def _read_state(located: Located) -> dict[str, Tensor]:
-    """Read the weights in GPT-2's names."""
+    """Read the weights, with GPT-2's names."""
     if located.directory is None:
         path = fetch_file(located.spec.name, HUB_WEIGHTS, located.spec.fingerprint)
-        # These toys exist in this format only. torch's restricted reader takes tensors and refuses
-        # everything that could run code.
+        # These toy models exist only in this format. With weights_only, torch reads tensors and
+        # refuses everything that could run code.
         old = torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251
         return _from_transformer_lens(old, located.geometry)
     state: dict[str, Tensor] = {}

@@ -1,8 +1,8 @@
-"""A transformer_lens bridge over the weights of a loaded model: names, patterns, interventions.
+"""Open a transformer_lens bridge on a loaded model, for work with hook names.
 
-Statistics run on the module of :mod:`poskernel_core.forward.loading`; whoever wants hook names
-takes a bridge. It shares the tensors, so that it costs a few megabytes, and runs eager attention,
-so that patterns can be read and edited.
+Statistics run on the module of :mod:`poskernel_core.forward.loading` and need no bridge. The bridge
+shares the model's tensors, so it takes only a few megabytes. It runs eager attention, so that
+patterns can be read and edited.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ __all__ = ["open_bridge"]
 
 
 def open_bridge(model: LoadedModel) -> Any:
-    """Return a ``TransformerBridge`` over the tensors of a loaded model, in evaluation mode.
+    """Return a ``TransformerBridge`` that shares a loaded model's tensors, in evaluation mode.
 
-    Attention-only models take transformer_lens' native route, all others that of their module.
+    For attention-only models it is transformer_lens' native bridge; for others, it wraps a copy of
+    the module.
     """
     if model.geometry.architecture == "attn-only":
         return _native(model)
@@ -37,7 +38,7 @@ def open_bridge(model: LoadedModel) -> Any:
 
 
 def _without_hooks(module: nn.Module) -> Any:
-    """Return a shallow stand-in whose deep copy carries neither our hooks nor our patches."""
+    """Return a copy of a module that shares its tensors, without our hooks and patches."""
     memo: dict[int, Any] = {id(t): t for t in [*module.parameters(), *module.buffers()]}
     plain = copy.deepcopy(module, memo)
     for part in plain.modules():
@@ -71,7 +72,7 @@ def _native(model: LoadedModel) -> Any:
 
 
 def _native_state(gpt2: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
-    """Rename GPT-2's tensors to those of the native bridge; its linear maps are transposed."""
+    """Rename GPT-2's tensors for the native bridge, and transpose its linear maps."""
     unembed = gpt2["lm_head.weight"]
     state = {
         "embed.weight": gpt2["transformer.wte.weight"],

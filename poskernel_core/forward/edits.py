@@ -1,11 +1,12 @@
-"""Changes to a forward pass: what an intervention is made of.
+"""Edits: changes to a forward pass, the building blocks of interventions.
 
-An :class:`Edit` is asked at ten places of the forward pass and returns what goes on from there;
-what only looks is an :class:`~poskernel_core.forward.observers.Observer`.
-The attention of every architecture runs through our own function
-(:mod:`poskernel_core.forward.hooks`), so an edit takes effect in all of them alike, local layers
-and grouped queries included. It is given the whole pattern, so a clean run that is held against an
-edited one is a run with an ``Edit()``: both are computed in the same way, to the last bit.
+An :class:`Edit` has a hook at ten points of the forward pass; each hook returns the value to
+continue with. To only look at values, use an
+:class:`~poskernel_core.forward.observers.Observer`. The attention of every architecture runs
+through our own function (:mod:`poskernel_core.forward.hooks`), so edits work the same in all of
+them, including local layers and grouped queries. An edited pass computes the whole pattern at once.
+So compare it with a clean pass under a plain ``Edit()``, which is computed the same way, to the
+last bit.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["Chain", "Edit", "edited_attention"]
 
 
 class Edit:
-    """Changes nothing; subclasses override the places that they change.
+    """A no-op edit; subclasses override hooks.
 
     Axes: ``[text, pos, model]`` for embeddings, stream and layer output,
     ``[text, head, query, key]`` for scores and patterns, ``[text, head, pos, d]`` for heads.
@@ -32,15 +33,15 @@ class Edit:
 
     @property
     def wants_rotations(self) -> bool:
-        """Whether :meth:`call` is asked; each layer's rotation is then read."""
+        """Whether :meth:`call` is used; if so, each layer's rotation is read."""
         return False
 
     def tokens(self, x: Tensor) -> Tensor:
-        """Return the token embeddings that enter the sum."""
+        """Return the token embeddings to use."""
         return x
 
     def positions(self, x: Tensor) -> Tensor:
-        """Return the positional embeddings that enter the sum (learned positions only)."""
+        """Return the positional embeddings to use (learned positions only)."""
         return x
 
     def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
@@ -48,7 +49,7 @@ class Edit:
         return cos, sin
 
     def slopes(self, layer: int, slopes: Slopes) -> Slopes | None:
-        """Return the slopes of a layer's ALiBi, None for no bias (ALiBi models only)."""
+        """Return the ALiBi slopes of a layer, or None for no bias (ALiBi models only)."""
         return slopes
 
     def residual(self, layer: int, x: Tensor) -> Tensor:
@@ -56,11 +57,11 @@ class Edit:
         return x
 
     def call(self, call: AttentionCall, rotation: Rotation | None) -> AttentionCall:
-        """Return what enters a layer's attention; ``rotation`` is what its pairs were turned by."""
+        """Return the inputs of a layer's attention; ``rotation`` was already applied to q and k."""
         return call
 
     def scores(self, layer: int, scores: Tensor) -> Tensor:
-        """Return a layer's masked scores; hidden keys hold minus infinity."""
+        """Return a layer's masked scores; minus infinity for hidden keys."""
         return scores
 
     def pattern(self, layer: int, pattern: Tensor) -> Tensor:
@@ -72,67 +73,67 @@ class Edit:
         return z
 
     def output(self, layer: int, out: Tensor) -> Tensor:
-        """Return the attention output of the whole layer, projection and bias included."""
+        """Return a layer's attention output, after projection and bias."""
         return out
 
 
 @dataclass(frozen=True)
 class Chain(Edit):
-    """Several edits, one after the other at each place."""
+    """Several edits, applied in order at each hook."""
 
     edits: Sequence[Edit]
 
     @property
     def wants_rotations(self) -> bool:
-        """Whether one of them does."""
+        """Whether any of the edits wants rotations."""
         return any(edit.wants_rotations for edit in self.edits)
 
     def tokens(self, x: Tensor) -> Tensor:
-        """Ask every edit in turn."""
+        """Apply all edits in order."""
         return reduce(lambda out, edit: edit.tokens(out), self.edits, x)
 
     def positions(self, x: Tensor) -> Tensor:
-        """Ask every edit in turn."""
+        """Apply all edits in order."""
         return reduce(lambda out, edit: edit.positions(out), self.edits, x)
 
     def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        """Ask every edit in turn."""
+        """Apply all edits in order."""
         return reduce(lambda out, edit: edit.rotation(*out), self.edits, (cos, sin))
 
     def call(self, call: AttentionCall, rotation: Rotation | None) -> AttentionCall:
-        """Ask every edit in turn."""
+        """Apply all edits in order."""
         return reduce(lambda out, edit: edit.call(out, rotation), self.edits, call)
 
     def slopes(self, layer: int, slopes: Slopes) -> Slopes | None:
-        """Ask every edit in turn, until one leaves none."""
+        """Apply all edits in order, until one returns None."""
         left: Slopes | None = slopes
         for edit in self.edits:
             left = None if left is None else edit.slopes(layer, left)
         return left
 
     def residual(self, layer: int, x: Tensor) -> Tensor:
-        """Ask every edit in turn."""
+        """Apply all edits in order."""
         return reduce(lambda out, edit: edit.residual(layer, out), self.edits, x)
 
     def scores(self, layer: int, scores: Tensor) -> Tensor:
-        """Ask every edit in turn."""
+        """Apply all edits in order."""
         return reduce(lambda out, edit: edit.scores(layer, out), self.edits, scores)
 
     def pattern(self, layer: int, pattern: Tensor) -> Tensor:
-        """Ask every edit in turn."""
+        """Apply all edits in order."""
         return reduce(lambda out, edit: edit.pattern(layer, out), self.edits, pattern)
 
     def heads(self, layer: int, z: Tensor) -> Tensor:
-        """Ask every edit in turn."""
+        """Apply all edits in order."""
         return reduce(lambda out, edit: edit.heads(layer, out), self.edits, z)
 
     def output(self, layer: int, out: Tensor) -> Tensor:
-        """Ask every edit in turn."""
+        """Apply all edits in order."""
         return reduce(lambda so_far, edit: edit.output(layer, so_far), self.edits, out)
 
 
 def edited_attention(call: AttentionCall, edit: Edit) -> tuple[Tensor, Tensor]:
-    """Return the heads' outputs ``[text, head, pos, d]`` and the pattern, both after the edit."""
+    """Return the edited heads' outputs ``[text, head, pos, d]`` and the edited pattern."""
     values = repeat_kv(call.v, call.q.shape[1], 1)
     if call.slopes is not None:
         call = replace(call, slopes=edit.slopes(call.layer, call.slopes))

@@ -1,4 +1,4 @@
-"""Whether tensors are numbers throughout: NaN and infinity are errors, not answers."""
+"""Checks that tensors are finite: a result with NaN or infinity is an error."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["is_finite", "require_finite"]
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Tell whether a tensor holds neither NaN nor infinity; no copy of a dense one is made."""
+    """Tell whether a tensor contains neither NaN nor infinity; does not copy a dense tensor."""
     in_memory_order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
-    dense = tensor.detach().permute(in_memory_order)  # others would be copied to be read
+    dense = tensor.detach().permute(in_memory_order)  # aminmax copies other orders
     return not tensor.numel() or all(bool(end.isfinite()) for end in dense.aminmax())
 
 
 def require_finite(found: Tensor, whose: str) -> Tensor:
-    """Return what a part of a model put out, if it is numbers.
+    """Return the output of a part of a model if it is finite.
 
     Raises:
-        ComputeFailed: NaN or infinity is among it.
+        ComputeFailed: it contains NaN or infinity.
     """
     if not is_finite(found):
         raise ComputeFailed(

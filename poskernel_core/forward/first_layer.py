@@ -1,4 +1,4 @@
-"""The parts of layer 0: its linear norms, its heads' value and output matrices, its neurons."""
+"""The parts of layer 0: linearized norms, value and output matrices of heads, and neurons."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ PLACES = {
         "post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h",
     ),
 }  # fmt: skip
-"""First norm, values, output projection, second norm, the neurons' input and output weights."""
+"""Modules of a block: first norm, values, output projection, second norm, MLP input and output."""
 
 
 @dataclass(frozen=True)
 class LinearNorm:
-    """A norm with its scale held fixed, which makes it linear.
+    """A norm that is linear when its scale is held fixed.
 
     Attributes:
         gain, bias: ``[model]``.
-        centred: whether the mean over dimensions is taken out first (LayerNorm; RMSNorm does not).
-        eps: what is added to the variance.
+        centred: whether the mean over dimensions is subtracted first (LayerNorm; RMSNorm does not).
+        eps: constant added to the variance.
     """
 
     gain: Tensor
@@ -59,11 +59,11 @@ class LinearNorm:
     eps: float
 
     def scale(self, x: Float[Tensor, "*batch model"]) -> Float[Tensor, "*batch"]:
-        """Return one over the (shifted) standard deviation: the true norm's scale of each row."""
+        """Return the true norm's scale of each row: ``1 / sqrt(variance + eps)``."""
         return (self._centre(x).square().mean(dim=-1) + self.eps).rsqrt()
 
     def linear(self, x: Float[Tensor, "*batch model"]) -> Float[Tensor, "*batch model"]:
-        """Return the norm of scale 1, without its bias."""
+        """Return the norm with scale 1 and without bias."""
         return self._centre(x) * self.gain
 
     def exact(self, x: Float[Tensor, "*batch model"]) -> Float[Tensor, "*batch model"]:
@@ -103,12 +103,12 @@ class FirstLayer:
 
 @dataclass(frozen=True)
 class Seen:
-    """What layer 0 really does on some texts, ``[text, pos, ...]``.
+    """Values inside layer 0 on some texts.
 
     Attributes:
         stream: the stream before the layer, ``[text, pos, model]``.
         heads: every head's output before the projection, ``[text, pos, head, d]``.
-        between: the stream before the MLP.
+        between: the stream before the MLP, ``[text, pos, model]``.
         activation: the neurons' pre-activations, ``[text, pos, neuron]``.
     """
 
@@ -122,7 +122,7 @@ def take_apart(model: LoadedModel) -> FirstLayer:
     """Return the parts of layer 0.
 
     Raises:
-        BadRequest: it has no neurons, or none that attention feeds.
+        BadRequest: the architecture is not supported, or has no neurons that read attention.
     """
     geometry = model.geometry
     norm1, values, out, norm2, w_in, w_out = _modules(model)
@@ -151,19 +151,19 @@ def take_apart(model: LoadedModel) -> FirstLayer:
 
 
 def count_neurons(model: LoadedModel) -> int:
-    """Return how many neurons layer 0 has.
+    """Return the number of neurons in layer 0.
 
     Raises:
-        BadRequest: it has none, or none that attention feeds.
+        BadRequest: as :func:`take_apart`.
     """
     return _matrix(_modules(model)[4])[0].shape[1]
 
 
 @torch.inference_mode()
 def see(model: LoadedModel, tokens: Tensor) -> Seen:
-    """Run tokens ``[text, pos]`` through layer 0 as far as its neurons; return what is there.
+    """Run tokens ``[text, pos]`` through layer 0 up to its neurons; return the values inside.
 
-    It has hooks of its own: no observer is shown what lies between an attention and the neurons.
+    This registers separate hooks, because observers do not see values between attention and MLP.
     """
     norm1, _, out, norm2, w_in, _ = _modules(model)
     kept: dict[str, Tensor] = {}
@@ -175,7 +175,7 @@ def see(model: LoadedModel, tokens: Tensor) -> Seen:
         kept["activation"] = found.float().cpu()
         raise PassEnded
 
-    with EXACT:  # nobody else's pass meets the hooks
+    with EXACT:  # no other pass runs while the hooks are registered
         hooks = [
             norm1.register_forward_pre_hook(before("stream")),
             out.register_forward_pre_hook(before("heads")),
@@ -193,7 +193,7 @@ def see(model: LoadedModel, tokens: Tensor) -> Seen:
 
 
 def _seen(kept: dict[str, Tensor], tokens: Tensor, model: LoadedModel) -> Seen:
-    """Return what was kept; OPT runs its MLP on rows without texts."""
+    """Return the kept values, reshaped to texts: OPT flattens texts and positions for its MLP."""
     geometry = model.geometry
     require_finite(kept["activation"], "The first layer")
     shaped = {name: part.reshape(*tokens.shape, -1) for name, part in kept.items()}
@@ -236,7 +236,7 @@ def _norm(module: Any) -> LinearNorm:
 
 
 def _matrix(module: Any) -> tuple[Tensor, Tensor]:
-    """Return weights ``[in, out]`` and bias ``[out]`` of a linear map of either kind."""
+    """Return weights ``[in, out]`` and bias ``[out]`` of a ``Linear`` or ``Conv1D``."""
     weight = module.weight.detach().float().cpu()
     weight = weight.T if isinstance(module, nn.Linear) else weight
     none = weight.new_zeros(weight.shape[1])
@@ -248,9 +248,9 @@ def _values(module: nn.Module, model: LoadedModel) -> tuple[Tensor, Tensor]:
     geometry = model.geometry
     weight, bias = _matrix(module)
     kv, d = geometry.n_kv_heads, geometry.d_head
-    if geometry.architecture == "gpt_neox":  # each head's queries, keys and values together
+    if geometry.architecture == "gpt_neox":  # q, k and v of each head are adjacent
         weight, bias = weight.reshape(-1, kv, 3, d)[:, :, 2], bias.reshape(kv, 3, d)[:, 2]
-    else:  # GPT-2 has queries, keys and values one after the other
+    else:  # GPT-2's matrix has the columns of q, then k, then v; others have v only
         weight = weight[:, -kv * d :].reshape(-1, kv, d)
         bias = bias[-kv * d :].reshape(kv, d)
     heads = geometry.n_heads

@@ -1,6 +1,6 @@
-"""The weights of a GGUF file as safetensors: once for each file, then read as any model's.
+"""Convert the weights of a GGUF file to safetensors, once; then load them like any model's.
 
-llama.cpp stores some of them otherwise than transformers: what it does to them is undone here, one
+llama.cpp stores some tensors in another layout than transformers. The conversion undoes this, one
 tensor at a time.
 """
 
@@ -38,18 +38,18 @@ from poskernel_core.models.gguf import (
 __all__ = ["convert", "is_converted"]
 
 LAYOUT = 1
-"""Counts up when a file is converted otherwise than before."""
+"""Version of the conversion; increase it when the converted files change."""
 
 WEIGHTS = "model.safetensors"
 ABOUT = "gguf.json"
 UNFINISHED = ".weights.partial"
-"""The one file that is written under the lock: what a killed process left there is dropped."""
+"""The temporary file, written under the lock; a leftover of a killed process is deleted."""
 
 INPUT_FIRST = ("attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight")
 
 
 def is_converted(located: Located) -> bool:
-    """Tell whether a GGUF file lies there as a model directory, whole and as it is made now."""
+    """Tell whether a GGUF file has a complete, up-to-date converted model directory."""
     directory = Path(str(located.directory))
     try:
         told = read_object(directory / ABOUT)
@@ -60,16 +60,16 @@ def is_converted(located: Located) -> bool:
 
 
 def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> None:
-    """Write a GGUF file as a model directory in float32, unless another has meanwhile.
+    """Convert a GGUF file to a float32 model directory, unless another process has done it.
 
     Args:
-        located: the file.
-        make_skeleton: makes the model of a directory's ``config.json``, without memory.
+        located: the GGUF model.
+        make_skeleton: creates the model of a directory's ``config.json`` on the meta device.
 
     Raises:
-        NoSpace, StoreFailed: it cannot be written.
-        UnsupportedModel: a file that has changed since it was found.
-        ValueError: tensors that are missing, of another shape, or beyond the model.
+        NoSpace, StoreFailed: the directory cannot be written.
+        UnsupportedModel: the file has changed since it was located.
+        ValueError: tensors are missing, unexpected, or have the wrong shape.
     """
     name, file, directory = located.spec.name, located.gguf, located.directory
     if file is None or directory is None:
@@ -124,7 +124,7 @@ def _check_disk(name: str, directory: Path, size: int) -> None:
 def _paired(
     header: Header, config: dict[str, Any], shapes: dict[str, tuple[int, ...]]
 ) -> dict[str, Stored]:
-    """Return the stored tensor of every parameter, as llama.cpp's own converter names them."""
+    """Map every parameter to its stored tensor, by the names of llama.cpp's converter."""
     from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
 
     architecture = header.values["general.architecture"]
@@ -146,7 +146,7 @@ def _paired(
 def _read(
     file: Path, paired: dict[str, Stored], config: dict[str, Any]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield each parameter's numbers, in transformers' layout."""
+    """Yield each parameter's name and values, in transformers' layout."""
     from gguf import GGMLQuantizationType, dequantize
 
     for parameter, stored in paired.items():
@@ -158,10 +158,11 @@ def _read(
 
 
 def _undone(name: str, numbers: np.ndarray, config: dict[str, Any]) -> np.ndarray:
-    """Return a tensor as it was before llama.cpp stored it.
+    """Convert a tensor from llama.cpp's layout to transformers'.
 
-    Llama's queries and keys are turned in neighbouring pairs there, in halves here; Gemma's norms
-    hold their gain, here what it is beyond one; GPT-2's matrices have their inputs last.
+    For Llama, llama.cpp rotates neighbouring dimensions of queries and keys, transformers two
+    halves. For Gemma, llama.cpp stores the gain of norms, transformers the gain minus one. For
+    GPT-2, llama.cpp stores matrices transposed, with the input axis last.
     """
     kind = config["model_type"]
     if kind == "llama" and (".attn_q." in name or ".attn_k." in name):
@@ -180,7 +181,7 @@ def _write(
     shapes: dict[str, tuple[int, ...]],
     tensors: Iterator[tuple[str, np.ndarray]],
 ) -> None:
-    """Write tensors as safetensors, without holding more than one."""
+    """Write tensors as safetensors, with one tensor in memory at a time."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, shape in shapes.items():

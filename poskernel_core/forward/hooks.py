@@ -1,11 +1,10 @@
-"""How a Hugging Face module shows a forward pass to an observer, and lets an edit change it.
+"""Hooks on a Hugging Face module, through which observers see a forward pass and edits change it.
 
-transformers hands an attention's queries, keys, values and scale to a registered function; ours is
-:func:`poskernel_core.forward.attention.attend`. Architectures that compute their own attention have
-an adapter (:mod:`poskernel_core.forward.adapters`).
-A pass without an edit takes that road; one that an
-:class:`~poskernel_core.forward.edits.Edit` changes forms the whole pattern, so that it can be
-changed.
+transformers passes an attention's queries, keys, values and scale to a registered function. Ours
+calls :func:`poskernel_core.forward.attention.attend`. Architectures that compute their own
+attention have an adapter (:mod:`poskernel_core.forward.adapters`). A pass with an
+:class:`~poskernel_core.forward.edits.Edit` computes the whole pattern at once instead, so that the
+edit can change it.
 """
 
 from __future__ import annotations
@@ -34,40 +33,40 @@ from poskernel_core.forward.rotation import Rotation, read_rotation
 __all__ = ["IMPLEMENTATION", "ForwardPass", "Hooks", "PassEnded"]
 
 IMPLEMENTATION = "poskernel"
-"""The name under which transformers knows our attention."""
+"""The name of our attention in transformers' registry."""
 
 WITHOUT_EFFECT = {
-    "position_ids",  # positions are in the queries and keys already, added or rotated in
+    "position_ids",  # queries and keys already contain the positions
     "cache_position",
     "position_embeddings",
-    "use_cache",  # a pass reads whole texts and keeps no keys for a next one
+    "use_cache",  # a pass reads whole texts, without a key cache
     "past_key_values",
-    "dropout",  # 0 in evaluation mode, in which every module is
-    "output_attentions",  # what is to come out beside, not what is computed
+    "dropout",  # always 0: every module is in evaluation mode
+    "output_attentions",  # these only request further outputs
     "output_hidden_states",
     "output_router_logits",
     "return_dict",
     "logits_to_keep",
     "num_items_in_batch",
-    "sliding_window",  # the mask says it; a window without a mask is seen below
+    "sliding_window",  # read from the mask; without a mask, _attention reads this argument
 }
-"""Arguments that transformers hands to an attention and that do not change what it computes.
+"""Arguments that transformers passes to attention functions and that do not change the result.
 
-Beside scaling, soft cap, sinks and mask these are all that it hands to any architecture that is
-read.
+Apart from scaling, soft cap, sinks and mask, these are the only arguments that the supported
+architectures pass.
 """
 
 
 class PassEnded(Exception):
-    """Ends a forward pass once all that is asked for has been seen."""
+    """Ends a forward pass early, when everything needed has been seen."""
 
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """One pass of a model: the batch, who looks at it, and what changes it.
+    """One forward pass: its batch, observer and edit.
 
     Attributes:
-        until: the layer after whose attention nothing is run; None for a pass to the end.
+        until: the layer after whose attention the pass ends; None for a full pass.
     """
 
     batch: Batch
@@ -82,17 +81,18 @@ UNOBSERVED = ForwardPass(
 
 
 class Hooks:
-    """The hooks of one model's modules, which all know the pass that is running.
+    """The hooks on one model's modules; they share the state of the running pass.
 
-    Whatever is looked at or changed is so on one device: where a layer lies elsewhere, its tensors
-    are handed there and back.
+    Observers and edits work on one device, ``home``. Tensors of layers on other devices are moved
+    there and back.
 
     Attributes:
-        home: that device.
-        attentions: the module of every layer whose attention has been computed so far. They are
-            the model's, and know the hooks: held from here, the weights would outlive the model.
-        without_heads: layers that compute none, and how many heads, key heads, and of which width
-            they are shown as having: of zeros, which see all keys alike.
+        home: the device of observers and edits.
+        attentions: the attention module of every layer that has run so far. The references are
+            weak: the modules refer to these hooks, and in a reference cycle the weights would
+            outlive the model.
+        without_heads: layers without heads, with the numbers of heads and key heads and the width
+            that observers are shown. The shown heads are zeros and attend to all keys equally.
     """
 
     def __init__(self, home: torch.device) -> None:
@@ -104,7 +104,7 @@ class Hooks:
 
     @contextmanager
     def during(self, forward_pass: ForwardPass) -> Iterator[None]:
-        """Serve a pass, for as long as the block lasts."""
+        """Make a pass the running one inside the block."""
         self._pass = forward_pass
         try:
             yield
@@ -112,20 +112,20 @@ class Hooks:
             self._pass = UNOBSERVED
 
     def add_to_embeddings(self, tokens: nn.Module, positions: nn.Module | None) -> None:
-        """Show the positional embeddings, and let an edit change both embeddings."""
+        """Hook the embeddings: observers see the positional ones, edits may change both."""
         tokens.register_forward_hook(self._tokens)
         if positions is not None:
             positions.register_forward_hook(self._positions)
 
     def add_to_rotation(self, rotary: nn.Module) -> None:
-        """Let an edit change the cosines and sines by which queries and keys are rotated."""
+        """Hook a rotary module: edits may change its cosines and sines."""
         rotary.register_forward_hook(self._rotation)
 
     def add_to_block(self, block: nn.Module, layer: int, architecture: str) -> None:
-        """Show one block's input, and know its layer when its attention is computed.
+        """Hook one block's input, and tag its modules with the layer.
 
         Raises:
-            UnsupportedModel: another layer has the same block, or a part of it.
+            UnsupportedModel: another layer shares the block or a part of it.
         """
         block.register_forward_pre_hook(partial(self._residual, layer), with_kwargs=True)
         for part in block.modules():
@@ -146,7 +146,7 @@ class Hooks:
             adapt(of_heads[-1], architecture, _attend)
 
     def add_to_attentions(self) -> None:
-        """Show the input of every attention that has been computed, and let an edit change it."""
+        """Hook every attention module that has run: observers see inputs, edits change outputs."""
         for layer, attention in self.attentions.items():
             attention.register_forward_pre_hook(
                 partial(self._attention_input, layer), with_kwargs=True
@@ -164,7 +164,7 @@ class Hooks:
         return here.to(out.device)
 
     def rotated(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines as the running pass changes them."""
+        """Return cosines and sines after the running pass's edit."""
         edit = self._pass.edit
         if edit is None:
             return cos, sin
@@ -174,7 +174,7 @@ class Hooks:
     def _rotation(self, _module: nn.Module, _args: Any, out: Any) -> Any:
         if self._pass.edit is None:
             return None
-        if isinstance(out, Tensor) and out.is_complex():  # turned as complex numbers
+        if isinstance(out, Tensor) and out.is_complex():  # rotation by complex numbers
             return torch.complex(*self.rotated(out.real, out.imag)).to(out.dtype)
         return self.rotated(*out)
 
@@ -192,9 +192,9 @@ class Hooks:
         return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
 
     def _show_nothing(self, layer: int, x: Tensor) -> None:
-        """Show a layer without heads as heads of zeros, so that observers miss no layer.
+        """Show observers heads of zeros for a layer without heads, so that no layer is missing.
 
-        What they make of it is never shown: results say of such a layer that it has no heads.
+        These values never reach users: results state that the layer has no heads.
         """
         observer, batch = self._pass.observer, self._pass.batch
         heads, shared, width = self.without_heads[layer]
@@ -231,11 +231,11 @@ class Hooks:
         return changed if isinstance(out, Tensor) else (changed, *out[1:])
 
     def attend(self, call: AttentionCall) -> Tensor:
-        """Return the heads' outputs of a call, shown and changed as the running pass asks.
+        """Compute the heads' outputs of a call, with the running pass's observer and edit.
 
         Raises:
-            ComputeFailed: NaN or infinity came out.
-            PassEnded: the pass ends here.
+            ComputeFailed: the outputs contain NaN or infinity.
+            PassEnded: this is the last layer of the pass.
         """
         running, observer, batch = self._pass, self._pass.observer, self._pass.batch
         there, call = call.q.device, call.to(self.home)
@@ -270,10 +270,11 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """The attention function registered with transformers.
 
-    The mask is what :func:`~poskernel_core.forward.masks.sight_of` made of it (no padding here).
+    ``attention_mask`` is the :class:`Sight` returned by
+    :func:`~poskernel_core.forward.masks.sight_of`; there is no padding.
 
     Raises:
-        UnsupportedModel: an argument by which the attention would be another than ours.
+        UnsupportedModel: an unknown argument, which might change the attention.
     """
     sight = attention_mask
     if sight is None:

@@ -1,4 +1,4 @@
-"""The interventions of the posts, each an edit of the forward pass."""
+"""The interventions of the posts, implemented as edits of the forward pass."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Stage = Literal["scores", "pattern"]
 
 
 def averaged(rows: Tensor, group: int, keep: int = 0) -> Tensor:
-    """Return rows ``[pos, model]``, each replaced by the mean of its group of positions.
+    """Return ``rows [pos, model]`` with each row replaced by the mean of its group of positions.
 
-    Groups are consecutive and begin at position ``keep``; the rows before it stay as they are, and
-    the last group may be smaller.
+    Groups are consecutive and begin at position ``keep``. Rows before it do not change. The last
+    group may be smaller.
     """
     parts = [part.mean(dim=0, keepdim=True).expand_as(part) for part in rows[keep:].split(group)]
     return torch.cat([rows[:keep], *parts])
@@ -45,7 +45,8 @@ def averaged(rows: Tensor, group: int, keep: int = 0) -> Tensor:
 class AveragedPositions(Edit):
     """Positional embeddings averaged in groups of positions.
 
-    ``rows [pos, model]`` is all of ``W_pos``: a group counts whole, however short the prompt is.
+    ``rows [pos, model]`` is the full ``W_pos``, so a group's mean does not depend on the length of
+    the prompt.
     """
 
     group: int
@@ -61,8 +62,8 @@ class AveragedPositions(Edit):
 class AveragedStream(Edit):
     """The extended positional embeddings in the stream before one layer, averaged in groups.
 
-    ``rows [pos, model]`` are ``X^l`` up to a constant, for the whole context: each position's is
-    taken off and the mean of its group is added.
+    ``rows [pos, model]`` are ``X^l`` up to a constant, for the whole context. Each position's row
+    is subtracted from the stream, and the mean of its group is added.
     """
 
     layer: int
@@ -80,10 +81,11 @@ class AveragedStream(Edit):
 
 @dataclass(frozen=True)
 class PredecessorKnockout(Edit):
-    """Attention knockout: that to the predecessor, at every ``every``-th position, in some layers.
+    """Knockout of the attention to the predecessor, at every ``every``-th position in some layers.
 
-    After the softmax the attention is set to zero and not shared out again, as the post does;
-    before it, the score is set to minus infinity, and the rest of the row takes its share.
+    With stage ``pattern`` (after the softmax), the attention is set to zero without renormalising,
+    as in the post. With stage ``scores`` (before it), the score is set to minus infinity, so the
+    other keys take over the attention.
     """
 
     every: int
@@ -91,11 +93,11 @@ class PredecessorKnockout(Edit):
     stage: Stage
 
     def scores(self, layer: int, scores: Tensor) -> Tensor:
-        """Hide the predecessors where the stage is before the softmax."""
+        """Hide the predecessors if the stage is before the softmax."""
         return self._cut(layer, scores, -torch.inf) if self.stage == "scores" else scores
 
     def pattern(self, layer: int, pattern: Tensor) -> Tensor:
-        """Set the predecessors' attention to zero where the stage is after the softmax."""
+        """Set the predecessors' attention to zero if the stage is after the softmax."""
         return self._cut(layer, pattern, 0.0) if self.stage == "pattern" else pattern
 
     def _cut(self, layer: int, square: Tensor, value: float) -> Tensor:
@@ -110,10 +112,11 @@ class PredecessorKnockout(Edit):
 
 @dataclass(frozen=True)
 class MovedAttention(Edit):
-    """One head's attention at chosen rows moved to chosen keys; its output, or its layer's, scaled.
+    """Move one head's attention at chosen rows to chosen keys, and scale the head or its layer.
 
-    After the softmax, a row's attention is shared equally by its new keys and all others get none.
-    Before it, the scores of the new keys are raised to ``strength`` above the row's largest.
+    With stage ``pattern`` (after the softmax), the new keys share a row's attention equally and
+    other keys get none. With stage ``scores`` (before it), the new keys' scores are set to the
+    row's largest score plus ``strength``.
     """
 
     layer: int
@@ -125,7 +128,7 @@ class MovedAttention(Edit):
     scope: Literal["head", "layer"]
 
     def scores(self, layer: int, scores: Tensor) -> Tensor:
-        """Raise the scores of the new keys where the stage is before the softmax."""
+        """Raise the scores of the new keys if the stage is before the softmax."""
         if layer != self.layer or self.stage != "scores" or not self.moves:
             return scores
         scores = scores.clone()
@@ -135,7 +138,7 @@ class MovedAttention(Edit):
         return scores
 
     def pattern(self, layer: int, pattern: Tensor) -> Tensor:
-        """Write the rows anew where the stage is after the softmax."""
+        """Replace the rows if the stage is after the softmax."""
         if layer != self.layer or self.stage != "pattern" or not self.moves:
             return pattern
         pattern = pattern.clone()
@@ -145,7 +148,7 @@ class MovedAttention(Edit):
         return pattern
 
     def heads(self, layer: int, z: Tensor) -> Tensor:
-        """Scale the head's output."""
+        """Scale the head's output if the scope is the head."""
         if layer != self.layer or self.scope != "head":
             return z
         z = z.clone()
@@ -153,7 +156,7 @@ class MovedAttention(Edit):
         return z
 
     def output(self, layer: int, out: Tensor) -> Tensor:
-        """Scale the whole layer's attention output."""
+        """Scale the layer's attention output if the scope is the layer."""
         return out * self.scale if layer == self.layer and self.scope == "layer" else out
 
 
@@ -175,39 +178,39 @@ class AblatedHeads(Edit):
 
 @dataclass(frozen=True)
 class RemovedEmbeddings(Edit):
-    """Token embeddings, or positions, removed; norms are computed anew.
+    """Remove token embeddings or positions; norms are recomputed.
 
-    Embeddings become zero. Rotary positions are removed by rotating every query and key as at
-    position 0, ALiBi's by taking its bias away.
+    Embeddings are set to zero. Rotary positions are removed by rotating every query and key as at
+    position 0; ALiBi's, by removing the bias.
     """
 
     which: Literal["tokens", "positions"]
 
     def tokens(self, x: Tensor) -> Tensor:
-        """Return zeros where token embeddings are removed."""
+        """Return zeros if token embeddings are removed."""
         return torch.zeros_like(x) if self.which == "tokens" else x
 
     def positions(self, x: Tensor) -> Tensor:
-        """Return zeros where positional embeddings are removed."""
+        """Return zeros if positional embeddings are removed."""
         return torch.zeros_like(x) if self.which == "positions" else x
 
     def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rotation of position 0 for all positions where positions are removed."""
+        """Return the rotation of position 0 for all positions, if positions are removed."""
         if self.which == "tokens":
             return cos, sin
         return cos[:, :1].expand_as(cos), sin[:, :1].expand_as(sin)
 
     def slopes(self, layer: int, slopes: Slopes) -> Slopes | None:
-        """Return no slopes where positions are removed."""
+        """Return None if positions are removed."""
         return slopes if self.which == "tokens" else None
 
 
 @dataclass(frozen=True)
 class ChangedBand(Edit):
-    """Rotary pairs of some wavelengths changed in some heads.
+    """Freeze or remove the rotary pairs in a band of wavelengths, in some heads.
 
-    The band holds the wavelengths above ``shortest`` and up to ``longest``, in tokens. Frozen pairs
-    are not turned, as at position 0; removed ones are zero.
+    The band contains the wavelengths above ``shortest`` and up to ``longest``, in tokens. Frozen
+    pairs are not rotated, as at position 0. Removed pairs are set to zero.
     """
 
     cells: Collection[tuple[int, int]]
@@ -217,11 +220,11 @@ class ChangedBand(Edit):
 
     @property
     def wants_rotations(self) -> bool:
-        """Whether rotations are to be read: they tell the wavelengths."""
+        """True: the wavelengths are computed from the rotation."""
         return True
 
     def call(self, call: AttentionCall, rotation: Rotation | None) -> AttentionCall:
-        """Return queries and keys with the band changed; every query head gets keys of its own."""
+        """Return the call with the band changed; keys are repeated to one per query head."""
         heads = sorted(head for at, head in self.cells if at == call.layer)
         if rotation is None or not heads:
             return call
@@ -245,7 +248,7 @@ class ChangedBand(Edit):
 
 @dataclass(frozen=True)
 class UniformHeads(Edit):
-    """Heads whose scores are made equal, so that they attend equally to all visible keys."""
+    """Set the scores of some heads to zero, so that they attend equally to all visible keys."""
 
     cells: Collection[tuple[int, int]]
 
@@ -261,9 +264,9 @@ class UniformHeads(Edit):
 
 @dataclass(frozen=True, eq=False)
 class ScaledHeads(Edit):
-    """The heads' outputs of one layer times a factor for every head and position.
+    """Multiply the heads' outputs of one layer by a factor per head and position.
 
-    ``factor [head, pos]`` is as long as the sequences.
+    ``factor [head, pos]`` must be as long as the sequences.
     """
 
     layer: int

@@ -1,4 +1,4 @@
-"""A model in memory: its passes, observed and edited, and where its parts are."""
+"""A model in memory: run forward passes with observers and edits, and access its parts."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ POSITIONS = {
 BLOCKS = (
     "layers", "h", "decoder.layers", "blocks", "language_model.layers", "transformer.blocks",
 )  # fmt: skip
-"""Where the layers are, tried in this order."""
+"""Possible names of the list of layers, tried in this order."""
 TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass
 class LoadedModel:
-    """A model in memory; several threads may run it, one forward pass at a time.
+    """A model in memory. It is thread-safe: forward passes run one at a time.
 
-    :meth:`remember` caches values for the model's lifetime. ``lies_on`` names the places of weights
-    that one device cannot hold.
+    :meth:`remember` caches values for the model's lifetime. ``lies_on`` names the devices of the
+    weights, if one device cannot hold them all.
     """
 
     located: Located
@@ -62,18 +62,18 @@ class LoadedModel:
 
     @property
     def where(self) -> str:
-        """Where it is run, and where else its weights lie."""
+        """The device of the passes, and the other devices with weights."""
         return ", ".join(dict.fromkeys((str(self.device), *self.lies_on)))
 
     @property
     def nbytes(self) -> int:
-        """Memory that the weights take; those that stay on the disk take none."""
+        """Memory of the weights, in bytes; weights that stay on the disk do not count."""
         return sum(each.nbytes for each in self.module.parameters() if not each.is_meta)
 
     def remember(self, name: str, key: Any, make: Callable[[], T]) -> T:
-        """Return what was made last under a name if its key is the same, else make it anew.
+        """Return the cached value of a name if its key is unchanged, else make and cache it.
 
-        Of two threads that want one thing, the second waits for the first.
+        Thread-safe: one thread at a time makes a value.
         """
         with self._noting:
             if name not in self.notes or self.notes[name][0] != key:
@@ -81,7 +81,7 @@ class LoadedModel:
             return self.notes[name][1]
 
     def position_matrix(self) -> Tensor:
-        """Return ``W_pos [pos, model]``, the row of position 0 first (learned positions only).
+        """Return ``W_pos [pos, model]``, beginning with position 0 (learned positions only).
 
         Raises:
             BadRequest: the model has no positional embeddings.
@@ -101,17 +101,17 @@ class LoadedModel:
 
     @property
     def hooks(self) -> Hooks:
-        """What shows the passes of this model, and changes them."""
+        """The hooks through which observers see passes and edits change them."""
         return self._hooks
 
     def block(self, layer: int) -> nn.Module:
-        """Return one layer: its norms, its attention, its MLP."""
+        """Return one layer's module: norms, attention and MLP."""
         return blocks_of(self.module, self.geometry)[layer]
 
     def cast(self, dtype: str) -> None:
-        """Convert the weights to the precision called ``dtype``, in place.
+        """Convert the weights to the precision ``dtype``, in place.
 
-        What the configuration makes, such as the angles of a rotation, stays as it is.
+        Buffers computed from the configuration, such as rotation angles, do not change.
         """
         for part in self.module.modules():
             for name, parameter in [*part.named_parameters(recurse=False)]:
@@ -131,32 +131,32 @@ class LoadedModel:
     ) -> Tensor:
         """Return the logits ``[text, pos, vocab]`` of tokens ``[text, pos]``.
 
-        ``edit`` changes the pass; a clean run that is held against a changed one has an ``Edit()``,
-        for both to take the same road. ``observers`` are shown what is left.
+        ``edit`` changes the pass. Run the clean pass of a comparison with a plain ``Edit()``, so
+        that both are computed in the same way. ``observers`` see the values after the edit.
 
-        ``samples`` are the numbers of the texts among all that are run (default: 0, 1, ...).
-        ``positions [text, pos]`` are those that the tokens are said to stand at (default: 0, 1,
-        ...); every token still sees those before it in the row.
+        ``samples`` are the numbers of the texts in the whole run (default: 0, 1, ...).
+        ``positions [text, pos]`` overrides the tokens' positions (default: 0, 1, ...); every token
+        still sees the tokens before it in the row.
 
-        ``keep`` limits the logits to that many last positions; for 0 nothing is unembedded. What
-        comes after the attention of the layer ``until`` (-1: the last one) is never run, and no
-        logits come out.
+        ``keep`` limits the logits to the last ``keep`` positions; with 0, no logits are computed.
+        With ``until``, the pass ends after the attention of that layer (-1: the last one), without
+        logits.
 
         Raises:
-            ComputeFailed: NaN or infinity came out.
-            UnsupportedModel: the model's attention is told of something that ours does not know.
+            ComputeFailed: NaN or infinity in the results.
+            UnsupportedModel: the model passes an unknown argument or mask to its attention.
         """
         batch = Batch(tokens, range(len(tokens)) if samples is None else samples)
         last = None if until is None else range(self.geometry.n_layers)[until]
         running = ForwardPass(batch, Observers(observers), edit, last)
         given: dict[str, Tensor] = {}
-        if positions is not None:  # with a mask, nobody takes them for several texts in a row
+        if positions is not None:  # without a mask, transformers may detect packed texts in them
             given["position_ids"] = positions.to(self.device)
             given["attention_mask"] = torch.ones_like(tokens, device=self.device)
         with (
             EXACT,
             self._hooks.during(running),
-        ):  # beside no other pass
+        ):  # EXACT: no other pass runs at the same time
             try:
                 found = self._logits(tokens.to(self.device), keep if until is None else 0, given)
             except PassEnded:
@@ -174,7 +174,7 @@ class LoadedModel:
 
 
 def body_of(module: PreTrainedModel) -> nn.Module:
-    """Return a module without its unembedding; Llama 4 names its body otherwise than it says."""
+    """Return a module without its unembedding (for Llama 4, ``base_model`` is wrong)."""
     body: nn.Module = module.base_model
     return body if body is not module else module.get_submodule("model")
 
@@ -183,7 +183,7 @@ def blocks_of(module: PreTrainedModel, geometry: Geometry) -> nn.ModuleList:
     """Return a module's layers.
 
     Raises:
-        UnsupportedModel: they are not where they are looked for.
+        UnsupportedModel: they are at none of the known places.
     """
     for place in BLOCKS:
         try:

@@ -1,8 +1,8 @@
-"""A name or a directory -> a loaded model whose forward pass can be observed and edited.
+"""Load a located model, so that its forward pass can be observed and edited.
 
 The model is the plain Hugging Face module. Its attention function is replaced by
-:func:`poskernel_core.forward.attention.attend` (the same softmax, in blocks), which receives the
-queries and keys of every architecture exactly as they enter the dot product, and the true scale.
+:func:`poskernel_core.forward.attention.attend` (the same softmax, in blocks). For every
+architecture, it receives the queries and keys exactly as they enter the dot product, and the scale.
 """
 
 from __future__ import annotations
@@ -52,10 +52,9 @@ from poskernel_core.models.weights import (
 __all__ = ["LoadedModel", "has_room", "hooked", "load", "pick_device"]
 
 ROOM = 1.5
-"""Free memory that a model needs beside others, as a multiple of what reading it takes: it is to
-be run as well."""
+"""Free memory that a model needs, as a multiple of the memory for loading: running needs more."""
 LOADING = threading.Lock()
-"""Held while weights are read: transformers changes its own classes and torch's for that time."""
+"""Held while weights are loaded: transformers then patches global state of itself and torch."""
 THEIR_SIZES = {
     "num_hidden_layers": "n_layers",
     "num_attention_heads": "n_heads",
@@ -63,7 +62,7 @@ THEIR_SIZES = {
     "max_position_embeddings": "n_ctx",
     "vocab_size": "n_vocab",
 }
-"""Sizes by the names that transformers gives them in every architecture, and by ours."""
+"""Names of sizes: transformers' common attribute -> our attribute in Geometry."""
 
 hf_logging.disable_progress_bar()
 
@@ -85,14 +84,14 @@ def pick_device(name: str) -> torch.device:
 
 
 def has_room(located: Located, device: str) -> bool:
-    """Tell whether a model fits in float32 beside what its device and memory hold already.
+    """Tell whether a model in float32 fits into the free memory of its device and the CPU.
 
     Raises:
         BadRequest, UnsupportedModel: as :func:`load`.
     """
     free = room(pick_device(device))
     if located.directory is None and located.geometry.architecture == "attn-only":
-        numbers = 2 * fewest_numbers(located.geometry, located.config)  # no header to look into
+        numbers = 2 * fewest_numbers(located.geometry, located.config)  # a guess: .pth, no header
     else:
         numbers = _count(located)
     return ROOM * needed(numbers, "float32") <= min(next(iter(free.values())), free["cpu"])
@@ -104,7 +103,7 @@ def _weights(located: Located) -> list[Path]:
 
 
 def _count(located: Located) -> int:
-    """Return how many numbers a model has; of a GGUF file from its header."""
+    """Return the number of weights of a model; for an unconverted GGUF file, from its header."""
     if located.gguf is not None and not is_converted(located):
         return read_header(located.spec.name, located.gguf).numbers
     return count_numbers(located.spec.name, _weights(located))
@@ -113,20 +112,20 @@ def _count(located: Located) -> int:
 def load(located: Located, device: str = "auto", dtype: str = "float32") -> LoadedModel:
     """Load a located model's weights (safetensors; no remote code, no pickles).
 
-    A GGUF file is written as a model directory in float32 the first time.
+    A GGUF file is converted to a float32 model directory the first time.
 
-    They are in float32. Where ``dtype`` is ``bfloat16``, and so is the file, they stay as they
-    are; a file of more bits is read into 16 only where float32 does not fit.
+    Weights are loaded as float32. With ``dtype="bfloat16"``, a bfloat16 file is loaded as bfloat16.
+    Other files are then loaded as bfloat16 only if float32 does not fit into memory.
 
-    On a few tokens its attention and its logits are held against the model's own.
+    Patterns and logits are compared with those of transformers' own attention on a few tokens.
 
     Raises:
-        ComputeFailed: they do not fit into memory.
-        StoreFailed: those of a GGUF file cannot be kept.
-        UnsupportedModel: weights that do not fit the configuration, or are no numbers; tensors
-            that no part of the model uses.
+        ComputeFailed: the weights do not fit into memory.
+        StoreFailed: the converted GGUF file cannot be written.
+        UnsupportedModel: the weights do not fit the configuration, contain NaN or infinity, or
+            include unused tensors; or the comparison fails.
         NoNetwork, UnknownModel: as :mod:`poskernel_core.models.hub`.
-        ComputeDisabled: the model's results alone are here.
+        ComputeDisabled: only stored results of the model are available.
     """
     check_weights_here(located)
     target = pick_device(device)
@@ -146,7 +145,7 @@ def _read(
         return _load_hub_format(located, device, dtype)
     except PosKernelError:
         raise
-    except Exception as error:  # what strangers wrote can break transformers in any way
+    except Exception as error:  # untrusted input can make transformers raise anything
         if _is_lack_of_memory(error):
             raise no_memory(name) from error
         raise UnsupportedModel(
@@ -155,7 +154,7 @@ def _read(
 
 
 def _is_lack_of_memory(error: Exception) -> bool:
-    """Tell whether memory, or a GPU's, was not enough."""
+    """Tell whether the error means that memory, or GPU memory, ran out."""
     lack = isinstance(error, MemoryError | torch.OutOfMemoryError)
     return lack or "allocate memory" in str(error)
 
@@ -163,13 +162,13 @@ def _is_lack_of_memory(error: Exception) -> bool:
 def _proved(
     located: Located, module: PreTrainedModel, device: torch.device, placement: Placement | None
 ) -> LoadedModel:
-    """Return a module ready to be run, whose attention has been held against its own."""
+    """Hook a module and compare its attention with transformers' own."""
     try:
         model = hooked(located, module, device, placement)
         prove(model)
     except PosKernelError:
         raise
-    except Exception as error:  # a stranger's sizes can break transformers in any way
+    except Exception as error:  # untrusted sizes can make transformers raise anything
         if _is_lack_of_memory(error):
             raise no_memory(located.spec.name) from error
         raise UnsupportedModel(
@@ -185,9 +184,9 @@ def hooked(
     device: torch.device,
     placement: Placement | None = None,
 ) -> LoadedModel:
-    """Return a module ready to be run, whose attention is replaced in place.
+    """Return a module as a model ready to run; its attention is replaced in place.
 
-    One that has been placed lies where it lies; its passes are seen where its first parts are.
+    With a placement, the module is not moved, and ``placement.home`` is the device of its passes.
     """
     geometry = located.geometry
     device = device if placement is None else placement.home
@@ -242,12 +241,12 @@ def _load_hub_format(
 
 
 def _kind_of(name: str, config: Any) -> Any:
-    """Return which of transformers' classes makes a model.
+    """Return the auto class of transformers that creates a model.
 
-    One that reads images beside its text is made whole, and run on text alone.
+    Models that also read images are created completely, and run on text only.
 
     Raises:
-        UnsupportedModel: none writes text.
+        UnsupportedModel: the model is not a language model.
     """
     for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
         if type(config) in kind._model_mapping:
@@ -259,10 +258,10 @@ def _kind_of(name: str, config: Any) -> Any:
 
 
 def _skeleton(name: str, config: Any, numbers: int) -> PreTrainedModel:
-    """Return a model as transformers makes it, without memory.
+    """Create a model on the meta device, which allocates no memory.
 
     Raises:
-        UnsupportedModel: its parts need more numbers than the file holds.
+        UnsupportedModel: the model needs more numbers than the file contains.
     """
     with torch.device("meta"):
         skeleton: PreTrainedModel = _kind_of(name, config).from_config(config)
@@ -276,7 +275,7 @@ def _skeleton(name: str, config: Any, numbers: int) -> PreTrainedModel:
 
 
 def _configuration(directory: Path, geometry: Geometry) -> Any:
-    """Return the configuration as transformers reads it, which must be as we read it."""
+    """Return transformers' configuration; check that its sizes are those of our geometry."""
     config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
     text = config.get_text_config(decoder=True)
     theirs = {field: getattr(text, field, None) for field in THEIR_SIZES}
@@ -293,7 +292,7 @@ def _from_pretrained(
     name: str, directory: Path, config: Any, dtype: torch.dtype, placement: Placement | None
 ) -> PreTrainedModel:
     offload = None
-    if placement is not None:  # experts are put together anew, and written there
+    if placement is not None:  # transformers writes merged experts there
         offload = tempfile.TemporaryDirectory(prefix="poskernel-weights-")
     module, report = _kind_of(name, config).from_pretrained(
         directory,
@@ -306,7 +305,7 @@ def _from_pretrained(
         output_loading_info=True,
         device_map=None if placement is None else placement.parts,
         offload_folder=None if offload is None else offload.name,
-        ignore_mismatched_sizes=True,  # to be named below
+        ignore_mismatched_sizes=True,  # reported below
     )
     if offload is not None:
         weakref.finalize(module, offload.cleanup)
@@ -326,14 +325,14 @@ def _from_pretrained(
 
 
 def _check_finite(name: str, module: nn.Module) -> None:
-    """Refuse tensors that hold NaN or infinity; one part after the other, without copies."""
+    """Refuse tensors with NaN or infinity; checks one module at a time, without copies."""
     for path, part in module.named_modules():
-        with align_module_device(part):  # reads what stays on the disk
+        with align_module_device(part):  # loads weights that stay on the disk
             own = (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False))
             for place, tensor in own:
                 if not tensor.is_floating_point() or is_finite(tensor):
                     continue
-                if place in part._non_persistent_buffers_set:  # made of the configuration
+                if place in part._non_persistent_buffers_set:  # computed from the configuration
                     raise UnsupportedModel(
                         f"The config.json of {name!r} makes {f'{path}.{place}'!r} NaN or infinite: "
                         "check its rope settings, such as rope_theta and factor."

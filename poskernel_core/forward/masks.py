@@ -1,7 +1,7 @@
-"""Which keys a layer's queries see, read from the mask that its model makes.
+"""Read from a model's mask which keys each layer's queries see.
 
-transformers describes a mask by a function of positions. It is looked at for every pair of the
-texts that run, a block of rows at a time, and must be one of those that our attention knows: causal
+transformers describes a mask by a function of positions. The function is evaluated for all pairs of
+positions, one block of rows at a time. The mask must be one that our attention supports: causal
 over all keys, over a sliding window, or over chunks.
 """
 
@@ -23,12 +23,12 @@ ROWS = 256
 
 @dataclass(frozen=True)
 class Sight:
-    """What a mask lets queries see.
+    """Which keys are visible under a mask.
 
     Attributes:
-        window: how many keys, the query's own included; None for all.
-        chunk: length of the chunks beyond whose start nothing is seen, or None.
-        known: whether this is all that the mask does. Models make masks that no layer uses.
+        window: number of visible keys, including the query's own position; None for all.
+        chunk: chunk length if a query sees only the keys of its chunk, or None.
+        known: whether the mask is supported. An unsupported one is no error until a layer uses it.
     """
 
     window: int | None = None
@@ -36,10 +36,10 @@ class Sight:
     known: bool = True
 
     def require_known(self) -> Sight:
-        """Return what is seen, if our attention knows it.
+        """Return ``self`` if the mask is supported.
 
         Raises:
-            UnsupportedModel: the mask is none of those that it knows.
+            UnsupportedModel: it is not.
         """
         if self.known:
             return self
@@ -57,7 +57,7 @@ def sight_of(
     device: Any = "cpu",
     **_further: Any,
 ) -> Sight:
-    """Return what a mask of transformers lets queries see; it takes the place of the mask."""
+    """Return the visible keys of a transformers mask; registered in place of creating the mask."""
     if q_length != kv_length:
         return Sight(known=False)
     none = torch.zeros(1, 1, dtype=torch.long, device=device)
@@ -77,7 +77,7 @@ def sight_of(
 
 
 def _sight(starts: list[int]) -> Sight:
-    """Return what gives the first visible keys of the rows 0, 1, ..."""
+    """Return the sight whose first visible keys in the rows 0, 1, ... are ``starts``."""
     cut = next((n for n, low in enumerate(starts) if low > 0), None)
     if cut is None:
         return Sight()

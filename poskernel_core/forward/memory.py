@@ -1,4 +1,4 @@
-"""The memory that a model takes, said before it is read; and float32 one part at a time."""
+"""Estimate the memory of a model before loading it; run a 16-bit model in float32 part by part."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["check_room", "gigabytes", "in_float32", "needed", "put", "room"]
 
 BYTES = {"float32": 4, "tf32": 4, "bfloat16": 2}
 REST = 1.1
-"""What reading takes beside the weights themselves, as a factor."""
+"""Memory while loading, as a multiple of the size of the weights."""
 
 
 def needed(numbers: int, dtype: str) -> float:
-    """Return the bytes that a model of so many numbers takes while it is read."""
+    """Return the bytes needed to load a model with this many numbers."""
     return REST * BYTES[dtype] * numbers
 
 
 def room(device: torch.device) -> dict[int | str, float]:
-    """Return the bytes that weights may take on each device that may hold them, the fastest first.
+    """Return the bytes available for weights on each usable device, fastest first.
 
-    GPUs are numbers: ``cuda`` means all of them, ``cuda:1`` that one. ``POSKERNEL_MEMORY_GB``
-    bounds each.
+    GPUs are keyed by number: ``cuda`` means all GPUs, ``cuda:1`` only that one.
+    ``POSKERNEL_MEMORY_GB`` limits each device.
     """
     numbers: list[int] = []
     if device.type == "cuda":
@@ -40,10 +40,10 @@ def room(device: torch.device) -> dict[int | str, float]:
 
 
 def check_room(name: str, numbers: int, dtype: str, free: float) -> None:
-    """Refuse a model that cannot fit, before anything is read.
+    """Refuse a model that cannot fit into memory, before anything is loaded.
 
     Raises:
-        ComputeFailed: it needs more memory than is free; the sentence says how much, and the way.
+        ComputeFailed: it needs more memory than is free; the message says how much, with advice.
     """
     need, half = needed(numbers, dtype), needed(numbers, "bfloat16")
     if need <= free:
@@ -59,14 +59,14 @@ def check_room(name: str, numbers: int, dtype: str, free: float) -> None:
 
 
 def gigabytes(count: float) -> str:
-    """Return bytes as a reader wants them."""
+    """Format a number of bytes in GB."""
     return f"{count / 1e9:.2g} GB" if count < 1e10 else f"{count / 1e9:,.0f} GB"
 
 
 def put(part: nn.Module, name: str, data: torch.Tensor) -> None:
-    """Give a parameter of a module other numbers; what shares it sees them too.
+    """Set the data of a module's parameter; modules that share the parameter see the change.
 
-    One that is on the disk, or is to be, becomes another parameter.
+    If the old or the new data are on the meta device (weights on disk), the parameter is replaced.
     """
     parameter = part.get_parameter(name)
     if parameter.is_meta or data.is_meta:
@@ -77,10 +77,10 @@ def put(part: nn.Module, name: str, data: torch.Tensor) -> None:
 
 @contextmanager
 def in_float32(module: nn.Module) -> Iterator[None]:
-    """Let a module of 16 bits compute in float32, its weights converted one part at a time.
+    """Run a 16-bit module in float32 inside the block, converting weights one part at a time.
 
-    No more than one part's weights are there twice. Weights that stay on the disk are read as
-    float32 meanwhile.
+    At any time, only one part has both 16-bit and float32 weights in memory. Weights that stay on
+    the disk are loaded as float32.
     """
     with ExitStack() as stack:
         for part in module.modules():
@@ -109,7 +109,7 @@ def _narrow(kept: dict[str, torch.Tensor]) -> Any:
 
 
 def _restore(part: nn.Module, kept: dict[str, torch.Tensor]) -> None:
-    """Give parameters their own numbers back, if they have others."""
+    """Restore the original data of converted parameters."""
     for name, data in kept.items():
         put(part, name, data)
     kept.clear()

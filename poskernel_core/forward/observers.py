@@ -1,8 +1,8 @@
-"""What looks at a forward pass: statistics, readouts and experiments.
+"""Observers: callbacks that see the values of a forward pass, such as statistics.
 
-An :class:`Observer` is shown what passes by and changes nothing; what changes a pass is an
-:class:`~poskernel_core.forward.edits.Edit`. Both are handed to
-:meth:`~poskernel_core.forward.loading.LoadedModel.run`; observers see what the edit has left.
+An :class:`Observer` does not change anything; to change a pass, use an
+:class:`~poskernel_core.forward.edits.Edit`. Pass both to
+:meth:`~poskernel_core.forward.loading.LoadedModel.run`. Observers see the values after the edit.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Batch:
     """The texts of one forward pass.
 
     Attributes:
-        tokens: their token ids, ``[text, pos]``.
-        samples: their numbers among all texts that are run, batch after batch.
+        tokens: token ids, ``[text, pos]``.
+        samples: numbers of the texts in the whole run, over all batches.
     """
 
     tokens: Tensor
@@ -34,14 +34,14 @@ class Batch:
 class Observer:
     """A no-op base: override the hooks you need.
 
-    A pass shows, in this order, the positional embeddings, and of every layer the residual stream
-    before it, the input of its attention, its rotation, the call, the pattern, and the heads'
-    outputs. Every moment comes with the batch that is running.
+    A pass calls the hooks in this order: positional embeddings; then for every layer the residual
+    stream before it, the attention input, the rotation, the call, the pattern, and the heads'
+    outputs. Every hook also gets the current batch.
 
     Attributes:
-        wants_patterns: whether patterns are to be shown; without an edit they are formed for those
-            who want them alone.
-        wants_rotations: whether rotations are to be read and shown.
+        wants_patterns: whether :meth:`pattern` is called. Without an edit, patterns are computed
+            only if some observer wants them.
+        wants_rotations: whether :meth:`rotation` is called.
     """
 
     wants_patterns: bool = False
@@ -57,15 +57,15 @@ class Observer:
         """See ``x [text, pos, model]``, the stream after a layer's first norm."""
 
     def rotation(self, layer: int, rotation: Rotation, batch: Batch) -> None:
-        """See by what a layer is about to turn its queries and keys (rotary models only)."""
+        """See the rotation that a layer will apply to its queries and keys (rotary models only)."""
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """See what enters a layer's attention."""
+        """See the inputs of a layer's attention."""
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """See some rows of a layer's pattern; in an edited pass all of them at once.
+        """See some rows of a layer's pattern; in an edited pass, all rows at once.
 
-        They are there during this call only: the next rows take their place.
+        The tensor is valid only during this call: the buffer is reused for the next rows.
         """
 
     def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
@@ -73,7 +73,7 @@ class Observer:
 
 
 class Observers(Observer):
-    """Several observers, one after the other at each moment."""
+    """Several observers, called in order at each hook."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._all = tuple(observers)
@@ -83,36 +83,36 @@ class Observers(Observer):
         self.wants_rotations = bool(self._of_rotations)
 
     def positions(self, x: Tensor, batch: Batch) -> None:
-        """Show every observer the positional embeddings."""
+        """Pass the positional embeddings to every observer."""
         for each in self._all:
             each.positions(x, batch)
 
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Show every observer the stream."""
+        """Pass the stream to every observer."""
         for each in self._all:
             each.residual(layer, x, batch)
 
     def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Show every observer the input of an attention."""
+        """Pass the attention input to every observer."""
         for each in self._all:
             each.attention_input(layer, x, batch)
 
     def rotation(self, layer: int, rotation: Rotation, batch: Batch) -> None:
-        """Show the rotation to those who want it."""
+        """Pass the rotation to the observers with ``wants_rotations``."""
         for each in self._of_rotations:
             each.rotation(layer, rotation, batch)
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Show every observer the call."""
+        """Pass the call to every observer."""
         for each in self._all:
             each.attention(call, batch)
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Show the block to those who want patterns."""
+        """Pass the block to the observers with ``wants_patterns``."""
         for each in self._of_patterns:
             each.pattern(block, batch)
 
     def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
-        """Show every observer the outputs."""
+        """Pass the heads' outputs to every observer."""
         for each in self._all:
             each.heads(layer, z, batch)

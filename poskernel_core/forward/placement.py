@@ -1,8 +1,8 @@
-"""Where the parts of a model lie that one device cannot hold: other GPUs, memory, the disk.
+"""Distribute a model that one device cannot hold: over other GPUs, memory and the disk.
 
-accelerate moves what a part is handed to where the part lies, and reads parts on the disk when they
-are run, straight from the model's own files. The embeddings and layer 0, whose weights questions
-look at, lie where the passes run.
+accelerate moves the inputs of a part to the part's device. It loads parts on the disk when they
+run, directly from the model's files. The embeddings and layer 0 are on the device of the passes,
+because questions read their weights.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ __all__ = ["Placement", "place"]
 
 @dataclass(frozen=True)
 class Placement:
-    """Which device holds which part of a model.
+    """Which device has which part of a model.
 
     Attributes:
-        parts: the device of each part, by its name among the modules: a GPU's number, ``cpu`` or
-            ``disk``.
-        home: where passes are seen and changed; the first parts lie there.
+        parts: device of each part by module name: a GPU's number, ``cpu`` or ``disk``.
+        home: device of observers and edits; the first parts are there.
     """
 
     parts: dict[str, int | str]
@@ -35,7 +34,7 @@ class Placement:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Where parts lie, in words, the fastest first."""
+        """Devices of the parts, in words, fastest first."""
         return tuple(
             dict.fromkeys(
                 f"GPU {each}" if isinstance(each, int) else {"cpu": "memory"}.get(each, each)
@@ -47,9 +46,9 @@ class Placement:
 def place(
     name: str, skeleton: nn.Module, dtype: torch.dtype, free: dict[int | str, float]
 ) -> Placement:
-    """Return where the parts of a model go that do not fit on the first device together.
+    """Assign a device to each part of a model that does not fit on the first device.
 
-    ``skeleton`` is the model on ``meta``; ``free`` is what :func:`room` returned.
+    ``skeleton`` is the model on ``meta``; ``free`` is the result of :func:`room`.
 
     Raises:
         ComputeFailed: not even the first layer fits on the first device.

@@ -1,4 +1,4 @@
-"""The precision of matrix products: one setting of torch for the whole process."""
+"""The precision of matrix products, a process-wide setting of torch."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import torch
 __all__ = ["EXACT", "precision"]
 
 EXACT = threading.RLock()
-"""Held by who needs products in full float32, and by who has allowed TF32 meanwhile: a pass in TF32
-may enter it again."""
+"""Lock held by every forward pass, and while TF32 is allowed. It is reentrant, so a pass can run
+inside a TF32 block."""
 
 
 @contextmanager
 def precision(dtype: str) -> Iterator[None]:
     """Allow TF32 matrix products inside the block when ``dtype`` is ``tf32``.
 
-    torch keeps one setting for the whole process, so no other block runs meanwhile.
+    The setting applies to the whole process, so ``EXACT`` is held and no other pass can run.
     """
     if dtype != "tf32":
         yield

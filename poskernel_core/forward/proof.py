@@ -1,8 +1,8 @@
-"""Whether our attention is the model's own: seen on a few tokens, each time a model is loaded.
+"""Check that our attention equals the model's own, on a few tokens, when a model is loaded.
 
-A configuration may ask for something that we do not know of, and transformers may change what an
-architecture computes. So the same tokens are run twice over the same weights, through our attention
-and through transformers' eager one, and patterns and logits are held against each other.
+A configuration may have a setting that we do not know, and transformers may change an architecture.
+So the same tokens are run through our attention and through transformers' eager attention, and
+their patterns and logits are compared.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from poskernel_core.forward.precision import EXACT
 __all__ = ["TOLERANCE", "Difference", "check_layers", "difference", "prove"]
 
 TOLERANCE = 1e-4
-"""Largest relative difference of patterns and logits, in float32 whatever the weights are."""
+"""Largest allowed difference of patterns and logits, computed in float32 for any weights."""
 TOKENS = 29
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far our attention is from a model's own.
+    """Differences between our attention and the model's own.
 
     Attributes:
         pattern: largest difference of an attention probability.
-        logits: largest difference of a logit, relative to the largest logit.
+        logits: largest difference of a logit, relative to the largest absolute logit.
     """
 
     pattern: float
@@ -52,7 +52,7 @@ class Difference:
 
 
 def prove(model: LoadedModel) -> Difference:
-    """Hold a model's attention against its own.
+    """Check that our attention agrees with the model's own.
 
     Raises:
         UnsupportedModel: they differ by more than the tolerance.
@@ -70,9 +70,10 @@ def prove(model: LoadedModel) -> Difference:
 
 
 def difference(model: LoadedModel, tokens: Tensor | None = None) -> Difference:
-    """Return how far patterns and logits are from transformers' own on these tokens.
+    """Return the differences of patterns and logits from transformers' own, on these tokens.
 
-    Default: 29 made-up ones. Logits are those of the road that a pass without observers takes.
+    The default is up to 29 arbitrary tokens. The logits come from a pass without observers, which
+    uses the fused kernel where possible.
     """
     tokens = made_up(model) if tokens is None else tokens
     ours = _Patterns()
@@ -91,17 +92,17 @@ def difference(model: LoadedModel, tokens: Tensor | None = None) -> Difference:
 
 
 def made_up(model: LoadedModel) -> Tensor:
-    """Return a few token ids that are all different where the vocabulary is large enough."""
+    """Return a few arbitrary token ids, all different if the vocabulary is large enough."""
     length = min(TOKENS, model.geometry.n_ctx)
     ids = (torch.arange(length, device="cpu") * 7919 + 11) % model.geometry.n_vocab
     return ids[None]
 
 
 def check_layers(model: LoadedModel) -> None:
-    """Run a few tokens, and check that heads are where, and as large as, the configuration says.
+    """Run a few tokens, and check each layer's number and width of heads against our geometry.
 
     Raises:
-        UnsupportedModel: they are not.
+        UnsupportedModel: a layer differs.
     """
     seen = _Shapes()
     model.run(made_up(model)[:, :3], observers=[seen])
@@ -137,18 +138,18 @@ def _heads(shape: tuple[int, int, int] | None) -> str:
 
 
 class _Shapes(Observer):
-    """Heads, key heads and head width of every layer."""
+    """Record heads, key heads and head width of every layer."""
 
     def __init__(self) -> None:
         self.shapes: dict[int, tuple[int, int, int]] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Note the sizes of a call."""
+        """Record the sizes of a call."""
         self.shapes[call.layer] = (call.q.shape[1], call.k.shape[1], call.q.shape[-1])
 
 
 class _Patterns(Observer):
-    """Whole patterns, by layer."""
+    """Record the whole pattern of every layer."""
 
     wants_patterns = True
 
@@ -156,7 +157,7 @@ class _Patterns(Observer):
         self.whole: dict[int, Tensor] = {}
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Put a block where it belongs."""
+        """Copy a block into the layer's pattern."""
         rows, length = block.pattern.shape[2], batch.tokens.shape[1]
         if block.layer not in self.whole:
             shape = *block.pattern.shape[:2], length, length
@@ -166,7 +167,7 @@ class _Patterns(Observer):
 
 
 def _eager(model: LoadedModel, tokens: Tensor) -> tuple[dict[int, Tensor], Tensor]:
-    """Return the patterns and logits that transformers computes itself."""
+    """Return the patterns and logits of transformers' own attention."""
     seen: dict[int, Tensor] = {}
     architecture = model.geometry.architecture
 
@@ -192,9 +193,10 @@ def _eager(model: LoadedModel, tokens: Tensor) -> tuple[dict[int, Tensor], Tenso
 
 
 def _once(_module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Take ALiBi's bias from Falcon's eager attention, whose mask holds it already.
+    """Zero the ALiBi bias passed to Falcon's eager attention, because its mask already includes it.
 
-    transformers adds it twice there, and once in its default attention, as the model was trained.
+    transformers' eager attention adds the bias twice; its default attention adds it once, as in
+    training.
     """
     if kwargs.get("alibi") is not None:
         kwargs = {**kwargs, "alibi": torch.zeros_like(kwargs["alibi"])}
@@ -203,7 +205,7 @@ def _once(_module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, d
 
 @contextmanager
 def _own_attention(model: LoadedModel) -> Iterator[None]:
-    """Let a model compute its own attention for a while."""
+    """Restore a model's own attention inside the block."""
     architecture = model.geometry.architecture
     if architecture in ADAPTED:
         ours = {each: adapted(each) for each in model.hooks.attentions.values()}

@@ -1,4 +1,4 @@
-"""What is measured of one forward pass: next-token probabilities, loss, patterns."""
+"""Measurements of one forward pass: next-token logits, loss and patterns."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CHUNK = 64
 
 @dataclass(frozen=True)
 class Measured:
-    """One window under one edit.
+    """Measurements of one window under one edit.
 
     Attributes:
-        logits: of the next token at every position, ``[pos, vocab]``.
-        loss: ``-log p`` of each token given those before it, ``[pos]``, nats; NaN at position 0.
+        logits: next-token logits at every position, ``[pos, vocab]``.
+        loss: ``-log p`` of each token given the tokens before it, ``[pos]``, nats; NaN at 0.
         previous_mass: mean ``A(n, n-1)`` of every head, ``[layer, head]``.
-        pattern: attention of the observed head, ``[query, key]``; empty where none is observed.
+        pattern: attention of the observed head, ``[query, key]``; empty without one.
     """
 
     logits: Tensor
@@ -61,11 +61,11 @@ def measure(
 
 
 class _Patterns(Observer):
-    """What is kept of one window's patterns under an edit.
+    """Observer of one window's patterns under an edit.
 
     Attributes:
-        previous_mass: of every layer run so far, ``[head]``.
-        of_cell: the pattern of the head asked for, ``[query, key]``.
+        previous_mass: mean attention to the predecessor, ``[head]`` for each layer run so far.
+        of_cell: pattern of the chosen head, ``[query, key]``.
     """
 
     wants_patterns = True
@@ -76,7 +76,7 @@ class _Patterns(Observer):
         self._start, self._cell = start, cell
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Keep the attention to predecessors, and the pattern asked for."""
+        """Keep the attention to predecessors and the pattern of the chosen head."""
         pattern = block.pattern[0]
         diagonal = pattern.diagonal(-1, dim1=-2, dim2=-1)[:, self._start :]
         self.previous_mass.append(diagonal.cpu().double().mean(dim=-1).numpy())
@@ -90,7 +90,7 @@ def log_probabilities(logits: Tensor, rows: slice) -> Tensor:
 
 
 def kl_divergence(clean: Tensor, changed: Tensor) -> np.ndarray:
-    """Return ``KL(clean || changed)`` of two sets of logits ``[pos, vocab]``, ``[pos]``, nats."""
+    """Return ``KL(clean || changed)`` of logits ``[pos, vocab]``: ``[pos]``, in nats."""
     found = np.zeros(len(clean))
     for rows in _chunks(len(clean)):
         p, q = log_probabilities(clean, rows), log_probabilities(changed, rows)
@@ -99,5 +99,5 @@ def kl_divergence(clean: Tensor, changed: Tensor) -> np.ndarray:
 
 
 def _chunks(length: int) -> Iterator[slice]:
-    """Yield slices of few positions: a large vocabulary in float64 takes memory."""
+    """Yield slices of positions, to limit the memory of log-probabilities in float64."""
     return (slice(at, min(at + CHUNK, length)) for at in range(0, length, CHUNK))

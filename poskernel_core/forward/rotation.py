@@ -1,9 +1,9 @@
-"""How a layer turns its queries and keys by position, read from the layer while it runs.
+"""Read a layer's rotary rotation of queries and keys while the layer runs.
 
-Cosines and sines are those that the model hands to the layer, so that every scaled rotation
-(linear, dynamic, YaRN, llama3, a base of the layer's own) is followed as it is. Which dimensions
-form a pair is found by trying: the layer is shown one vector at several positions, and the layout
-that turns what comes out back into equal vectors is the layer's.
+Cosines and sines are those that the model passes to the layer. So every scaled rotation (linear,
+dynamic, YaRN, llama3, a separate base per layer) is read correctly. Which dimensions form a pair is
+found by trial: the layer is run on the same vector at several positions. The right layout is the
+one that rotates all the resulting queries and keys back to equal vectors.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from poskernel_core.forward.attention import AttentionCall
 __all__ = ["Rotation", "read_rotation"]
 
 PROBED = 7
-"""Positions at which one vector is shown."""
+"""Number of positions at which the test vector is placed."""
 EQUAL = {torch.float32: 1e-3, torch.bfloat16: 6e-2}
-"""How far vectors that are turned back may lie apart, relative to the largest number in them."""
+"""Largest difference of vectors that count as equal, relative to their largest number."""
 LINEAR = 0.5
-"""Radians by which a pair may stand off a steady turn: errors of rounding are far smaller."""
+"""Largest deviation from a constant rotation speed, in radians; rounding errors are far smaller."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rotation:
-    """The turns of one layer; one that leaves queries and keys as they are has no pairs.
+    """The rotation of one layer; without pairs, queries and keys are not rotated.
 
     Attributes:
         first, second: the two dimensions of every pair, ``[pair]``.
-        cos, sin: what a pair is turned (and scaled) by at every position, ``[batch, pos, pair]``
-            with a batch of 1 or one for each text.
+        cos, sin: rotation (and scaling) of a pair at every position, ``[batch, pos, pair]``; the
+            batch axis has length 1 or one entry per text.
     """
 
     first: Tensor
@@ -46,7 +46,7 @@ class Rotation:
     sin: Tensor
 
     def to(self, device: torch.device) -> Rotation:
-        """Return it on a device; itself where it is there already."""
+        """Return the rotation on a device; ``self`` if it is there already."""
         if self.cos.device == device:
             return self
         own = (self.first, self.second, self.cos, self.sin)
@@ -55,25 +55,25 @@ class Rotation:
     def turned_back(
         self, x: Float[Tensor, "text head pos d"]
     ) -> tuple[Float[Tensor, "text head pos pair"], Float[Tensor, "text head pos pair"]]:
-        """Return the pairs of queries or keys before the rotation: both numbers of each."""
+        """Undo the rotation of queries or keys; return the two numbers of every pair."""
         cos, sin = self.cos[:, None].float(), self.sin[:, None].float()
         size = cos.square() + sin.square()
         one, two = x[..., self.first].float(), x[..., self.second].float()
         return (one * cos + two * sin) / size, (two * cos - one * sin) / size
 
     def turned(self, one: Tensor, two: Tensor, x: Tensor) -> Tensor:
-        """Return ``x`` with these pairs in place of its own, neither turned nor scaled."""
+        """Return ``x`` with its pairs replaced by these numbers, as they are (not rotated)."""
         x = x.clone()
         x[..., self.first], x[..., self.second] = one.to(x), two.to(x)
         return x
 
     def speeds(self) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
-        """Return the radians per token by which every pair turns, and the factor it is scaled by.
+        """Return the speed (radians per token) and the scaling factor of every pair.
 
         A first estimate from two neighbouring positions is refined over 2, 4, 8, ... tokens.
 
         Raises:
-            UnsupportedModel: a pair does not turn steadily.
+            UnsupportedModel: the speed of a pair is not constant.
         """
         cos, sin = (part[0].cpu().double().numpy() for part in (self.cos, self.sin))
         turn = cos + 1j * sin
@@ -90,7 +90,7 @@ class Rotation:
 
 
 class _Seen(Exception):
-    """Carries the call that a layer's attention was handed."""
+    """Ends a probe and carries the attention call."""
 
     def __init__(self, call: AttentionCall) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class _Seen(Exception):
 
 
 class _Probe:
-    """Stands in for the hooks of a layer while it is shown one vector."""
+    """Replaces a layer's hooks during a probe; raises :class:`_Seen` with the attention call."""
 
     def __init__(self) -> None:
         self.attentions: dict[int, nn.Module] = {}
@@ -110,12 +110,12 @@ class _Probe:
 def read_rotation(
     module: nn.Module, layer: int, x: Tensor, given: dict[str, Any]
 ) -> Rotation | None:
-    """Return the rotation of an attention that is about to read ``x [text, pos, model]``.
+    """Return the rotation of an attention module that is about to read ``x [text, pos, model]``.
 
-    ``given`` are its further arguments. None where it is handed no cosines and sines.
+    ``given`` are the module's other arguments. Return None if they have no cosines and sines.
 
     Raises:
-        UnsupportedModel: no known layout of pairs explains what the layer does.
+        UnsupportedModel: no known layout of pairs matches the layer.
     """
     handed = given.get("position_embeddings")
     if handed is None or given.get("alibi") is not None:
@@ -138,13 +138,13 @@ def read_rotation(
 def _shown(
     module: nn.Module, layer: int, x: Tensor, rows: Tensor, given: dict[str, Any]
 ) -> AttentionCall:
-    """Return what the attention is handed where one random vector stands at all of ``rows``."""
+    """Return the attention call for the same random vector at all positions ``rows``."""
     generator = torch.Generator("cpu").manual_seed(0)
     vector = (
         torch.randn(x.shape[-1], generator=generator, device="cpu").to(x).expand(1, len(rows), -1)
     )
     handed = given["position_embeddings"]
-    one = isinstance(handed, Tensor)  # a complex number for each pair, as in Llama 4
+    one = isinstance(handed, Tensor)  # complex numbers, as in Llama 4
     turns = handed[:1, rows] if one else tuple(part[:1, rows] for part in handed)
     probed = given | {"position_embeddings": turns, "attention_mask": None}
     probed.pop("hidden_states", None)
@@ -163,10 +163,10 @@ def _shown(
 
 
 def _layouts(cos: Tensor, sin: Tensor, width: int) -> Iterator[Rotation]:
-    """Yield the known layouts, each with as many cosines as it has pairs.
+    """Yield the known layouts, each with one cosine per pair.
 
-    Models hand out one cosine for each dimension or for each pair; a pair's dimensions stand half
-    of the turned width apart, or beside each other; what is turned stands first, or last.
+    Models pass one cosine per dimension or per pair. The dimensions of a pair are half of the
+    rotated width apart, or adjacent. The rotated dimensions come first or last in the head.
     """
     handed = cos.shape[-1]
     for pairs in dict.fromkeys((handed // 2, handed)):
@@ -177,7 +177,7 @@ def _layouts(cos: Tensor, sin: Tensor, width: int) -> Iterator[Rotation]:
             for first, second in ((at, at + pairs), (2 * at, 2 * at + 1)):
                 takes = [slice(0, pairs)]
                 if handed == 2 * pairs and not torch.equal(cos[..., :pairs], cos[..., pairs:]):
-                    takes = [slice(0, handed, 2)]  # each cosine twice in a row
+                    takes = [slice(0, handed, 2)]  # each cosine is repeated: c0, c0, c1, c1, ...
                 for take in takes:
                     yield Rotation(start + first, start + second, cos[..., take], sin[..., take])
     none = torch.zeros(0, dtype=torch.long, device=cos.device)
@@ -185,6 +185,6 @@ def _layouts(cos: Tensor, sin: Tensor, width: int) -> Iterator[Rotation]:
 
 
 def _equal(vectors: Float[Tensor, "text head pos d"]) -> bool:
-    """Tell whether the vectors of all positions are equal, but for rounding."""
+    """Tell whether the vectors of all positions are equal, up to rounding."""
     apart = (vectors - vectors[:, :, :1]).abs().max()
     return bool(apart <= EQUAL.get(vectors.dtype, 1e-3) * vectors.abs().max())

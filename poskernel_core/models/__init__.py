@@ -1,1 +1,1 @@
-"""Which models there are and what their files say: names, sizes, fingerprints. No torch."""
+"""Find models and read their metadata: names, sizes, fingerprints. Torch is not imported."""

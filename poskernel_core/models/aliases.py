@@ -1,4 +1,4 @@
-"""Short names of models, as transformer_lens has them: ``gpt2-small``, ``pythia-70m``."""
+"""The short model names of transformer_lens, such as ``gpt2-small`` and ``pythia-70m``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 __all__ = ["official_name"]
 
 TABLE = Path("tools", "model_registry", "data", "model_aliases.json")
-"""Where transformer_lens keeps the names, below its package; read without importing it."""
+"""The file with the names, relative to the transformer_lens package; read without importing it."""
 
 
 def official_name(name: str) -> str:
-    """Return the hub's name of a model called by a short one, in any case; else the name itself."""
+    """Return the hub name for a short name (case-insensitive); return other names unchanged."""
     return _aliases().get(name.lower(), name)
 
 

@@ -1,7 +1,7 @@
-"""Which models there are, where their files lie, and what their configuration says.
+"""List models, locate their files and read their configuration.
 
-Nothing here imports torch, so that pages can list and describe models quickly. Loading the weights
-is :mod:`poskernel_core.forward.loading`.
+Nothing here imports torch, so that pages can list and describe models quickly.
+:mod:`poskernel_core.forward.loading` loads the weights.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ __all__ = [
 DEMO = Path(__file__).resolve().parents[1] / "demo"
 LONGEST_NAME = 1024
 LISTED = 24
-"""Checkpoints that are listed for who asks for one that is not there."""
+"""Most checkpoints named in the error about an unknown one."""
 
 MAX_INDEX_BYTES = 100 * 2**20
 WEIGHTS = "model.safetensors"
@@ -82,9 +82,9 @@ PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.inde
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """One model on offer: its name and, for the reader, what it is and what it is good for.
+    """A model in the list of models, with its description.
 
-    ``note`` is what a reader must know who looks at its numbers.
+    ``note`` is a caveat shown with the model's numbers.
     """
 
     name: str
@@ -100,14 +100,14 @@ class Located:
 
     Attributes:
         spec: name, revision and fingerprint (SHA-256 of the files, or the hub's commit).
-        directory: where the files lie, or None for a hub model not yet downloaded; those made of a
-            GGUF file are written there when they are first needed.
+        directory: directory of the files, or None for a hub model not yet downloaded. Files
+            converted from a GGUF file are written there when they are first needed.
         config: the model's ``config.json``.
         geometry: layers, heads and positions, read from the configuration.
-        gguf: the GGUF file that it is, or None.
-        quantisation: how such a file stores weights, as people call it: ``Q4_K_M``.
-        shown: the run that is shown first, of a model whose results are on offer.
-        away: how to get its weights, in words, where results alone are here; else nothing.
+        gguf: the model's GGUF file, or None.
+        quantisation: common name of the GGUF file's weight format: ``Q4_K_M``.
+        shown: the run shown first, for a model with stored results.
+        away: how to get the weights, if only results are on this machine; else empty.
     """
 
     spec: ModelSpec
@@ -177,7 +177,7 @@ CURATED: tuple[ModelEntry, ...] = (
 
 
 OTHERS_ADVICE = "ask for the model itself, by its directory or its name on the hub"
-"""How to get the weights of a model whose results alone are here, where no package brings them."""
+"""Advice for a model with results only, if no package provides its weights."""
 
 BUNDLED_MODELS = (
     "demo-gpt2",
@@ -193,12 +193,12 @@ def _bundled() -> dict[str, Path]:
 
 
 def may_type_any_model() -> bool:
-    """Tell whether the host lets visitors name any model (``POSKERNEL_ALLOW_ANY_MODEL=1``)."""
+    """Tell whether clients may name any model (``POSKERNEL_ALLOW_ANY_MODEL=1``)."""
     return settings().allow_any_model
 
 
 def entries() -> tuple[ModelEntry, ...]:
-    """Return the models on offer: the curated list, then ``POSKERNEL_MODELS``."""
+    """Return the listed models: the curated ones, then those of ``POSKERNEL_MODELS``."""
     here = stored_models()
     listed = {
         entry.name: entry
@@ -213,14 +213,14 @@ def entries() -> tuple[ModelEntry, ...]:
 
 
 def name_in(text: str) -> str:
-    """Return the name of the model that a text names: itself, or a file of its results."""
+    """Return a model's name, given that name or the path of an archive of its results."""
     with suppress(BadArchive):
         return read(Path(text).expanduser()).spec.name if is_archive(text) else text
     return text
 
 
 def note_of(name: str) -> str:
-    """Return what a reader must know of a model; mostly nothing."""
+    """Return the caveat about a model's numbers; empty for most models."""
     if told := quantisation_of(name):
         note = gguf.quantisation_note(told)
         return f"{note}." if note else ""
@@ -228,7 +228,7 @@ def note_of(name: str) -> str:
 
 
 def quantisation_of(name: str) -> str:
-    """Return how the weights of a GGUF file are stored; nothing of another model."""
+    """Return the weight format of a GGUF model; empty for other models."""
     file = local_directory(name)
     if file is None:
         kept = _results_alone(name)
@@ -240,7 +240,7 @@ def quantisation_of(name: str) -> str:
 
 
 def is_local(name: str) -> bool:
-    """Tell whether a model, or its results alone, is here, so that no network is needed."""
+    """Tell whether a model or its stored results are on this machine (no network needed)."""
     return (
         name in _bundled()
         or os.path.isdir(os.path.expanduser(name))
@@ -251,7 +251,7 @@ def is_local(name: str) -> bool:
 
 
 def local_directory(name: str) -> Path | None:
-    """Return where a bundled model lies, or one named by its path; None for the hub's."""
+    """Return the path of a bundled model or of a model named by its path; None for hub models."""
     directory = _bundled().get(name) or packaged_file(name)
     if directory is None and (os.path.isdir(name) or _looks_like_path(name)):
         directory = Path(os.path.expanduser(name))
@@ -259,7 +259,7 @@ def local_directory(name: str) -> Path | None:
 
 
 def find_again(spec: ModelSpec) -> Located:
-    """Find a model that was located before, at the same commit or checkpoint.
+    """Locate a model again at the commit or checkpoint of an earlier :func:`locate`.
 
     Raises:
         UnknownModel, UnsupportedModel, NoNetwork: as :func:`locate`.
@@ -270,14 +270,13 @@ def find_again(spec: ModelSpec) -> Located:
 def locate(model: AnyModel, revision: str | None = None) -> Located:
     """Find a model by bundled name, directory, GGUF file, hub name or transformer_lens' short name.
 
-    A description is found by its name and revision.
-
-    A directory of checkpoints is a model whose revisions they are; the last one is its own.
+    A :class:`ModelSpec` is located by its name and revision. In a directory of checkpoints, each
+    checkpoint is a revision; the last one is the default.
 
     Raises:
-        InvalidField: neither a name nor a description.
-        UnknownModel: nothing of that name, or an old name.
-        UnsupportedModel: a configuration or file format that is not read.
+        InvalidField: ``model`` is neither a name nor a model specification.
+        UnknownModel: no model has this name, or the model was renamed.
+        UnsupportedModel: the configuration or file format is not supported.
         NoNetwork: a hub model, and the hub cannot be reached.
     """
     asked = ModelSpec.model_validate(model)
@@ -305,7 +304,7 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
 
 
 def _results_alone(name: str) -> StoredModel | None:
-    """Return what is said of a model whose results are on offer and whose weights are not here."""
+    """Return the stored results of a model whose weights are not on this machine, or None."""
     kept, directory = stored_models().get(name), local_directory(name)
     here = os.path.exists(directory) if directory else kept and on_this_machine(name)
     return None if here else kept
@@ -332,10 +331,10 @@ def _locate_results(kept: StoredModel, revision: str | None) -> Located:
 
 
 def check_weights_here(located: Located) -> None:
-    """Check that a model can be run here.
+    """Check that a model's weights are available, so that it can be run.
 
     Raises:
-        ComputeDisabled: its results alone are here.
+        ComputeDisabled: only stored results are available.
     """
     if located.away:
         raise ComputeDisabled(
@@ -435,8 +434,8 @@ def weight_files(name: str, directory: Path) -> list[Path]:
     """Return the safetensors files of a model directory.
 
     Raises:
-        UnsupportedModel: only pickled weights are there, or an index that is none.
-        UnknownModel: no weights, or a shard is missing.
+        UnsupportedModel: there are only pickled weights, or the index is invalid.
+        UnknownModel: the weights or a shard are missing.
     """
     if (directory / INDEX).is_file():
         files = [directory / shard for shard in _shards(name, directory / INDEX)]
@@ -454,7 +453,7 @@ def weight_files(name: str, directory: Path) -> list[Path]:
 
 
 def _shards(name: str, index: Path) -> list[str]:
-    """Return the names of the files that an index lists; each lies next to it."""
+    """Return the names of the files listed in an index; they must be next to it."""
     listed = _read_config(name, index, MAX_INDEX_BYTES).get("weight_map")
     files = sorted(set(listed.values())) if _is_text_map(listed) else []
     if not files or any(Path(file).name != file for file in files):
@@ -466,7 +465,7 @@ def _shards(name: str, index: Path) -> list[str]:
 
 
 def _is_text_map(value: Any) -> TypeGuard[dict[str, str]]:
-    """Tell whether a value maps texts to texts that may name files."""
+    """Tell whether a value is a dict whose values are strings that can be file names."""
     return isinstance(value, dict) and all(
         isinstance(each, str) and each and "\0" not in each and len(each) < LONGEST_NAME
         for each in value.values()
@@ -475,7 +474,7 @@ def _is_text_map(value: Any) -> TypeGuard[dict[str, str]]:
 
 @lru_cache(maxsize=1024)
 def _hash_files(files: tuple[tuple[str, int, int], ...], config_text: str) -> str:
-    """Return the SHA-256 over all of a model's files; cached by path, size and time."""
+    """Return the SHA-256 over all of a model's files; cached by path, size and mtime."""
     total = hashlib.sha256(config_text.encode())
     for path, _size, _time in files:
         with open(path, "rb") as stream:

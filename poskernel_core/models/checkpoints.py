@@ -1,6 +1,6 @@
-"""Names of training checkpoints: which step each was saved at, and which of them are one run.
+"""Read training steps from checkpoint names, and group the checkpoints of one run.
 
-A run on this machine is a directory of model directories. Their steps are read from their names
+A local run is a directory of model directories. The steps are read from the directory names
 (``step-100``, ``checkpoint-500``, ``global_step1000``), or from a ``schedule.json`` beside them::
 
     {"tokens_per_step": 2048, "checkpoints": {"step-0": 0, "step-64": 64}}
@@ -36,8 +36,8 @@ class Checkpoint:
 
     Attributes:
         revision: the hub revision, or the directory, that holds it.
-        step: updates of the weights before it.
-        tokens: tokens read before it, or None where that is not known.
+        step: number of weight updates so far.
+        tokens: number of training tokens so far, or None if unknown.
     """
 
     revision: str
@@ -46,9 +46,9 @@ class Checkpoint:
 
 
 def checkpoint_named(revision: str, tokens_per_step: int | None = None) -> Checkpoint | None:
-    """Return the checkpoint that a revision is by its name; None where the name has no step.
+    """Parse a revision's name as a checkpoint; return None if the name has no step.
 
-    Tokens that the name states, which are rounded, are taken where those of a step are not known.
+    The token count in the name is rounded, so it is used only without ``tokens_per_step``.
     """
     step = STEP.search(revision)
     if step is None:
@@ -59,10 +59,10 @@ def checkpoint_named(revision: str, tokens_per_step: int | None = None) -> Check
 
 
 def one_run(revisions: Iterable[str], tokens_per_step: int | None = None) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints of one run among revisions, by step; the others are left out.
+    """Return the checkpoints of one run among revisions, sorted by step; drop the others.
 
-    Names that differ in what stands before the step are of different runs; the largest counts, or
-    ``stage1``. A later stage belongs to it if its steps go on from there.
+    A run is a group of names with the same text before the step. ``stage1`` is chosen if it exists,
+    else the largest group. A later stage is appended if its steps start after the run's last step.
     """
     groups: dict[str, dict[int, Checkpoint]] = {}
     for revision in sorted(revisions, key=lambda name: (len(name), name)):
@@ -81,12 +81,12 @@ def one_run(revisions: Iterable[str], tokens_per_step: int | None = None) -> tup
 
 
 def local_checkpoints(directory: Path) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints in a directory, by step; none where it is no run.
+    """Return the checkpoints in a directory, sorted by step; empty if it is not a run.
 
     Raises:
-        UnsupportedModel: a schedule that cannot be read, or names what is not there.
+        UnsupportedModel: the schedule is invalid, or names a directory that is missing.
     """
-    if os.path.isfile(directory / SCHEDULE):  # False also where no path can be so long
+    if os.path.isfile(directory / SCHEDULE):  # also False if the path is too long
         return _scheduled(directory)
     try:
         names = [each.name for each in directory.iterdir() if _is_model(each)]
@@ -122,10 +122,10 @@ def _scheduled(directory: Path) -> tuple[Checkpoint, ...]:
 
 
 def _parts_of(found: Any) -> tuple[int | None, dict[str, int]]:
-    """Return the tokens of a step and the steps of a schedule.
+    """Return the tokens per step and the steps of a schedule.
 
     Raises:
-        ValueError: it is none.
+        ValueError: not a valid schedule.
     """
     if not isinstance(found, dict) or not isinstance(found.get("checkpoints"), dict):
         raise ValueError("it has no 'checkpoints'")

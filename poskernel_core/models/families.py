@@ -1,4 +1,4 @@
-"""Which architectures are read, how position comes into them, and which are refused, and why."""
+"""The supported architectures with their position schemes, and the refused ones with reasons."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ __all__ = ["FAMILIES", "REFUSED", "Family"]
 
 @dataclass(frozen=True)
 class Family:
-    """What holds for all models of one architecture.
+    """Properties common to all models of one architecture.
 
     Attributes:
-        scheme: how position comes in: ``learned``, ``rotary``, ``ALiBi``, or
-            ``no`` (the causal mask alone).
-        defaults: what transformers takes where a configuration says nothing.
-        sliding: which layers slide where a configuration does not list them: ``all``; ``k``:
-            every k-th layer is full, the others slide; None: none.
-        fixed: whether the heads' widths add up to the stream's.
-        compressed: whether keys are kept compressed, and one is made for every head.
+        scheme: how the model encodes position: ``learned``, ``rotary``, ``ALiBi``, or
+            ``no`` (the causal mask only).
+        defaults: transformers' defaults for fields missing in a configuration.
+        sliding: layers with sliding attention if a configuration does not list them: ``all``;
+            an integer ``k``: all but every k-th layer; None: none.
+        fixed: whether the head widths add up to the width of the residual stream.
+        compressed: whether keys are stored compressed and expanded to one per head.
         lends_keys: whether layers may use another layer's keys and values.
-        state_space: whether what configurations call linear attention is a state-space layer.
+        state_space: whether "linear attention" in a configuration means a state-space layer.
     """
 
     scheme: str
@@ -121,7 +121,7 @@ FAMILIES: dict[str, Family] = {
     "nemotron_h": Family("no", {"head_dim": 128}, state_space=True),
     "minimax": ROTARY,
 }
-"""Every architecture that is read, by ``model_type``."""
+"""Every supported architecture, by ``model_type``."""
 
 REFUSED = {
     "t5": "relative position buckets and an encoder",

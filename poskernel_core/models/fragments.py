@@ -1,7 +1,7 @@
-"""Partial models: what is missing, as ``config.json`` says, and what then cannot run.
+"""Partial models: what their ``config.json`` declares missing, and what they cannot compute.
 
-A directory that holds some of a model's weights says so in its configuration, under ``poskernel``:
-``part_of`` names the whole model, ``lacks`` what is missing or not that model's own.
+The directory of a partial model declares it in its configuration, under ``poskernel``: ``part_of``
+names the whole model, and ``lacks`` the parts that are missing or not that model's own.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ Part = Literal["later layers", "token embeddings", "neurons", "predictions"]
 
 
 def part_of(config: dict[str, Any]) -> str | None:
-    """Return the name of the model that this one is a part of, or None for a whole model."""
+    """Return the name of the whole model of a partial model, or None for a whole model."""
     name = _declared(config).get("part_of")
     return name if isinstance(name, str) else None
 
 
 def lacks(config: dict[str, Any]) -> tuple[Part, ...]:
-    """Return what a model lacks of the one that it is a part of."""
+    """Return the parts of the whole model that a partial model lacks."""
     named = _declared(config).get("lacks")
     return tuple(part for part in get_args(Part) if isinstance(named, list) and part in named)
 
 
 def why_not(name: str, config: dict[str, Any], uses: Iterable[Part]) -> str | None:
-    """Return why a model cannot answer what uses these parts, in one sentence; None if it can."""
+    """Return in one sentence why a model cannot run what uses these parts; None if it can."""
     missing = [part for part in lacks(config) if part in set(uses)]
     whole = part_of(config)
     if not missing or whole is None:
@@ -41,10 +41,10 @@ def why_not(name: str, config: dict[str, Any], uses: Iterable[Part]) -> str | No
 
 
 def refuse(name: str, config: dict[str, Any], uses: Iterable[Part]) -> None:
-    """Refuse what a model cannot answer.
+    """Refuse a computation that uses parts a partial model lacks.
 
     Raises:
-        NotInModel: the model lacks what is used.
+        NotInModel: the model lacks one of the parts.
     """
     sentence = why_not(name, config, uses)
     if sentence is not None:

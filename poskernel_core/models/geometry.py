@@ -1,7 +1,7 @@
-"""What a model's configuration says of its attention: layers, heads, positions.
+"""Read the attention geometry from a model's configuration: layers, heads, positions.
 
-The files are read as JSON, without transformers: pages describe models at once, and a stranger's
-file allocates nothing. What transformers makes of them is held against this when a model is loaded.
+The files are parsed as JSON without transformers, so pages can describe models quickly and an
+untrusted file allocates nothing. When a model is loaded, its real sizes are compared with these.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from poskernel_core.models.layers import HEADLESS, NAMES, Layer, layer_kinds, no
 __all__ = ["ARCHITECTURES", "Geometry", "model_type", "read_geometry", "text_config"]
 
 ARCHITECTURES: dict[str, str] = {name: family.scheme for name, family in FAMILIES.items()}
-"""Position scheme of every architecture that is read, by ``model_type``."""
+"""Position scheme of every supported architecture, by ``model_type``."""
 
-# Limits: about twice the largest models that are public.
+# Limits: about twice the sizes of the largest public models.
 MOST_LAYERS = 256
 MOST_HEADS = 256
 MOST_WIDTH = 65_536
@@ -27,7 +27,7 @@ MOST_HEAD_WIDTH = 1024
 MOST_CONTEXT = 20_000_000
 MOST_TOKENS = 2_000_000
 MOST_MASKED = 16_384
-"""Longest context of GPT-Neo, each of whose layers holds a mask of context x context."""
+"""Longest context of GPT-Neo: each of its layers allocates a mask of context x context."""
 
 MOST_EXPERTS = 4096
 MOST_EXPERTS_IN_ALL = 65_536
@@ -64,7 +64,7 @@ OTHER_SIZES = {
     "kv_lora_rank": MOST_WIDTH,
     "v_head_dim": MOST_HEAD_WIDTH,
 }
-"""Further sizes that transformers allocates by, and their limits."""
+"""Limits of other sizes that determine how much transformers allocates."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ class Geometry:
         n_ctx: longest context, in tokens.
         n_vocab: number of tokens.
         architecture: ``model_type`` of the configuration.
-        scheme: ``learned``, ``rotary``, ``ALiBi``, or ``no`` (the causal mask alone).
-        layers: each layer's own sizes. Where they differ, ``d_head`` is the largest and
-            ``n_kv_heads`` what all layers' can be spread out to; a layer's queries and keys are
-            filled up with zeros, its key heads repeated.
+        scheme: ``learned``, ``rotary``, ``ALiBi``, or ``no`` (the causal mask only).
+        layers: each layer's own sizes. If they differ, ``d_head`` is the largest width and
+            ``n_kv_heads`` a common multiple of the layers' key heads; queries and keys of smaller
+            layers are padded with zeros, and their key heads repeated.
     """
 
     n_layers: int
@@ -97,29 +97,29 @@ class Geometry:
 
     @property
     def with_heads(self) -> tuple[int, ...]:
-        """The layers that have heads; all of them where nothing else is said."""
+        """The layers that have heads; all layers if ``layers`` is empty."""
         if not self.layers:
             return tuple(range(self.n_layers))
         return tuple(i for i, layer in enumerate(self.layers) if layer.reason is None)
 
     @property
     def reasons(self) -> dict[int, str]:
-        """Why layers have no heads, by the layers that have none."""
+        """Why each layer without heads has none."""
         return {i: layer.reason for i, layer in enumerate(self.layers) if layer.reason is not None}
 
     def reason(self, layer: int) -> str | None:
-        """Return why a layer has no heads, or None where it has."""
+        """Return why a layer has no heads, or None if it has heads."""
         return self.layers[layer].reason if self.layers else None
 
 
 def text_config(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration of the part that reads text, where a model has others too."""
+    """Return the configuration of the text part of a multimodal model, else the configuration."""
     inner = config.get("text_config")
     return inner if isinstance(inner, dict) else config
 
 
 def model_type(config: dict[str, Any]) -> str:
-    """Return the architecture's name; attention-only toys are known by ``attn_only``."""
+    """Return the architecture's name; ``attn_only: true`` marks attention-only toy models."""
     if config.get("attn_only") is True:
         return "attn-only"
     return str(config.get("model_type", "unknown"))
@@ -129,7 +129,7 @@ def read_geometry(name: str, config: dict[str, Any]) -> Geometry:
     """Read the attention geometry from a hub-format or TransformerLens configuration.
 
     Raises:
-        UnsupportedModel: an architecture that is not read, or a size that is missing.
+        UnsupportedModel: an unsupported architecture, or a missing or invalid size.
     """
     outer, config = config, text_config(config)
     whole, kind = model_type(outer), model_type(config)
@@ -156,7 +156,7 @@ def read_geometry(name: str, config: dict[str, Any]) -> Geometry:
 
 
 def _given(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that say something; a window of 0 says that there is none."""
+    """Return the fields that are set; a sliding window of 0 counts as not set."""
     given = {field: value for field, value in config.items() if value is not None}
     if given.get("sliding_window") == 0:
         del given["sliding_window"]
@@ -167,7 +167,7 @@ def _given(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_numbers(name: str, config: dict[str, Any]) -> None:
-    """Check that all are numbers, and no whole one is beyond any size, be it of a nested part."""
+    """Check all numbers, nested ones too: none is NaN, no integer is larger than any size."""
     left: list[tuple[str, Any]] = list(config.items())
     while left:
         field, value = left.pop()
@@ -188,26 +188,26 @@ def _check_numbers(name: str, config: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The sizes that a model's configuration claims, each checked as it is read."""
+    """The sizes in a model's configuration, checked on access."""
 
     name: str
     config: dict[str, Any]
 
     def first(self, most: int, *fields: str) -> int:
-        """Return the first of these fields that is there."""
+        """Return the value of the first of these fields that is set."""
         for field in fields:
             if self.config.get(field) is not None:
                 return self._checked(field, most)
         raise UnsupportedModel(f"The config.json of {self.name!r} lacks {fields[0]!r}.")
 
     def optional(self, most: int, *fields: str) -> int | None:
-        """Return the first of these fields that is there, or None."""
+        """Return the value of the first of these fields that is set, or None."""
         there = [field for field in fields if self.config.get(field) is not None]
         return self.first(most, *there) if there else None
 
     def _checked(self, field: str, most: int) -> int:
         size = self.config[field]
-        if type(size) is not int or not 1 <= size <= most:  # True is no size
+        if type(size) is not int or not 1 <= size <= most:  # type(): True is an int too
             raise UnsupportedModel(
                 f"Expected {field!r} in the config.json of {self.name!r} to be a whole number from "
                 f"1 to {most:,}, got {str(size)[:40]!r}."
@@ -256,7 +256,7 @@ def _sizes(kind: str, family: Family, sizes: _Sizes) -> Geometry:
 
 
 def _check_experts(name: str, config: dict[str, Any], n_layers: int) -> None:
-    """Check that the layers' experts are not more than any model has; each may be a module."""
+    """Limit the total number of experts: transformers may allocate a module for each."""
     fields = ("num_experts", "num_local_experts", "n_routed_experts")
     experts = n_layers * max(config.get(field, 0) for field in fields)
     if experts > MOST_EXPERTS_IN_ALL:
@@ -267,7 +267,7 @@ def _check_experts(name: str, config: dict[str, Any], n_layers: int) -> None:
 
 
 def _spread(shared: set[int], heads: int) -> int:
-    """Return how many key heads all layers' can be repeated to."""
+    """Return a number of key heads to which every layer's key heads can be repeated."""
     fits = [n for n in range(max(shared), heads + 1) if all(n % each == 0 for each in shared)]
     return next((n for n in fits if heads % n == 0), heads)
 
@@ -284,7 +284,7 @@ def _head_width(kind: str, family: Family, sizes: _Sizes, heads: int, width: int
 
 
 def _key_heads(kind: str, family: Family, sizes: _Sizes, heads: int) -> int:
-    """Return how many key heads a layer has unless it has its own."""
+    """Return the default number of key heads of a layer."""
     if family.compressed or kind in ("bloom", "mpt", "gptj", "gpt_neox", "persimmon", "biogpt"):
         return heads
     config = sizes.config
@@ -343,7 +343,7 @@ def _layers(
 
 
 def _of_gemma4(config: dict[str, Any], layer: int, kind: str) -> dict[str, Any]:
-    """Return what Gemma 4 says of one layer alone, in the newer form or in the older."""
+    """Return Gemma 4's settings of a single layer, from the newer or the older config format."""
     listed = config.get("per_layer_config")
     if isinstance(listed, dict):
         own = listed.get(str(layer), {})
@@ -358,7 +358,7 @@ def _of_gemma4(config: dict[str, Any], layer: int, kind: str) -> dict[str, Any]:
 
 
 def _base(config: dict[str, Any], name: str, kind: str) -> float | None:
-    """Return the base of a layer's rotation, where its configuration tells it."""
+    """Return the base of a layer's rotation if the configuration has it, else None."""
     told = config.get("rope_parameters")
     if isinstance(told, dict):
         own = told.get(name)
@@ -400,7 +400,7 @@ def _check_fit(name: str, family: Family, layer: Layer, heads: int, width: int) 
 def _check_layer_kinds(name: str, listed: Any, n_layers: int) -> None:
     """Check GPT-Neo's list of layer kinds, such as ``[[["global", "local"], 12]]``.
 
-    transformers writes it out before it looks at its length.
+    transformers expands the list before it checks its length, so a huge count would use up memory.
     """
     if listed is None:
         return

@@ -1,7 +1,7 @@
-"""The header of a GGUF file: what it says of its model, and where and how its weights lie.
+"""Parse the header of a GGUF file: the model's metadata, and the position and type of its tensors.
 
-The file is a stranger's: every length is held against it before anything is read. No torch and no
-transformers; the weights are read in :mod:`poskernel_core.forward.gguf_weights`.
+The file is untrusted: every length is checked before anything is read. Neither torch nor
+transformers is imported; :mod:`poskernel_core.forward.gguf_weights` reads the weights.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MOST_TENSORS = 65_536
 MOST_TEXTS = 4_000_000
 MOST_DIMENSIONS = 4
 LONG = 256
-"""Lists beyond this length are vocabularies, and left out unless all is asked for."""
+"""Longer lists are vocabularies; their values are dropped unless ``vocabulary`` is set."""
 
 NUMBERS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
@@ -63,7 +63,7 @@ BLOCKS = {
     22: ("IQ2_S", 256, 82), 23: ("IQ4_XS", 256, 136), 29: ("IQ1_M", 256, 56), 30: ("BF16", 1, 2),
     34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17),
 }  # fmt: skip
-"""How tensors are stored that are read: name, numbers in a block, bytes of a block."""
+"""The supported tensor types: name, numbers per block, bytes per block."""
 
 FILE_TYPES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K",
@@ -72,12 +72,12 @@ FILE_TYPES = {
     23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M",
     30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4",
 }  # fmt: skip
-"""What people call ``general.file_type``."""
+"""Common names of the values of ``general.file_type``."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Where a tensor lies in a file, and how: its shape is slowest first, as torch has it."""
+    """A tensor's position and type in a file; ``shape`` is slowest axis first, as in torch."""
 
     name: str
     shape: tuple[int, ...]
@@ -88,11 +88,11 @@ class Stored:
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says before its weights.
+    """The parsed header of a file.
 
     Attributes:
-        values: by their keys; of vocabularies nothing, unless all was asked for.
-        tensors: where the weights lie.
+        values: metadata by key; vocabularies are empty unless ``vocabulary`` was set.
+        tensors: positions and types of the tensors.
     """
 
     values: dict[str, Any]
@@ -100,12 +100,12 @@ class Header:
 
     @property
     def numbers(self) -> int:
-        """How many weights there are."""
+        """Total number of weights."""
         return sum(math.prod(each.shape) for each in self.tensors)
 
     @property
     def quantisation(self) -> str:
-        """How weights are stored, as people call it: ``Q4_K_M``, ``Q8_0``, ``F16``."""
+        """Common name of the weight format: ``Q4_K_M``, ``Q8_0``, ``F16``."""
         told = self.values.get("general.file_type")
         if type(told) is int and told in FILE_TYPES:
             return FILE_TYPES[told]
@@ -116,27 +116,27 @@ class Header:
 
 
 def is_gguf(name: str) -> bool:
-    """Tell whether a name is that of a GGUF file, be it there or not."""
+    """Tell whether a name is that of a GGUF file; the file need not exist."""
     return name.lower().endswith(SUFFIX) and not os.path.isdir(os.path.expanduser(name))
 
 
 def converted_directory(print_: str) -> Path:
-    """Return where a file of this fingerprint is kept as a model directory."""
+    """Return the model directory that a GGUF file with this fingerprint is converted to."""
     return default_directory().absolute() / "models" / print_
 
 
 @contextmanager
 def keeping(name: str) -> Iterator[None]:
-    """Say in one sentence that what is made of a GGUF file cannot be written.
+    """Turn write errors of a GGUF conversion into one clear error.
 
     Raises:
-        StoreFailed: visitors read the sentence, which names no directory.
+        StoreFailed: writing failed. Clients see the message, so it does not name the cache folder.
     """
     try:
         yield
     except (OSError, BadRequest) as error:
         if isinstance(error, BadRequest) and type(error) is not BadRequest:
-            raise  # what was to be written is refused, not its place
+            raise  # the content was refused, not the location
         cause = error if isinstance(error, OSError) else error.__cause__
         why = getattr(cause, "strerror", None) or "its place is taken"
         raise StoreFailed(
@@ -146,7 +146,7 @@ def keeping(name: str) -> Iterator[None]:
 
 
 def keep(name: str, file: Path, text: str) -> None:
-    """Write a small file of what is made of a GGUF file, whole or not at all.
+    """Write a small file of a GGUF conversion atomically.
 
     Raises:
         StoreFailed: it cannot be written.
@@ -157,9 +157,9 @@ def keep(name: str, file: Path, text: str) -> None:
 
 
 def quantisation_note(quantisation: str) -> str:
-    """Return what a reader must know of numbers from such weights; nothing of whole ones.
+    """Return the caveat about numbers from quantized weights; empty for unquantized ones.
 
-    Those of several models are listed, as in ``Q4_1, Q8_0``.
+    The formats of several models are separated by commas, as in ``Q4_1, Q8_0``.
     """
     found = [(each, re.search(r"(?:Q|FP)(\d)", each)) for each in quantisation.split(", ")]
     told = ", ".join(f"{bits[1]}-bit weights ({each})" for each, bits in found if bits)
@@ -167,7 +167,7 @@ def quantisation_note(quantisation: str) -> str:
 
 
 def fingerprint(file: Path) -> str:
-    """Return the SHA-256 of a file; cached by path, size and time."""
+    """Return the SHA-256 of a file; cached by path, size and mtime."""
     state = file.stat()
     return _hashed(str(file), state.st_size, state.st_mtime_ns)
 
@@ -179,22 +179,22 @@ def _hashed(path: str, _size: int, _time: int) -> str:
 
 
 def check_same(name: str, file: Path, print_: str | None) -> None:
-    """Check that a file is still the one of a fingerprint.
+    """Check that a file still has its fingerprint.
 
     Raises:
-        UnsupportedModel: it has changed meanwhile.
+        UnsupportedModel: the file has changed.
     """
     if fingerprint(file) != print_:
         raise UnsupportedModel(f"{name!r} has changed since it was found: ask again.")
 
 
 def read_header(name: str, file: Path, *, vocabulary: bool = False) -> Header:
-    """Return what a GGUF file says before its weights; cached unless with its vocabulary.
+    """Return the header of a GGUF file; cached, except with its vocabulary.
 
     Raises:
         UnknownModel: no such file.
-        UnsupportedModel: a damaged file, or one that is no whole model.
-        BadRequest: it may not be read.
+        UnsupportedModel: the file is damaged, or not a GGUF file.
+        BadRequest: no permission to read the file.
     """
     if not os.path.isfile(file):
         raise UnknownModel(f"Expected a GGUF file, found none at {name!r}: check the path.")
@@ -222,7 +222,7 @@ def _read(path: str, size: int, *, vocabulary: bool) -> Header:
 
 
 class _Reader:
-    """A header, read in order; whatever does not fit into the file is a ValueError."""
+    """Parse a header sequentially; raise ValueError for anything invalid."""
 
     def __init__(self, stream: BinaryIO, size: int, vocabulary: bool) -> None:
         self.stream = stream
@@ -305,7 +305,7 @@ class _Reader:
     def placed(
         self, listed: Sequence[tuple[str, tuple[int, ...], int, int]], alignment: Any
     ) -> tuple[Stored, ...]:
-        """Return the tensors with their places, which lie in the file and apart."""
+        """Return the tensors with their positions; check that they are in the file and disjoint."""
         if type(alignment) is not int or not 0 < alignment <= 2**20:
             raise ValueError(f"it aligns tensors to {str(alignment)[:40]}")
         begin, found = -(-self.place // alignment) * alignment, []

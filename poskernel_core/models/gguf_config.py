@@ -1,6 +1,6 @@
-"""The ``config.json`` of the model in a GGUF file, made of what its header says.
+"""Build the ``config.json`` of the model in a GGUF file from the file's header.
 
-What could change the attention and is not known is refused by name, and never left out.
+Unknown settings that might change the attention are refused by name, never ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["model_config"]
 
 SPLIT = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 OTHERWISE = re.compile(r"(^|\.)rope_(freqs|factors)")
-"""Tensors that turn queries and keys otherwise than by the base alone."""
+"""Tensors that modify the rotation of queries and keys beyond its base."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,10 @@ class _Family:
     """How one of llama.cpp's architectures is configured in transformers.
 
     Attributes:
-        sizes: the fields of the configuration by the keys that must be there.
-        more: fields by keys that may be there, with what llama.cpp takes otherwise.
-        fixed: what holds for all models of it.
+        kind: transformers' ``model_type``.
+        sizes: required header keys -> fields of the configuration.
+        more: optional header keys -> fields, with llama.cpp's default.
+        fixed: fields with the same value in all models of the family.
     """
 
     kind: str
@@ -59,7 +60,7 @@ CAPS = {
 }
 WINDOW = "attention.sliding_window"
 LARGEST = {"gemma2": 46, "gemma3": 62}
-"""Layers of the models of 27 B, whose scores have another scale: llama.cpp knows them by that."""
+"""Layers of the 27 B models, whose scores are scaled differently; llama.cpp tests this number."""
 
 FAMILIES = {
     "llama": _Family("llama", ROTARY),
@@ -70,7 +71,7 @@ FAMILIES = {
     "gemma3": _Family("gemma3_text", ROTARY | {WINDOW: "sliding_window"}),
     "gpt2": _Family("gpt2", GPT2, fixed={"activation_function": "gelu_new"}),
 }
-"""What is read, by ``general.architecture``."""
+"""The supported architectures, by ``general.architecture``."""
 
 READ_BELOW = {
     "vocab_size", "attention.head_count_kv", "attention.key_length", "attention.value_length",
@@ -84,15 +85,15 @@ WITHOUT_EFFECT = {
     "expert_count": 0,
     "expert_used_count": 0,
 }
-"""Keys that say at these values what holds anyway."""
+"""Keys that are ignored when they have these values, which are the defaults."""
 
 
 def model_config(name: str, file: Path, header: Header) -> dict[str, Any]:
-    """Return the ``config.json`` of the model that a file holds.
+    """Return the ``config.json`` of the model in a GGUF file.
 
     Raises:
-        UnsupportedModel: no model of a family that is read, or only a part of one; something that
-            changes its attention and is not known.
+        UnsupportedModel: the architecture is not supported, the file is only a part of a model, or
+            it has an unknown setting that might change the attention.
     """
     values = header.values
     _check_whole(name, file, values)
@@ -139,7 +140,7 @@ def model_config(name: str, file: Path, header: Header) -> dict[str, Any]:
 
 
 def _of_rotary(name: str, own: str, told: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
-    """Return key heads, the heads' width and their rotation, which turns all of it."""
+    """Return the number of key heads, the head width and the rotation (of the full width)."""
     heads = config["num_attention_heads"]
     told_width = told.get("attention.key_length", config["hidden_size"] // heads)
     width = _number(name, f"{own}attention.key_length", told_width)
@@ -163,7 +164,7 @@ def _of_rotary(name: str, own: str, told: dict[str, Any], config: dict[str, Any]
 
 
 def _check_whole(name: str, file: Path, values: dict[str, Any]) -> None:
-    """Refuse parts of models, and what is beside one."""
+    """Refuse parts of split models, and files such as adapters or image encoders."""
     parts = SPLIT.search(file.name)
     if values.get("split.count", 1) not in (0, 1) or (parts and int(parts[1]) > 1):
         raise UnsupportedModel(
@@ -179,7 +180,7 @@ def _check_whole(name: str, file: Path, values: dict[str, Any]) -> None:
 
 
 def _check_known(name: str, own: str, family: _Family, told: dict[str, Any]) -> None:
-    """Refuse what a family is not known to have: it might change the attention."""
+    """Refuse keys that are unknown for a family: they might change the attention."""
     known = {*family.sizes, *family.more, *(READ_OF_GPT2 if family.kind == "gpt2" else READ_BELOW)}
     for key, value in told.items():
         if key in known or (key in WITHOUT_EFFECT and value == WITHOUT_EFFECT[key]):
@@ -194,7 +195,7 @@ def _check_known(name: str, own: str, family: _Family, told: dict[str, Any]) -> 
 
 
 def _number(name: str, key: str, value: Any) -> int | float:
-    """Return a number above zero."""
+    """Return ``value`` if it is a finite number above zero, else raise UnsupportedModel."""
     if type(value) in (int, float) and math.isfinite(value) and value > 0:
         return value
     got = "found none" if value is None else f"got {str(value)[:40]!r}"

@@ -1,4 +1,4 @@
-"""The tokenizer of a GGUF file, made of the vocabulary in its header by transformers' own rules."""
+"""Convert the vocabulary in a GGUF header to a tokenizer, with transformers' converters."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TOKENS = "tokenizer.ggml.tokens"
 LONGEST_TOKEN = 1024
 MOST_TOKENS = 2_000_000
 WITH_DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
-"""Rules by which digits stand alone, and all else is as in GPT-2; transformers knows none."""
+"""Pre-tokenizers that equal GPT-2's with digits split one by one; transformers lacks them."""
 
 AS_GPT2 = (None, "default", "gpt-2", *WITH_DIGITS)
 
 
 def has_vocabulary(name: str, file: Path) -> bool:
-    """Tell whether a GGUF file holds its tokens.
+    """Tell whether a GGUF file contains a vocabulary.
 
     Raises:
         UnknownModel, UnsupportedModel: as :func:`.gguf.read_header`.
@@ -30,12 +30,13 @@ def has_vocabulary(name: str, file: Path) -> bool:
 
 
 def tokenizer_file(name: str, file: Path, directory: Path) -> Path | None:
-    """Return the ``tokenizer.json`` of a GGUF file, made now if need be; None if it has no tokens.
+    """Return the ``tokenizer.json`` of a GGUF file, writing it if necessary.
 
-    Beside it, ``tokenizer_config.json`` names the start token.
+    Return None if the file has no vocabulary. ``tokenizer_config.json`` is written next to it and
+    names the start token.
 
     Raises:
-        UnsupportedModel: a vocabulary that cannot be read, or cuts text by a rule that is not.
+        UnsupportedModel: the vocabulary is invalid, or its pre-tokenizer is not supported.
         StoreFailed: it cannot be written.
     """
     made = directory / "tokenizer.json"
@@ -48,7 +49,7 @@ def tokenizer_file(name: str, file: Path, directory: Path) -> Path | None:
         text, settings = _converted(name, values)
     except PosKernelError:
         raise
-    except Exception as error:  # what strangers wrote can break transformers in any way
+    except Exception as error:  # untrusted input can make transformers raise anything
         raise UnsupportedModel(
             f"The tokenizer of {name!r} cannot be made of its vocabulary: "
             f"{' '.join(str(error).split())[:150]}."
@@ -60,7 +61,7 @@ def tokenizer_file(name: str, file: Path, directory: Path) -> Path | None:
 
 
 def _converted(name: str, values: dict[str, Any]) -> tuple[str, str]:
-    """Return the texts of ``tokenizer.json`` and ``tokenizer_config.json``."""
+    """Return the contents of ``tokenizer.json`` and ``tokenizer_config.json``."""
     from tokenizers import pre_tokenizers
     from transformers.integrations.gguf import GGUF_TOKENIZER_MAPPING, convert_gguf_tokenizer
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS

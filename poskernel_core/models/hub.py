@@ -1,4 +1,4 @@
-"""The way to the model hub: one file or one snapshot, or one clear sentence."""
+"""Access to the model hub: fetch a file or a snapshot, or raise an error in one clear sentence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WEIGHTS = ".safetensors"
 
 @lru_cache(maxsize=1)
 def _reachable_at(_minute: int) -> bool:
-    """Tell whether the hub's host answers; asked again each minute."""
+    """Tell whether the hub's host answers; cached for a minute by the argument."""
     from huggingface_hub import constants
 
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY")):
@@ -53,7 +53,7 @@ def _reachable_at(_minute: int) -> bool:
 
 
 def offline() -> bool:
-    """Tell whether nothing can be fetched: it is forbidden, or the hub does not answer."""
+    """Tell whether nothing can be fetched: offline mode is set, or the hub does not answer."""
     from huggingface_hub import constants
 
     return constants.HF_HUB_OFFLINE or not _reachable_at(int(time.monotonic() // 60))
@@ -81,7 +81,7 @@ def fetch_snapshot(name: str, revision: str | None) -> Path:
     """Return the directory of a hub model's safetensors, configuration and tokenizer.
 
     Raises:
-        UnsupportedModel: the repository holds no safetensors.
+        UnsupportedModel: the repository has no safetensors.
         UnknownModel, NoNetwork: as for :func:`fetch_file`.
     """
     from huggingface_hub import snapshot_download
@@ -116,11 +116,11 @@ def on_this_machine(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Published:
-    """What the hub tells of one revision before anything of it is downloaded.
+    """The hub's metadata of one revision; needs no download.
 
     Attributes:
-        commit: the commit that the revision is.
-        weights: the SHA-256 of its safetensors, by file name; empty where the hub does not tell.
+        commit: commit hash of the revision.
+        weights: file name and SHA-256 of each safetensors file; empty if the hub lacks a hash.
     """
 
     commit: str
@@ -128,7 +128,7 @@ class Published:
 
 
 def published(name: str, revision: str | None) -> Published:
-    """Ask the hub for the commit of a revision, and for the hashes of its weights.
+    """Fetch a revision's commit and the hashes of its weights from the hub.
 
     Raises:
         UnknownModel, NoNetwork: as for :func:`fetch_file`.
@@ -150,7 +150,7 @@ def published(name: str, revision: str | None) -> Published:
 
 
 def revisions(name: str) -> tuple[str, ...]:
-    """Return the branches and tags of a hub repository; offline those on this machine.
+    """Return the branches and tags of a hub repository; offline, only those in the local cache.
 
     Raises:
         UnknownModel, NoNetwork: as for :func:`fetch_file`.
@@ -176,9 +176,9 @@ def _refs_here(name: str) -> list[str]:
 
 
 def commit_here(name: str, revision: str) -> str | None:
-    """Return the commit of a revision whose configuration is on this machine; no network is used.
+    """Return the locally cached commit of a revision, or None; never uses the network.
 
-    It is that of the last time the hub was asked.
+    The hub may have moved the revision to another commit since.
     """
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
@@ -196,9 +196,9 @@ def weights_here(name: str, commit: str) -> frozenset[str]:
 
 
 def remove_weights(name: str, commit: str, keep: frozenset[str] = frozenset()) -> int:
-    """Remove the safetensors of a commit from this machine, but for those named; return the bytes.
+    """Delete a commit's safetensors from the local cache, except ``keep``; return the bytes freed.
 
-    Weights that another commit on this machine holds as well stay where they are.
+    Blobs that another cached commit shares are not deleted.
     """
     from huggingface_hub import constants, scan_cache_dir
 
@@ -217,7 +217,7 @@ def remove_weights(name: str, commit: str, keep: frozenset[str] = frozenset()) -
     for file in removed:
         file.file_path.unlink(missing_ok=True)
         if file.blob_path not in elsewhere:
-            file.blob_path.unlink(missing_ok=True)  # the same path where links cannot be made
+            file.blob_path.unlink(missing_ok=True)  # the same path if symlinks are unsupported
             total += file.size_on_disk
     return total
 

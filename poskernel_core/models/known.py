@@ -1,4 +1,4 @@
-"""Heads whose function is known: from the posts, or as measured when a demo model was trained."""
+"""Heads with a known function, from the posts or measured when a demo model was trained."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TELLING = {
     "demo-training": {"": "L0H0", "induction": "L1H0"},
     "NeelNanda/Attn_Only_2L512W_C4_Code": {"": "L0H3", "induction": "L1H6"},
 }
-"""By topic; without one a head that goes by position, a previous-token head if there is one."""
+"""By model and topic; topic "" is a positional head, a previous-token head if there is one."""
 
 _POSTS: dict[str, dict[str, str]] = {
     "gpt2": {
@@ -46,11 +46,11 @@ _POSTS: dict[str, dict[str, str]] = {
 
 _MEASURED = {"previous_token": "previous token, P(1) =", "induction": "induction, score"}
 _ENOUGH = 0.3
-"""Share of attention from which a head is said to have a function, as in verdicts."""
+"""Smallest share of attention at which a head gets the label, as in verdicts."""
 
 
 def known_heads(model: str) -> dict[str, str]:
-    """Return the function of the heads of a model that have a known one, by cell."""
+    """Return the known functions of a model's heads, by head name."""
     measured = DEMO / model / "measured.json"
     if model not in BUNDLED_MODELS or not measured.is_file():
         return _POSTS.get(model, {})
@@ -65,9 +65,9 @@ def known_heads(model: str) -> dict[str, str]:
 
 
 def telling_head(model: str, topic: str = "") -> str:
-    """Return the head of a model that is shown first: an instructive one for a topic.
+    """Return the head of a model to show first: an instructive one for a topic.
 
-    Topics are ``induction`` and ``contextual``; without one it is a head that goes by position.
+    Topics are ``induction`` and ``contextual``; without a topic it is a positional head.
     """
     heads = _TELLING.get(model, {})
     return heads.get(topic) or heads.get("", "L0H0")

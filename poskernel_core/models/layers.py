@@ -1,4 +1,4 @@
-"""Each layer of a model, as its configuration lists it: what its heads see, or why it has none."""
+"""Read each layer's kind from a configuration: which keys its heads see, or why it has no heads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = {
     "local": SLIDING,
     "chunked_attention": CHUNKED,
 }
-"""Kinds of layers with heads, by the names that configurations give them."""
+"""Kinds of layers with heads, by their names in configurations."""
 
 HEADLESS = {
     "linear_attention": "linear attention, which has no softmax",
@@ -30,23 +30,23 @@ HEADLESS = {
     "mlp": "an MLP alone, without attention",
     "moe": "experts alone, without attention",
 }
-"""Why layers have no heads, by the names that configurations give them."""
+"""Why layers have no heads, by their names in configurations."""
 
 OF_NEMOTRON = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer's attention, as far as its configuration tells.
+    """One layer's attention, as described by the configuration.
 
     Attributes:
         kind: ``full``, ``sliding``, ``chunked``, or ``none`` for a layer without heads.
-        d_head: width of its queries and keys; 0 without heads.
-        n_kv_heads: its key heads; 0 without heads.
-        window: how many keys a query sees, or the length of a chunk; None for all.
-        positions: whether position enters its queries, keys or scores beside the mask.
-        base: of its rotation; None where it has none, or where it is not told.
-        reason: why it has no heads; None where it has.
+        d_head: width of the queries and keys; 0 without heads.
+        n_kv_heads: number of key heads; 0 without heads.
+        window: number of visible keys, or the length of a chunk; None for all keys.
+        positions: whether position affects queries, keys or scores (apart from the mask).
+        base: base of the rotation; None without rotation, or if unknown.
+        reason: why the layer has no heads; None if it has heads.
     """
 
     kind: str
@@ -61,10 +61,10 @@ class Layer:
 def layer_kinds(
     config: dict[str, Any], n_layers: int, sliding: str | int | None
 ) -> list[str] | None:
-    """Return the name of every layer's kind as the configuration lists or implies it.
+    """Return the name of every layer's kind, as listed or implied by the configuration.
 
-    ``sliding`` is what :class:`~poskernel_core.models.families.Family` says of unlisted layers.
-    None where a list is there that is no list of so many names.
+    ``sliding`` is the attribute of :class:`~poskernel_core.models.families.Family`, for unlisted
+    layers. Return None if the configuration's list is not a list of ``n_layers`` names.
     """
     listed = config.get("layer_types") or config.get("layers_block_type")
     pattern = config.get("hybrid_override_pattern")
@@ -77,7 +77,7 @@ def layer_kinds(
 
 
 def _implied(config: dict[str, Any], n_layers: int, sliding: str | int | None) -> list[str]:
-    """Return the kinds of layers from the fields that stand for a list."""
+    """Derive the kinds of layers from other fields, if the configuration has no list."""
     layers = range(n_layers)
     kind = config.get("model_type")
     full, other = "full_attention", "sliding_attention"
@@ -118,7 +118,7 @@ def _implied(config: dict[str, Any], n_layers: int, sliding: str | int | None) -
 
 
 def no_positions(config: dict[str, Any], n_layers: int) -> frozenset[int]:
-    """Return the layers that rotate nothing (NoPE), of SmolLM3 and Llama 4."""
+    """Return the layers without rotation (NoPE); only SmolLM3 and Llama 4 have such layers."""
     if config.get("model_type") not in ("smollm3", "llama4_text"):
         return frozenset()
     listed = config.get("no_rope_layers")

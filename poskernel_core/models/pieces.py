@@ -1,9 +1,9 @@
-"""A long text -> token ids, piece by piece: the same as of the whole text at once.
+"""Tokenize a long text piece by piece, with the same token ids as for the whole text at once.
 
-A text may be cut where the tokenizer's first split cuts it, or where no token of the vocabulary
-holds the two characters side by side: merges and the best sequence of tokens are then found on
-either side by themselves. What depends on where a text begins (a space put in front, say) and ends
-is seen in the overlap of two pieces, whose tokens must agree for a while where they are joined.
+A text may be cut at a boundary of the pre-tokenizer, or between two characters that are adjacent
+in no token of the vocabulary: merges (BPE) and the best token sequence (Unigram) are then
+independent on both sides. Consecutive pieces overlap, and their tokens must agree in the overlap.
+This detects effects of a piece's beginning and end, such as a space added in front.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import tokenizers
 __all__ = ["MOST", "Pieces", "normalizer_steps"]
 
 PIECE = 2**16
-"""Characters that are encoded at once."""
+"""Characters per piece."""
 MARGIN = 2**10
-"""Characters of a seam: two pieces must agree in this many, this far from their ends."""
+"""Characters in which two pieces must agree, and their distance from the end of a piece."""
 MOST = 2**20
-"""Characters that are encoded at once at most, where a text cannot be cut before."""
+"""Most characters per piece, for texts that cannot be cut earlier."""
 LONGEST = 64
-"""Characters that a step of a normalizer may put in the place of others, at most."""
+"""Longest text, in characters, that a normalizer step may insert."""
 
 
 def normalizer_steps(normalizer: Any) -> list[Any]:
-    """Return the steps by which a normalizer, if there is one, changes a text.
+    """Return a normalizer's steps, flattened; empty for None.
 
     Raises:
-        ValueError: a step puts in very long texts.
+        ValueError: a step inserts a very long text.
     """
     if isinstance(normalizer, tokenizers.normalizers.Sequence):
         inner: Any = normalizer
@@ -46,7 +46,7 @@ def normalizer_steps(normalizer: Any) -> list[Any]:
 
 @dataclass
 class _Run:
-    """The tokens of a piece that begins at a character of the text."""
+    """The tokens of a piece; ``begin`` is the piece's first character in the text."""
 
     begin: int
     encoding: tokenizers.Encoding
@@ -58,7 +58,7 @@ class _Run:
         self.starts = [self.begin + start for start, _ in self.encoding.offsets]
 
     def labels(self, first: int, until: int) -> list[tuple[int, int]]:
-        """Return tokens and where they begin, up to a character of the text."""
+        """Return (id, start) of the tokens from ``first`` that start before character ``until``."""
         labels = zip(self.ids[first:], self.starts[first:], strict=True)
         return [*takewhile(lambda label: label[1] < until, labels)]
 
@@ -70,11 +70,11 @@ class Pieces:
     backend: tokenizers.Tokenizer
 
     def encode(self, text: str) -> Iterator[list[int]]:
-        """Yield the token ids of a text, without special tokens, in runs one after the other.
+        """Yield the token ids of a text in consecutive lists, without special tokens.
 
         Raises:
-            ValueError: more than :data:`MOST` characters cannot be cut, or a normalizer makes them
-                too many.
+            ValueError: more than :data:`MOST` characters cannot be cut, or a normalizer expands
+                them too much.
         """
         size, taken = PIECE, 0
         run = self._run(text, 0, size)
@@ -106,7 +106,7 @@ class Pieces:
         return _Run(begin, self.backend.encode(piece, add_special_tokens=False))
 
     def _seam(self, text: str, run: _Run, size: int, taken: int) -> tuple[int, _Run, int] | None:
-        """Return where a run ends, the one after it, and its first token that is new."""
+        """Return a run's end (a token index), the next run, and that run's first new token."""
         end = run.begin + size
         cut = self._last_break(run, taken, end - 2 * MARGIN)
         earlier = None if cut is None else self._last_break(run, 0, run.starts[cut] - MARGIN)
@@ -121,14 +121,14 @@ class Pieces:
         return None
 
     def _last_break(self, run: _Run, after: int, most: int) -> int | None:
-        """Return the last token behind ``after`` that begins at ``most``, or before, at a break."""
+        """Return the last break after token ``after`` with a start of at most ``most``, or None."""
         for at in range(len(run.ids) - 1, after, -1):
             if run.starts[at] <= most and self._breaks(run, at):
                 return at
         return None
 
     def _breaks(self, run: _Run, at: int) -> bool:
-        """Tell whether the text may be cut in front of a token."""
+        """Tell whether the text may be cut before a token."""
         if at == 0:
             return False
         if run.words[at] != run.words[at - 1]:
@@ -142,7 +142,7 @@ class Pieces:
 
     @cached_property
     def _by_merges(self) -> bool:
-        """Tell whether tokens are written as the characters that they stand for."""
+        """Tell whether the vocabulary's tokens consist of the characters they encode."""
         model: Any = self.backend.model
         return isinstance(model, tokenizers.models.Unigram) or (
             isinstance(model, tokenizers.models.BPE)
@@ -153,6 +153,6 @@ class Pieces:
 
     @cached_property
     def _pairs(self) -> frozenset[str]:
-        """All pairs of characters that stand side by side in a token."""
+        """All pairs of characters that are adjacent in some token."""
         known = self.backend.get_vocab()
         return frozenset(a + b for token in known for a, b in pairwise(token))

@@ -1,7 +1,7 @@
-"""At which steps the checkpoints of public training runs were saved, and how they are named.
+"""Steps and revision names of the checkpoints of public training runs.
 
-The steps of pythia and of stanford-crfm's GPT-2 are transformer_lens' own lists; other runs, such
-as OLMo and SmolLM3, name the step in each revision, and the hub lists these.
+The steps of pythia and of stanford-crfm's GPT-2 come from transformer_lens' lists. Other runs, such
+as OLMo and SmolLM3, have the step in the name of each revision, and the hub lists the revisions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from poskernel_core.models.checkpoints import Checkpoint
 __all__ = ["SCHEDULES", "Schedule", "schedule_for", "tokens_per_step"]
 
 LISTS = Path("tools", "model_registry", "checkpoints.py")
-"""Where transformer_lens keeps the steps, below its package; importing it would import torch."""
+"""File with the steps, relative to the transformer_lens package; importing would load torch."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Schedule:
     """The checkpoints of a family of models.
 
     Attributes:
-        starts: how the hub names of the family begin.
-        steps: the name of transformer_lens' list of steps.
-        revision: a checkpoint's revision, with ``{step}`` in it.
-        tokens_per_step: tokens read in one step.
+        starts: prefix of the family's hub names.
+        steps: name of transformer_lens' list of steps.
+        revision: template of a checkpoint's revision, with ``{step}``.
+        tokens_per_step: training tokens per step.
     """
 
     starts: str
@@ -37,7 +37,7 @@ class Schedule:
     tokens_per_step: int
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """Return all checkpoints, by step; none where transformer_lens is not installed."""
+        """Return all checkpoints, sorted by step; empty if transformer_lens is not installed."""
         return tuple(
             Checkpoint(self.revision.format(step=step), step, step * self.tokens_per_step)
             for step in sorted(set(_lists().get(self.steps, ())))
@@ -51,28 +51,28 @@ SCHEDULES = {
         "stanford-crfm/", "STANFORD_CRFM_CHECKPOINTS", "checkpoint-{step}", 524_288
     ),
 }
-"""By the name that ``precompute --revisions`` takes."""
+"""Schedules by their names in ``precompute --revisions``."""
 
 TOKENS_PER_STEP = {"HuggingFaceTB/SmolLM3": 2_359_296}
-"""Tokens of a step of runs whose revisions the hub lists, by how their names begin."""
+"""Tokens per step of runs whose revisions the hub lists, by prefix of the hub name."""
 
 
 def schedule_for(name: str) -> Schedule | None:
-    """Return the schedule of a hub model, or None where it is not of a known family."""
+    """Return the schedule of a hub model, or None if its family is unknown."""
     if name.startswith(SCHEDULES["pythia"].starts):
         return SCHEDULES["pythia-v0" if "v0" in name else "pythia"]
     return SCHEDULES["stanford-crfm"] if name.startswith("stanford-crfm/") else None
 
 
 def tokens_per_step(name: str) -> int | None:
-    """Return how many tokens a step of a hub model read, where that is known."""
+    """Return the training tokens per step of a hub model, or None if unknown."""
     found = [tokens for start, tokens in TOKENS_PER_STEP.items() if name.startswith(start)]
     return found[0] if found else None
 
 
 @cache
 def _lists() -> dict[str, list[int]]:
-    """Return transformer_lens' lists of steps by their names, read without importing it."""
+    """Return transformer_lens' lists of steps by name, parsed without importing it."""
     found = find_spec("transformer_lens")
     folders = [] if found is None else found.submodule_search_locations or []
     for file in (Path(folder) / LISTS for folder in folders):
@@ -82,7 +82,7 @@ def _lists() -> dict[str, list[int]]:
 
 
 def _assigned(module: ast.Module) -> dict[str, list[int]]:
-    """Return the lists that a module assigns: numbers, ranges, and sums of such."""
+    """Return the lists assigned in a module: lists of numbers, ranges, and sums of these."""
     lists: dict[str, list[int]] = {}
     for node in module.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:

@@ -1,7 +1,7 @@
-"""Models on offer by their results: what an exported file says of the model that it is about.
+"""Models with stored results: read the model description in an exported file of results.
 
-Such a model needs no weights here: pages show what the file holds. The file's first entry names the
-model, its configuration and the run that is shown first.
+Such a model needs no weights on this machine: pages show the stored results. The file's first entry
+holds the model, its configuration and the run to show first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 RESULTS = Path(__file__).resolve().parents[1] / "demo" / "results"
-"""Where the results lie that come with the project."""
+"""Folder of the results shipped with the project."""
 
 MANIFEST = "poskernel.json"
 MAX_MANIFEST_BYTES = 2**20
@@ -46,7 +46,7 @@ SUFFIX = ".zip"
 
 
 class Shown(Spec):
-    """The run that a file's results are of, and at which positions and skips kernels are there."""
+    """The run whose results a file holds; ``queries`` and ``skips`` are those of its kernels."""
 
     called = "run that is shown"
 
@@ -61,7 +61,7 @@ class Shown(Spec):
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model as an exported file describes it."""
+    """The description of a model in an exported file of results."""
 
     file: Path
     spec: ModelSpec
@@ -72,7 +72,7 @@ class StoredModel:
 
 @dataclass(frozen=True)
 class Packaged:
-    """Weights that a package brings: its name, its module, the file in it, and its SHA-256."""
+    """Weights contained in a Python package: its name, its module, the file and its SHA-256."""
 
     package: str
     module: str
@@ -81,7 +81,7 @@ class Packaged:
 
     @property
     def advice(self) -> str:
-        """How to get them, in words."""
+        """How to install the package, in words."""
         return (
             f"install the package {self.package} by itself, without what it needs, and start again"
         )
@@ -98,7 +98,7 @@ PACKAGED = {
 
 
 def packaged_file(name: str) -> Path | None:
-    """Return the weights of a model where the package that brings them is installed."""
+    """Return a model's weights file from the package that contains it; None if not installed."""
     known = PACKAGED.get(name)
     found = find_spec(known.module) if known else None
     for folder in (found and found.submodule_search_locations) or ():
@@ -109,7 +109,7 @@ def packaged_file(name: str) -> Path | None:
 
 
 def stored_models() -> dict[str, StoredModel]:
-    """Return the models of which results are on offer, by name; unreadable files are left out."""
+    """Return the models with stored results, by name; skip unreadable files."""
     found = {}
     own = sorted(RESULTS.glob(f"*{SUFFIX}")) if settings().shipped else []
     for file in [*own, *offered_files()]:
@@ -122,21 +122,21 @@ def stored_models() -> dict[str, StoredModel]:
 
 
 def is_archive(name: str) -> bool:
-    """Tell whether a name is that of an exported file."""
+    """Tell whether a name is that of an exported file of results."""
     return name.endswith(SUFFIX)
 
 
 def offered_files() -> list[Path]:
-    """Return the exported files among ``POSKERNEL_MODELS``."""
+    """Return the exported files of results in ``POSKERNEL_MODELS``."""
     names = (name.strip() for name in os.environ.get("POSKERNEL_MODELS", "").split(","))
     return [Path(name).expanduser() for name in names if is_archive(name)]
 
 
 def read(file: Path) -> StoredModel:
-    """Return the model that an exported file is about.
+    """Return the model described in an exported file of results.
 
     Raises:
-        BadArchive: there is no such file, or it says nothing of how its model is built.
+        BadArchive: the file does not exist, or lacks a valid model description.
     """
     try:
         state = file.stat()

@@ -1,4 +1,4 @@
-"""What a tokenizer knows of each token id, as arrays that a statistic can look ids up in."""
+"""Properties of every token id, as boolean arrays indexed by token id."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from jaxtyping import Bool
 from poskernel_core.models.tokenizers import Tokenizer
 
 SPACES = ("\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}", "\N{LOWER ONE EIGHTH BLOCK}")
-"""What stands for a leading space in the vocabularies of byte-level BPE and of SentencePiece."""
+"""The marker of a leading space in byte-level BPE and in SentencePiece vocabularies."""
 
 PerToken = Bool[np.ndarray, " vocabulary"]
 
 
 @dataclass(frozen=True, eq=False)
 class TokenTable:
-    """Properties of every token id ``0 .. vocabulary - 1``; of ids without text all are false.
+    """Properties of every token id ``0 .. vocabulary - 1``.
 
     Attributes:
-        begins_word: white space, then a letter or digit.
-        punctuation: no letter, no digit, and not white space alone.
-        number: digits alone, white space aside.
-        special: what the tokenizer adds, such as the start token.
+        begins_word: begins with white space, followed by a letter or digit.
+        punctuation: has no letter and no digit, and is not only white space.
+        number: only digits, ignoring white space.
+        special: special tokens such as the start token, and ids that the tokenizer does not have.
     """
 
     begins_word: PerToken
@@ -33,7 +33,7 @@ class TokenTable:
 
 
 def token_table(tokenizer: Tokenizer, vocabulary: int) -> TokenTable:
-    """Return the table of a model's tokenizer: a second for 250,000 ids."""
+    """Build the table of a tokenizer; takes about a second for 250,000 ids."""
     ordinary = tokenizer.ordinary_ids(vocabulary)
     texts, spaced = [""] * vocabulary, np.zeros(vocabulary, dtype=bool)
     for number, text in zip(ordinary, tokenizer.decode_each(ordinary), strict=True):

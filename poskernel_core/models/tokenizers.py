@@ -1,4 +1,4 @@
-"""Text <-> token ids with a model's own ``tokenizer.json``, without importing torch."""
+"""Convert text to token ids and back with a model's ``tokenizer.json``, without importing torch."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from poskernel_core.models.pieces import Pieces, normalizer_steps
 __all__ = ["NONE_THERE", "Tokenizer", "check_tokenizer", "load_tokenizer"]
 
 
-MOST_NAMED = 6  # parts of a text that is no single token
+MOST_NAMED = 6  # most tokens listed in the error about a text that is not a single token
 OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
-"""Files of tokenizers that transformers can convert."""
+"""Files of older tokenizer formats, which transformers can convert."""
 
 NONE_THERE = (
     "The model has no tokenizer.json, so text cannot be cut into its tokens: add one, or give "
@@ -49,7 +49,7 @@ class Tokenizer:
         return [token for run in self.encode_in_runs(text) for token in run]
 
     def encode_in_runs(self, text: str) -> Iterator[list[int]]:
-        """Yield the token ids of :meth:`encode` in runs, each when it is asked for.
+        """Yield the token ids of :meth:`encode` lazily, in consecutive lists.
 
         Raises:
             UnsupportedModel: the tokenizer cannot cut this text.
@@ -66,11 +66,11 @@ class Tokenizer:
         return Pieces(self.backend)
 
     def decode_each(self, ids: list[int]) -> list[str]:
-        """Return the text of each token by itself."""
+        """Return the text of each token, decoded separately."""
         return [self.backend.decode([token], skip_special_tokens=False) for token in ids]
 
     def known_start(self) -> int | None:
-        """Return the id of the start token, or None where the model has none."""
+        """Return the id of the start token, or None if the model has none."""
         return None if self.start_token is None else self.backend.token_to_id(self.start_token)
 
     def start_id(self) -> int:
@@ -85,7 +85,7 @@ class Tokenizer:
         return found
 
     def ordinary_ids(self, vocabulary: int) -> list[int]:
-        """Return the ids below ``vocabulary`` that the tokenizer has, special tokens excepted."""
+        """Return the tokenizer's ids below ``vocabulary``, without special tokens."""
         added = self.backend.get_added_tokens_decoder()
         special = {number for number, token in added.items() if token.special}
         known = sorted(set(self.backend.get_vocab().values()) - special)
@@ -95,7 +95,7 @@ class Tokenizer:
         """Return the id of a text that is exactly one token, such as ``" the"``.
 
         Raises:
-            BadRequest: the text is no token, or more than one.
+            BadRequest: the text is not exactly one token.
         """
         ids = self.encode(text)
         if len(ids) != 1:
@@ -113,11 +113,11 @@ class Tokenizer:
 
 
 def load_tokenizer(located: Located) -> Tokenizer | None:
-    """Load a model's ``tokenizer.json``; None where a local model has none, or no files at all.
+    """Load a model's ``tokenizer.json``; None if it has none, or only stored results.
 
     Raises:
         UnsupportedModel: the file is damaged.
-        StoreFailed: that of a GGUF file cannot be kept.
+        StoreFailed: the tokenizer converted from a GGUF file cannot be written.
         NoNetwork: a hub model's tokenizer is not on this machine.
     """
     name = located.spec.name
@@ -148,11 +148,11 @@ def load_tokenizer(located: Located) -> Tokenizer | None:
 
 
 def check_tokenizer(located: Located, needed: bool) -> None:
-    """Check the tokenizer of a local model, as far as that can be done without transformers.
+    """Check the tokenizer of a local model, as far as possible without transformers.
 
     Raises:
         UnsupportedModel: it cannot be read.
-        BadRequest: there is none, and it is ``needed``.
+        BadRequest: it is ``needed`` but missing.
     """
     if located.gguf is not None:
         if needed and not has_vocabulary(located.spec.name, located.gguf):
@@ -174,7 +174,7 @@ def _tokenizer_file(located: Located) -> Path | None:
     named = located.config.get("tokenizer_name")
     repository = named if isinstance(named, str) and named else located.spec.name
     revision = None if repository != located.spec.name else located.spec.fingerprint
-    with contextlib.suppress(UnknownModel, NoNetwork):  # it names the start token, if it is there
+    with contextlib.suppress(UnknownModel, NoNetwork):  # optional: it names the start token
         fetch_file(repository, "tokenizer_config.json", revision)
     try:
         return fetch_file(repository, "tokenizer.json", revision)
@@ -195,7 +195,7 @@ def _converted(located: Located) -> Tokenizer | None:
         found = AutoTokenizer.from_pretrained(
             source, local_files_only=local, trust_remote_code=False, **revision
         )
-    except Exception:  # what strangers wrote can break transformers in any way
+    except Exception:  # untrusted input can make transformers raise anything
         return None
     backend = getattr(found, "backend_tokenizer", None)
     if backend is None:
@@ -204,7 +204,7 @@ def _converted(located: Located) -> Tokenizer | None:
 
 
 def _start_token(located: Located, file: Path, backend: tokenizers.Tokenizer) -> str | None:
-    """Return the beginning-of-text token, or the end-of-text token where there is no other."""
+    """Return the beginning-of-text token, or the end-of-text token if there is none."""
     beside = file.with_name("tokenizer_config.json")
     settings = _settings(located.spec.name, beside) if beside.is_file() else {}
     for field in ("bos_token", "eos_token"):

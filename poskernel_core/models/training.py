@@ -1,4 +1,4 @@
-"""Training runs: the checkpoints of a model, wherever they are, and which of them are alike."""
+"""Training runs: a model's checkpoints, local or on the hub, and which have the same weights."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from poskernel_core.models.weights import weights_digest
 __all__ = ["TrainingRun", "first_of_equals", "required_run", "spec_of", "training_run"]
 
 ASK_AGAIN = 600.0
-"""Seconds after which the hub is asked again which revisions there are."""
+"""Seconds for which the hub's list of revisions is cached."""
 
 ALL, LOG = "all", "log"
-"""Words for every checkpoint of a run, and for those nearest to the powers of two."""
+"""Keywords for all checkpoints of a run, and for those nearest to the powers of two."""
 
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A model and the checkpoints of its training, by step.
+    """A model and its training checkpoints, sorted by step.
 
     Attributes:
-        model: its name: bundled, a directory, or the hub's.
-        checkpoints: at least one.
+        model: a bundled name, a directory, or a hub name.
+        checkpoints: at least one checkpoint.
     """
 
     model: str
@@ -45,11 +45,11 @@ class TrainingRun:
 
     @property
     def local(self) -> bool:
-        """Tell whether the checkpoints lie in a directory on this machine."""
+        """Tell whether the checkpoints are in a directory on this machine."""
         return catalog.local_directory(self.model) is not None
 
     def log_spaced(self) -> TrainingRun:
-        """Return the first and the last checkpoint, and those nearest to powers of two."""
+        """Keep the first and the last checkpoint, and those nearest to powers of two."""
         steps = [each.step for each in self.checkpoints]
         wanted = [2**power for power in range(max(steps[-1], 1).bit_length())]
         near = {min(steps, key=lambda step: _apart(step, goal)) for goal in wanted}
@@ -57,13 +57,13 @@ class TrainingRun:
         return replace(self, checkpoints=tuple(e for e in self.checkpoints if e.step in chosen))
 
     def chosen(self, text: str) -> TrainingRun:
-        """Return the checkpoints that a text names.
+        """Select checkpoints by a text.
 
-        It is ``all``, ``log``, the name of a known schedule, or revisions between commas; nothing
-        is all of them.
+        The text is ``all``, ``log``, the name of a known schedule, or a comma-separated list of
+        revisions. An empty text selects all.
 
         Raises:
-            BadRequest: a revision that is none of the run, or commas alone.
+            BadRequest: an unknown revision, a step given twice, or an empty list.
         """
         word = text.strip()
         if word in ("", ALL):
@@ -82,7 +82,7 @@ class TrainingRun:
         return replace(self, checkpoints=tuple(sorted(found, key=lambda each: each.step)))
 
     def _unlisted(self, name: str) -> Checkpoint:
-        """Return a hub revision that no schedule lists, if its name tells the step."""
+        """Return the checkpoint of a hub revision outside the schedule, if its name has a step."""
         found = None if self.local else checkpoint_named(name, tokens_per_step(self.model))
         if found is None:
             raise BadRequest(
@@ -91,7 +91,7 @@ class TrainingRun:
         return found
 
     def _listed(self) -> str:
-        """Return in words what may be chosen."""
+        """Return the possible choices, in words."""
         names = [each.revision for each in self.checkpoints]
         return f"{ALL}, {LOG}, or some of {names[0]}, ..., {names[-1]} between commas"
 
@@ -101,17 +101,18 @@ def _names(text: str) -> list[str]:
 
 
 def _apart(step: int, goal: int) -> float:
-    """Return how far a step is from another, in powers of two; step 0 is far from all."""
+    """Return the distance of a step from a goal, in powers of two; infinite for step 0."""
     return abs(math.log2(step / goal)) if step else math.inf
 
 
 def training_run(name: str) -> TrainingRun | None:
-    """Return the training run of a model, or None where it comes without checkpoints.
+    """Return the training run of a model, or None if it has no checkpoints.
 
-    A hub model of no known schedule is one if its revisions name steps; the hub is asked for them.
+    For a hub model without a known schedule, the hub is asked for revisions with steps in their
+    names.
 
     Raises:
-        UnsupportedModel: a directory whose schedule cannot be read.
+        UnsupportedModel: the schedule of a local directory cannot be read.
     """
     directory = catalog.local_directory(name.strip())
     if directory is not None or catalog.is_local(name.strip()):
@@ -128,8 +129,8 @@ def required_run(name: str) -> TrainingRun:
     """Return the training run of a model.
 
     Raises:
-        UnknownModel: it comes without checkpoints.
-        NoNetwork: a hub model whose checkpoints only the hub can tell, and it cannot be reached.
+        UnknownModel: the model has no checkpoints.
+        NoNetwork: only the hub knows the model's checkpoints, and it cannot be reached.
         UnsupportedModel: as :func:`training_run`.
     """
     found = training_run(name)
@@ -159,9 +160,9 @@ def _listed(name: str, _since: int) -> tuple[Checkpoint, ...]:
 
 
 def spec_of(run: TrainingRun, checkpoint: Checkpoint) -> ModelSpec:
-    """Return a checkpoint as a model, without asking the hub.
+    """Return a checkpoint's model specification, without asking the hub.
 
-    The fingerprint is empty where the hub has not been asked for it yet on this machine.
+    The fingerprint is empty if the checkpoint's commit is not in the local cache.
     """
     if run.local:
         return catalog.locate(run.model, checkpoint.revision).spec
@@ -172,11 +173,11 @@ def spec_of(run: TrainingRun, checkpoint: Checkpoint) -> ModelSpec:
 def first_of_equals(
     run: TrainingRun, on_unknown: Callable[[Checkpoint], None] = lambda _: None
 ) -> Mapping[str, str]:
-    """Return for each checkpoint with the weights of an earlier one that earlier one's revision.
+    """Find checkpoints with the same weights as an earlier one; map each to the earlier revision.
 
-    Local weights are compared tensor by tensor; the hub is asked for the hashes of its files, and
-    nothing is downloaded. ``on_unknown`` is told of those whose hashes are not known: the hub does
-    not tell them, or cannot be reached.
+    Local weights are compared tensor by tensor. For hub models, the hub's file hashes are compared
+    and nothing is downloaded. ``on_unknown`` is called for each checkpoint whose hashes are
+    unknown, because the hub lacks them or cannot be reached.
 
     Raises:
         UnknownModel, UnsupportedModel, NoNetwork: as :mod:`.catalog` and :mod:`.hub`.
@@ -201,7 +202,7 @@ def _equals(
 
 
 def _print_of(run: TrainingRun, checkpoint: Checkpoint) -> object:
-    """Return what is equal where weights are; nothing where it is not known."""
+    """Return a value that is equal for equal weights; falsy if unknown."""
     if run.local:
         located = catalog.locate(run.model, checkpoint.revision)
         return weights_digest(catalog.weight_files(run.model, Path(str(located.directory))))

@@ -1,7 +1,7 @@
-"""What the headers of safetensors files say, compared with a configuration; no torch.
+"""Compare the headers of safetensors files with a configuration. Torch is not imported.
 
-A header is a few kilobytes in front of the weights. Whoever claims a model of a thousand layers
-must bring the numbers of a thousand layers: that is seen here, before anything is allocated.
+A header is a few kilobytes in front of the weights. From the headers, we check that the files have
+as many numbers as the configuration claims, before anything is allocated.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ UNUSED = re.compile(
     r"((attn|attention)\.(masked_)?bias|rotary_emb\.inv_freq|position_ids)$"
     r"|(^|\.)(mtp|visual|(vision|audio)_\w+|multi_modal_projector)\."
 )
-"""Names of tensors that a text's logits do not depend on: masks, frequencies and positions, which
-older versions of transformers stored; heads for tokens further on; what reads pictures or sound."""
+"""Names of tensors that do not affect the logits of a text: masks, frequencies and positions that
+older versions of transformers stored; multi-token prediction; parts for images and sound."""
 
 
 def check_weights(
     name: str, files: Sequence[Path], geometry: Geometry, config: dict[str, Any]
 ) -> None:
-    """Check that weight files are whole, and hold as many numbers as a configuration claims.
+    """Check that weight files are undamaged and large enough for a configuration.
 
     Raises:
         ComputeFailed: a file does not fit into memory.
-        UnsupportedModel: a damaged file, too few numbers, or weights that are no floating point.
+        UnsupportedModel: a damaged file, too few numbers, or weights that are not floating point.
     """
     check_enough(name, count_numbers(name, files), geometry, config)
     odd = next((odd for file in files if (odd := _read_header(name, file)[2])), None)
@@ -64,17 +64,17 @@ def check_weights(
 
 
 def no_memory(name: str) -> ComputeFailed:
-    """Return the error of a model that memory does not hold."""
+    """Return the error for a model that does not fit into memory."""
     return ComputeFailed(
         f"{name!r} does not fit into memory: choose a smaller model, or another machine."
     )
 
 
 def check_enough(name: str, found: int, geometry: Geometry, config: dict[str, Any]) -> None:
-    """Check that weights of ``found`` numbers can be those of a configuration.
+    """Check that ``found`` numbers are enough for the model of a configuration.
 
     Raises:
-        UnsupportedModel: the embeddings and the attention alone would need more.
+        UnsupportedModel: the embeddings and the attention alone need more.
     """
     claimed = fewest_numbers(geometry, config)
     if found < claimed:
@@ -85,7 +85,7 @@ def check_enough(name: str, found: int, geometry: Geometry, config: dict[str, An
 
 
 def fewest_numbers(geometry: Geometry, config: dict[str, Any]) -> int:
-    """Return how many numbers the embeddings and the attention of all layers have."""
+    """Return a lower bound on a model's numbers: embeddings and the attention of all layers."""
     width, embedded = geometry.d_model, config.get("word_embed_proj_dim") or geometry.d_model
     positions = geometry.n_ctx * width if geometry.scheme == "learned" else 0
     attention = sum(_of_layer(geometry, layer) for layer in geometry.layers) * width
@@ -93,7 +93,7 @@ def fewest_numbers(geometry: Geometry, config: dict[str, Any]) -> int:
 
 
 def _of_layer(geometry: Geometry, layer: Layer) -> int:
-    """Return how wide a layer's projections are together, as far as every model has them."""
+    """Return the total width of the projections that every model's layer has."""
     family = FAMILIES[geometry.architecture]
     if layer.reason is not None or family.compressed:
         return 0
@@ -107,7 +107,7 @@ def _read_header(name: str, file: Path) -> tuple[int, frozenset[str], str]:
         return _described(str(file), state.st_size, state.st_mtime_ns)
     except PermissionError as error:
         raise may_not_read(file, error) from error
-    except MemoryError as error:  # the whole file takes a place among the addresses
+    except MemoryError as error:  # the whole file is mapped into the address space
         raise no_memory(name) from error
     except (SafetensorError, OSError, ValueError) as error:
         raise UnsupportedModel(
@@ -117,7 +117,7 @@ def _read_header(name: str, file: Path) -> tuple[int, frozenset[str], str]:
 
 
 def is_bfloat16(name: str, files: Sequence[Path]) -> bool:
-    """Tell whether weight files hold numbers in bfloat16 alone.
+    """Tell whether all weights are in bfloat16.
 
     Raises:
         UnsupportedModel: a damaged file.
@@ -126,7 +126,7 @@ def is_bfloat16(name: str, files: Sequence[Path]) -> bool:
 
 
 def count_numbers(name: str, files: Sequence[Path]) -> int:
-    """Return how many numbers weight files hold.
+    """Return the total count of numbers in weight files.
 
     Raises:
         UnsupportedModel: a damaged file.
@@ -136,9 +136,9 @@ def count_numbers(name: str, files: Sequence[Path]) -> int:
 
 @lru_cache(maxsize=256)
 def _described(path: str, size: int, _time: int) -> tuple[int, frozenset[str], str]:
-    """Return how many numbers a file holds, of which kinds, and the first weight of a wrong kind.
+    """Return a file's count of numbers, its dtypes, and its first non-floating-point weight.
 
-    Cached by path, size and time.
+    Cached by path, size and mtime.
     """
     with open(path, "rb") as stream:
         header = int.from_bytes(stream.read(8), "little")
@@ -159,8 +159,8 @@ def _described(path: str, size: int, _time: int) -> tuple[int, frozenset[str], s
 def weights_digest(files: Sequence[Path]) -> str:
     """Return the SHA-256 of the tensors in safetensors files: names, types, shapes and bytes.
 
-    Unlike the files' own it does not depend on notes in their headers, or on which tensor lies in
-    which of several files.
+    Unlike the hash of the files, it does not depend on header metadata, or on how the tensors are
+    split into files.
     """
     states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     tensors = [each for state in states for each in _tensor_digests(*state)]
@@ -169,7 +169,7 @@ def weights_digest(files: Sequence[Path]) -> str:
 
 @lru_cache(maxsize=1024)
 def _tensor_digests(path: str, _size: int, _time: int) -> tuple[tuple[str, str, str, str], ...]:
-    """Return name, type, shape and SHA-256 of each tensor of a file that has been checked."""
+    """Return name, type, shape and SHA-256 of each tensor of a file (checked before)."""
     found = []
     with open(path, "rb") as stream:
         length = int.from_bytes(stream.read(8), "little")

@@ -1,4 +1,4 @@
-"""One accumulator a file; importing the package fills :data:`STATISTICS` with their classes."""
+"""Statistics of a pass, one class per file; importing the package fills :data:`STATISTICS`."""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,10 +1,10 @@
-"""What every statistic has in common: a plan of sizes, sums that add, and means that come of them.
+"""Base class of statistics: a plan of sizes, sums that can be added, and means made from them.
 
-A statistic holds *sums* over the windows of one group of texts: a block. Blocks of disjoint windows
-merge by addition, whose result does not depend on its order, so a pass can be cut into shards, run
-anywhere, stopped, resumed and added up. The blocks of all groups make the means, and how each group
-differs from them. Every array has the layer as its first axis, so that the store can keep and load
-one layer at a time; an array that holds fewer layers than the model belongs to the first ones only.
+A statistic accumulates *sums* over the windows of one group of texts: a block. Blocks of disjoint
+windows are merged by addition, and the result does not depend on the order. So a pass can be split
+into shards, run anywhere, stopped and resumed. The blocks of all groups give the means, and the
+differences of each group from them. The first axis of every array is the layer, so that the store
+can save and load single layers. An array with fewer layers than the model covers the first ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Plan", "Statistic", "Sums", "fitted", "over_texts", "widened"]
 Sums = dict[str, np.ndarray]
 
 STATISTICS: dict[str, type[Statistic]] = {}
-"""Every statistic by its name; a class is in it as soon as it is defined."""
+"""Every statistic class by name; classes register themselves when they are defined."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Plan:
         context: ``T``, tokens per window, the start token included.
         windows: number of windows in all shards together.
         positions: recorded query positions, ascending, all below ``context``.
-        samples: how many queries per position are asked for; the first windows give them.
-        start_token: whether position 0 holds the start token.
-        pattern_windows: how many first windows are asked for of which statistics of the attention
-            itself are kept; None: all.
-        dealt: what the groups are made of.
-        table: what the tokenizer knows of each token id, where a statistic wants it.
+        samples: requested queries per position, taken from the first windows.
+        start_token: whether position 0 is the start token.
+        pattern_windows: requested number of windows (the first ones) for statistics that need
+            patterns; None for all.
+        dealt: content of the groups.
+        table: token properties, if a statistic needs them.
     """
 
     geometry: Geometry
@@ -63,33 +63,33 @@ class Plan:
 
     @property
     def groups(self) -> int:
-        """How many groups the windows belong to: window ``w`` to group ``w % groups``."""
+        """Number of groups; window ``w`` belongs to group ``w % groups``."""
         return groups_of(self.windows)
 
     @property
     def seen(self) -> int:
-        """How many windows statistics of the attention itself see."""
+        """Number of windows for statistics that need patterns."""
         return first_of_all(self.pattern_windows or self.windows, self.windows)
 
     @property
     def sampled(self) -> int:
-        """How many windows give their queries."""
+        """Number of windows whose queries are sampled."""
         return first_of_all(self.samples, self.windows)
 
 
 class Statistic(Observer, ABC):
-    """Sums of one kind over the windows of a group; subclasses add to them.
+    """Sums over the windows of a group, as an observer; subclasses define and fill them.
 
-    The samples of a batch are the numbers of its windows. Sums are on the device of the pass; where
-    that has no float64 (``mps``), they are on the CPU, and what is added to them moves there first.
+    ``batch.samples`` are the numbers of the batch's windows. Sums are on the device of the pass, or
+    on the CPU if the device has no float64 (``mps``).
 
     Attributes:
-        name: what a run asks for.
-        means: the name of the mean that each sum becomes.
-        alone: the means that are kept without groups.
-        grain: what is added is rounded to multiples of it. So sums are exact, in whatever order
-            they are added, as long as they stay below ``2**53`` grains.
-        wants_table: whether it reads ``plan.table``, what the tokenizer knows of each token id.
+        name: name of the statistic in the options of a run.
+        means: name of each sum -> name of its mean.
+        alone: means stored without the groups' differences.
+        grain: added values are rounded to multiples of the grain. So sums are exact and do not
+            depend on the order of additions, as long as they stay below ``2**53`` grains.
+        wants_table: whether the statistic reads ``plan.table``.
     """
 
     name: ClassVar[str]
@@ -110,19 +110,19 @@ class Statistic(Observer, ABC):
 
     @abstractmethod
     def allocate(self) -> dict[str, Tensor]:
-        """Return the sums, all zero, each with the layer as its first axis."""
+        """Return the sums as zeros; the first axis of each is the layer."""
 
     def add(self, name: str, layer: int, values: Tensor, *at: slice) -> None:
-        """Add values to a layer's sum, or to a part of it."""
+        """Add values to a layer's sum, or to the part ``at`` of it."""
         total = self.sums[name][layer][at]
         grains = values.to(self.device).mul(1 / self.grain).round_()
         total.add_(grains, alpha=self.grain)
 
     @classmethod
     def finish(cls, blocks: Sequence[Sums], plan: Plan, windows: int) -> dict[str, np.ndarray]:
-        """Turn the sums of every group into means ``[layer, ...]``, and the groups' differences.
+        """Compute means ``[layer, ...]`` and the groups' differences from the sums of all groups.
 
-        ``windows`` is how many windows the statistic has seen.
+        ``windows`` is the number of windows that the statistic has seen.
         """
         found: dict[str, np.ndarray] = {}
         for name, mean in cls.means.items():
@@ -133,20 +133,20 @@ class Statistic(Observer, ABC):
 
     @classmethod
     def average(cls, name: str, means: np.ndarray, plan: Plan) -> dict[str, np.ndarray]:
-        """Return the mean of the groups' means ``[layer, group, ...]``, with their differences."""
+        """Average the groups' means ``[layer, group, ...]``; return mean and differences."""
         return average(name, means, axis=1)
 
     def zeros(self, *shape: int, wide: bool = True) -> Tensor:
-        """Return zeros in float64 (``wide``) or float32."""
+        """Return zeros ``[layer, *shape]`` in float64 (``wide``) or float32."""
         dtype = torch.float64 if wide else torch.float32
         return torch.zeros(self.plan.geometry.n_layers, *shape, dtype=dtype, device=self.device)
 
 
 def fitted(x: Tensor, width: int, heads: int | None = None, axis: int = 0) -> Tensor:
-    """Return one layer's queries or keys ``[..., d]`` as large as the largest layer's.
+    """Enlarge one layer's queries or keys ``[..., d]`` to the sizes of the largest layer.
 
-    Dimensions are filled up with zeros, which leaves products as they are; key heads along
-    ``axis`` are repeated for the query heads that share them.
+    Dimensions are padded with zeros, which does not change products. Key heads along ``axis`` are
+    repeated to ``heads``.
     """
     if x.shape[-1] < width:
         x = torch.nn.functional.pad(x, (0, width - x.shape[-1]))
@@ -156,9 +156,9 @@ def fitted(x: Tensor, width: int, heads: int | None = None, axis: int = 0) -> Te
 
 
 def widened(values: Tensor, like: Tensor) -> Tensor:
-    """Return values on the device and in the precision of ``like``.
+    """Return values with the device and dtype of ``like``.
 
-    They move first: on ``mps`` nothing can be float64.
+    Values are moved before they are converted, because ``mps`` has no float64.
     """
     return values.to(like.device).to(like.dtype)
 
@@ -166,10 +166,10 @@ def widened(values: Tensor, like: Tensor) -> Tensor:
 def over_texts(
     x: Float[Tensor, "text head pos d"],
 ) -> Float[Tensor, "head pos d"]:
-    """Return the sum over texts in float32, read in the order in which it lies in memory.
+    """Return the sum over texts in float32, reading ``x`` in memory order.
 
-    Queries and keys come out of their projections position by position, the heads of each side by
-    side: read head by head, the same sum takes five times as long.
+    Projections write queries and keys position by position, with the heads of a position adjacent.
+    Summing head by head instead takes five times as long.
     """
     x = x.float()
     if x.stride(1) < x.stride(2):

@@ -1,4 +1,4 @@
-"""The entropy of attention rows, with any number of first keys left out."""
+"""The mean entropy of attention rows, with 0 to 32 first keys left out."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["AttentionEntropy"]
 class AttentionEntropy(Statistic):
     """``entropy [layer, head, query, skip]``: mean over texts, in nats, at the recorded positions.
 
-    Entry ``skip`` leaves out the first ``skip`` keys, 0 to 32, and renormalises the row, text by
-    text: entropy is not linear in the row, so none of them follows from another. NaN where no key
-    is left.
+    Entry ``skip`` leaves out the first ``skip`` keys, 0 to 32, and renormalises each text's row.
+    Every entry is computed separately, because entropy is not linear in the row. NaN if no key is
+    left.
     """
 
     name = "entropy"
@@ -31,7 +31,7 @@ class AttentionEntropy(Statistic):
     wants_patterns = True
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return sums over texts of entropies."""
+        """Return ``entropy_sum [layer, head, query, skip]``."""
         shape = self.plan.geometry.n_heads, len(self.plan.positions), MAX_SKIP + 1
         return {"entropy_sum": self.zeros(*shape)}
 
@@ -48,7 +48,7 @@ class AttentionEntropy(Statistic):
 
     @classmethod
     def average(cls, name: str, means: np.ndarray, plan: Plan) -> dict[str, np.ndarray]:
-        """Return the means; what leaves no key is NaN."""
+        """Return the means; NaN if no key is left."""
         nothing = np.arange(MAX_SKIP + 1)[None, :] > np.array(plan.positions)[:, None]
         return super().average(name, np.where(nothing, np.nan, means), plan)
 
@@ -65,7 +65,7 @@ def _entropies(rows: Tensor, first_key: int) -> Tensor:
 
 
 def _from_each(values: Tensor) -> Tensor:
-    """Return the sums over the keys from 0, 1, ... ``MAX_SKIP`` on, ``[..., skip]``."""
+    """Return the sums over the keys from ``skip`` on, for 0 to ``MAX_SKIP``, ``[..., skip]``."""
     tail = values[..., MAX_SKIP:].sum(dim=-1, keepdim=True)
     first = values[..., :MAX_SKIP].flip(-1).cumsum(dim=-1).flip(-1)
     return torch.cat([first + tail, tail], dim=-1)

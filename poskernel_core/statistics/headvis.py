@@ -1,4 +1,4 @@
-"""The six per-head metrics of HeadVis, by its own definitions."""
+"""Sums for the six per-head metrics of HeadVis, by HeadVis' definitions."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from poskernel_core.statistics.base import Statistic, widened
 __all__ = ["LEAST_INDUCTION", "HeadVisMetrics"]
 
 LEAST_INDUCTION = 0.01
-"""Attention below this counts as none in the induction score."""
+"""Attention below this counts as 0 in the induction score."""
 
 QUANTITIES = 6
-"""Attention to the token itself and to the previous one, entropy, distance, its square, and
-attention to what followed an earlier equal token."""
+"""Attention to the token itself, attention to the previous token, entropy, distance, squared
+distance, and attention to the successors of earlier equal tokens."""
 
 
 class HeadVisMetrics(Statistic):
-    """``headvis [layer, head, quantity]``: what six metrics are made of, summed over a text.
+    """``headvis [layer, head, quantity]``: six quantities from which the metrics are computed.
 
-    Means over texts of sums over all their tokens, key 0 and the start token included: attention to
-    the token itself and to the previous one, entropy in nats, distance in tokens, its square,
-    attention to what followed an earlier equal token. ``headvis_repeats [layer]``: how many tokens
-    of a text occurred in it before.
+    Each is a sum over all tokens of a text, averaged over texts; key 0 and the start token are
+    included. The quantities are attention to the token itself, attention to the previous token,
+    entropy in nats, distance in tokens, squared distance, and attention to the successors of
+    earlier equal tokens. ``headvis_repeats [layer]`` is the mean number of tokens of a text that
+    have occurred before in it.
 
-    Source: the metrics that the pipeline of HeadVis computes.
+    Source: the metrics computed by HeadVis' pipeline.
     """
 
     name = "headvis"
@@ -38,14 +39,14 @@ class HeadVisMetrics(Statistic):
     wants_patterns = True
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return the sums of all texts, and how many of their tokens occurred before."""
+        """Return ``headvis_sum [layer, head, quantity]`` and ``headvis_count [layer]``."""
         return {
             "headvis_sum": self.zeros(self.plan.geometry.n_heads, QUANTITIES),
             "headvis_count": self.zeros(),
         }
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Add a block's rows to its texts; the last block closes them."""
+        """Add a block's rows to the totals of its texts; the last block adds these to the sums."""
         rows, tokens = block.pattern, batch.tokens.to(block.pattern.device)
         diagonals = diagonal_sums(block, self.plan.context)
         logs = rows.clamp_min(torch.finfo(rows.dtype).tiny).log_()
@@ -84,9 +85,9 @@ class HeadVisMetrics(Statistic):
 
 
 def _induction(block: PatternBlock, tokens: Tensor) -> Tensor:
-    """Return the attention of a block's rows to what followed earlier equal tokens.
+    """Return the attention of a block's rows to the successors of earlier equal tokens.
 
-    ``[text, head]``, summed over rows and keys; ``tokens [text, pos]``.
+    The result is ``[text, head]``, summed over rows and keys; ``tokens`` is ``[text, pos]``.
     """
     first, start = block.first_row, block.first_key
     rows, keys = block.pattern.shape[2:]
@@ -102,6 +103,6 @@ def _induction(block: PatternBlock, tokens: Tensor) -> Tensor:
 
 
 def _distinct(tokens: Tensor) -> Tensor:
-    """Return how many different tokens each text has, ``[text]``."""
+    """Return the number of different tokens of each text, ``[text]``."""
     ordered = tokens.sort(dim=1).values
     return 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(dim=1)

@@ -1,4 +1,4 @@
-"""Means and standard errors over samples that stream by."""
+"""Streaming means and standard errors over samples, and leave-one-group-out replicates."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Numbers = dict[str, np.ndarray]
 
 
 class Moments:
-    """Mean and standard error over samples, in float64; nothing of shape ``[text, ...]`` is kept.
+    """Streaming mean and standard error over samples, in float64; samples are not kept.
 
-    Batches are merged by the pairwise update of Chan, Golub and LeVeque (1979), so that a mean far
-    from zero costs no digits.
+    Batches are merged by the pairwise update of Chan, Golub and LeVeque (1979), which loses no
+    digits if the mean is far from zero.
     """
 
     def __init__(self) -> None:
@@ -53,10 +53,9 @@ class Moments:
 
 
 class Groups:
-    """Sums over ten groups of samples, or one of each where they are fewer.
+    """Sums over ten groups of samples; with fewer than ten samples, each is a group.
 
-    Sample ``i`` belongs to group ``i mod 10``, as the windows of a run do, however samples are cut
-    into batches.
+    Sample ``i`` belongs to group ``i mod 10``, like the windows of a run, for any batch size.
     """
 
     def __init__(self) -> None:
@@ -64,7 +63,7 @@ class Groups:
         self._counts = torch.zeros(GROUPS, dtype=torch.float64, device="cpu")
 
     def add(self, values: Tensor, samples: range) -> None:
-        """Add samples ``[text, ...]`` of these numbers."""
+        """Add ``values [text, ...]``, the samples with the numbers ``samples``."""
         values = values.detach().cpu().double()
         if self._sums is None:
             self._sums = torch.zeros(GROUPS, *values.shape[1:], dtype=torch.float64, device="cpu")
@@ -79,7 +78,7 @@ class Groups:
         return (self._sums.sum(dim=0) / self._counts.sum()).numpy()
 
     def without_each(self) -> np.ndarray:
-        """Return the means that leave out one group each, ``[group, ...]``."""
+        """Return the leave-one-group-out means, ``[group, ...]``."""
         assert self._sums is not None
         there = self._counts > 0
         left = self._counts.sum() - self._counts[there]
@@ -88,13 +87,13 @@ class Groups:
 
 
 def replicated(numbers: Callable[..., Numbers], *sums: Groups) -> tuple[Numbers, list[Numbers]]:
-    """Return the numbers that the means of all samples give, and those without each group."""
+    """Apply ``numbers`` to the means of all samples, and to the leave-one-group-out means."""
     left_out = zip(*(each.without_each() for each in sums), strict=True)
     return numbers(*(each.mean for each in sums)), [numbers(*means) for means in left_out]
 
 
 def means_of(samples: Mapping[str, np.ndarray]) -> tuple[Numbers, list[Numbers]]:
-    """Return the means of samples ``[text, ...]`` by name, and those without each group."""
+    """Return the means of samples ``[text, ...]`` by name, and their leave-one-group-out means."""
     sums = [Groups() for _ in samples]
     for each, array in zip(sums, samples.values(), strict=True):
         each.add(torch.from_numpy(array), range(len(array)))

@@ -1,4 +1,4 @@
-"""The mean observed attention: its rows at recorded positions, and its diagonal profile."""
+"""Mean observed attention: rows at recorded positions, and the profile along diagonals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MeanPatterns(Statistic):
     wants_patterns = True
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return the sums of rows, and of diagonal means."""
+        """Return ``row_sum [layer, head, query, key]``, ``profile_sum [layer, head, offset]``."""
         plan, heads = self.plan, self.plan.geometry.n_heads
         return {
             "row_sum": self.zeros(heads, len(plan.positions), plan.context),
@@ -41,7 +41,7 @@ class MeanPatterns(Statistic):
         self._diagonals = torch.zeros(0, device="cpu")
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Add a block's recorded rows and its diagonals; the last block closes the texts."""
+        """Add a block's recorded rows and diagonals; the last block completes the profile."""
         self._add_rows(block)
         sums = diagonal_sums(block, self.plan.context, without_key_0=self.plan.start_token)
         self._diagonals = sums if block.first_row == 0 else self._diagonals + sums
@@ -66,7 +66,7 @@ class MeanPatterns(Statistic):
 
 
 def _counts(plan: Plan) -> Tensor:
-    """Return how many query positions each offset is averaged over (at least 1), ``[offset]``."""
+    """Return the number of query positions averaged for each offset (at least 1), ``[offset]``."""
     start = 1 if plan.start_token else 0
     counts = plan.context - start - torch.arange(plan.context, dtype=torch.float64, device="cpu")
     return counts.clamp(min=1)

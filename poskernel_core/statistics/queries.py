@@ -1,4 +1,4 @@
-"""Sampled queries ``q_n``: the first windows of each group give theirs at recorded positions."""
+"""Sampled queries ``q_n`` at recorded positions, from the first windows of each group."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["SampledQueries"]
 class SampledQueries(Statistic):
     """``queries [layer, query, head, sample, d]``: sample ``s`` comes from window ``s``.
 
-    So sample ``s`` belongs to group ``s % G``. Slots of different windows are disjoint and start as
-    zero, so that merging is addition.
+    Sample ``s`` belongs to group ``s % G``. Every window has separate slots, initially zero, so
+    blocks can be merged by addition.
     """
 
     name = "queries"
@@ -33,7 +33,7 @@ class SampledQueries(Statistic):
         return {"queries": self.zeros(*shape, wide=False)}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Keep the queries of those windows that are among the first of their group."""
+        """Keep the queries of the first windows of the group."""
         slots = self.sums["queries"][call.layer]
         first = batch.samples.start // self.plan.groups
         count = min(slots.shape[2] - first, call.q.shape[0])
@@ -44,7 +44,7 @@ class SampledQueries(Statistic):
 
     @classmethod
     def finish(cls, blocks: Sequence[Sums], plan: Plan, windows: int) -> dict[str, np.ndarray]:
-        """Return the queries of all groups in the order of their windows."""
+        """Return the queries of all groups, in the order of their windows."""
         slots = np.stack([block["queries"] for block in blocks], axis=-2)
         shape = (*slots.shape[:3], plan.sampled, slots.shape[-1])
         return {"queries": slots.reshape(shape).astype(np.float32)}

@@ -1,4 +1,4 @@
-"""Attention to the previous token where it is the same token, and where it is another."""
+"""Mean attention to the previous token, for repeated and for different tokens."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ __all__ = ["RepeatedTokens"]
 
 
 class RepeatedTokens(Statistic):
-    """``repeats [layer, head, 2]``: mean ``A(n, n-1)``, first where token ``n`` is another.
+    """``repeats [layer, head, 2]``: mean ``A(n, n-1)`` for different and for repeated tokens.
 
-    Second, where token ``n`` repeats token ``n - 1``. The mean of a text is taken first; a text
-    without such a position counts as 0, and ``repeat_texts [layer, 2]`` is the share of texts that
-    have one. So their quotient is the mean over those texts. The start token's row and column are
-    left out.
+    Entry 0 is for positions where token ``n`` differs from token ``n - 1``, entry 1 for positions
+    where it is the same. Attention is averaged over each text's positions first. A text without
+    such a position counts as 0, and ``repeat_texts [layer, 2]`` is the share of texts that have
+    one. So ``repeats / repeat_texts`` is the mean over those texts. The start token's row and
+    column are left out.
 
     Source: footnote 3 of "The positional embedding matrix and previous-token heads".
     """
@@ -35,14 +36,14 @@ class RepeatedTokens(Statistic):
         self._previous = torch.zeros(0, device="cpu")
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return sums over texts of means, and the numbers of texts."""
+        """Return ``repeat_sum [layer, head, 2]`` and ``repeat_count [layer, 2]``."""
         return {
             "repeat_sum": self.zeros(self.plan.geometry.n_heads, 2),
             "repeat_count": self.zeros(2),
         }
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Collect the diagonal below the main one; the last block closes the texts."""
+        """Collect the diagonal below the main one; the last block adds the texts to the sums."""
         pattern = block.pattern
         diagonal = pattern.diagonal(block.first_row - 1 - block.first_key, dim1=-2, dim2=-1)
         if block.first_row == 0:
@@ -62,9 +63,9 @@ class RepeatedTokens(Statistic):
 
 
 def _masks(tokens: Tensor, first: int) -> Tensor:
-    """Return where tokens from position ``first`` on differ from their predecessor, or repeat it.
+    """Return masks ``[text, pos, 2]``: tokens that differ from their predecessor, or repeat it.
 
-    ``[text, pos, 2]``, the differing ones first.
+    Positions before ``first`` are in neither mask.
     """
     same = torch.zeros_like(tokens, dtype=torch.bool)
     same[:, first:] = tokens[:, first:] == tokens[:, first - 1 : -1]

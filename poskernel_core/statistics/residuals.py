@@ -1,4 +1,4 @@
-"""Mean residual stream before every layer, by position, and what enters the attention."""
+"""Means by position of residual streams, attention inputs and positional embeddings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["MeanNormed", "MeanResiduals", "PositionRows"]
 
 
 class MeanResiduals(Statistic):
-    """The mean residual stream, and how much it differs between texts.
+    """The mean residual stream, and the variation of single texts over positions.
 
     * ``mean_residuals [layer, pos, model]``: the mean residual stream before each layer.
     * ``centred_square [layer]``: the mean over texts of ``|x - mean over positions of x|^2``,
-      summed over positions and dimensions, a start token's position left out.
+      summed over positions and dimensions, without a start token's position.
     """
 
     name = "residuals"
@@ -74,5 +74,5 @@ class PositionRows(Statistic):
         return {"position_sum": self.zeros(self.plan.context, self.plan.geometry.d_model)[:1]}
 
     def positions(self, x: Tensor, batch: Batch) -> None:
-        """Add the rows of this batch once for every text."""
+        """Add the rows, once for every text of the batch."""
         self.add("position_sum", 0, x.float().mean(dim=0) * len(batch.tokens))

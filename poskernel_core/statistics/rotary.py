@@ -1,4 +1,4 @@
-"""Rotary pairs of queries and keys as they are before the rotation: means, powers and sizes."""
+"""Rotary pairs of queries and keys before the rotation: means, mean squared lengths, lengths."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ from poskernel_core.statistics.base import Plan, Statistic, Sums
 __all__ = ["RotaryPairs"]
 
 PARTS = 4
-"""Of each pair: its two numbers, their squared length, their length."""
+"""Parts per pair: its two numbers, its squared length, its length."""
 
 
 class RotaryPairs(Statistic):
     """Rotary pairs before the rotation.
 
-    The last axis of all but the first two arrays holds the means of both numbers of a pair (the
-    real and the imaginary part of ``u_r`` or ``v_r``), of its squared length and of its length.
-
-    * ``pair_speed [layer, pair]``: radians per token by which the model turns a pair; NaN for pairs
-      that it does not turn. ``pair_factor``: what queries and keys are scaled by, each.
+    * ``pair_speed [layer, pair]``: rotation of a pair in radians per token; NaN for pairs that are
+      not rotated. ``pair_factor [layer, pair]``: scaling factor of queries, and also of keys.
     * ``query_pairs [layer, skip, head, pair, part]``, ``key_pairs [layer, skip, kv, pair, part]``:
-      means over texts and the positions from ``skip`` on, 0 to 32; NaN where there is none.
+      means over texts and the positions from ``skip`` on, 0 to 32; NaN if there are none. The parts
+      are the two numbers of a pair (the real and the imaginary part of ``u_r`` or ``v_r``), its
+      squared length and its length.
 
     Source: ours; the pairs and their lengths as in "Round and round we go! What makes rotary
     positional encodings useful?" (2410.06205).
@@ -52,7 +51,7 @@ class RotaryPairs(Statistic):
         self._rotations: dict[int, Rotation] = {}
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return sums over texts, by position, the last for all further positions together."""
+        """Return sums over texts for positions 0 to 31, and for all later positions together."""
         geometry = self.plan.geometry
         queries, keys = (
             (heads, geometry.d_head // 2, PARTS)
@@ -65,7 +64,7 @@ class RotaryPairs(Statistic):
         }
 
     def rotation(self, layer: int, rotation: Rotation, batch: Batch) -> None:
-        """Keep a layer's rotation until its queries and keys are there, and add its speeds."""
+        """Keep a layer's rotation for :meth:`attention`, and add its speeds."""
         self._rotations[layer] = rotation
         speed, factor = rotation.speeds()
         facts = np.stack([speed, factor, np.ones_like(speed)], axis=-1) * len(batch.samples)
@@ -74,7 +73,7 @@ class RotaryPairs(Statistic):
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Add the pairs of a batch."""
         rotation = self._rotations.pop(call.layer, None)
-        if rotation is None:  # a layer that is handed no rotation turns nothing
+        if rotation is None:  # a layer without rotation
             return
         for name, x in (("query_pair_sum", call.q), ("key_pair_sum", call.k)):
             wide = self.sums[name].dtype
@@ -87,7 +86,7 @@ class RotaryPairs(Statistic):
 
     @classmethod
     def finish(cls, blocks: Sequence[Sums], plan: Plan, windows: int) -> dict[str, np.ndarray]:
-        """Divide by the number of texts and positions; pairs that are not turned are NaN."""
+        """Return the means; NaN for speeds and factors of pairs that are not rotated."""
         found = super().finish(blocks, plan, windows)
         facts = found.pop("pair_facts")
         turned = facts[..., 2] > 0
@@ -97,7 +96,7 @@ class RotaryPairs(Statistic):
 
     @classmethod
     def average(cls, name: str, means: np.ndarray, plan: Plan) -> dict[str, np.ndarray]:
-        """Add up the positions from each skip on, and divide by their number."""
+        """Average over the positions from each skip on."""
         if name != "pair_facts":  # [layer, group, skip, head, pair, part]
             means = np.flip(np.flip(means, axis=2).cumsum(axis=2), axis=2)
             left = plan.context - np.arange(MAX_SKIP + 1)
@@ -108,6 +107,6 @@ class RotaryPairs(Statistic):
 def _parts(
     one: Float[Tensor, "text head pos pair"], two: Float[Tensor, "text head pos pair"]
 ) -> Float[Tensor, "text head pos pair part"]:
-    """Return both numbers of every pair, their squared length and their length."""
+    """Return the two numbers of every pair, its squared length and its length."""
     power = one.square() + two.square()
     return torch.stack([one, two, power, power.sqrt()], dim=-1)

@@ -1,4 +1,4 @@
-"""The mean raw score near the main diagonal, on both sides of it."""
+"""The mean raw score near the main diagonal, above and below it; and mean queries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RawScores(Statistic):
     means: ClassVar = {"score_sum": "score_profile", "query_sum": "mean_queries"}
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return the sums of profiles and of queries."""
+        """Return ``score_sum [layer, head, band]`` and ``query_sum [layer, head, pos, d]``."""
         geometry = self.plan.geometry
         return {
             "score_sum": self.zeros(geometry.n_heads, 2 * BAND + 1),
@@ -49,7 +49,7 @@ class RawScores(Statistic):
 
     @classmethod
     def average(cls, name: str, means: np.ndarray, plan: Plan) -> dict[str, np.ndarray]:
-        """Return the means; offsets without a pair are NaN."""
+        """Return the means; NaN for offsets without pairs of positions."""
         if name == "score_profile":
             means = np.where((_lengths(plan) <= 0).numpy(), np.nan, means)
         return super().average(name, means, plan)
@@ -61,5 +61,5 @@ def _lengths(plan: Plan) -> Tensor:
 
 
 def _pairs(plan: Plan) -> Tensor:
-    """Return how many pairs ``(n, n-k)`` each offset is averaged over (at least 1), ``[band]``."""
+    """Return the number of pairs ``(n, n-k)`` averaged for each offset (at least 1), ``[band]``."""
     return _lengths(plan).clamp(min=1)

@@ -1,4 +1,4 @@
-"""Attention to the first keys of a text, and to a learned sink, which is no key at all."""
+"""Mean attention to the first keys of a text, and to a learned sink."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FIRST_KEYS = 8
 class AttentionSinks(Statistic):
     """``alpha [layer, head, key]``: mean attention to each of the first keys, over later queries.
 
-    Key ``i`` is averaged over the queries from ``i`` on, then over texts; ``learned [layer, head]``
-    is the mass that no key receives, over all queries.
+    Key ``i`` is averaged over the queries from ``i`` on, then over texts. ``learned [layer, head]``
+    is the mean attention that no key receives, over all queries and texts.
     """
 
     name = "sinks"
@@ -29,12 +29,12 @@ class AttentionSinks(Statistic):
     wants_patterns = True
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return sums over texts."""
+        """Return ``alpha_sum [layer, head, key]`` and ``learned_sum [layer, head]``."""
         heads, keys = self.plan.geometry.n_heads, min(FIRST_KEYS, self.plan.context)
         return {"alpha_sum": self.zeros(heads, keys), "learned_sum": self.zeros(heads)}
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Add the rows of a block; with the last one of a layer, its texts are complete."""
+        """Collect the rows of a block; a layer's last block adds its texts to the sums."""
         rows = block.pattern
         if block.first_row == 0:
             like = self.sums["alpha_sum"]
