@@ -4,8 +4,8 @@
 of the Debian packages `bible-kjv` and `bible-kjv-text`. `sample.jsonl.gz` holds public-domain
 pieces that no demo model was trained on. The same corpus gives the same bytes.
 
-What is held out from training depends on the text alone: a piece of a public-domain text whose hash
-falls in the lowest `SHARE`, and one that contains a line of a bundled Bible chapter.
+What is held out from training depends only on the text: pieces of public-domain texts whose hash
+falls in the lowest `SHARE`, and pieces that contain a line of a bundled Bible chapter.
 """
 
 import argparse
@@ -43,14 +43,14 @@ Record = dict[str, str | int]
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of whole lines, of at most about `PIECE_CHARS` characters."""
+    """Some consecutive whole lines of a text, up to about `PIECE_CHARS` characters."""
 
     domain: str
     text: str
 
     @property
     def draw(self) -> float:
-        """A number in [0, 1), uniform over texts and fixed for each."""
+        """A number in [0, 1) from the text's hash, uniform over texts."""
         digest = hashlib.sha256(self.text.encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
@@ -60,7 +60,7 @@ class Piece:
         return self.domain in PUBLIC_DOMAINS and drawn
 
     def is_prose(self) -> bool:
-        """Whether it is long enough, and no index or table."""
+        """Whether it is long enough and not an index or table."""
         odd = sum(not (c.isalpha() or c in " \n.,;:'\"!?-") for c in self.text)
         return len(self.text) >= MIN_CHARS and odd <= MAX_ODD_SHARE * len(self.text)
 
@@ -81,7 +81,7 @@ def training_pieces(corpus: Path) -> Iterator[Piece]:
 
 
 def documents(path: Path) -> Iterator[tuple[str, str]]:
-    """Domain and text of each document of one file; the file's name stands in for a domain."""
+    """Yield domain and text of each document of a file; the default domain is the file's name."""
     name = path.name.split(".")[0]
     with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8") as file:
         records = [{"text": file.read()}] if path.suffix == ".txt" else map(json.loads, file)
@@ -95,7 +95,7 @@ def chapter_lines() -> frozenset[str]:
 
 
 def repair(text: str) -> str:
-    """Undo UTF-8 that was once read as Latin-1; leave any other text alone."""
+    """Undo the decoding of UTF-8 as Latin-1; leave any other text unchanged."""
     try:
         return text.encode("latin-1").decode("utf-8")
     except UnicodeError:
@@ -124,7 +124,7 @@ def chapter(title: str, tokens: int) -> Record:
 
 
 def sample(corpus: Path) -> list[Record]:
-    """Held-out prose apart from the chapters, `SAMPLE_CHARS` characters in all.
+    """Return held-out prose that does not overlap the chapters, `SAMPLE_CHARS` characters in total.
 
     Each domain is spread evenly over the whole, so that any prefix is mixed.
     """

@@ -126,7 +126,7 @@ class Result:
 
     @property
     def groups(self) -> int:
-        """The number of groups behind the errors (the smallest if there are several); 0 if unknown."""
+        """The number of groups behind the errors (the smallest of several); 0 if unknown."""
         return min((each for _, each in errors_told(self.provenance) if each), default=0)
 
     @property
