@@ -35,7 +35,7 @@ def greet() -> None:
 
 
 def served_at() -> str:
-    """Return the address of the pages, as far as the server knows it."""
+    """Return the address of the pages, from the server's configuration."""
     named = config.is_manually_set("browser.serverAddress")
     host = config.get_option("browser.serverAddress" if named else "server.address")
     return server_util.get_url("localhost" if host in (None, "", "0.0.0.0", "::") else host)

@@ -30,7 +30,7 @@ from serving.page import PAGE
 __all__ = ["FILES_A_REQUEST", "LIMITS", "Admission", "ConnectionLimits", "Refusal", "SlidingWindow"]
 
 FILES_A_REQUEST = 30
-"""Files allowed per request: a browser's first visit makes 5 requests and asks for 110 files."""
+"""Files allowed per request: a browser's first visit makes 5 requests and loads 110 files."""
 
 FILES = re.compile(r"(/[^/]+)?/(static|media|component|_stcore/bidi-components)/.*|(/.*)?/health")
 LIMITS = ("sessions", "sessions_each", "requests_each", "files_each")
@@ -192,7 +192,7 @@ class Admission:
             self._open += Counter()  # drops clients without a session
 
     def refusal(self, scope: Scope) -> Refusal | None:
-        """Return why a request or a new session is refused; None admits and counts it."""
+        """Count a request or new session, or return the reason why it is refused."""
         found = self._too_many_requests(scope)
         if found is None and (scope["type"] == "websocket" or self._opens_page(scope)):
             found = self._no_room(scope)

@@ -27,7 +27,7 @@ PAGE = re.compile(r"/[^/.]*")
 
 @cache
 def page_served() -> str:
-    """Return the page."""
+    """Return Streamlit's HTML page with our script."""
     text = Path(file_util.get_static_dir(), "index.html").read_text("utf-8")
     script = f"<script>{Path(__file__).with_name('page.js').read_text('utf-8')}</script>"
     return text.replace("<script>", f"{script}\n    <script>", 1)

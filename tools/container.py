@@ -47,7 +47,7 @@ COMPUTED = f"/?model={MODEL}&windows=50&context=64"
 REFUSED = "computes nothing itself"
 WORKER = "poskernel_core.engine.worker"
 PATIENCE = 180.0
-"""Seconds; the machine may be busy."""
+"""Seconds to wait; the machine may be busy."""
 
 expect.set_options(timeout=PATIENCE * 1000)
 
@@ -118,7 +118,7 @@ class Image:
             return False
 
     def at(self, address: str) -> str:
-        """Return the address on this machine."""
+        """Return the full URL of a page."""
         return f"http://127.0.0.1:{self.port}{address}"
 
     def check(self, name: str, act: Callable[..., object], *args: object) -> None:

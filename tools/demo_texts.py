@@ -55,7 +55,7 @@ class Piece:
         return int.from_bytes(digest[:8], "big") / 2**64
 
     def is_held_out(self, lines: frozenset[str]) -> bool:
-        """Whether it is kept from training, given the lines of the bundled chapters."""
+        """Whether it is held out from training, given the lines of the bundled chapters."""
         drawn = self.draw < SHARE or not lines.isdisjoint(self.text.split("\n"))
         return self.domain in PUBLIC_DOMAINS and drawn
 
@@ -66,7 +66,7 @@ class Piece:
 
 
 def read_pieces(corpus: Path) -> Iterator[Piece]:
-    """Every piece of every .jsonl[.xz|.gz] or .txt file in a folder, in the order of the names."""
+    """Yield every piece of every .jsonl[.xz|.gz] or .txt file of a folder, ordered by file name."""
     for path in sorted(corpus.iterdir()):
         if path.name.endswith((".jsonl", ".jsonl.xz", ".jsonl.gz", ".txt")):
             for domain, text in documents(path):
@@ -75,7 +75,7 @@ def read_pieces(corpus: Path) -> Iterator[Piece]:
 
 
 def training_pieces(corpus: Path) -> Iterator[Piece]:
-    """The pieces of a folder that a demo model may be trained on."""
+    """Return the pieces of a folder that a demo model may be trained on."""
     lines = chapter_lines()
     return (piece for piece in read_pieces(corpus) if not piece.is_held_out(lines))
 
@@ -90,7 +90,7 @@ def documents(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def chapter_lines() -> frozenset[str]:
-    """All lines of the bundled chapters."""
+    """Return all lines of the bundled chapters."""
     return frozenset(line for _, text in documents(BIBLE) for line in text.split("\n"))
 
 
@@ -103,7 +103,7 @@ def repair(text: str) -> str:
 
 
 def split_lines(text: str, limit: int = PIECE_CHARS) -> Iterator[str]:
-    """Cut a text at line ends into parts of at most `limit` characters (one line may be longer)."""
+    """Split a text at line ends into parts of at most `limit` characters (or one longer line)."""
     part: list[str] = []
     size = 0
     for line in text.split("\n"):
@@ -116,7 +116,7 @@ def split_lines(text: str, limit: int = PIECE_CHARS) -> Iterator[str]:
 
 
 def chapter(title: str, tokens: int) -> Record:
-    """One chapter, a verse a line, without verse numbers."""
+    """Return a chapter, one verse per line, without verse numbers."""
     command = ["bible", "-f", title.replace(" ", "") + ":1-200"]
     verses = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     text = re.sub(r"^\S+:\d+ ", "", verses.strip(), flags=re.MULTILINE)
@@ -150,7 +150,7 @@ def sample(corpus: Path) -> list[Record]:
 
 
 def write(path: Path, records: list[Record]) -> None:
-    """Write one JSON object a line, compressed; equal records give equal bytes."""
+    """Write one JSON object per line, compressed; equal records give equal bytes."""
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     path.write_bytes(gzip.compress(lines.encode("utf-8"), compresslevel=9, mtime=0))
 

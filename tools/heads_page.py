@@ -115,7 +115,7 @@ def count(found: np.ndarray) -> str:
 
 
 def give(found: np.ndarray) -> str:
-    """Return the verb that goes with a number of heads."""
+    """Return the verb form for a number of heads."""
     return "gives" if int(found.sum()) == 1 else "give"
 
 

@@ -88,7 +88,7 @@ By `tools/measure_demo.py`, on {windows} windows of the bundled sample; every he
 
 
 def measure(folder: Path) -> dict[str, Any]:
-    """All figures of one model."""
+    """Return all figures of a model."""
     model = hf_eager_model(folder).float()
     context = model.config.max_position_embeddings
     text = sample_windows(Tokenizer.from_file(str(folder / "tokenizer.json")), context)
@@ -114,7 +114,7 @@ def measure(folder: Path) -> dict[str, Any]:
 
 @torch.inference_mode()
 def run(model: PreTrainedModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss of each next token in nats, [windows, T - 1], and mean attention, [L, H, T, T]."""
+    """Return each next token's loss in nats, [windows, T - 1], and mean attention, [L, H, T, T]."""
     losses, total = [], torch.zeros(())
     for window in tokens:
         found = model(window[None], output_attentions=True)
@@ -124,7 +124,7 @@ def run(model: PreTrainedModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def kernels(folder: Path, text: Tensor) -> dict[str, Any]:
-    """Effective token counts and kinds at one query position, over windows that fill ten groups."""
+    """Effective token counts and kinds at one query position, over windows in ten equal groups."""
     query = min(400, text.shape[1] - 28)
     model = pk.load(str(folder), device="cpu")
     gathered = pk.run_pass(model, text.numpy(), positions=(query,), queries_per_position=WINDOWS)
@@ -175,7 +175,7 @@ def rounded(values: Tensor | np.ndarray, digits: int = 3) -> Any:
 
 
 def to_json(measured: dict[str, Any]) -> str:
-    """One property a line."""
+    """Return the figures as JSON, one property per line."""
     lines = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in measured.items()]
     return "{\n" + ",\n".join(lines) + "\n}"
 
@@ -224,7 +224,7 @@ def card(
 
 
 def figures(measured: dict[str, Any]) -> list[tuple[str, str]]:
-    """Name and value of each row of the card's table."""
+    """Return name and value of each row of the card's table."""
     kinds = Counter(kind for layer in measured["kind"] for kind in layer)
     at = f"query {measured['query']}, skip {measured['skip']}"
     rows = [

@@ -30,7 +30,7 @@ DIST = ROOT / "dist"
 PROJECTS = (ROOT, ROOT / "poskernel_core" / "demo")
 MODEL = "demo-gpt2"
 PATIENCE = 180_000
-"""Milliseconds; the machine may be busy."""
+"""Milliseconds to wait; the machine may be busy."""
 
 
 def call(*command: object, cwd: Path = ROOT, env: dict[str, str] | None = None) -> str:

@@ -91,7 +91,7 @@ def read_object(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """Return the fields of a JSON file that holds an object.
 
     Raises:
-        BadRequest, ValueError, OSError: as :func:`read_json`, or it holds something else.
+        BadRequest, ValueError, OSError: as :func:`read_json`, or the value is not an object.
     """
     found = read_json(path, most)
     if not isinstance(found, dict):

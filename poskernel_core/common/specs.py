@@ -98,7 +98,7 @@ def plain_python(value: Any) -> Any:
         return {name: plain_python(each) for name, each in value.items()}
     if hasattr(value, "tolist") and not isinstance(
         value, type
-    ):  # arrays and tensors, and their single numbers
+    ):  # arrays, tensors and their scalars
         value = value.tolist()
     elif type(value).__module__ == "torch":  # a device, a precision
         return str(value).removeprefix("torch.")

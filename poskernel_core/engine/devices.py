@@ -45,7 +45,7 @@ def run_on_devices(
 
 
 class _Hand:
-    """One device: a thread that takes tasks, and the process that computes them."""
+    """A device: a thread that takes tasks from the queue, and the process that computes them."""
 
     def __init__(
         self, device: str, tasks: Sequence[ShardTask], store: Path, attempts: Attempts

@@ -104,7 +104,7 @@ class Engine:
 
     @property
     def log(self) -> Path:
-        """Where the worker's messages go."""
+        """The file that the worker writes its messages to."""
         return self.store.directory / "worker.log"
 
     def cached(self, request: Asked) -> Result | None:
@@ -424,9 +424,9 @@ def describe_run(
 ) -> RunSpec:
     """Return the run for a model's name, with default settings and every fingerprint.
 
-    Context and number of windows default to those of the shipped results if there are any, else to
-    the model's context up to 1024 and the usual number of windows. ``query`` is recorded in
-    addition to ``positions`` (default: 32 evenly spaced, and 400 and 1000).
+    For a model whose results are on offer, context and number of windows default to those of the
+    results; else to the model's context up to 1024 and the usual number of windows. ``query`` is
+    recorded in addition to ``positions`` (default: 32 evenly spaced, and 400 and 1000).
 
     Raises:
         InvalidField: an invalid field of the run or of a description.
@@ -459,7 +459,7 @@ def describe_run(
 
 
 def _text_of(located: catalog.Located, corpus: AnyCorpus | None) -> CorpusSpec:
-    """Return the corpus of a run; for a model with only shipped results it may not be installed."""
+    """Return the corpus of a run; if only results are on offer, it need not be installed."""
     kept = located.shown.corpus if located.away and located.shown else CorpusSpec()
     asked = kept if corpus is None else CorpusSpec.model_validate(corpus)
     if kept.fingerprint and (asked.name, asked.item) in ((kept.name, None), (kept.name, kept.item)):

@@ -121,7 +121,7 @@ def open_views(store: Store, asked: CanonicalRequest) -> dict[str, StatisticsVie
 
 
 def compute(store: Store, asked: CanonicalRequest, report: Report) -> None:
-    """Answer a request by an analysis of statistics in the store, and write its result.
+    """Run an analysis of statistics in the store and write its result.
 
     Raises:
         BadRequest: the parameters do not fit the run.

@@ -15,7 +15,7 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass
 class Lane(Generic[T]):
-    """Tasks that wait for one thread.
+    """A thread-safe queue of tasks for one worker thread.
 
     Clients take turns: a hundred tasks of one client never delay the first task of another. Once
     served, a client goes to the back of the queue. A task that two clients want is in both their

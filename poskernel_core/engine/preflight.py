@@ -50,7 +50,7 @@ def check_request(store: Store, asked: CanonicalRequest) -> None:
     """Check the prerequisites of a request: weights, text, tokenizer, disk space.
 
     Raises:
-        ComputeDisabled: the model has shipped results but no weights here.
+        ComputeDisabled: only the model's results are available here, not its weights.
         NoNetwork: the corpus is on the hub, which cannot be reached.
         UnsupportedModel: the tokenizer cannot be read.
         BadRequest: the statistics are larger than the store.

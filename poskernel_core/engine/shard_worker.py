@@ -85,7 +85,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             say(carried_out(line, seldom(told), Path(sys.argv[1])))
-        except Exception:  # the parent process retries, and its message names the log
+        except Exception:  # the parent process retries; standard error is its log
             traceback.print_exc()
             say({"state": "error", "error": "ComputeFailed", "message": "", "again": True})
 

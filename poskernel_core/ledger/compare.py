@@ -53,7 +53,7 @@ class Checked:
 
 
 def not_computed(figure: PublishedFigure, error: Exception) -> Checked:
-    """Return the line of a figure that could not be computed, with the reason."""
+    """Return the ledger line of a figure that could not be computed, with the reason."""
     return Checked(figure, "not computed", why=str(error))
 
 

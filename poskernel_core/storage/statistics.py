@@ -28,7 +28,7 @@ MANIFEST, CHECKPOINT = "manifest", "checkpoint"
 
 
 class LayerMissing(Exception):
-    """A layer's statistics are no longer in the store, or damaged."""
+    """A layer's statistics are damaged or no longer in the store."""
 
 
 class _Manifest(NamedTuple):
