@@ -120,7 +120,7 @@ class Worker:
             self._stepped.set()
 
     def _tidy(self) -> None:
-        """Return free memory to the system some seconds after a step, also between a task's steps."""
+        """Return free memory to the system a few seconds after a step, even within a long task."""
         while True:
             self._stepped.wait()
             time.sleep(TIDY_AFTER)
