@@ -1,4 +1,4 @@
-"""The server: ``streamlit run serve.py`` serves ``app.py`` with what Streamlit leaves out."""
+"""The server: ``streamlit run serve.py`` serves ``app.py`` with our additions to Streamlit."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -23,12 +23,12 @@ from serving.memory import collecting
 from serving.metrics import listen, registry
 from serving.page import page_routes
 
-# The folder `pages` is not Streamlit's older kind of pages. Streamlit learns that at the first run
-# of `st.navigation`; until then a link to one of our pages would show "Page not found".
+# The folder `pages` does not hold pages in Streamlit's older sense. Streamlit notices that only at
+# the first call of `st.navigation`; until then a link to a page would show "Page not found".
 PagesManager.uses_pages_directory = False
 
-# Streamlit would ask another host for this machine's address whenever a web socket comes from a
-# page elsewhere, while all readers wait. Its own metrics are not for readers.
+# Streamlit would ask an external host for this machine's address whenever a web socket comes from
+# another origin, and block all clients meanwhile. Its own metrics must not be public.
 net_util.get_external_ip = lambda: None
 not_found = Route("/_stcore/metrics", PlainTextResponse("Not Found", 404))
 starlette_app.create_metrics_routes = lambda *_: [not_found]  # type: ignore[attr-defined]
@@ -57,7 +57,7 @@ except BadRequest as error:
 
 @asynccontextmanager
 async def lifespan(app: st.App) -> AsyncIterator[None]:
-    """Print where the pages are once all is ready, and look after the memory."""
+    """Print the address of the pages once the server is ready, and collect garbage at intervals."""
     async with collecting():
         greet()
         yield

@@ -1,6 +1,6 @@
 """PosKernel: how a transformer's attention heads use position.
 
-The public names are loaded when first used, so that importing the package does not import torch.
+Public names are imported lazily, so that importing the package does not import torch.
 """
 
 from __future__ import annotations

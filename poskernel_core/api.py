@@ -1,8 +1,8 @@
 """The Python interface: ``import poskernel_core as pk``.
 
-Two ways lead to the same numbers. :func:`show` goes through the engine and its store, as pages
-and the command line do. :func:`load`, :func:`run_pass` and :func:`analyse` stay in this process
-and take token windows directly, so that anyone can check the numbers on their own tokens::
+There are two ways to the same numbers. :func:`show` uses the engine and its store, like the pages
+and the command line. :func:`load`, :func:`run_pass` and :func:`analyse` stay in this process and
+take token windows directly, so that anyone can check the numbers on their own tokens::
 
     model = pk.load("demo-gpt2")
     gathered = pk.run_pass(model, windows)             # integers [windows, T]
@@ -51,9 +51,9 @@ __all__ = ["analyse", "build_request", "load", "run_pass", "show", "view"]
 
 
 def load(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -> Any:
-    """Load a model by bundled name, directory, GGUF file or hub name, ready for :func:`run_pass`.
+    """Load a model by bundled name, directory, GGUF file or hub name, for use by :func:`run_pass`.
 
-    ``device`` is a device of torch or its name; None is ``auto``.
+    ``device`` is a torch device or its name; None means ``auto``.
 
     Raises:
         BadRequest: no such model or device, or a model that is not supported.
@@ -78,18 +78,17 @@ def run_pass(
 
     Args:
         model: what :func:`load` returned, or what it takes.
-        windows: token ids; used as they are, no start token is added. Of ten windows or more as
-            many are read as fill ten equal groups, each of them consecutive windows: 20 of 23. What
-            ``token_windows`` has dealt to groups stays as it is.
+        windows: token ids, used unchanged; no start token is added. Ten or more windows are split
+            into ten equal groups of consecutive windows and the rest is not read: of 23 windows
+            20. A ``Cut`` from ``token_windows`` keeps its groups.
         positions: query positions to record (default: 32 evenly spaced, and 400 and 1000).
         queries_per_position: queries kept per position, one per window.
         start_token: whether position 0 holds a start token (the diagonal profile leaves it out).
-        gather: the statistics wanted.
+        gather: names of the statistics.
         batch: windows per forward pass.
 
     Raises:
-        BadRequest: windows of another shape, ids outside the vocabulary, or an argument that
-            does not fit.
+        BadRequest: windows of another shape, ids outside the vocabulary, or an invalid argument.
     """
     from poskernel_core.data.corpora import Cut, in_stretches
     from poskernel_core.forward.loaded import LoadedModel
@@ -135,7 +134,7 @@ def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
     """Compute an analysis from statistics in memory; parameters as in :func:`show`.
 
     Raises:
-        BadRequest: a parameter that does not fit, or a pass that did not gather what is needed.
+        BadRequest: an invalid parameter, or a pass that did not gather the statistics needed.
     """
     found = analyses.find(analysis)
     if not isinstance(gathered, Gathered) or gathered.run is None:
@@ -170,19 +169,19 @@ def show(
     params: Mapping[str, Any] | None = None,
     **run: Any,
 ) -> Result:
-    """Return a result through the engine: what ``poskernel show`` prints.
+    """Return a result through the engine, like ``poskernel show``.
 
     Args:
         analysis: its name, such as ``"etc"``.
         model: a model's name, directory or description.
         head: one head, such as ``"L0H3"`` (default: all).
         query: one query position (default: all recorded ones, or the analysis' own default).
-        engine: the engine to use (default: one on the default store, which this process keeps).
+        engine: the engine to use (default: this process's shared one, on the default store).
         params: parameters of the analysis, such as ``{"skip": 4}``.
         run: fields of the run (``corpus``, ``context``, ``windows``, ``dtype``, ``seed``, ...).
 
     Raises:
-        PosKernelError: what went wrong, in one sentence.
+        PosKernelError: with a message of one sentence.
     """
     request, chosen = build_request(analysis, model, head=head, query=query, params=params, **run)
     result = engine_or_shared(engine).result(request)
@@ -198,18 +197,18 @@ def view(
     embed: bool | None = None,
     **asked: Any,
 ) -> View:
-    """Return a result with its figure, for notebooks: what :func:`show` returns, drawn.
+    """Return the result of :func:`show` with its figure, for notebooks.
 
     Args:
         analysis: its name, such as ``"kernel"``.
         model: a model's name, directory or description.
-        address: of a dashboard that the figure links to, such as ``"http://localhost:8501"``
-            (default: ``POSKERNEL_ADDRESS``; without that no link).
+        address: the dashboard that the figure links to, such as ``"http://localhost:8501"``
+            (default: ``POSKERNEL_ADDRESS``; no link if that is not set).
         embed: whether plotly.js is put into the output (default: once in a notebook).
-        asked: everything else that :func:`show` takes, such as ``head`` and ``query``.
+        asked: other arguments of :func:`show`, such as ``head`` and ``query``.
 
     Raises:
-        PosKernelError: what went wrong, in one sentence.
+        PosKernelError: with a message of one sentence.
     """
     from poskernel_core.export.notebook import View
 
@@ -226,12 +225,12 @@ def build_request(
     params: Mapping[str, Any] | None = None,
     **run: Any,
 ) -> tuple[Request, dict[str, int]]:
-    """Return the request of :func:`show`, and what to select from its result.
+    """Return the request of :func:`show`, and the coordinates to select from its result.
 
-    ``head`` and ``query`` are parameters where the analysis has such, else selections.
+    ``head`` and ``query`` are parameters if the analysis has them, else selections.
 
     Raises:
-        BadRequest: what was asked for cannot be done.
+        BadRequest: the request is invalid.
     """
     asked = analyses.find(analysis)
     fields = asked.params.model_fields
@@ -258,7 +257,7 @@ def build_request(
 
 
 def _check_fields(analysis: str, run: dict[str, Any], params: Iterable[str]) -> None:
-    """Check that a run has these fields; a parameter of the question is none."""
+    """Check that all names are fields of a run; parameters of the question are not."""
     known = {*RunSpec.model_fields, "revision"} - {"model", "gather"}
     unknown = sorted(run.keys() - known)
     if not unknown:

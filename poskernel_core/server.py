@@ -1,4 +1,4 @@
-"""The dashboard as a process: where its files lie, how it is started, and one for a notebook."""
+"""Locate, start and find dashboard servers, and show one in a notebook."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = ["DEFAULT_PORT", "Dashboard", "answers", "arguments", "find", "serve",
 
 DEFAULT_PORT = 8501
 PATIENCE = 120.0
-"""Seconds that a server may take to start, on a machine that is busy."""
+"""Seconds that a server may take to start on a busy machine."""
 
 FRAMES = (
     "'self' http://localhost:* http://127.0.0.1:* https://localhost:* vscode-webview: "
     "https://*.googleusercontent.com"
 )
-"""Where notebooks come from that may show a server in a frame."""
+"""Origins of notebooks that may embed a server in a frame."""
 
 started: list[Dashboard] = []
-"""The server that this process has started, if any."""
+"""The server started by this process, if any."""
 _starting = threading.Lock()
 
 
 def script() -> Path:
-    """Return ``serve.py``: in the package where it was installed, or at the top of a checkout.
+    """Return ``serve.py``: in the installed package, or at the top of a checkout.
 
     Raises:
         BadRequest: it is in neither.
@@ -55,30 +55,31 @@ def script() -> Path:
 
 
 def arguments(host: str, port: int | None = None) -> list[str]:
-    """Return what Streamlit's command line serves the dashboard for, at a free port if at none."""
+    """Return the arguments for Streamlit's command line; without ``port``, it picks a free one."""
     named = [] if port is None else [f"--server.port={port}"]
     return ["run", str(script()), f"--server.address={host}", *named]
 
 
 def answers(url: str) -> bool:
-    """Tell whether a dashboard answers at an address."""
+    """Return whether a dashboard answers at an address."""
     return _frame_ancestors(url) is not None
 
 
 def serve(
     page: str = "", *, address: str | None = None, height: int = 800, **query: Any
 ) -> Dashboard:
-    """Return a dashboard that is served, which a notebook shows as a frame.
+    """Return a running dashboard, which a notebook shows as a frame.
 
-    The first that answers is taken: at ``address``, at ``POSKERNEL_ADDRESS``, the one that this
-    process started before, one at port 8501 of this machine that a notebook may frame. Otherwise
-    one is started on a free port, with this process's environment, and ends with this process.
+    The first of these that answers is used: ``address``, ``POSKERNEL_ADDRESS``, the dashboard
+    started earlier by this process, or one at port 8501 of this machine that notebooks may embed.
+    Otherwise one is started on a free port, with this process's environment; it ends with this
+    process.
 
     Args:
-        page: the address of a page, such as ``head``; the landing page's is empty.
-        address: of a dashboard that is served already.
-        height: of the frame, in pixels.
-        query: what the page opens on, as in its own address: ``model="demo-gpt2"``.
+        page: the address of a page, such as ``head``; empty for the landing page.
+        address: the address of a running dashboard.
+        height: height of the frame, in pixels.
+        query: settings of the page, as in its address: ``model="demo-gpt2"``.
 
     Raises:
         BadRequest: no dashboard answers at the address, or this installation has none.
@@ -91,13 +92,13 @@ def serve(
 
 @dataclass(frozen=True)
 class Dashboard:
-    """A dashboard that is served.
+    """A running dashboard.
 
     Attributes:
-        address: where, such as ``http://localhost:8501``.
-        place: the page that is shown, and what it opens on.
-        height: of the frame that a notebook shows, in pixels.
-        process: the server; None where somebody else started it.
+        address: its address, such as ``http://localhost:8501``.
+        place: path and query of the page that is shown.
+        height: height of the frame in a notebook, in pixels.
+        process: the server; None if this process did not start it.
     """
 
     address: str
@@ -106,7 +107,7 @@ class Dashboard:
     process: subprocess.Popen[bytes] | None = None
 
     def stop(self) -> None:
-        """End the server, if it was started here."""
+        """Stop the server if this process started it."""
         if self.process is not None:
             self.process.terminate()
             self.process.wait(PATIENCE)
@@ -123,20 +124,20 @@ class Dashboard:
         )
 
     def _ipython_display_(self) -> None:
-        """Show the frame by Colab's own means there, where no browser reaches this machine."""
+        """Show the frame by Colab's own function there, as its browser cannot reach the machine."""
         colab = sys.modules.get("google.colab")
         if colab is None:
-            raise NotImplementedError  # as IPython asks for: it takes the HTML
+            raise NotImplementedError  # makes IPython use the HTML representation
         colab.output.serve_kernel_port_as_iframe(
             urlsplit(self.address).port, path=self.place, height=self.height
         )
 
 
 def find(address: str | None = None) -> Dashboard | None:
-    """Return a dashboard that is served already; None: there is none.
+    """Return a running dashboard, or None if there is none.
 
     Raises:
-        BadRequest: none answers at the address that is given or set.
+        BadRequest: none answers at the given or configured address.
     """
     named = checked_address(address) if address else settings().address
     if named:
@@ -153,7 +154,7 @@ def find(address: str | None = None) -> Dashboard | None:
 
 
 def _frame_ancestors(url: str) -> str | None:
-    """Return who may frame the dashboard at an address; None where there is none."""
+    """Return the frame-ancestors policy of the dashboard at an address; None if there is none."""
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=5) as reply:
             told, policy = json.load(reply), reply.headers.get("Content-Security-Policy", "")
@@ -164,10 +165,10 @@ def _frame_ancestors(url: str) -> str | None:
 
 
 def _start() -> Dashboard:
-    """Start a server, and wait until it answers.
+    """Start a server and wait until it answers.
 
     Raises:
-        ComputeFailed: it does not.
+        ComputeFailed: it does not answer.
     """
     with _starting:
         if again := find():  # another thread was first

@@ -1,1 +1,1 @@
-"""What stands around the app in its server: headers of responses, and the upkeep of memory."""
+"""Additions to Streamlit's server: response headers, limits, health, metrics, memory."""

@@ -1,7 +1,7 @@
-"""The server's own address, printed at the start.
+"""Print the server's own address at the start.
 
-Streamlit's own greeting asks another host for this machine's public address, before any of our code
-runs: ``.streamlit/config.toml`` turns it off, and ours stands here.
+Streamlit's greeting asks an external host for this machine's public address before any of our code
+runs. ``.streamlit/config.toml`` turns it off, and :func:`greet` replaces it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["greet", "served_at"]
 
 
 def greet() -> None:
-    """Print where the pages are, on standard error; with ``POSKERNEL_OPEN`` open a browser there.
+    """Print the address of the pages to standard error; with ``POSKERNEL_OPEN`` open a browser.
 
-    The pages open on the first of ``POSKERNEL_MODELS``.
+    The address opens the first model of ``POSKERNEL_MODELS``.
     """
     first = name_in(os.environ.get("POSKERNEL_MODELS", "").partition(",")[0].strip())
     pages = served_at() + (f"/?{urlencode({'model': first})}" if first else "")
@@ -35,7 +35,7 @@ def greet() -> None:
 
 
 def served_at() -> str:
-    """Return the address of the pages as far as the server knows it."""
+    """Return the address of the pages, from the server's configuration."""
     named = config.is_manually_set("browser.serverAddress")
     host = config.get_option("browser.serverAddress" if named else "server.address")
     return server_util.get_url("localhost" if host in (None, "", "0.0.0.0", "::") else host)

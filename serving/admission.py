@@ -1,11 +1,10 @@
-"""Admission: how many sessions and requests the server takes, from one client and in all.
+"""Admission: limits on sessions and requests, per client and in total.
 
 A session is a page that is open in a browser: a web socket. Requests are pages, uploads and new
-sessions. Files (scripts, fonts, pictures) and ``/health`` have a larger limit of their own, so
-that an open page always gets its parts. A client is an IPv4 address or an IPv6 network of 64 bits:
-uvicorn takes the address from ``X-Forwarded-For`` where it trusts the proxy
-(``FORWARDED_ALLOW_IPS``). Clients on this machine have the limit of all sessions alone, unless a
-proxy names them.
+sessions. Files (scripts, fonts, pictures) and ``/health`` have a separate, larger limit, so that an
+open page always gets its parts. A client is an IPv4 address or an IPv6 /64 network: uvicorn takes
+the address from ``X-Forwarded-For`` if it trusts the proxy (``FORWARDED_ALLOW_IPS``). Clients on
+this machine are limited only by the total number of sessions, unless a proxy names them.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from serving.page import PAGE
 __all__ = ["FILES_A_REQUEST", "LIMITS", "Admission", "ConnectionLimits", "Refusal", "SlidingWindow"]
 
 FILES_A_REQUEST = 30
-"""Files allowed per request: a browser's first visit makes 5 requests and asks for 110 files."""
+"""Files allowed per request: a browser's first visit makes 5 requests and loads 110 files."""
 
 FILES = re.compile(r"(/[^/]+)?/(static|media|component|_stcore/bidi-components)/.*|(/.*)?/health")
 LIMITS = ("sessions", "sessions_each", "requests_each", "files_each")
 MINUTE = 60.0
 RETRY_AFTER = 30
-"""Seconds for ``Retry-After`` where all sessions are taken."""
+"""Seconds for ``Retry-After`` when all sessions are in use."""
 
 LONGEST_ADDRESS = 45
 FORWARDED = "x-forwarded-for"
@@ -63,10 +62,10 @@ DEFAULTS = Settings()
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """What the host allows; 0: no limit.
+    """The limits set by the host; 0: no limit.
 
     Attributes:
-        sessions: open sessions in all.
+        sessions: open sessions in total.
         sessions_each: open sessions of one client.
         requests_each: requests of one client within any minute.
     """
@@ -87,7 +86,7 @@ class ConnectionLimits:
 
 
 class SlidingWindow:
-    """Counts events by key over the last minute, and forgets idle keys. For one thread.
+    """Counts events by key over the last minute and drops idle keys. Not thread-safe.
 
     Args:
         now: a monotonic clock, in seconds.
@@ -99,7 +98,7 @@ class SlidingWindow:
         self._swept = now()
 
     def __len__(self) -> int:
-        """Return how many keys are remembered."""
+        """Return the number of keys in memory."""
         return len(self._events)
 
     def wait(self, key: tuple[str, str], most: int) -> float:
@@ -119,11 +118,11 @@ class SlidingWindow:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a client is refused.
+    """The reason why a client is refused.
 
     Attributes:
         limit: the limit that was reached.
-        status: 429 where the client asked too much, 503 where the server is full.
+        status: 429 if the client made too many requests, 503 if the server is full.
         sentence: the message.
         retry_after: seconds.
     """
@@ -134,7 +133,7 @@ class Refusal:
     retry_after: int = RETRY_AFTER
 
     def response(self, connection: HTTPConnection) -> Response:
-        """Return the message, as a page where a browser asks for one."""
+        """Return the message, as HTML if a browser requests a page."""
         headers = {"Retry-After": str(self.retry_after), "Cache-Control": "no-store"}
         if _wants_page(connection):
             return HTMLResponse(HTML.format(sentence=self.sentence), self.status, headers)
@@ -145,8 +144,8 @@ class Admission:
     """Counts sessions and requests, and refuses those over the limits.
 
     Attributes:
-        limits: what the host allows.
-        sessions: how many are open.
+        limits: the limits set by the host.
+        sessions: number of open sessions.
         refused: how often each limit was reached.
     """
 
@@ -159,7 +158,7 @@ class Admission:
         self._warned = False
 
     def guard(self, app: ASGIApp) -> ASGIApp:
-        """Return an app (as Starlette's middleware) that serves what is admitted."""
+        """Wrap an app as Starlette middleware that refuses requests over the limits."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] not in ("http", "websocket"):
@@ -193,7 +192,7 @@ class Admission:
             self._open += Counter()  # drops clients without a session
 
     def refusal(self, scope: Scope) -> Refusal | None:
-        """Return why a request or a new session is refused; None admits and counts it."""
+        """Count a request or new session, or return the reason why it is refused."""
         found = self._too_many_requests(scope)
         if found is None and (scope["type"] == "websocket" or self._opens_page(scope)):
             found = self._no_room(scope)
@@ -219,9 +218,9 @@ class Admission:
         )
 
     def _opens_page(self, scope: Scope) -> bool:
-        """Tell whether a browser asks for a page, and does not reload an open one.
+        """Return whether a browser requests a page, other than by reloading an open one.
 
-        The session of a page is open until its reload arrives. A reloading browser sends
+        The session of an open page ends only after its reload arrives. A reloading browser sends
         ``Cache-Control``.
         """
         connection = HTTPConnection(scope)
@@ -250,7 +249,7 @@ class Admission:
         return None
 
     def _warn_of_proxy(self, scope: Scope) -> None:
-        """Warn once of a proxy nearby that is not trusted, which makes its clients one."""
+        """Warn once about an untrusted proxy in the local network: its clients count as one."""
         host = _host(scope)
         named = HTTPConnection(scope).headers.getlist(FORWARDED)
         if self._warned or not named or any(host in each for each in named):
@@ -275,7 +274,7 @@ def _client(scope: Scope) -> str:
 
 
 def _is_local(scope: Scope) -> bool:
-    """Tell whether a client on this machine asks, and no proxy for another one."""
+    """Return whether the client is on this machine and not a proxy for another one."""
     address = parsed(_host(scope))
     forwarded = FORWARDED in HTTPConnection(scope).headers
     return address is not None and address.is_loopback and not forwarded

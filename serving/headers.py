@@ -1,9 +1,9 @@
-"""Security headers on every response of the server, whatever answers.
+"""Security headers for every response of the server.
 
-The page loads its own files, connects to its own server, and imports the components' scripts from
-blobs; nothing else is allowed. Styles may stand inline: Streamlit and Plotly write them into
-elements. Its inline scripts are allowed by their hashes, and WebAssembly, in which it does
-its 64-bit arithmetic; ``eval`` is not.
+The page may load its own files, connect to its own server, and import the components' scripts from
+blobs; nothing else. Inline styles are allowed, since Streamlit and Plotly write them into elements.
+Streamlit's inline scripts are allowed by their hashes, and WebAssembly is allowed, which it uses
+for 64-bit arithmetic; ``eval`` is not.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ UNUSED = (
 
 
 def with_headers(app: ASGIApp, headers: dict[str, str]) -> ASGIApp:
-    """Return an app (as Starlette's middleware) that sets headers on every response.
+    """Wrap an app as Starlette middleware that sets headers on every response.
 
-    A refused web socket has a response, too.
+    This includes the response to a refused web socket.
     """
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:

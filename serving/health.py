@@ -1,7 +1,7 @@
-"""``/health``: whether the server can show what is stored, and compute what is not.
+"""``/health``: whether the server can show stored results and compute new ones.
 
-Streamlit's own ``/_stcore/health`` says only that the process answers. This looks at the store and
-at the worker, without starting one: 200 where pages can be shown, 503 where they cannot.
+Streamlit's own ``/_stcore/health`` says only that the process answers. This one checks the store
+and the worker, without starting one: status 200 if pages can be shown, else 503.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ WHY = {
     "ended": "The compute process has ended, killed or out of memory: the next computation starts "
     "another.",
 }
-"""What is wrong, by the state of the store or of the worker."""
+"""Explanations, by the state of the store or of the worker."""
 
 
 class HealthMonitor:
-    """Looks at an engine and its store, from a thread of its own, as a disk may hang.
+    """Checks an engine and its store in a separate thread, since a disk may hang.
 
     Args:
-        engine: returns the engine, and makes it where there is none.
-        kept: seconds for which the state of the store is kept.
-        patience: seconds after which a disk is taken to hang.
+        engine: returns the engine, creating it if needed.
+        kept: seconds for which the state of the store is cached.
+        patience: seconds after which the disk is considered to hang.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class HealthMonitor:
         self.engine: Engine | None = None
 
     def store(self) -> Condition:
-        """Return how the store is, or was a few seconds ago."""
+        """Return the state of the store, at most a few seconds old."""
         with self._lock:
             check = self._check
             aged = time.monotonic() - self._began >= self._kept
@@ -74,13 +74,13 @@ class HealthMonitor:
 
     @property
     def worker(self) -> str:
-        """The state of the worker: ``none`` yet, ``alive``, or ``ended``."""
+        """The state of the worker: ``none`` (not started), ``alive`` or ``ended``."""
         return "none" if self.engine is None else self.engine.worker
 
     def report(self) -> dict[str, object]:
-        """Return the health; where something is wrong, it is ``limited`` or ``failing``, and why.
+        """Return the health: ``ok``, or ``limited`` or ``failing`` with the reason.
 
-        A store that cannot be written is as meant where the host wants nothing new.
+        On a read-only server, a store that cannot be written is ``ok``.
         """
         store, worker = self.store().state, self.worker
         limited = worker == "ended" or (store != "writable" and not settings().read_only)
@@ -97,7 +97,7 @@ class HealthMonitor:
 
 
 def health_route(monitor: HealthMonitor, sessions: Callable[[], int]) -> Route:
-    """Return the route of ``/health``; ``sessions`` returns how many are open."""
+    """Return the route of ``/health``; ``sessions`` returns the number of open sessions."""
 
     async def answer(request: Request) -> Response:
         report = await run_in_threadpool(monitor.report)

@@ -1,8 +1,8 @@
-"""Garbage is collected between the readers' clicks, and not after each of them.
+"""Collect garbage at intervals instead of after every click.
 
-Streamlit collects all garbage after every run of the script, while every other reader waits:
-``.streamlit/config.toml`` turns that off. Instead, what lives as long as the server (modules,
-mostly) is set aside once, and the rest is collected every few seconds, so that memory stays flat.
+Streamlit collects all garbage after every run of the script, while all other clients wait;
+``.streamlit/config.toml`` turns that off. Instead, objects that live as long as the server (mostly
+modules) are frozen once, and the rest is collected every few seconds, so that memory stays flat.
 """
 
 from __future__ import annotations

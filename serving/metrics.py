@@ -1,6 +1,7 @@
-"""Metrics for Prometheus, at an address of their own, which readers never see.
+"""Metrics for Prometheus, at a separate address that clients never see.
 
-All but the times of the script are read where they are counted, when Prometheus asks.
+All metrics except the script's run times are read when Prometheus asks, from the counters of the
+parts they describe.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ Family = TypeVar("Family", Counter, Gauge)
 
 @dataclass(frozen=True)
 class ServerCollector(Collector):
-    """Reads the metrics of a server; those of an engine only where there is one."""
+    """Collects the metrics of a server, and those of its engine if there is one."""
 
     admission: Admission
     monitor: HealthMonitor
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: registering reads nothing."""
+        """Return nothing, so that registering reads no metrics."""
         return []
 
     def collect(self) -> Iterable[Metric]:
@@ -106,7 +107,7 @@ def _filled(family: Family, values: Mapping[str, float]) -> Family:
 
 
 def registry(admission: Admission, monitor: HealthMonitor) -> CollectorRegistry:
-    """Return a server's metrics, and the process's memory, files and garbage."""
+    """Return a registry with a server's metrics, and the process's memory, files and garbage."""
     disable_created_metrics()
     found = CollectorRegistry()
     for collector in (ServerCollector(admission, monitor), RUN_SECONDS):
@@ -117,7 +118,7 @@ def registry(admission: Admission, monitor: HealthMonitor) -> CollectorRegistry:
 
 
 def listen(address: tuple[str, int], numbers: CollectorRegistry) -> Callable[[], None]:
-    """Answer Prometheus at a host and port, in a daemon thread; return a function that ends it.
+    """Serve the metrics at a host and port in a daemon thread; return a function that stops it.
 
     Raises:
         BadRequest: the address is not free.

@@ -1,11 +1,11 @@
 
       window.__streamlit = {BACKEND_BASE_URL: new URL(".", window.location.href).href}
 
-      // The history holds what a reader did, each page with all that was chosen on it. Streamlit
-      // adds entries of its own: before it leaves a page, it strips the address of what only this
-      // page knows, so that Back would lead to the stripped one; and whatever a run of the script
-      // writes into the address becomes one. The first kind is left out, the second takes the
-      // place of the entry that is open, unless a reader did something since the last.
+      // The browser's history should hold only the reader's actions: each page with its settings.
+      // Streamlit adds two kinds of entries. Before it leaves a page, it pushes the address without
+      // the page's own settings, so that Back would lead there: this entry is dropped. And every
+      // change of the address by a run of the script is pushed: it replaces the current entry,
+      // unless the reader acted since the last one.
       {
         const push = history.pushState.bind(history)
         let acted = false

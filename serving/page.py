@@ -1,8 +1,9 @@
-"""Streamlit's page with a script of ours (``page.js``), at the address of every page.
+"""Serve Streamlit's page with our script (``page.js``) at the address of every page.
 
-The script tells where the server is. Without it, Streamlit's page tries ``/helix/_stcore/health``
-before ``/_stcore/health``, as the server might lie under that path. Pages lie at one level, so the
-server's address is the folder of the page's. The script also keeps the browser's history clean.
+The script sets the server's address. Without it, Streamlit's page tries ``/helix/_stcore/health``
+before ``/_stcore/health``, since the server might run under that path. All pages are at one level,
+so the server's address is the parent folder of the page. The script also keeps the browser's
+history clean.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ __all__ = ["INLINE", "PAGE", "page_routes", "page_served"]
 
 INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 PAGE = re.compile(r"/[^/.]*")
-"""The path of a page; files have a dot in their name, or lie deeper."""
+"""The path of a page; files have a dot in their name, or are in a subfolder."""
 
 
 @cache
 def page_served() -> str:
-    """Return the page."""
+    """Return Streamlit's HTML page with our script."""
     text = Path(file_util.get_static_dir(), "index.html").read_text("utf-8")
     script = f"<script>{Path(__file__).with_name('page.js').read_text('utf-8')}</script>"
     return text.replace("<script>", f"{script}\n    <script>", 1)

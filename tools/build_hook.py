@@ -1,12 +1,12 @@
-"""What the wheel holds besides the package: the dashboard, and the demos or a dependency on them.
+"""Build hook: adds the dashboard to the wheel, and the demos or a dependency on them.
 
 hatchling calls this (see ``pyproject.toml``). ``app.py``, ``serve.py``, ``pages/`` and ``serving/``
-lie at the top of the checkout and become one folder of the package, so that no package called
-``pages`` lands among others' packages. An editable installation serves from the checkout instead.
+are at the top of the checkout; the wheel puts them into one folder of the package, so that it does
+not install a top-level package called ``pages``. An editable installation uses the checkout.
 
-The demo models and their results are larger than everything else together. A source distribution
-leaves them out and depends on the wheel of ``poskernel_core/demo``, and so does a wheel that is
-built from it. A wheel that is built in a checkout has them.
+The demo models and their results are larger than everything else together. A source distribution,
+and a wheel built from it, leaves them out and depends on the wheel of ``poskernel_core/demo``. A
+wheel built in a checkout contains them.
 """
 
 from pathlib import Path
@@ -18,10 +18,10 @@ DASHBOARD = ("app.py", "serve.py", "pages", "serving", ".streamlit")
 
 
 class Hook(BuildHookInterface[Any]):
-    """Adds what lies elsewhere to what is built."""
+    """Adds files from outside the package to the build."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Say what is added to this distribution."""
+        """Set the additional files and dependencies of this distribution."""
         if self.target_name == "wheel" and version != "editable":
             build_data["force_include"] |= {
                 f"{self.root}/{name}": f"poskernel_core/dashboard/{name}" for name in DASHBOARD

@@ -1,10 +1,9 @@
-"""Build both images, run them with a read-only root, and see from outside that they serve.
+"""Build both images, run them with a read-only root, and check from outside that they serve.
 
-``make container`` runs this, by Docker or podman. The image that computes must draw the grid,
-compute a new one, and show it again after it was killed, from its volume alone. The one without
-torch must draw what comes with the project, refuse in one sentence to compute, and show what the
-other computed once its archive is imported. Prints a line for each check; exits with 1 where one
-failed.
+``make container`` runs this with Docker or podman. The image with torch must draw the grid, compute
+a new one, and show it again from its volume after it was killed. The image without torch must draw
+the shipped results, refuse to compute with one sentence, and show imported results of the other
+image. Prints a line for each check; exits with 1 if one failed.
 """
 
 from __future__ import annotations
@@ -35,31 +34,31 @@ MODULES = {
     "serving": SERVED,
     "all": f"{SERVED}, scipy.stats, sklearn.decomposition, torch, transformers",
 }
-"""By target of the Dockerfile: what must be there although packages are trimmed."""
+"""Modules that must be importable after trimming, by target of the Dockerfile."""
 
 STORE = "/var/cache/poskernel"
 MODEL = "demo-gpt2"
 SHOWN_FIRST = f"/?model={MODEL}"
-"""What comes with the project."""
+"""A page of shipped results."""
 
 COMPUTED = f"/?model={MODEL}&windows=50&context=64"
-"""What does not, so that it has to be computed."""
+"""A page whose results have to be computed."""
 
 REFUSED = "computes nothing itself"
 WORKER = "poskernel_core.engine.worker"
 PATIENCE = 180.0
-"""Seconds; the machine may be busy."""
+"""Seconds to wait; the machine may be busy."""
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 
 def answers(*command: str) -> bool:
-    """Tell whether a command succeeds."""
+    """Return whether a command succeeds."""
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
 class Image:
-    """One image, its volume, and what was seen of it.
+    """An image, its volume, and the failed checks.
 
     Args:
         engine: the program, ``docker`` or ``podman``.
@@ -74,19 +73,19 @@ class Image:
         self.failed: list[str] = []
 
     def ask(self, *command: str) -> str:
-        """Run a command of the engine that must succeed; return what it prints."""
+        """Run a command of the engine that must succeed; return its output."""
         done = subprocess.run([self.engine, *command], cwd=ROOT, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command[:3])}: {(done.stdout + done.stderr)[-2000:]}")
         return done.stdout.strip()
 
     def once(self, *command: str, mounts: tuple[str, ...] = ()) -> str:
-        """Run one command in a new container, on the volume."""
+        """Run a command in a new container with the volume."""
         volumes = [f"--volume={each}" for each in (f"{self.volume}:{STORE}", *mounts)]
         return self.ask("run", "--rm", "--read-only", *volumes, self.tag, *command)
 
     def build(self, torch_index: str) -> None:
-        """Build it, and tell its size."""
+        """Build the image and print its size."""
         began = time.monotonic()
         index = f"TORCH_INDEX_URL={torch_index}"
         self.ask("build", "--target", self.target, "--tag", self.tag, "--build-arg", index, ".")
@@ -95,7 +94,7 @@ class Image:
 
     @contextmanager
     def served(self) -> Iterator[None]:
-        """Serve, with the volume as the only place to write; end it without asking."""
+        """Run the server with the volume as the only writable place; kill it at the end."""
         began, container = time.monotonic(), f"{self.volume}-served"
         publish, volume = f"127.0.0.1:{self.port}:8501", f"{self.volume}:{STORE}"
         self.ask("run", "--detach", "--read-only", "--name", container, "--publish", publish,
@@ -111,7 +110,7 @@ class Image:
             self.ask("rm", "--force", container)
 
     def is_up(self) -> bool:
-        """Tell whether the process answers."""
+        """Return whether the server answers."""
         try:
             with urllib.request.urlopen(self.at("/_stcore/health"), timeout=5):
                 return True
@@ -119,11 +118,11 @@ class Image:
             return False
 
     def at(self, address: str) -> str:
-        """Return the address on this machine."""
+        """Return the full URL of a page."""
         return f"http://127.0.0.1:{self.port}{address}"
 
     def check(self, name: str, act: Callable[..., object], *args: object) -> None:
-        """Print whether something went as it should."""
+        """Run a check and print whether it passed."""
         try:
             act(*args)
             print(f"{self.tag}: {name}", flush=True)
@@ -132,13 +131,13 @@ class Image:
             print(f"{self.tag}: {name} FAILED: {error}", flush=True)
 
     def is_well(self, computes: bool) -> None:
-        """See that its store can be written, and whether it would compute."""
+        """Check that the store is writable, and whether the server can compute."""
         with urllib.request.urlopen(self.at("/health"), timeout=PATIENCE) as answer:
             told = json.load(answer)
         assert (told["store"], told["computes"]) == ("writable", computes), f"its health: {told}"
 
     def draws_grid(self, address: str, worker: bool) -> None:
-        """See that the grid is drawn, and whether a worker was needed."""
+        """Check that the grid is drawn, and whether a worker was started."""
         with self.opened(address) as page:
             grid = page.locator("[role=gridcell][data-name=L0H0]")
             trouble = page.get_by_test_id("stAlertContentError")
@@ -147,14 +146,14 @@ class Image:
         self.has_worker(worker)
 
     def refuses(self, address: str) -> None:
-        """See that new work is refused in a sentence, and that no worker was started for it."""
+        """Check that new work is refused with a sentence, and that no worker was started."""
         with self.opened(address) as page:
             expect(page.get_by_text(REFUSED).first).to_be_visible()
             expect(page.get_by_text("Traceback")).to_have_count(0)
         self.has_worker(False)
 
     def has_worker(self, expected: bool) -> None:
-        """See whether a worker runs."""
+        """Check whether a worker runs."""
         found = WORKER in self.ask("top", f"{self.volume}-served", "-eo", "pid,args")
         assert found == expected, f"a worker was {'not ' * expected}started"
 
@@ -166,14 +165,14 @@ class Image:
         return page
 
     def root_is_closed(self) -> None:
-        """See that an ordinary user runs, who can write the volume and nothing else."""
+        """Check that an ordinary user runs, who can write only to the volume."""
         tried = f"touch {STORE}/written && ! touch /app/written && id -u"
         said = self.once("sh", "-c", tried)
         assert said == "1000", f"the user is {said}"
 
 
 def try_whole(image: Image) -> None:
-    """Compute, kill, start again: the result is still there."""
+    """Compute a result, kill the server, start again: the result must still be there."""
     image.check("root read-only, ordinary user", image.root_is_closed)
     image.check("packages import", image.once, "python", "-c", f"import {MODULES[image.target]}")
     with image.served():
@@ -187,7 +186,7 @@ def try_whole(image: Image) -> None:
 
 
 def try_serving(image: Image, source: str) -> None:
-    """Refuse to compute; take in an archive from another volume; show it."""
+    """Check that computing is refused, then import an archive from another volume and show it."""
     image.check("root read-only, ordinary user", image.root_is_closed)
     image.check("packages import", image.once, "python", "-c", f"import {MODULES[image.target]}")
     with image.served():
@@ -201,7 +200,7 @@ def try_serving(image: Image, source: str) -> None:
 
 
 def main() -> int:
-    """Build, try, print; return the exit code."""
+    """Build and test the images; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--torch-index-url", default="", help="an index that serves torch alone")
     torch_index = parser.parse_args().torch_index_url

@@ -1,10 +1,10 @@
-"""How often intervals hold the truth: `python tools/coverage.py [MODEL]`.
+"""Measure the coverage of 95 % intervals: `python tools/coverage.py [MODEL]`.
 
-The bundled sample, which no demo model was trained on, is cut into short documents, and these are
-dealt to disjoint samples of at least ten documents each. Every sample's 95 % intervals lie around
-its numbers less their biases, and are held against the numbers of all samples together. Printed for
-each measure: how many of 100 intervals hold the truth over all heads, the same for the worst head,
-and the bias of a sample's numbers over their errors: as it was, and as the jackknife tells it.
+The bundled sample, which no demo model was trained on, is cut into short documents. These are
+split into disjoint samples of at least ten documents each. Each sample's 95 % intervals, centred on
+its values minus their biases, are compared with the values of all samples together. Printed for
+each measure: the percentage of intervals that hold the truth, over all heads and for the worst
+head, and the bias in units of the standard error, true and as estimated by the jackknife.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from poskernel_core.models.tokenizers import load_tokenizer
 from tools.demo_texts import split_lines
 
 CHARACTERS, SHORTEST = 1050, 700
-"""Of a document at most and at least."""
+"""Largest and smallest length of a document."""
 EACH = 11
-"""Documents of a sample."""
+"""Documents per sample."""
 MEASURES = {
     "ETC": ("etc", "etc"),
     "half-mass distance": ("etc", "half_mass_distance"),
@@ -44,12 +44,12 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class Coverage:
-    """Of one measure, over samples and heads.
+    """Results for one measure, over samples and heads.
 
     Attributes:
-        held: share of the intervals that hold the truth, for each head.
-        bias: the mean over samples of a number less the truth, over its mean error, for each head.
-        told: the mean bias that the jackknife tells, over the same.
+        held: fraction of the intervals that hold the truth, for each head.
+        bias: mean over samples of value minus truth, divided by the mean error, for each head.
+        told: mean jackknife estimate of the bias, divided by the mean error.
     """
 
     held: np.ndarray
@@ -57,14 +57,14 @@ class Coverage:
     told: np.ndarray
 
     def row(self) -> str:
-        """Return it as a line of the table."""
+        """Return a row of the table."""
         middle = (float(np.median(array)) for array in (self.bias, self.told))
         both = " | ".join(f"{each:+.2f}" for each in middle)
         return f"{100 * self.held.mean():.1f} | {100 * self.held.min():.0f} | {both}"
 
 
 def short_documents() -> list[str]:
-    """The pieces of the bundled sample, in an order that is always the same."""
+    """Return the pieces of the bundled sample in a fixed random order."""
     pieces = [
         part
         for text in documents(CorpusSpec(name="sample"))
@@ -75,7 +75,7 @@ def short_documents() -> list[str]:
 
 
 def cuts(samples: int, name: str, context: int, windows: int) -> Iterator[Cut]:
-    """Yield the windows of each sample, cut as those of any file of texts are."""
+    """Yield the windows of each sample, cut like those of any text file."""
     texts, tokenizer = short_documents(), load_tokenizer(locate(name))
     with tempfile.TemporaryDirectory() as folder:
         for number in range(samples):
@@ -94,7 +94,7 @@ def cuts(samples: int, name: str, context: int, windows: int) -> Iterator[Cut]:
 def coverage(
     name: str, samples: int, *, context: int = 64, windows: int = 60, query: int = 59
 ) -> dict[str, Coverage]:
-    """Return how often intervals hold the truth, by measure."""
+    """Return the coverage of intervals, by measure."""
     model = pk.load(name, device="cpu")
 
     def answers(cut: Cut) -> dict[str, Result]:

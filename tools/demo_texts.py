@@ -4,8 +4,8 @@
 of the Debian packages `bible-kjv` and `bible-kjv-text`. `sample.jsonl.gz` holds public-domain
 pieces that no demo model was trained on. The same corpus gives the same bytes.
 
-What is held out from training depends on the text alone: a piece of a public-domain text whose hash
-falls in the lowest `SHARE`, and one that contains a line of a bundled Bible chapter.
+What is held out from training depends only on the text: pieces of public-domain texts whose hash
+falls in the lowest `SHARE`, and pieces that contain a line of a bundled Bible chapter.
 """
 
 import argparse
@@ -43,30 +43,30 @@ Record = dict[str, str | int]
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of whole lines, of at most about `PIECE_CHARS` characters."""
+    """Some consecutive whole lines of a text, up to about `PIECE_CHARS` characters."""
 
     domain: str
     text: str
 
     @property
     def draw(self) -> float:
-        """A number in [0, 1), uniform over texts and fixed for each."""
+        """A number in [0, 1) from the text's hash, uniform over texts."""
         digest = hashlib.sha256(self.text.encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
     def is_held_out(self, lines: frozenset[str]) -> bool:
-        """Whether it is kept from training, given the lines of the bundled chapters."""
+        """Whether it is held out from training, given the lines of the bundled chapters."""
         drawn = self.draw < SHARE or not lines.isdisjoint(self.text.split("\n"))
         return self.domain in PUBLIC_DOMAINS and drawn
 
     def is_prose(self) -> bool:
-        """Whether it is long enough, and no index or table."""
+        """Whether it is long enough and not an index or table."""
         odd = sum(not (c.isalpha() or c in " \n.,;:'\"!?-") for c in self.text)
         return len(self.text) >= MIN_CHARS and odd <= MAX_ODD_SHARE * len(self.text)
 
 
 def read_pieces(corpus: Path) -> Iterator[Piece]:
-    """Every piece of every .jsonl[.xz|.gz] or .txt file in a folder, in the order of the names."""
+    """Yield every piece of every .jsonl[.xz|.gz] or .txt file of a folder, ordered by file name."""
     for path in sorted(corpus.iterdir()):
         if path.name.endswith((".jsonl", ".jsonl.xz", ".jsonl.gz", ".txt")):
             for domain, text in documents(path):
@@ -75,13 +75,13 @@ def read_pieces(corpus: Path) -> Iterator[Piece]:
 
 
 def training_pieces(corpus: Path) -> Iterator[Piece]:
-    """The pieces of a folder that a demo model may be trained on."""
+    """Return the pieces of a folder that a demo model may be trained on."""
     lines = chapter_lines()
     return (piece for piece in read_pieces(corpus) if not piece.is_held_out(lines))
 
 
 def documents(path: Path) -> Iterator[tuple[str, str]]:
-    """Domain and text of each document of one file; the file's name stands in for a domain."""
+    """Yield domain and text of each document of a file; the default domain is the file's name."""
     name = path.name.split(".")[0]
     with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8") as file:
         records = [{"text": file.read()}] if path.suffix == ".txt" else map(json.loads, file)
@@ -90,12 +90,12 @@ def documents(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def chapter_lines() -> frozenset[str]:
-    """All lines of the bundled chapters."""
+    """Return all lines of the bundled chapters."""
     return frozenset(line for _, text in documents(BIBLE) for line in text.split("\n"))
 
 
 def repair(text: str) -> str:
-    """Undo UTF-8 that was once read as Latin-1; leave any other text alone."""
+    """Undo the decoding of UTF-8 as Latin-1; leave any other text unchanged."""
     try:
         return text.encode("latin-1").decode("utf-8")
     except UnicodeError:
@@ -103,7 +103,7 @@ def repair(text: str) -> str:
 
 
 def split_lines(text: str, limit: int = PIECE_CHARS) -> Iterator[str]:
-    """Cut a text at line ends into parts of at most `limit` characters (one line may be longer)."""
+    """Split a text at line ends into parts of at most `limit` characters (or one longer line)."""
     part: list[str] = []
     size = 0
     for line in text.split("\n"):
@@ -116,7 +116,7 @@ def split_lines(text: str, limit: int = PIECE_CHARS) -> Iterator[str]:
 
 
 def chapter(title: str, tokens: int) -> Record:
-    """One chapter, a verse a line, without verse numbers."""
+    """Return a chapter, one verse per line, without verse numbers."""
     command = ["bible", "-f", title.replace(" ", "") + ":1-200"]
     verses = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     text = re.sub(r"^\S+:\d+ ", "", verses.strip(), flags=re.MULTILINE)
@@ -124,7 +124,7 @@ def chapter(title: str, tokens: int) -> Record:
 
 
 def sample(corpus: Path) -> list[Record]:
-    """Held-out prose apart from the chapters, `SAMPLE_CHARS` characters in all.
+    """Return held-out prose that does not overlap the chapters, `SAMPLE_CHARS` characters in total.
 
     Each domain is spread evenly over the whole, so that any prefix is mixed.
     """
@@ -150,7 +150,7 @@ def sample(corpus: Path) -> list[Record]:
 
 
 def write(path: Path, records: list[Record]) -> None:
-    """Write one JSON object a line, compressed; equal records give equal bytes."""
+    """Write one JSON object per line, compressed; equal records give equal bytes."""
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     path.write_bytes(gzip.compress(lines.encode("utf-8"), compresslevel=9, mtime=0))
 

@@ -2,10 +2,10 @@
 
     python tools/gpt2_layer0.py DIRECTORY
 
-DIRECTORY holds GPT-2 small's `model.safetensors` (or one with its first layer alone), under the
-hub's names. Positional embeddings, first norm and layer 0's attention are taken as they are, as
-16-bit floats; token embeddings are drawn at random, and there is no MLP. The same input gives the
-same bytes on every machine: the draws are raw bits of a counter-based generator.
+DIRECTORY holds GPT-2 small's `model.safetensors` (or one with only its first layer), under the
+hub's names. Positional embeddings, first norm and layer 0's attention are copied as 16-bit floats;
+token embeddings are random, and there is no MLP. The same input gives the same bytes on every
+machine, because the random bits come from a counter-based generator.
 """
 
 import json
@@ -26,13 +26,13 @@ TAKEN = (
 )  # fmt: skip
 WIDTH, HEADS, CONTEXT = 768, 12, 1024
 NORM = 3.5
-"""Length of a token embedding, about that of GPT-2's."""
+"""Length of a token embedding, similar to GPT-2's."""
 SEED = 0
 LACKS = ["later layers", "token embeddings", "neurons", "predictions"]
 
 
 def main() -> None:
-    """Write weights, configuration and tokenizer; card and licence are beside them by hand."""
+    """Write weights, configuration and tokenizer; model card and licence are written by hand."""
     OUT.mkdir(exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(TOKENIZER / name, OUT / name)
@@ -47,17 +47,17 @@ def main() -> None:
 
 
 def read_taken(directory: Path) -> dict[str, np.ndarray]:
-    """Return the tensors that are GPT-2's own."""
+    """Return the tensors copied from GPT-2."""
     with safe_open(directory / "model.safetensors", framework="np") as weights:
         prefix = "transformer." if "transformer.wpe.weight" in weights.keys() else ""  # noqa: SIM118
         return {name: weights.get_tensor(prefix + name) for name in TAKEN}
 
 
 def draw_tokens(count: int) -> np.ndarray:
-    """Return random token embeddings ``[token, model]``: every entry one of two values, by a bit.
+    """Return random token embeddings ``[token, model]``: every entry is one of two values.
 
-    Vectors of random signs are all of one length and nearly at right angles to each other and to
-    the positions, as GPT-2's are to its positions.
+    Vectors of random signs have the same length and are nearly orthogonal to each other and to the
+    positions; GPT-2's token embeddings are also nearly orthogonal to its positions.
     """
     bits = np.random.Philox(SEED).random_raw(count * WIDTH // 64).astype("<u8").view(np.uint8)
     signs = np.unpackbits(bits).reshape(count, WIDTH) * 2.0 - 1.0
@@ -65,7 +65,7 @@ def draw_tokens(count: int) -> np.ndarray:
 
 
 def empty_rest() -> dict[str, np.ndarray]:
-    """Return what the architecture has besides: norms that do nothing and an MLP of zeros."""
+    """Return the other tensors of the architecture: norms without effect and an MLP of zeros."""
     width, one = np.zeros(WIDTH), np.ones(WIDTH)
     return {
         "h.0.ln_2.weight": one, "h.0.ln_2.bias": width, "ln_f.weight": one, "ln_f.bias": width,
@@ -75,7 +75,7 @@ def empty_rest() -> dict[str, np.ndarray]:
 
 
 def configuration(tokens: int) -> dict[str, object]:
-    """Return the configuration: GPT-2 small's, cut to one layer, and what is not real in it."""
+    """Return GPT-2 small's configuration cut to one layer, with a list of what is missing."""
     return {
         "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 1, "n_inner": 1,
         "n_head": HEADS, "n_embd": WIDTH, "n_positions": CONTEXT, "vocab_size": tokens,

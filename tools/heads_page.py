@@ -1,7 +1,7 @@
 """Write the page on the heads of SmolLM2-135M from stored results: `python tools/heads_page.py`.
 
-Everything on the page, words that depend on a number as well, comes from the results that ship with
-the project; its text is `heads_page.md.jinja`. A test runs this and holds it against the page.
+Everything on the page, including wording that depends on a number, comes from the shipped results;
+the text is in `heads_page.md.jinja`. A test compares the output with the page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MODEL = "smollm2-135m"
 TARGET = ROOT / "docs" / "concepts" / "heads-of-smollm2-135m.md"
 TEMPLATE = Path(__file__).with_suffix(".md.jinja")
 CONSTANTS = {"QUERY": 400, "SKIP": 4, "SHARE": 0.3, "HALF": 0.5}
-"""`SHARE`: of attention, from which a head is said to look somewhere, as in verdicts."""
+"""`SHARE`: attention from which a head counts as attending somewhere, as in verdicts."""
 MAX_ROWS = 8
 LINK = "http://localhost:8501/head?model={model}&head={head}"
 
@@ -42,8 +42,8 @@ class Numbers:
     """One number of every head ``[layer, head]``.
 
     Attributes:
-        value, error, bias: as a result has them.
-        width: by how many errors an interval reaches to either side.
+        value, error, bias: as in a result.
+        width: half width of an interval, in errors.
     """
 
     value: np.ndarray
@@ -57,7 +57,7 @@ class Numbers:
         return self.value - np.nan_to_num(self.bias)
 
     def above(self, limit: float) -> np.ndarray:
-        """Which heads lie above a limit with their whole interval."""
+        """Return which heads are above a limit with their whole interval."""
         return self.middle - self.width * self.error > limit
 
     def text(self, layer: int, head: int) -> str:
@@ -66,7 +66,7 @@ class Numbers:
 
 
 def page() -> str:
-    """Return the page as it follows from the results that ship with the project."""
+    """Return the page as generated from the shipped results."""
     with tempfile.TemporaryDirectory() as folder:
         engine, run = Engine(Store(folder)), describe_run(MODEL)
 
@@ -96,7 +96,7 @@ def page() -> str:
 
 
 def by_kind(kinds: np.ndarray) -> str:
-    """Return how many heads are of each kind."""
+    """Return the number of heads of each kind, as text."""
     *first, last = (f"{(kinds == name).sum()} {name}" for name in KINDS)
     return f"{', '.join(first)} and {last}"
 
@@ -109,20 +109,20 @@ def bands(spectrum: Result) -> tuple[str, str]:
 
 
 def count(found: np.ndarray) -> str:
-    """Return a number of heads in words."""
+    """Return a number of heads as text."""
     number = int(found.sum())
     return f"{number or 'no'} head{'' if number == 1 else 's'}"
 
 
 def give(found: np.ndarray) -> str:
-    """Return the verb that goes with a number of heads."""
+    """Return the verb form for a number of heads."""
     return "gives" if int(found.sum()) == 1 else "give"
 
 
 def table(
     numbers: Numbers, found: np.ndarray, title: str, beside: dict[str, Numbers] | None = None
 ) -> str:
-    """Return the heads with the largest numbers, each with its link."""
+    """Return a table of the heads with the largest numbers, each with its link."""
     beside = beside or {}
     order = np.argsort(
         -np.where(found, np.nan_to_num(numbers.middle), -np.inf), axis=None, kind="stable"

@@ -1,8 +1,8 @@
 """Measure what a demo model can show: `python tools/measure_demo.py DIR` prints JSON.
 
-Arrays are indexed [layer][head], or [layer] for the positional embeddings. Attention and losses are
-those of transformers' own model; kernels, helix and wavelengths are PosKernel's answers.
-`train_demo.py` writes them into `measured.json`, and a card about them, `README.md`.
+Arrays are indexed [layer][head], or [layer] for the positional embeddings. Attention and losses
+come from transformers' own model; kernels, helix and wavelengths from PosKernel.
+`train_demo.py` writes them to `measured.json`, and a model card with them to `README.md`.
 """
 
 import argparse
@@ -88,7 +88,7 @@ By `tools/measure_demo.py`, on {windows} windows of the bundled sample; every he
 
 
 def measure(folder: Path) -> dict[str, Any]:
-    """All figures of one model."""
+    """Return all figures of a model."""
     model = hf_eager_model(folder).float()
     context = model.config.max_position_embeddings
     text = sample_windows(Tokenizer.from_file(str(folder / "tokenizer.json")), context)
@@ -103,9 +103,9 @@ def measure(folder: Path) -> dict[str, Any]:
         "sample_loss": rounded(losses.mean()),
         "first_copy_loss": rounded(copy_losses[:, :period].mean()),
         "second_copy_loss": rounded(copy_losses[:, period + 1 :].mean()),
-        # attention to the token before, the start token left out
+        # attention to the previous token, without the start token
         "previous_token": rounded(attention[..., 1:, 1:].diagonal(-1, -2, -1).mean(-1)),
-        # attention from the second copy to the token after the earlier one: n to n + 1 - period
+        # attention from a token of the second copy to the one after its first copy: n + 1 - period
         "induction": rounded(copying.diagonal(1 - period, -2, -1)[..., 2:].mean(-1)),
         **kernels(folder, text),
         **(helix(folder) if isinstance(model, GPT2LMHeadModel) else bands(folder)),
@@ -114,7 +114,7 @@ def measure(folder: Path) -> dict[str, Any]:
 
 @torch.inference_mode()
 def run(model: PreTrainedModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss of each next token in nats, [windows, T - 1], and mean attention, [L, H, T, T]."""
+    """Return each next token's loss in nats, [windows, T - 1], and mean attention, [L, H, T, T]."""
     losses, total = [], torch.zeros(())
     for window in tokens:
         found = model(window[None], output_attentions=True)
@@ -124,7 +124,7 @@ def run(model: PreTrainedModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def kernels(folder: Path, text: Tensor) -> dict[str, Any]:
-    """Effective token counts and kinds at one query position, over windows that fill ten groups."""
+    """Effective token counts and kinds at one query position, over windows in ten equal groups."""
     query = min(400, text.shape[1] - 28)
     model = pk.load(str(folder), device="cpu")
     gathered = pk.run_pass(model, text.numpy(), positions=(query,), queries_per_position=WINDOWS)
@@ -134,9 +134,9 @@ def kernels(folder: Path, text: Tensor) -> dict[str, Any]:
 
 
 def helix(folder: Path) -> dict[str, Any]:
-    """Variance of the extended positional embeddings in their first three components.
+    """Variance of the extended positional embeddings explained by their first three components.
 
-    Once over all positions, and once without the first few, which can outweigh the others.
+    Over all positions, and without the first few, which can outweigh the others.
     """
     found = {}
     for name, left_out in (("", 0), ("_after_skip", SKIP)):
@@ -146,7 +146,7 @@ def helix(folder: Path) -> dict[str, Any]:
 
 
 def bands(folder: Path) -> dict[str, Any]:
-    """How far each head's kernel moves without its short waves, and its dominant wavelength."""
+    """How far each head's kernel moves without short waves, and its dominant wavelength."""
     asked = {"windows": WINDOWS, "params": {"skip": SKIP}}
     moved = pk.show("equivariant-kernel", str(folder), **asked).values["band_distance"]
     lengths = pk.show("rotary-spectrum", str(folder), **asked).values["dominant_wavelength"]
@@ -157,7 +157,7 @@ def bands(folder: Path) -> dict[str, Any]:
 
 
 def sample_windows(tokenizer: Tokenizer, length: int) -> Tensor:
-    """Windows of the bundled sample, each with the start token first, [WINDOWS, length]."""
+    """Windows of the bundled sample, each starting with the start token, [WINDOWS, length]."""
     wanted = WINDOWS * (length - 1)
     stream: list[int] = []
     with gzip.open(SAMPLE, "rt", encoding="utf-8") as file:
@@ -175,15 +175,15 @@ def rounded(values: Tensor | np.ndarray, digits: int = 3) -> Any:
 
 
 def to_json(measured: dict[str, Any]) -> str:
-    """One property a line."""
+    """Return the figures as JSON, one property per line."""
     lines = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in measured.items()]
     return "{\n" + ",\n".join(lines) + "\n}"
 
 
 def write_card(out: Path, folder: Path, pieces: list[Piece], recipe: dict[str, Any]) -> None:
-    """Measure the model in `folder`, write its figures there, and the card in `out`.
+    """Measure the model in `folder`, write the figures there, and the model card to `out`.
 
-    `recipe` holds the fields of the recipe, name, steps, tokens a step, and shares of windows.
+    `recipe` holds the fields of the recipe, name, steps, tokens per step, and shares of windows.
     """
     measured = measure(folder)
     (folder / "measured.json").write_text(to_json(measured) + "\n", encoding="utf-8")
@@ -196,7 +196,7 @@ def write_card(out: Path, folder: Path, pieces: list[Piece], recipe: dict[str, A
 def card(
     measured: dict[str, Any], sizes: dict[str, int], recipe: dict[str, Any], checkpoints: bool
 ) -> str:
-    """The model card; `sizes` are the characters of each domain that was trained on."""
+    """The model card; `sizes` are the characters of each training domain."""
     llama, mlp = recipe["llama"], recipe["mlp"]
     learned = "GPT-2 architecture" if mlp else "Attention only (GPT-2 blocks without MLPs)"
     repeated, random = recipe["repeated"], recipe["random"]
@@ -224,7 +224,7 @@ def card(
 
 
 def figures(measured: dict[str, Any]) -> list[tuple[str, str]]:
-    """Name and value of each row of the card's table."""
+    """Return name and value of each row of the card's table."""
     kinds = Counter(kind for layer in measured["kind"] for kind in layer)
     at = f"query {measured['query']}, skip {measured['skip']}"
     rows = [
@@ -258,7 +258,7 @@ def best_heads(scores: list[list[float]], count: int = 3) -> str:
 
 
 def spread(values: list[list[float]]) -> str:
-    """The least and the greatest of all heads' values."""
+    """The smallest and largest of all heads' values."""
     return f"{np.min(values):.1f} to {np.max(values):.1f} tokens"
 
 

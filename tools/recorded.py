@@ -1,4 +1,4 @@
-"""What every page of a bundled model asks for at its default settings, recorded as it asks."""
+"""Record the requests that every page of a bundled model makes at its default settings."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -15,10 +15,10 @@ from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST = 4 * 3600
 LEDGER = {"part": "Reproduction ledger", "compute": "true"}
-"""What is chosen on the methods page, so that it asks for something."""
+"""Settings of the methods page that make it request results."""
 
 TOO_LARGE = ("head-examples",)
-"""What does not come with the project, and waits for a reader to ask for it."""
+"""Questions that are not shipped; readers request them explicitly."""
 
 Answer = Callable[[CanonicalRequest], Result | Job]
 
@@ -35,17 +35,17 @@ def page_names() -> list[str]:
 
 
 def open_page(app: AppTest, name: str) -> AppTest:
-    """Run the app at the page of that address, which `switch_page` finds for files alone."""
+    """Run the app at a page's address; `switch_page` only supports files."""
     app._page_hash = calc_hash(name)
     return app.run()
 
 
 def visit_all(model: str, answer: Answer) -> Iterator[tuple[str, dict[str, Request]]]:
-    """Open every page of a model; yield its address, and by their keys the requests it made.
+    """Open every page of a model; yield its address and its requests by key.
 
-    `answer` is what a page gets for a request. An answer that takes its time holds the page up. An
-    answer that is put together from others counts as these. Requests of another model's, which a
-    page shows instead, are left out, and so is a page that made no others.
+    `answer` computes the result of a request, and the page waits for it. A composition is recorded
+    as its parts. Requests about another model, which some pages show instead, are left out, and so
+    is a page that makes only such requests.
 
     Raises:
         PageFailed: a page showed an error.
@@ -71,7 +71,7 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
         return found
 
     kept = results.ask, results.missing, results.is_ready
-    results.ask, results.missing = ask, lambda *_: []  # all of it is computed here
+    results.ask, results.missing = ask, lambda *_: []  # everything is computed here
     results.is_ready = lambda each: canonical(each).question.name not in TOO_LARGE
     here = Path.cwd()
     os.chdir(ROOT)

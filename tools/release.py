@@ -1,9 +1,10 @@
-"""Build what is published, install it into an empty environment, and use it there as a stranger.
+"""Build the distributions, install them into an empty environment, and try them as a user would.
 
-``make release`` runs this: wheels and source distributions into ``dist/``, checked by twine;
-``pip install`` of the wheels (of packages that fit, the newest; torch as ``requirements.txt`` has
-it); then, in a folder with nothing in it, ``poskernel show`` and ``poskernel serve``, whose landing
-page is opened in a browser. Prints a table; ends with an error where anything failed.
+``make release`` runs this: it builds wheels and source distributions in ``dist/``, checked by
+twine, and installs the wheels with ``pip install`` (the newest versions that fit; torch as in
+``requirements.txt``). Then it runs ``poskernel show`` and ``poskernel serve`` in an empty folder
+and opens the landing page in a browser. Prints the sizes and times; exits with an error if anything
+failed.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ DIST = ROOT / "dist"
 PROJECTS = (ROOT, ROOT / "poskernel_core" / "demo")
 MODEL = "demo-gpt2"
 PATIENCE = 180_000
-"""Milliseconds; the machine may be busy."""
+"""Milliseconds to wait; the machine may be busy."""
 
 
 def call(*command: object, cwd: Path = ROOT, env: dict[str, str] | None = None) -> str:
-    """Run a command that must succeed; return what it prints."""
+    """Run a command that must succeed; return its output."""
     done = subprocess.run(
         [str(each) for each in command], cwd=cwd, env=env, stdout=subprocess.PIPE, text=True
     )
@@ -55,7 +56,7 @@ def build() -> list[Path]:
 
 
 def install(wheels: list[Path], folder: Path, *, uv: bool) -> Path:
-    """Install the wheels into an empty environment; return the folder of its programs."""
+    """Install the wheels into an empty environment; return the folder with its executables."""
     torch = folder / "torch.txt"
     pins = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     torch.write_text(next(line for line in pins if line.startswith("torch==")), encoding="utf-8")

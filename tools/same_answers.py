@@ -1,6 +1,6 @@
-"""Whether another commit answers every question alike: `python tools/same_answers.py COMMIT`.
+"""Check that another commit gives the same results: `python tools/same_answers.py COMMIT`.
 
-Each commit, this tree and the one named, runs in a process and a cache of its own and asks every
+Both commits, this tree and the given one, run in separate processes and caches and answer every
 question of every bundled model; the JSON values and errors must be equal to the last bit.
 """
 
@@ -43,7 +43,7 @@ MODELS = ("demo-gpt2", "demo-attn-2l", "gpt2-small-layer0")
 
 
 def answers(tree: Path, context: int, windows: int) -> dict[tuple[str, str], object]:
-    """Return what a tree answers, by model and question: values and errors, or why not."""
+    """Return the results of a tree by model and question: values and errors, or the refusal."""
     with tempfile.TemporaryDirectory() as cache:
         settings = {"POSKERNEL_CACHE": cache, "POSKERNEL_SHIPPED": "0", "HF_HUB_OFFLINE": "1"}
         done = subprocess.run(
@@ -54,7 +54,7 @@ def answers(tree: Path, context: int, windows: int) -> dict[tuple[str, str], obj
 
 
 def main() -> None:
-    """Compare, print one line for every question, and fail where answers differ."""
+    """Compare all questions, print a line for each, and fail if any differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commit", help="the commit to hold this tree against")
     parser.add_argument("--context", type=int, default=64)

@@ -1,8 +1,8 @@
 """Take the pictures of the documentation: every page of the running app, in light and dark.
 
-``python tools/screenshots.py`` (or ``make screenshots``) starts the app on the default cache,
-waits until each page is drawn whole, and writes ``docs/screenshots/PAGE-SCHEME.png``. What is not
-in the cache yet is computed first, which takes a minute for the demo model.
+``python tools/screenshots.py`` (or ``make screenshots``) starts the app on the default cache, waits
+until each page is drawn completely, and writes ``docs/screenshots/PAGE-SCHEME.png``. Results that
+are not in the cache are computed first, which takes a minute for the demo model.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PATIENCE = 600_000  # milliseconds; the pass of 500 windows may have to run
 HEIGHT = 2400  # pixels of the window: beyond the last card of any picture
 MARGIN = 8
 FLAGS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
-"""The last two draw three dimensions without a graphics card."""
+"""The last two flags render 3D without a graphics card."""
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
 DRAWN = """() => !document.querySelector(
   "[data-testid=stSpinner], [data-testid=stSkeleton], [data-stale=true]")
@@ -43,7 +43,7 @@ DRAWN = """() => !document.querySelector(
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture: its name, the page's address, and the last card in it; none: the whole page."""
+    """One picture: its name, the page's address, and the last card in it (empty: whole page)."""
 
     name: str
     address: str
@@ -65,11 +65,11 @@ def shots() -> list[Shot]:
 
 
 def take(page: Page, url: str, shot: Shot) -> bytes:
-    """Open a page, wait until it is drawn whole, and return its picture as PNG."""
+    """Open a page, wait until it is drawn completely, and return its picture as PNG."""
     page.goto(url + shot.address)
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     bars = page.get_by_role("progressbar", name="progress")
-    for _ in range(20):  # a page may have several results to compute, one after the other
+    for _ in range(20):  # a page may compute several results in turn
         page.wait_for_selector(SETTLED)
         page.wait_for_timeout(2000)  # fonts, styles and the last transition
         if not bars.count():
@@ -87,7 +87,7 @@ def take(page: Page, url: str, shot: Shot) -> bytes:
 
 
 def save(picture: bytes, file: Path) -> None:
-    """Write a PNG without its alpha channel, packed as small as it goes; no colour changes."""
+    """Write a PNG without its alpha channel, losslessly compressed as far as possible."""
     Image.open(io.BytesIO(picture)).convert("RGB").save(file, optimize=True)
     print(f"{file.name}: {file.stat().st_size // 1000} kB")
 

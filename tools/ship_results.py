@@ -1,11 +1,11 @@
-"""Make what comes with the project: the results that the bundled models' pages show first.
+"""Make the shipped results: those that the bundled models' pages show first.
 
     python tools/ship_results.py [MODEL ...]
 
-Opens every page of each model at its default settings, computes what it asks for, and writes
-`poskernel_core/demo/results/<model>.zip`. What is computed is kept in `build/shipped-cache`, so
-that a run that was stopped goes on where it was, and one after a small change computes that only.
-The weights of smollm2-135m are those that `make real-model` fetches.
+Opens every page of each model at its default settings, computes the results it requests, and writes
+`poskernel_core/demo/results/<model>.zip`. Results are cached in `build/shipped-cache`, so that an
+interrupted run continues, and a run after a small change computes only what changed. The weights of
+smollm2-135m are those that `make real-model` fetches.
 """
 
 import json
@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build" / "shipped-cache"
 REAL_MODEL = ROOT / "build" / "real-model"
-"""On Python's path it is as good as the package installed."""
+"""Added to Python's path, which has the effect of installing the package."""
 os.environ["POSKERNEL_SHIPPED"] = "0"
 os.environ["POSKERNEL_CACHE"] = str(CACHE)
 sys.path[:0] = [str(ROOT)]
@@ -44,11 +44,11 @@ from poskernel_core.storage.statistics import missing_statistics, statistics_key
 from poskernel_core.storage.store import Store
 from poskernel_core.storage.view import about, add, for_display
 
-os.environ["PYTHONPATH"] = str(REAL_MODEL)  # of the worker
+os.environ["PYTHONPATH"] = str(REAL_MODEL)  # for the worker process
 sys.path[:0] = [str(REAL_MODEL)]
 
 WITH_STATISTICS = ("demo-attn-2l", "demo-gpt2")
-"""Models of which what the landing page stands on is shipped, without what differs by groups."""
+"""Models whose landing-page statistics are shipped too, without the differences of groups."""
 
 VIEWS = {
     "smollm2-135m": Shown(
@@ -61,29 +61,29 @@ VIEWS = {
         skips=(0, 4),
     )
 }
-"""Models that come without weights, and the run that is shown of them."""
+"""Models shipped without weights, with the run that is shown."""
 
 PICTURES = ("stages",)
-"""Results that are large pictures of one text, without errors: rounded as statistics are."""
+"""Results that are large figures of one text without errors; rounded like statistics."""
 
 FINELY = 4
-"""How much finer than for display results are kept where they can be computed anew."""
+"""Factor by which results of computable models are stored more finely than for display."""
 
 COARSE = 9
-"""Bits of the mantissa that statistics are rounded to: a relative error of 0.1 % at most."""
+"""Bits of the mantissa of rounded statistics: a relative error of 0.1 % at most."""
 
 FINER = {"mean_keys": 14, "mean_rows": 13}
-"""Statistics that a kernel, or its distance from observed attention, depends on the most."""
+"""Statistics that have the largest effect on kernels and their distance from observed attention."""
 
 Pages = dict[str, dict[str, Request]]
 
 
 def main() -> None:
-    """Make the archives of the models named, or of all."""
+    """Make the archives of the given models, or of all."""
     store = Store(CACHE)
     engine = Engine(store)
     try:
-        for model in VIEWS:  # before any page has looked for it
+        for model in VIEWS:  # before any page looks the model up
             describe(model)
         for model in sys.argv[1:] or [*VIEWS, *BUNDLED_MODELS]:
             began = time.monotonic()
@@ -98,13 +98,13 @@ def main() -> None:
 
 
 def runs_a_model(name: str) -> bool:
-    """Tell whether a page needs weights, and so shows another model where they are not."""
+    """Return whether a page needs weights; without them it shows another model."""
     needs: str = import_module(f"pages.{name}.page").PLACE.needs
     return needs == "weights"
 
 
 def answer(engine: Engine, asked: CanonicalRequest) -> Result:
-    """Return a result, however long it takes."""
+    """Return a result, waiting as long as it takes."""
     began = time.monotonic()
     found = engine.result(asked)
     assert found is not None  # no time limit was set
@@ -113,7 +113,7 @@ def answer(engine: Engine, asked: CanonicalRequest) -> Result:
 
 
 def describe(model: str) -> None:
-    """Offer the run that is shown of a model, so that its pages open on it."""
+    """Write a manifest of the run that is shown of a model, so that its pages open on it."""
     file = CACHE / f"{model}.zip"
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(MANIFEST, manifest(model))
@@ -121,12 +121,12 @@ def describe(model: str) -> None:
 
 
 def manifest(model: str) -> str:
-    """Return what the archive of a model says of it."""
+    """Return the manifest of a model's archive."""
     return json.dumps(about(locate(model), VIEWS[model]))
 
 
 def more(engine: Engine, model: str) -> dict[str, Request]:
-    """Compute what cannot be computed where the weights are not; return it by its keys."""
+    """Compute further results, for servers without the weights; return their requests by key."""
     asked = {}
     for each in _wanted(model):
         answer(engine, each)
@@ -176,14 +176,14 @@ def write(store: Store, model: str, pages: Pages) -> int:
 
 
 def lighter(entry: Entry, is_statistics: bool, model: str) -> Entry:
-    """Return an entry as it is shipped."""
+    """Reduce the precision of an entry and pack it for shipping."""
     header, arrays = entry
     if not is_statistics:
         bits = dict.fromkeys(arrays, COARSE) if header["analysis"] in PICTURES else {}
-        if model not in WITH_STATISTICS:  # else they agree with what follows from these
+        if model not in WITH_STATISTICS:  # otherwise they must match the shipped statistics
             entry = for_display(entry, 1 if model in VIEWS else FINELY)
         return pack(entry, bits)
-    if "pass" in header:  # the manifest: sums that are not kept by groups
+    if "pass" in header:  # the manifest: no groups are shipped
         header = header | {
             "pass": header["pass"] | {"groups": 0},
             "arrays": whole(header["arrays"]),
@@ -192,7 +192,7 @@ def lighter(entry: Entry, is_statistics: bool, model: str) -> Entry:
 
 
 def whole(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return what is kept of all groups together."""
+    """Remove the arrays that hold differences of groups."""
     return {name: each for name, each in arrays.items() if not name.endswith((DIFFERENCES, STEP))}
 
 

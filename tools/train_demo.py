@@ -1,8 +1,8 @@
 """Train a bundled demo model: `python tools/train_demo.py demo-attn-2l --corpus DIR --out DIR`.
 
-One thread of a processor is enough. The rate and the window length follow the clock, so that the
-training ends when its minutes are over. With `--checkpoints` the weights are kept on the way, a
-directory each, in `--out`. At the end the model is measured, and its card written.
+One CPU thread is enough. Learning rate and window length follow the clock, so that the training
+ends on time. With `--checkpoints` intermediate weights are kept, each in a directory of `--out`. At
+the end the model is measured and its model card written.
 """
 
 import argparse
@@ -42,10 +42,10 @@ TOKENS_PER_STEP = 2048
 LOG_STEPS = 200
 SHORT_WINDOW = 128
 REPEATED_SHARE, RANDOM_SHARE = 0.15, 0.30
-"""Of the windows: text repeated, and random tokens repeated; the others are text as it is."""
+"""Fractions of windows with repeated text and with repeated random tokens; the rest is text."""
 SHORTEST_PERIOD, FEWEST_TOKENS = 8, 512
 EASING = 0.2
-"""Share of the training over which fast waves are taken out of W_pos, the fastest first."""
+"""Fraction of the training over which fast waves are removed from W_pos, the fastest first."""
 WEIGHTS, SCHEDULE = "model.safetensors", "schedule.json"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 KEPT = "Kept at checkpoints on the way (`--checkpoints`; `schedule.json` names them)"
@@ -53,17 +53,17 @@ KEPT = "Kept at checkpoints on the way (`--checkpoints`; `schedule.json` names t
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained, and for how long; shares are of the whole training.
+    """The architecture and training of a model; shares are fractions of the whole training.
 
     Attributes:
-        short_share: for how long windows are short.
-        clean_share: for how long, at the end, what no head uses fades from W_pos.
-        mlp: whether blocks have MLPs; without, the model is attention-only.
-        waves: W_pos is kept smooth: so many of its slowest waves are left.
-        llama: with it the architecture is Llama's, with rotary positions: these fields of its
-            configuration.
-        checkpoints: steps that are kept on the way, if any are.
-        note: said on the card.
+        short_share: how long windows are short.
+        clean_share: how long, at the end, unused parts of W_pos decay.
+        mlp: whether blocks have MLPs; without them the model is attention-only.
+        waves: number of slowest waves that are kept in W_pos, to make it smooth; None for all.
+        llama: fields of a Llama configuration; if given, the architecture is Llama's, with rotary
+            positions.
+        checkpoints: intermediate steps to keep.
+        note: a remark for the model card.
     """
 
     layers: int
@@ -81,7 +81,7 @@ class Recipe:
     note: str = ""
 
     def window(self, progress: float) -> int:
-        """Window length at a point of the training, in tokens."""
+        """Window length in tokens at a point of the training."""
         return min(SHORT_WINDOW, self.context) if progress < self.short_share else self.context
 
 
@@ -123,7 +123,7 @@ RECIPES = {
 
 
 class NoMLP(nn.Module):
-    """Stands in for a block's MLP in an attention-only model: adds nothing to the stream."""
+    """Replaces a block's MLP in an attention-only model: adds nothing to the stream."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Zeros of the input's shape."""
@@ -131,7 +131,7 @@ class NoMLP(nn.Module):
 
 
 def build_model(recipe: Recipe) -> PreTrainedModel:
-    """A freshly initialised model: Llama's architecture, or GPT-2's, without MLPs if so said."""
+    """A newly initialised model: Llama's architecture, or GPT-2's with or without MLPs."""
     shared = {"vocab_size": recipe.vocabulary, "bos_token_id": START, "eos_token_id": START}
     if recipe.llama:
         sizes = {"hidden_size": recipe.width, "max_position_embeddings": recipe.context}
@@ -149,7 +149,7 @@ def build_model(recipe: Recipe) -> PreTrainedModel:
 
 
 def build_optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
-    """Muon for the blocks' matrices, AdamW for the rest; W_pos, if any, is its second group."""
+    """Muon for the blocks' matrices, AdamW for the rest; its second group is W_pos, if any."""
     learned = isinstance(model, GPT2LMHeadModel)
     positions = [model.transformer.wpe.weight] if learned else []
     blocks = model.transformer.h if learned else model.model.layers
@@ -164,11 +164,11 @@ def build_optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
 def set_rates(
     optimizers: list[torch.optim.Optimizer], recipe: Recipe, step: int, progress: float
 ) -> None:
-    """100 steps of warm-up, then the full rate, then a linear fall over the second half.
+    """100 steps of warm-up, then the full rate, then a linear decrease over the second half.
 
-    Each row of the positional embedding sees few tokens a step, and gathers noise. Over the last
-    `clean_share` of the training it learns at half the rate and decays: what the heads use is
-    restored by the gradient, what they do not use fades.
+    Each row of the positional embedding sees few tokens per step and accumulates noise. Over the
+    last `clean_share` of the training it learns at half the rate with weight decay: the gradient
+    restores what the heads use, and the rest decays.
     """
     share = max(min(1.0, (step + 1) / 100, 2 * (1 - progress)), 0.0)
     muon, adam = optimizers
@@ -182,12 +182,12 @@ def set_rates(
 
 @torch.no_grad()
 def smooth_positions(rows: Tensor, least: int, progress: float) -> None:
-    """Take the fast waves out of the embeddings [position, width], as far as is due by now.
+    """Remove the fast waves from the embeddings [position, width], as far as due at this progress.
 
     A small model finds its previous token by embeddings that alternate from one position to the
-    next. GPT-2 does not: its positions draw a smooth helix, and heads tell neighbours apart by the
-    causal mask. Without the fast waves, a small model has to do so, too. The first row stands for
-    the start token and is left alone.
+    next. GPT-2 does not: its positions form a smooth helix, and heads tell neighbours apart by the
+    causal mask. Without the fast waves, a small model has to do the same. The first row belongs to
+    the start token and is not changed.
     """
     left = max(0.0, 1 - progress / EASING)
     waves = least + round((len(rows) - 1 - least) * left**3)
@@ -204,7 +204,7 @@ def cosine_waves(positions: int) -> Tensor:
 class Windows:
     """Draws batches of windows; each begins with the start token.
 
-    `stream` is the text as token ids, [tokens].
+    `stream` holds the text as token ids, [tokens].
     """
 
     def __init__(self, stream: np.ndarray, vocabulary: int, seed: int) -> None:
@@ -219,7 +219,7 @@ class Windows:
         return windows
 
     def offsets(self, count: int, room: int) -> np.ndarray:
-        """First positions of `count` windows, [count]: a quarter at 0, the rest up to `room`."""
+        """First positions of `count` windows, [count]: a quarter are 0, the others up to `room`."""
         drawn = self._rng.integers(0, room + 1, size=count)
         return np.where(self._rng.random(count) < 0.25, 0, drawn)
 
@@ -232,10 +232,10 @@ class Windows:
         return np.resize(once, length)
 
     def _random_tokens(self, count: int) -> np.ndarray:
-        """Tokens drawn evenly below a random bound.
+        """Tokens drawn uniformly below a random bound.
 
-        The encoding numbers its tokens from frequent to rare, so that a low bound makes frequent
-        tokens, on which copying is learned sooner.
+        Token ids run from frequent to rare, so a low bound gives frequent tokens, on which copying
+        is learned sooner.
         """
         bound = self._log_uniform(FEWEST_TOKENS, self._vocabulary)
         return self._rng.integers(START + 1, bound, size=count)
@@ -249,9 +249,9 @@ class Windows:
 
 
 def prepare_tokenizer(texts: list[str], recipe: Recipe, out: Path) -> np.ndarray:
-    """Save a byte-level byte-pair encoding of the texts, unless one is there; encode them.
+    """Encode the texts with the byte-level BPE tokenizer in `out`, training it if there is none.
 
-    The start token is number 0. The texts are one stream of token ids, [tokens], a blank line
+    The start token has id 0. The texts become one stream of token ids, [tokens], with a blank line
     between texts.
     """
     file = out / TOKENIZER[0]
@@ -293,7 +293,7 @@ def save_model(
 
 
 def attention_only_config(recipe: Recipe) -> dict[str, Any]:
-    """The configuration of a model without MLPs, in TransformerLens' terms."""
+    """The configuration of a model without MLPs, in TransformerLens' format."""
     return {
         "model_type": "attn-only",
         "n_layers": recipe.layers,
@@ -312,7 +312,7 @@ def attention_only_config(recipe: Recipe) -> dict[str, Any]:
 
 
 def keep_checkpoint(model: PreTrainedModel, recipe: Recipe, out: Path, step: int) -> Path:
-    """Write one checkpoint below `out` in bfloat16, name it in the schedule; return its folder."""
+    """Write a bfloat16 checkpoint below `out` and list it in the schedule; return its folder."""
     folder = out / f"step-{step}"
     folder.mkdir(exist_ok=True)
     for name in TOKENIZER:
@@ -328,13 +328,13 @@ def keep_checkpoint(model: PreTrainedModel, recipe: Recipe, out: Path, step: int
 
 
 def write_json(file: Path, value: dict[str, Any]) -> None:
-    """Write JSON, a line a member."""
+    """Write JSON, one member per line."""
     file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
 @dataclass
 class Run:
-    """One training under way."""
+    """A training in progress."""
 
     recipe: Recipe
     model: PreTrainedModel
@@ -343,9 +343,9 @@ class Run:
     steps: int
 
     def step(self, optimizers: list[torch.optim.Optimizer], progress: float) -> float:
-        """Take one step on a fresh batch; return its loss in nats a token.
+        """Take one step on a new batch; return its loss in nats per token.
 
-        One token more than the window is drawn, so that the last position learns too.
+        One token more than the window is drawn, so that the last position is trained too.
         """
         length = self.recipe.window(progress)
         count = TOKENS_PER_STEP // length
@@ -366,7 +366,7 @@ class Run:
         return loss.item()
 
     def train(self, minutes: float, checkpoints: Path | None) -> None:
-        """Train until the minutes are over."""
+        """Train until the time is over."""
         optimizers = build_optimizers(self.model)
         began, first, progress = time.monotonic(), self.steps, 0.0
         while progress < 1:

@@ -1,4 +1,4 @@
-# Remove from an environment what no server runs: tests, headers, extensions for notebooks.
+# Remove files that no server needs from an environment: tests, headers, notebook extensions.
 # `sh trim_packages.sh /opt/packages`: the images are built with it.
 set -e
 cd "$1"/lib/python3*/site-packages

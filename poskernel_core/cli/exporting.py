@@ -1,4 +1,4 @@
-"""``export`` and ``import``: all results of a model as one file, or one run's as a folder."""
+"""``export`` and ``import``: a model's results as one file, or those of one run as a folder."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from poskernel_core.storage.view import export_view
 __all__ = ["export_results", "import_results"]
 
 HEADVIS_QUESTIONS = ("headvis", "head-examples", "head-measures")
-"""What the files of HeadVis are made of, in the order in which they are put together."""
+"""The questions whose results make up the HeadVis files, in the order of ``tree``'s arguments."""
 
 SHOWN = ("kernel", "previous-token", "sinks")
-"""What a head's page in a gallery shows beside its verdict."""
+"""Results shown on a head's page of a gallery, besides its verdict."""
 
 TOLD = ("etc", "kernel", "previous-token", "entropy", "sinks", "profile")
-"""What a data set for the hub holds beside all measures."""
+"""Results in a data set for the hub, besides all measures."""
 
 MARKS = {
     "gallery": ("index.html", b'content="PosKernel '),
     "hub_card": ("README.md", b"computed by PosKernel "),
 }
-"""Of a folder that may be overwritten: the file that is written first, and what is in it."""
+"""Per kind of folder: the file that is written first, and a text in it that marks it as ours."""
 
 Files = Iterable[tuple[str, Any]]
 
@@ -102,7 +102,7 @@ def import_results(file: Path) -> None:
 
 
 def _made(kind: str, engine: Engine, run: Run, folder: Path) -> tuple[Path, Files]:
-    """Return where a folder's files go, and these."""
+    """Return the target folder and the files to write."""
     if kind == "headvis":
         found = list(_answers(engine, run, HEADVIS_QUESTIONS).values())
         return folder.joinpath(*folder_of(found[0])), tree(*found)
@@ -119,7 +119,7 @@ def _made(kind: str, engine: Engine, run: Run, folder: Path) -> tuple[Path, File
 
 
 def _answers(engine: Engine, run: Run, names: Iterable[str]) -> dict[str, Result]:
-    """Return the answers to questions, all asked at once."""
+    """Return the results of several questions, submitted together."""
     asked = {name: build_request(name, run.model, **run.fields())[0] for name in names}
     return _all(engine, run, asked)
 
@@ -134,7 +134,7 @@ def _all(engine: Engine, run: Run, asked: Mapping[str, Request]) -> dict[str, Re
 
 
 def _verdicts(engine: Engine, run: Run) -> Result:
-    """Return all measures and verdicts; of what runs the model again only what is stored."""
+    """Return all measures and verdicts; results of experiments are used only if stored."""
     whole, _ = build_request("verdicts", run.model, **run.fields())
     missing = [name for name in engine.missing(whole) if isinstance(find(name), Experiment)]
     params = whole.params | {"leave_out": ",".join(missing)}

@@ -1,4 +1,4 @@
-"""How commands are read and explained: options in sections, one sentence for every mistake."""
+"""Parsing and help of commands: options in sections, one sentence for every mistake."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["RESULT", "Command", "Commands", "Option", "option", "reader", "sente
 
 RESULT = "The result"
 MAX_SHOWN = 40
-"""Characters of a wrong value that are repeated to whoever typed it."""
+"""Characters of a wrong value that are repeated in the error message."""
 
 
 class Option(click.Option):
-    """An option, in a section of its command's help, with its default and bounds."""
+    """An option that belongs to a section of the help, with its default and bounds."""
 
     def __init__(self, names: Sequence[str], section: str = RESULT, **more: Any) -> None:
         super().__init__(names, **{"show_default": True} | more)
         self.section = section
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
-        """Return what was typed as a value.
+        """Convert the typed text.
 
         Raises:
-            click.BadOptionUsage: the value was forgotten, and the next option is in its place.
+            click.BadOptionUsage: the value is missing and the next option was taken for it.
         """
         if isinstance(value, str) and any(value in each.opts for each in ctx.command.params):
             raise click.BadOptionUsage(
@@ -38,15 +38,15 @@ class Option(click.Option):
 
 
 def option(*names: str, section: str = RESULT, **more: Any) -> Callable[[Any], Any]:
-    """Return what gives a command an option in a section of its help."""
+    """Return a decorator that adds an option to a section of the command's help."""
     return click.option(*names, cls=Option, section=section, **more)
 
 
 class Command(click.Command):
-    """A command whose help has its options in sections, in order of definition."""
+    """A command whose help lists its options in sections, in order of definition."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, section by section; how to get help is the last."""
+        """Write the options section by section; ``--help`` comes last."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
@@ -57,10 +57,10 @@ class Command(click.Command):
                 formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments.
+        """Parse the arguments.
 
         Raises:
-            click.UsageError: they make no sense; it knows which command they were for.
+            click.UsageError: invalid arguments; the error knows the command.
         """
         try:
             return super().parse_args(ctx, args)
@@ -69,25 +69,25 @@ class Command(click.Command):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Carry the command out; help is given whatever the environment variables hold.
+        """Check the environment variables, then run the command; ``--help`` skips the check.
 
         Raises:
-            BadRequest: a variable whose value makes no sense.
+            BadRequest: a variable has an invalid value.
         """
         settings()
         return super().invoke(ctx)
 
 
 class Commands(click.Group):
-    """Commands, listed in order of definition."""
+    """A group whose commands are listed in order of definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return their names."""
+        """Return the names of the commands."""
         return list(self.commands)
 
 
 def reader(expected: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a type of option: what ``read`` makes of a text; a ValueError is explained."""
+    """Return an option type that parses with ``read`` and turns a ValueError into a message."""
 
     def convert(text: str) -> Any:
         try:
@@ -99,7 +99,7 @@ def reader(expected: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def sentence(error: click.UsageError) -> str:
-    """Return what is wrong with a command line as one sentence, with where to read on."""
+    """Return a usage error as one sentence that refers to the help."""
     said = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.ctx:
         shown = {name for each in error.ctx.command.params for name in each.opts}

@@ -36,10 +36,10 @@ All commands: poskernel --help"""
 
 
 class Program(Commands):
-    """``poskernel``: without a command it says which three matter."""
+    """The ``poskernel`` command; without a subcommand it prints a welcome text."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments up to the command's name."""
+        """Parse the arguments up to the subcommand's name."""
         if not args:
             click.echo(WELCOME)
             ctx.exit()
@@ -60,7 +60,7 @@ def list_models() -> None:
 
 
 def _state(store: Store, name: str) -> str:
-    """Return what is here of a model on offer."""
+    """Return the local state of a model: on the hub, results only, cached entries, or ready."""
     if not (hub.on_this_machine(name) or catalog.is_local(name)):
         return "on the hub"
     located = catalog.locate(name)
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             PROGRAM.invoke(context)
         sys.stdout.flush()
         return 0
-    except click.exceptions.Exit as end:  # help was asked for, and given
+    except click.exceptions.Exit as end:  # after --help
         return end.exit_code
     except click.UsageError as error:
         status(sentence(error))
@@ -133,10 +133,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end_of_output() -> int:
-    """Return the exit code where standard output takes no more; raise an error of anything else."""
+    """Return the exit code if standard output is broken; re-raise any other error."""
     try:
-        print(flush=True)  # if it was another file that failed, this succeeds
-    except BrokenPipeError:  # whoever read our output has read enough, as `head` does
+        print(flush=True)  # succeeds if another file caused the error
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         mute(sys.stdout)
         return 0
     except OSError as error:
@@ -147,7 +147,7 @@ def _end_of_output() -> int:
 
 
 def _check_letters(arguments: Sequence[str]) -> None:
-    """Refuse what cannot be the name of anything: bytes that are no UTF-8, and the zero byte."""
+    """Refuse arguments with invalid UTF-8 or a zero byte."""
     for text in arguments:
         if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
             raise BadRequest(f"Expected arguments in UTF-8, got {text[:80]!r}.")

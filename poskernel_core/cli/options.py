@@ -1,4 +1,4 @@
-"""The options that describe a run, and those made from the parameters of a question."""
+"""Options that describe a run, and options generated from the parameters of a question."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["FILE", "PREFIX", "Run", "RunCommand", "device", "question_options"]
 
 FILE = click.Path(path_type=Path)
 PREFIX = "param_"
-"""Begins the Python name of an analysis' own option, so that none is taken for one of a run."""
+"""Prefix of the Python name of an analysis' own options, to avoid clashes with those of a run."""
 
 OWN_SECTION = "Options of this analysis"
 RUN_SECTION = "The run"
@@ -41,7 +41,7 @@ METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 @dataclass(frozen=True)
 class Run:
-    """What the options of a run hold, by their names in Python."""
+    """The values of a run's options, by their Python names."""
 
     model: str
     revision: str | None
@@ -68,7 +68,7 @@ class Run:
         }
 
     def execution(self) -> Execution:
-        """Return where and how the run is carried out."""
+        """Return device and batch size of the run."""
         return Execution(
             device=self.device or settings().device,
             batch=self.batch,
@@ -76,19 +76,19 @@ class Run:
         )
 
     def engine(self) -> Engine:
-        """Return an engine over the store that carries runs out as the options say."""
+        """Return an engine over the default store with this execution."""
         return Engine(Store(), self.execution())
 
 
 class RunCommand(Command):
-    """A command about a run: its options are added, and handed over as one :class:`Run`."""
+    """A command about a run: adds the run's options and passes them as one :class:`Run`."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.params = [click.Argument(["model"]), *self.params, *_run_options()]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Carry the command out."""
+        """Run the command."""
         ctx.params["run"] = Run(**{name: ctx.params.pop(name) for name in Run.__annotations__})
         return super().invoke(ctx)
 
@@ -103,7 +103,7 @@ device = reader("a device such as auto, cpu, cuda or cuda:1", _name_of_device)
 
 
 def _run_options() -> list[Option]:
-    """Return what describes a run and where it is carried out: the fields of :class:`Run`."""
+    """Return the options that describe a run and its execution: the fields of :class:`Run`."""
 
     def option(name: str, help: str, **more: Any) -> Option:
         return Option([name], RUN_SECTION, help=help, **more)
@@ -137,10 +137,10 @@ def _run_options() -> list[Option]:
 
 
 def question_options(question: Question[Any]) -> list[click.Parameter]:
-    """Return the options of an analysis: its own, and what is selected from its result.
+    """Return the options of an analysis: its own parameters, and selections from its result.
 
-    The query position and the head are options of every analysis: its own parameters, or what is
-    selected from its result.
+    Every analysis has options for the query position and the head: they are its own parameters, or
+    selections from its result.
     """
     fields = question.params.model_fields
     own = [_own_option(name, field) for name, field in fields.items()]
@@ -155,7 +155,7 @@ def question_options(question: Question[Any]) -> list[click.Parameter]:
 def _own_option(name: str, field: FieldInfo) -> Option:
     """Return the option of one parameter of an analysis."""
     option, given = partial(Option, section=OWN_SECTION), field.default
-    if name == "query":  # what the context allows is checked later
+    if name == "query":  # its upper limit depends on the context and is checked later
         help = f"{field.description}; {DEFAULT_QUERY} if not given, or the last that can be read"
         return option(["--query"], type=int, metavar="N", help=help)
     kind: Any = field.annotation
@@ -172,7 +172,7 @@ def _own_option(name: str, field: FieldInfo) -> Option:
 
 
 def _type(kind: Any, field: FieldInfo) -> click.ParamType[Any]:
-    """Return click's type of a parameter, with its bounds."""
+    """Return click's type of a parameter, with its limits."""
     if words := typing.get_args(kind):
         return click.Choice(words)
     names = ("ge", "gt", "le", "lt")

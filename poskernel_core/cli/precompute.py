@@ -1,4 +1,4 @@
-"""``precompute`` and ``merge``: what pages show first, here or shared by devices and machines."""
+"""``precompute`` and ``merge``: compute the pages' default results, here or on several machines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Asked = list[tuple[str, Request]]
 
 @dataclass(frozen=True)
 class Sharing:
-    """How several devices or machines share the work: what their options hold."""
+    """The options for sharing the work between devices or machines."""
 
     shard: Shard | None = None
     shards: int | None = None
@@ -57,10 +57,10 @@ class Sharing:
     cluster: str | None = None
 
     def check(self) -> None:
-        """Check that the options go together.
+        """Check that the options are compatible.
 
         Raises:
-            BadRequest: they do not, or the folder for shards is none.
+            BadRequest: they are not, or the folder for shards does not exist.
         """
         ways = {"--shard": self.shard, "--devices": self.devices, "--cluster": self.cluster}
         given = [name for name, value in ways.items() if value is not None]
@@ -81,7 +81,7 @@ class Sharing:
             )
 
     def executor(self) -> tuple[int, ShardExecutor]:
-        """Return how many shards there are, and what computes them."""
+        """Return the number of shards and the function that computes them."""
         if self.cluster is not None:
             from poskernel_core.engine.cluster import run_on_cluster, workers_of  # optional
 
@@ -156,7 +156,7 @@ def precompute(
         raise BadRequest(
             "--revisions is not cut into shards: give every machine checkpoints of its own."
         )
-    if sharing.devices is not None:  # where the analyses run too
+    if sharing.devices is not None:  # analyses run on the first device
         run = replace(run, device=sharing.devices[0])
     asked, passes = _asked_and_passes(run, experiments)
     shard, folder, (count, execute) = sharing.shard, sharing.shard_files, sharing.executor()
@@ -187,7 +187,7 @@ def merge_shards(run: Run, sources: tuple[Path, ...], shards: int, experiments: 
 def _precompute_here(
     run: Run, experiments: bool, revisions: str | None, remove_weights: bool
 ) -> None:
-    """Compute what the pages show first, of the model or of many of its checkpoints."""
+    """Compute the pages' default results for the model or for several of its checkpoints."""
     if revisions is None:
         if remove_weights:
             raise BadRequest(
@@ -212,7 +212,7 @@ def _precompute_here(
 
 
 def _asked_first(run: Run, experiments: bool) -> Asked:
-    """Return what the pages show first of a model."""
+    """Return the requests for the default results of a model's pages."""
     geometry = catalog.locate(run.model, run.revision).geometry
     described = describe_run(run.model, **run.fields())
     head = telling_head(run.model, "contextual")
@@ -225,7 +225,7 @@ def _asked_first(run: Run, experiments: bool) -> Asked:
 
 
 def _asked_of_checkpoint(run: Run, checkpoint: str, experiments: bool) -> list[Request]:
-    """Return what is asked of one checkpoint: what its pages show first, and every measure."""
+    """Return the requests for one checkpoint: the pages' default results, and every measure."""
     at = run.fields() | {"revision": checkpoint}
     geometry = catalog.locate(run.model, checkpoint).geometry
     described, head = describe_run(run.model, **at), telling_head(run.model, "contextual")
@@ -239,9 +239,9 @@ def _asked_of_checkpoint(run: Run, checkpoint: str, experiments: bool) -> list[R
 
 
 def _answer_all(run: Run, asked: Asked) -> None:
-    """Compute what is asked for, and say so; a question that does not fit is left out.
+    """Compute all requests and print their status; questions that do not fit are skipped.
 
-    Everything is asked for at once, so that one pass gathers all that stands on the same windows.
+    All requests are submitted at once, so that one pass gathers everything over the same windows.
     """
     fitting = []
     with closing(run.engine()) as engine:
@@ -259,7 +259,7 @@ def _answer_all(run: Run, asked: Asked) -> None:
 
 @contextmanager
 def _or_left_out(name: str) -> Iterator[None]:
-    """Leave out an experiment that does not fit: a model may be too small for it."""
+    """Skip an experiment that does not fit; a model may be too small for it."""
     try:
         yield
     except BadRequest as error:
@@ -269,7 +269,7 @@ def _or_left_out(name: str) -> Iterator[None]:
 
 
 def _asked_and_passes(run: Run, experiments: bool) -> tuple[Asked, list[RunSpec]]:
-    """Return what the pages ask for first, and the passes that it stands on."""
+    """Return the requests for the default results, and the passes that they need."""
     asked, standing = _asked_first(run, experiments), []
     for name, request in asked:
         with _or_left_out(name):
@@ -287,7 +287,7 @@ def _merge(
     asked: Asked,
     passes: Sequence[RunSpec],
 ) -> None:
-    """Put shards together, and compute what is asked for from them."""
+    """Merge shards and compute the requests from them."""
     with open_sources(sources) as opened:
         merged = merge(store, opened, passes, count, _report)
     show_progress("")

@@ -1,4 +1,4 @@
-"""What the command line prints for a person: a summary of a result, and the ledger."""
+"""Text output of the command line: the summary of a result, and the ledger."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_NUMBERS = 200
 
 
 def summary(result: Result) -> str:
-    """Return a result as text: where it comes from, then every value, long ones shortened."""
+    """Return a result as text: its provenance, then every value, with long arrays shortened."""
     run = result.provenance
     lines = [
         f"{result.analysis} of {run['model']} on {counted(run['windows'], 'window')} of "
@@ -51,7 +51,7 @@ def summary(result: Result) -> str:
 
 
 def _rounded(texts: np.ndarray) -> str:
-    """Return numbers with their errors, one text or an array of them."""
+    """Return formatted numbers as one text, for a scalar or an array."""
     if texts.ndim == 0:
         return str(texts)
     with np.printoptions(threshold=MAX_NUMBERS, linewidth=100, formatter={"all": str}):
@@ -59,14 +59,14 @@ def _rounded(texts: np.ndarray) -> str:
 
 
 def _spelt(result: Result, name: str, texts: Texts) -> list[str]:
-    """Return sentences, a line each, or tokens, a line for each row."""
+    """Return texts as lines: one per sentence, or one per row of tokens."""
     if result.units[name] == "sentence":
         return [str(text) for text in texts.ravel()]
     return [" ".join(map(repr, row)) for row in np.atleast_2d(texts).tolist()]
 
 
 def ledger_text(model: str, lines: Sequence[Checked], known: Sequence[str]) -> str:
-    """Return the reproduction ledger as text: one figure after the other, and the count."""
+    """Return the reproduction ledger as text: every figure, then the counts of the verdicts."""
     if not lines:
         some = ", ".join(known) or "no model"
         return f"No figures were published for {model!r}; there are some for {some}."
@@ -88,7 +88,7 @@ def _ledger_line(line: Checked) -> str:
 
 
 def _text(result: Result, name: str, array: np.ndarray) -> str:
-    """Return an array with three digits; of one with many numbers the shape and the range."""
+    """Return an array with three digits; a large one as its shape and range."""
     if name in result.labels:
         words = np.array([*result.labels[name], "none"], dtype=object)
         array = np.asarray(words.take(array), dtype=str)

@@ -1,4 +1,4 @@
-"""``serve``: the dashboard, in this process."""
+"""``serve``: run the dashboard in this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READERS = "Its readers"
 
 
 def _model(text: str) -> str:
-    """Return a model as the server knows it: a directory or file by its whole path."""
+    """Normalise a model for the server: directories and files become absolute paths."""
     if not text.strip() or "," in text:
         raise ValueError
     path = Path(text).expanduser()
@@ -116,10 +116,10 @@ def serve(
 
 
 def _check_door(host: str, port: int | None) -> None:
-    """Refuse a host that is none of this machine's, and a port that is taken.
+    """Check that the host is an address of this machine and that the port is free.
 
     Raises:
-        BadRequest: either.
+        BadRequest: one of them is not.
     """
     for at, name, instead in (
         (0, host, "'localhost' or '0.0.0.0' as --host, or an address of this machine"),

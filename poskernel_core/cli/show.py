@@ -1,4 +1,4 @@
-"""``show`` and ``reproduce``: the answer to a question, and published figures beside ours."""
+"""``show`` and ``reproduce``: print the result of a question; compare with published figures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["Show", "answer", "check_windows", "reproduce"]
 
 
 class Show(Commands):
-    """``show``: a command for each analysis, made when it is asked for."""
+    """``show``: a group with one command per analysis, created on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all analyses."""
@@ -63,10 +63,10 @@ class Show(Commands):
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; options may stand before the name of the analysis.
+        """Parse the arguments; options may precede the name of the analysis.
 
         Raises:
-            click.UsageError: none is named.
+            click.UsageError: no analysis is named.
         """
         name = next((each for each in args if each in analyses.ANALYSES), None)
         if name is not None:
@@ -88,10 +88,10 @@ def show(
     as_json: bool,
     **own: Any,
 ) -> None:
-    """Print or write the result of an analysis; its own parameters have the prefix.
+    """Print or write the result of an analysis; names of its own parameters start with ``PREFIX``.
 
     Raises:
-        PosKernelError: what went wrong, in one sentence.
+        PosKernelError: with a message of one sentence.
     """
     params = {name.removeprefix(PREFIX): each for name, each in own.items() if each is not None}
     for path in filter(None, (npz, html)):  # before anything is computed
@@ -138,7 +138,7 @@ def answer(engine: Engine, request: Request) -> Result:
 
 
 def _progress(job: Job) -> str:
-    """Return ``120 of 500, 35 s left`` as far as it is known."""
+    """Return the known progress, such as ``120 of 500, 35 s left``."""
     if not job.total:
         return ""
     left = job.seconds_left()
@@ -146,15 +146,14 @@ def _progress(job: Job) -> str:
 
 
 def check_windows(result: Result, run: Run) -> None:
-    """Refuse a stored result that was computed from fewer windows than are asked for now.
+    """Check that a result has as many windows as requested; a stored one may have fewer.
 
-    A result of several runs tells their numbers in a text, in the order of the runs; as for all
-    else that it tells of one run, the first is looked at.
+    For a result of several runs, only the first run is checked.
     """
     got, context = (
         int(str(result.provenance[name]).split(", ")[0]) for name in ("windows", "context")
     )
-    asked = result.provenance["windows_asked"]  # fewer where the analysis takes a number of its own
+    asked = result.provenance["windows_asked"]  # may be fewer if the analysis sets its own number
     if run.windows is not None and got < run.windows == asked:
         raise TooLittleText(
             f"Corpus {run.corpus!r} gives {counted(got, 'window')} of {counted(context, 'token')}, "

@@ -1,1 +1,1 @@
-"""What every part stands on: errors, frozen descriptions, axes, files, numbers as text."""
+"""Shared basics: errors, run descriptions, axes, files, numbers as text."""

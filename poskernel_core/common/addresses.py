@@ -1,7 +1,6 @@
-"""Addresses of those who ask: what of an address is one visitor.
+"""IP addresses of clients, and which of them count as one client.
 
-An IPv6 visitor is a network of 64 bits, as providers hand out: the other half is the visitor's to
-choose.
+An IPv6 client is a /64 network, the size that providers assign: the client chooses the lower half.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ __all__ = ["Address", "network_of", "parsed"]
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 REMEMBERED = 4096
-"""How many addresses are kept as they were read, for the next request from them."""
+"""Number of parsed addresses in the cache."""
 
 NETWORK = 64
 
 
 @lru_cache(REMEMBERED)
 def parsed(text: str) -> Address | None:
-    """Return an address, or None; one of IPv4 in the clothes of IPv6 is one of IPv4."""
+    """Parse an address, or return None; an IPv4-mapped IPv6 address becomes IPv4."""
     try:
         found = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -32,7 +31,7 @@ def parsed(text: str) -> Address | None:
 
 @lru_cache(REMEMBERED)
 def network_of(text: str) -> str:
-    """Return what is one visitor: an IPv4 address, an IPv6 network of 64 bits, else the text."""
+    """Return the identity of a client: the IPv4 address, the IPv6 /64 network, else the text."""
     address = parsed(text)
     if address is None:
         return text

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and folders of them."""
+"""Write files atomically, so that they appear complete or not at all, and folders of files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from poskernel_core.common.errors import BadRequest
 
 
 def check_target(path: Path) -> None:
-    """Check that a name is that of a file, and that its folder exists.
+    """Check that a path can be a file and that its folder exists.
 
     Raises:
-        BadRequest: no name, a folder, a device or its like, or in a folder that does not exist.
+        BadRequest: an empty name, a folder, a device or similar, or a folder that does not exist.
     """
     if not path.name or os.path.isdir(path):
         raise BadRequest(f"Expected the name of a file to write, got {str(path)!r}.")
@@ -32,13 +32,12 @@ def check_target(path: Path) -> None:
 
 
 def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
-    """Have a file written next to its place, and moved there once it is complete.
+    """Write a temporary file in the same folder, then rename it to ``path`` when it is complete.
 
-    Where a link has its name, the file that the link leads to is written. Of several who write the
-    same file at once, the last to end leaves it.
+    If ``path`` is a link, its target is written. With concurrent writers the last one wins.
 
     Raises:
-        BadRequest: it cannot be written.
+        BadRequest: the file cannot be written.
     """
     check_target(path)
     place = _target(path)
@@ -54,16 +53,15 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def _target(path: Path) -> Path:
-    """Return the file that is written: of a link, where it leads to."""
+    """Return the file that is written: the target if ``path`` is a link."""
     return Path(os.path.realpath(path))
 
 
 def check_folder(path: Path) -> None:
-    """Check that a folder exists or that one could be made; none is made.
+    """Check that a folder exists or could be created; creates nothing.
 
     Raises:
-        BadRequest: what has its name, or that of a folder above it, is no folder, or none may be
-            made there.
+        BadRequest: the path or one of its parents is not a folder, or permission is missing.
     """
     there = next(each for each in (path, *path.parents) if os.path.lexists(each))
     number = 0
@@ -76,10 +74,10 @@ def check_folder(path: Path) -> None:
 
 
 def check_ours(folder: Path, name: str, mark: bytes) -> None:
-    """Check that nothing of others is overwritten in a folder, which may be one that is not yet.
+    """Check that a folder, if it exists, is empty or an earlier export, so that nothing is lost.
 
     Raises:
-        BadRequest: it is not empty, and its file ``name`` is not there or does not hold our mark.
+        BadRequest: the folder is not empty, and its file ``name`` is missing or lacks our mark.
     """
     with contextlib.suppress(OSError):
         if not os.path.isdir(folder) or not os.listdir(folder):
@@ -93,10 +91,10 @@ def check_ours(folder: Path, name: str, mark: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder unless it exists.
+    """Create a folder unless it exists.
 
     Raises:
-        BadRequest: a file has its name, or it cannot be made.
+        BadRequest: a file has this name, or the folder cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -105,9 +103,9 @@ def make_folder(path: Path) -> None:
 
 
 def write_tree(folder: Path, files: Iterable[tuple[str, Any]]) -> int:
-    """Write files into a folder, by their names in it; return how many there are.
+    """Write files into a folder, by their relative names; return their number.
 
-    Texts and bytes are written as they are, all else as JSON.
+    Strings and bytes are written unchanged, other values as JSON.
 
     Raises:
         BadRequest: one cannot be written.

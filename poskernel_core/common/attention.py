@@ -1,7 +1,7 @@
-"""What arrays and tensors share of attention: which keys a query sees, which heads share keys.
+"""Attention rules shared by NumPy and torch code: visible keys, grouped heads, score rules.
 
-:class:`ScoreRule` is how a layer turns products of queries and keys into scores, and which of them
-count: scale, window, chunk, cap, slopes. It holds for whole scores and for those of mean keys.
+:class:`ScoreRule` describes how a layer turns query-key products into scores, and which keys are
+visible: scale, window, chunk, cap, slopes. It applies to full scores and to scores of mean keys.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["ScoreRule", "Slopes", "first_visible", "is_hidden", "only_visible", 
 
 
 def first_visible(n: int, skip: int, window: int | None, chunk: int | None = None) -> int:
-    """Return the first key that the query at ``n`` sees, from ``skip``, window and chunk."""
+    """Return the first visible key of the query at ``n``, given ``skip``, window and chunk."""
     low = skip if window is None else max(skip, n - window + 1)
     return low if chunk is None else max(low, n // chunk * chunk)
 
 
 def is_hidden(query: Any, key: Any, window: int | None, chunk: int | None = None) -> Any:
-    """Return whether queries may not see keys: later ones, those before a window, other chunks'.
+    """Return whether keys are hidden from queries: later keys, before the window, in other chunks.
 
-    ``query`` and ``key`` are positions, as NumPy arrays or as tensors; they are broadcast.
+    ``query`` and ``key`` are positions, as NumPy arrays or tensors; they are broadcast.
     """
     hidden = key > query
     hidden = hidden if window is None else hidden | (key <= query - window)
@@ -37,19 +37,19 @@ def only_visible(
     window: int | None = None,
     chunk: int | None = None,
 ) -> Float[np.ndarray, "*batch query key"]:
-    """Return values of as many queries as keys, NaN where the query does not see the key."""
+    """Return a square array of values (as many queries as keys) with NaN at hidden keys."""
     positions = np.arange(values.shape[-1])
     return np.where(is_hidden(positions[:, None], positions, window, chunk), np.nan, values)
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """ALiBi: a score falls by a head's slope with every token between query and key.
+    """ALiBi: with every token between query and key the score falls by the head's slope.
 
     Attributes:
         per_head: the slopes, in score per token before ``factor``.
-        factor: what slope times position is multiplied by (Falcon: the score's scale).
-        rounded: whether slope times position is kept in bfloat16 (Falcon), so that the bias is a
+        factor: multiplies slope times position (Falcon: the score's scale).
+        rounded: whether slope times position is rounded to bfloat16 (Falcon), so that the bias is a
             staircase.
 
     Source: Press et al., 2108.12409; the two variations are those of transformers' models.
@@ -60,7 +60,7 @@ class Slopes:
     rounded: bool = False
 
     def bias(self, length: int) -> Float[np.ndarray, "head key"]:
-        """Return what a key's position adds to its score, up to a constant of each row."""
+        """Return the term that a key's position adds to its score, up to a constant of each row."""
         return _bias(self, length)
 
 
@@ -75,7 +75,7 @@ def _bias(slopes: Slopes, length: int) -> np.ndarray:
 
 
 def _in_bfloat16(numbers: np.ndarray) -> np.ndarray:
-    """Round to the nearest number of 8 significant bits, ties to even."""
+    """Round to bfloat16: 8 significant bits, ties to even."""
     bits = numbers.astype(np.float32).view(np.uint32)
     kept = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
     return np.asarray(kept.astype(np.uint32).view(np.float32))
@@ -83,17 +83,17 @@ def _in_bfloat16(numbers: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ScoreRule:
-    """How one layer makes scores of products, and which keys a query sees.
+    """How one layer computes scores from products, and which keys a query sees.
 
-    ``s(n,i) = cap tanh(scale q_n . k_i / cap) - slope_h (n - i)``, the cap and the slopes where
-    there are any.
+    ``s(n,i) = cap tanh(scale q_n . k_i / cap) - slope_h (n - i)``, with cap and slopes only if the
+    layer has them.
 
     Attributes:
         scale: factor of ``q . k``.
-        window: how many keys a query sees, itself included; None where it sees all.
-        chunk: length of the chunks beyond whose start no query sees; None where there are none.
+        window: number of keys that a query sees, itself included; None for all.
+        chunk: length of chunks; a query sees only keys of its chunk. None for no chunks.
         cap: the soft cap of scores, or None.
-        slopes: of ALiBi, or None.
+        slopes: the ALiBi slopes, or None.
     """
 
     scale: float
@@ -104,41 +104,41 @@ class ScoreRule:
 
     @property
     def plain(self) -> bool:
-        """Whether a score is the scaled product, neither capped nor biased."""
+        """Whether a score is just the scaled product, neither capped nor biased."""
         return self.cap is None and self.slopes is None
 
     def of_heads(self, heads: slice) -> ScoreRule:
-        """Return the rule of some heads alone."""
+        """Return the rule restricted to some heads."""
         if self.slopes is None:
             return self
         return replace(self, slopes=replace(self.slopes, per_head=self.slopes.per_head[heads]))
 
     def first_visible(self, n: int, skip: int = 0) -> int:
-        """Return the first key that the query at ``n`` sees."""
+        """Return the first visible key of the query at ``n``."""
         return first_visible(n, skip, self.window, self.chunk)
 
     def is_hidden(self, query: Any, key: Any) -> Any:
-        """Return whether queries may not see keys, as :func:`is_hidden`."""
+        """Return whether keys are hidden from queries, as :func:`is_hidden`."""
         return is_hidden(query, key, self.window, self.chunk)
 
     def capped(self, scores: Any) -> Any:
-        """Return scaled products, NumPy or torch, after the soft cap."""
+        """Apply the soft cap to scaled products (NumPy or torch)."""
         if self.cap is None:
             return scores
         small = scores / self.cap
         return self.cap * (np.tanh(small) if isinstance(small, np.ndarray) else small.tanh())
 
     def scores(self, products: Any, queries: Any, keys: Any) -> Any:
-        """Return the scores of products ``q . k [..., head, query, key]``, not scaled yet.
+        """Return the scores of unscaled products ``q . k [..., head, query, key]``.
 
-        ``queries`` and ``keys`` are the positions of the two last axes, slices or sequences.
-        NumPy or torch; nothing is hidden.
+        ``queries`` and ``keys`` are the positions of the last two axes, as slices or sequences.
+        NumPy or torch; no keys are masked.
         """
         scores = self.capped(self.scale * products)
         return scores if self.slopes is None else scores + self.bias(queries, keys, scores)
 
     def bias(self, queries: Any, keys: Any, like: Any) -> Any:
-        """Return ``-slope_h (n - i) [head, query, key]`` as the kind of array that ``like`` is."""
+        """Return ``-slope_h (n - i) [head, query, key]`` as an array of the kind of ``like``."""
         assert self.slopes is not None
         queries, keys = _positions(queries), _positions(keys)
         last = max(queries.max(initial=0), keys.max(initial=0))
@@ -156,9 +156,9 @@ def _positions(chosen: Any) -> np.ndarray:
 
 
 def repeat_kv(x: Any, heads: int, axis: int = 0) -> Any:
-    """Return an array or a tensor over key heads as one over ``heads`` query heads.
+    """Expand an array or tensor over key heads to ``heads`` query heads.
 
     ``head // kv`` neighbouring query heads share each key head of ``axis``.
     """
-    repeat = getattr(x, "repeat_interleave", None) or x.repeat  # that of a tensor means another
+    repeat = getattr(x, "repeat_interleave", None) or x.repeat  # unlike Tensor.repeat
     return repeat(heads // x.shape[axis], axis)

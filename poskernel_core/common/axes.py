@@ -18,15 +18,15 @@ band     offsets ``n - i`` from ``-BAND`` to ``BAND``, future keys included
 row      consecutive query positions inside one block of a pattern
 component principal components, the largest variance first
 step     checkpoints of a training run, by their steps
-label    what a value that is a kind can be
+label    the possible values of a categorical value
 measure  measures of heads, as the grid of all heads offers them
-left_out groups of queries, each left out once
+left_out leave-one-group-out replicates, by the group that is left out
 pin      pinned heads, of any models and runs
-missing  questions that nothing is known of yet
-subset   sets of groups of texts, by how many windows they hold
+missing  questions without a stored result
+subset   sets of groups of texts, by their number of windows
 ======== =====================================================================
 
-NumPy arrays carry analyses and statistics; torch tensors stay inside a pass.
+Analyses and statistics use NumPy arrays; torch tensors stay inside a pass.
 """
 
 from __future__ import annotations

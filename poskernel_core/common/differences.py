@@ -1,9 +1,9 @@
-"""Means of groups of windows, kept as 16-bit differences from the mean of all.
+"""Store the means of groups of windows as 16-bit differences from the overall mean.
 
-An array of means ``NAME`` that has groups is kept as three: ``NAME``, ``NAME.groups`` (16-bit
-integers, the group as first axis) and ``NAME.step`` (what their unit is, for each row, or for each
-number of a short one). All groups have equally many windows, so the mean of some is ``m`` and the
-mean of their differences.
+Means ``NAME`` with groups are stored as three arrays: ``NAME`` (the overall mean), ``NAME.groups``
+(differences as 16-bit integers, group first) and ``NAME.step`` (the unit of the integers, one per
+row, or one per number of a short row). All groups have equally many windows, so the mean over some
+groups is the overall mean plus the mean of their differences.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["DIFFERENCES", "STEP", "average", "each_group", "of_groups"]
 DIFFERENCES, STEP = ".groups", ".step"
 LARGEST = np.iinfo(np.int16).max
 SHORT = 16
-"""Numbers of a row that have a unit each."""
+"""A row with fewer numbers than this has a separate step for each number."""
 
 
 def average(name: str, means: np.ndarray, axis: int = 0) -> dict[str, np.ndarray]:
-    """Return the mean of the groups' means ``[..., group, ...]``, and how each differs from it.
+    """Split group means ``[..., group, ...]`` into their mean and the differences from it.
 
-    ``axis`` is that of the groups; a mean of one group has no differences.
+    ``axis`` is the axis of the groups; a single group has no differences.
     """
     wide = means.astype(np.float64)
     mean = wide.mean(axis=axis)
@@ -40,19 +40,19 @@ def average(name: str, means: np.ndarray, axis: int = 0) -> dict[str, np.ndarray
 
 
 def of_groups(arrays: Mapping[str, np.ndarray], name: str, kept: Sequence[int]) -> np.ndarray:
-    """Return one layer's mean over some groups; one that has no groups as it is."""
+    """Return one layer's mean over some groups; a mean without groups is returned unchanged."""
     groups = arrays.get(f"{name}{DIFFERENCES}")
     if groups is None:
         return arrays[name]
     rest = [group for group in range(len(groups)) if group not in kept]
-    few, sign = (kept, 1) if len(kept) <= len(rest) else (rest, -1)  # all differences add up to 0
+    few, sign = (kept, 1) if len(kept) <= len(rest) else (rest, -1)  # the differences sum to 0
     off = groups[list(few)].sum(axis=0, dtype=np.int32)
     step = arrays[f"{name}{STEP}"][0] * np.float32(sign / len(kept))
     return np.asarray(arrays[name] + off * step, dtype=np.float32)
 
 
 def each_group(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """Return the means of each group ``[group, ...]``; one that has no groups is one of its own."""
+    """Return the means of each group ``[group, ...]``; without groups, as a single group."""
     groups = arrays.get(f"{name}{DIFFERENCES}")
     if groups is None:
         return arrays[name][None]

@@ -1,29 +1,29 @@
-"""Every error that a user can meet, each one clear sentence.
+"""The errors that users can see; each message is one clear sentence.
 
 ::
 
     PosKernelError
-    ├── BadRequest                what was asked for cannot be done (exit code 2)
+    ├── BadRequest                the request cannot be carried out (exit code 2)
     │   ├── UnknownModel          no such name, directory or file
-    │   ├── UnsupportedModel      a position scheme or file format that is not read
+    │   ├── UnsupportedModel      a position scheme or file format that is not supported
     │   ├── NoNetwork             the hub cannot be reached
-    │   ├── ComputeDisabled       no torch here: stored results are shown, nothing is computed
-    │   ├── NotInModel            a part of a model lacks what a question needs
+    │   ├── ComputeDisabled       read-only, or no torch: only stored results are shown
+    │   ├── NotInModel            the model, or partial model, lacks what a question needs
     │   ├── UnknownCorpus         no such corpus, file or text
-    │   ├── TooLittleText         fewer windows than were asked for
+    │   ├── TooLittleText         fewer windows than requested
     │   ├── UnknownAnalysis       no such analysis
     │   ├── UnknownField          a run has no field of that name
-    │   ├── InvalidField          a field of a run has a value that it cannot have
-    │   ├── BadArchive            an import file that is not ours, or is damaged
-    │   ├── TooLarge              more than this server computes for a visitor
-    │   └── Busy                  too many computations are waiting already
+    │   ├── InvalidField          a field of a run has an invalid value
+    │   ├── BadArchive            an import file of another program, or a damaged one
+    │   ├── TooLarge              more than this server computes for a client
+    │   └── Busy                  too many open computations
     ├── StoreFailed               the store cannot be read or written (exit code 1)
     │   ├── NoSpace               the disk is full
-    │   └── ReadOnlyStore         what is stored can be shown, nothing new can be kept
-    ├── Cancelled                 somebody pressed cancel
-    └── ComputeFailed             the computation broke (exit code 1)
+    │   └── ReadOnlyStore         the store can be read, but not written
+    ├── Cancelled                 the computation was cancelled
+    └── ComputeFailed             the computation failed (exit code 1)
 
-A message says what was expected, what came, and what to do.
+A message says what was expected, what was given, and what to do.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class PosKernelError(Exception):
 
 
 class BadRequest(PosKernelError):
-    """The request cannot be met as it stands; the message says what to change."""
+    """The request cannot be carried out; the message says what to change."""
 
 
 class ComputeDisabled(BadRequest):
-    """There is no torch here: stored results are shown, nothing new is computed."""
+    """Computing is off (read-only, no torch or no weights); only stored results are shown."""
 
 
 class NotInModel(BadRequest):
-    """A part of a model lacks what a question needs."""
+    """The model, or partial model, lacks what a question needs."""
 
 
 class UnknownModel(BadRequest):
@@ -74,11 +74,11 @@ class UnknownModel(BadRequest):
 
 
 class UnsupportedModel(BadRequest):
-    """A model whose position scheme or file format PosKernel does not read."""
+    """A model whose position scheme or file format PosKernel does not support."""
 
 
 class NoNetwork(BadRequest):
-    """Something lives on the hub, and the hub cannot be reached."""
+    """A model or corpus must be read from the hub, which cannot be reached."""
 
 
 class UnknownCorpus(BadRequest):
@@ -86,7 +86,7 @@ class UnknownCorpus(BadRequest):
 
 
 class TooLittleText(BadRequest):
-    """A corpus that holds fewer windows than were asked for."""
+    """A corpus with fewer windows than requested."""
 
 
 class UnknownAnalysis(BadRequest):
@@ -94,7 +94,7 @@ class UnknownAnalysis(BadRequest):
 
 
 class InvalidField(BadRequest):
-    """A field of a run has a value that it cannot have."""
+    """A field of a run has an invalid value."""
 
 
 class UnknownField(BadRequest):
@@ -102,19 +102,19 @@ class UnknownField(BadRequest):
 
 
 class BadArchive(BadRequest):
-    """A file given to ``import`` that is not an archive of ours, or is damaged."""
+    """A file given to ``import`` that is not a PosKernel archive, or is damaged."""
 
 
 class TooLarge(BadRequest):
-    """More than this server computes for a visitor; one's own machine has no such bound."""
+    """More than this server computes for a client; a local installation has no such limit."""
 
 
 class Busy(BadRequest):
-    """Too many computations are waiting already; asking again in a moment helps."""
+    """Too many open computations; the request can be retried later."""
 
 
 class StoreFailed(PosKernelError):
-    """The store cannot be read or written; the message names no directory, visitors read it."""
+    """The store cannot be read or written; clients see the message, so it names no directory."""
 
 
 class NoSpace(StoreFailed):
@@ -122,7 +122,7 @@ class NoSpace(StoreFailed):
 
 
 class ReadOnlyStore(StoreFailed):
-    """The store's directory cannot be written: stored results are shown, nothing is computed."""
+    """The store's directory is not writable: stored results are shown, nothing is computed."""
 
 
 class Cancelled(PosKernelError):
@@ -130,11 +130,11 @@ class Cancelled(PosKernelError):
 
 
 class ComputeFailed(PosKernelError):
-    """The computation broke; the message says where the log is."""
+    """The computation failed."""
 
 
 def by_name(name: str) -> type[PosKernelError]:
-    """Return the error class called ``name`` (how a worker's error crosses a pipe)."""
+    """Return the error class called ``name``, to recreate an error of a worker process."""
     found = globals().get(name)
     if isinstance(found, type) and issubclass(found, PosKernelError):
         return found

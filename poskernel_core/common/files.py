@@ -1,4 +1,4 @@
-"""Reading what others wrote: whether it is there, zip files, JSON of a bounded size and depth."""
+"""Read files of unknown origin: existence checks, zip damage, JSON of limited size and depth."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ ZIP_DAMAGE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, KeyError, InvalidField,
     NotImplementedError, OSError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
-"""What reading a zip file with a changed byte, and what it holds, can raise."""
+"""Exceptions that reading a corrupt zip file, or its contents, can raise."""
 
 
 def is_folder(path: Path) -> bool:
-    """Tell whether a name is that of a folder.
+    """Return whether a path is a folder.
 
     Raises:
-        BadRequest: the folder that it is in may not be searched.
+        BadRequest: no permission to search its parent folder.
     """
     return _look(path, path.is_dir)
 
 
 def is_file(path: Path) -> bool:
-    """Tell whether a name is that of a file.
+    """Return whether a path is a file.
 
     Raises:
-        BadRequest: the folder that it is in may not be searched.
+        BadRequest: no permission to search its parent folder.
     """
     return _look(path, path.is_file)
 
@@ -62,7 +62,7 @@ def _look(path: Path, ask: Callable[[], bool]) -> bool:
 
 
 def may_not_read(path: Path, error: PermissionError) -> BadRequest:
-    """Return what is said of a file that is there and may not be read."""
+    """Return the error for a file that exists but may not be read."""
     return BadRequest(
         f"Cannot read {str(path)!r}: {error.strerror}; ask for the right to read it, or name "
         "another."
@@ -73,8 +73,8 @@ def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
     """Return the value of a JSON file of at most ``most`` bytes.
 
     Raises:
-        BadRequest: the file may not be read.
-        ValueError: larger, not UTF-8, not JSON, or nested too deeply.
+        BadRequest: no permission to read the file.
+        ValueError: too large, not UTF-8, not JSON, or nested too deeply.
         OSError: the file cannot be read for another reason.
     """
     try:
@@ -91,7 +91,7 @@ def read_object(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """Return the fields of a JSON file that holds an object.
 
     Raises:
-        BadRequest, ValueError, OSError: as :func:`read_json`, or it holds something else.
+        BadRequest, ValueError, OSError: as :func:`read_json`, or the value is not an object.
     """
     found = read_json(path, most)
     if not isinstance(found, dict):
@@ -118,7 +118,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def _check_depth(value: Any) -> None:
-    """Refuse what could not be written or copied again: both are recursive."""
+    """Limit the depth, since writing and copying the value are recursive."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in _inside(outer)]

@@ -1,4 +1,4 @@
-"""Where what PosKernel keeps lies: results, and models converted from other formats."""
+"""The default directory for results and for models converted from other formats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import platformdirs
 __all__ = ["default_directory"]
 
 CHECKOUT = ("pyproject.toml", "serve.py")
-"""Files that lie next to the package in a checkout, and not where it is installed."""
+"""Files next to the package in a checkout, but not in an installation."""
 
 
 def default_directory() -> Path:

@@ -1,4 +1,4 @@
-"""Windows in groups of alike size, so that errors count texts and not windows."""
+"""Groups of windows of equal size, so that standard errors count texts rather than windows."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ __all__ = [
 ]
 
 GROUPS = 10
-"""Groups that texts are dealt to: window ``w`` of a run belongs to group ``w % groups``."""
+"""Number of groups; window ``w`` of a run belongs to group ``w % groups``."""
 
 Dealt = Literal["documents", "stretches", "windows"]
-"""What groups are made of: whole documents, stretches of fewer than ten documents, or windows that
-have nothing to do with each other."""
+"""What groups consist of: whole documents, stretches of text (if there are fewer than ten
+documents), or independent windows."""
 
 
 def groups_of(windows: int) -> int:
-    """Return how many groups so many windows make: ten, or one of each where they are fewer."""
+    """Return the number of groups: ten, or one per window if there are fewer windows."""
     return min(GROUPS, windows)
 
 
 def in_equal_groups(windows: int) -> int:
-    """Return how many of so many windows are read: all groups have equally many."""
+    """Return the largest number of windows, up to ``windows``, that gives groups of equal size."""
     return windows - windows % groups_of(windows) if windows else 0
 
 
 def first_of_all(count: int, windows: int) -> int:
-    """Return how many first windows are taken for ``count`` where all groups give equally many.
+    """Return how many first windows to use so that all groups give equally many, up to ``count``.
 
-    That is one of each group at least, and else no more than ``count``.
+    At least one window of each group is used, even if that is more than ``count``.
     """
     groups = groups_of(windows)
     return max(1, min(count, windows) // groups) * groups
 
 
 def first_in_equal_groups(windows: np.ndarray, count: int) -> np.ndarray:
-    """Return about the first ``count`` windows of a run: all groups have equally many of them."""
+    """Return about the first ``count`` windows of a run, equally many of each group."""
     return windows[: in_equal_groups(min(count, len(windows)))]

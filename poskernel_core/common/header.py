@@ -1,4 +1,4 @@
-"""What a pass knew of itself: its sizes, where it ran, and what only the running model knows."""
+"""Headers of passes: sizes, device, and facts known only to the running model."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["PassHeader", "PlanHeader"]
 
 
 class PlanHeader(BaseModel):
-    """What is known of a pass before it runs, or of an experiment.
+    """The header of a pass before it runs, or of an experiment.
 
     Attributes:
         n_layers, n_heads, n_kv_heads, n_ctx, n_vocab, d_head, d_model: sizes of the model.
-        architecture, scheme: which it is, and how positions come into it.
-        context: ``T``, tokens per window, the start token included.
-        windows: how many windows are read.
-        groups: how many groups of texts the sums are kept by; 0 where they are not.
-        dealt: what the groups are made of.
+        architecture, scheme: the model's architecture and its position scheme.
+        context: ``T``, tokens per window, including the start token.
+        windows: number of windows.
+        groups: number of groups of texts with separate sums; 0 if there are none.
+        dealt: what the groups consist of.
         positions: recorded query positions, ascending.
         samples: queries kept per position.
         start_token: whether position 0 holds the start token.
-        device, dtype: where it runs, in which precision.
-        headless: for every layer why it has no heads, None where it has; empty where all have.
+        device, dtype: the device and the precision.
+        headless: per layer the reason why it has no heads, None if it has; empty if all have.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -53,31 +53,31 @@ class PlanHeader(BaseModel):
     dealt: Dealt = "windows"
 
     def reason(self, layer: int) -> str | None:
-        """Return why a layer has no heads, or None where it has."""
+        """Return why a layer has no heads, or None if it has heads."""
         return self.headless[layer] if self.headless else None
 
     @property
     def reasons(self) -> dict[int, str]:
-        """Why layers have no heads, by the layers that have none."""
+        """The layers without heads, each with the reason."""
         return {layer: why for layer, why in enumerate(self.headless) if why}
 
 
 class PassHeader(PlanHeader):
-    """What is known of a finished pass.
+    """The header of a finished pass.
 
     Attributes:
-        scales: what queries times keys are multiplied by, per layer.
-        sliding_windows: how many keys a query sees, per layer; None where it sees all.
-        chunks: length of the chunks beyond whose start no query sees, per layer; None where there
-            are none. An empty tuple if no layer has one; likewise ``caps`` and ``slopes``.
+        scales: factor of ``q . k``, per layer.
+        sliding_windows: number of keys that a query sees, per layer; None for all.
+        chunks: length of chunks, per layer; a query sees only keys of its chunk; None for no
+            chunks. An empty tuple if no layer has chunks; likewise ``caps`` and ``slopes``.
         caps: soft cap of the scores, per layer.
-        slopes: of ALiBi, per layer.
-        resumed_at_window: how many windows were read already when it went on, 0 if it ran in one
-            go.
-        seconds: how long its windows took, but for what was read in vain.
-        dtype_error: relative error of mean keys in its precision, measured against float32.
+        slopes: ALiBi slopes, per layer.
+        resumed_at_window: number of windows read before the pass was resumed, 0 if it ran without
+            interruption.
+        seconds: time spent on its windows, without work that was lost.
+        dtype_error: relative error of mean keys in this precision, measured against float32.
         tokens: the tokens of a single text.
-        shards: how many parts it was put together from, 0 if it ran as one.
+        shards: number of shards merged, 0 if it ran as one.
     """
 
     scales: tuple[float, ...]
@@ -92,14 +92,14 @@ class PassHeader(PlanHeader):
     shards: int = 0
 
     def of_groups(self, groups: int) -> PassHeader:
-        """Return what would be known of the pass had it read so many of its groups."""
+        """Return the header as if the pass had read only this many of its groups."""
         counts = {"windows": self.windows, "samples": self.samples, "groups": self.groups}
         return self.model_copy(
             update={name: count * groups // self.groups for name, count in counts.items()}
         )
 
     def rule(self, layer: int) -> ScoreRule:
-        """Return how a layer makes scores of products, and which keys its queries see."""
+        """Return the score rule of a layer."""
         return ScoreRule(
             self.scales[layer],
             self.sliding_windows[layer],
@@ -110,12 +110,12 @@ class PassHeader(PlanHeader):
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> PassHeader | None:
-        """Return the header that a manifest holds, or None where it holds none."""
+        """Parse the header stored in a manifest; None if it is invalid."""
         try:
             return cls.model_validate(stored)
         except ValidationError:
             return None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the header as a manifest holds it, in plain JSON values."""
+        """Return the header as plain JSON values, as stored in a manifest."""
         return self.model_dump(mode="json")

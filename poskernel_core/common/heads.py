@@ -1,4 +1,4 @@
-"""The name of a head, such as ``L0H3``."""
+"""Names of heads, such as ``L0H3``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def parse_cell(text: str, n_layers: int, n_heads: int) -> tuple[int, int]:
     Raises:
         BadRequest: not of that form, or outside the model.
     """
-    text = str(text)  # Python hands over anything
+    text = str(text)  # callers may pass any object
     found = re.fullmatch(r"[Ll]([0-9]{1,6})[Hh]([0-9]{1,6})", text.strip())
     cell = (int(found[1]), int(found[2])) if found else (-1, -1)
     if not (0 <= cell[0] < n_layers and 0 <= cell[1] < n_heads):
@@ -32,6 +32,6 @@ def cell_name(layer: int, head: int) -> str:
 
 
 def layer_of(text: str) -> int:
-    """Return the layer of a head written ``L0H3``, -1 where the text names none."""
+    """Return the layer of a head written ``L0H3``, or -1 if the text is not a head."""
     found = re.fullmatch(r"[Ll]([0-9]{1,6})[Hh][0-9]{1,6}", text.strip())
     return int(found[1]) if found else -1

@@ -1,7 +1,7 @@
-"""The heap of the process: what the C library holds back of it.
+"""Return unused heap memory to the system.
 
-Tensors that come and go leave holes between others that stay. glibc keeps such holes for itself,
-and what a process holds grows with every kind of work that it meets, though no object is left.
+Freed tensors leave holes between those still in use. glibc keeps these holes, so the memory of a
+process grows with every new kind of work, although the objects are gone.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ __all__ = ["give_back"]
 
 
 def give_back() -> bool:
-    """Return free memory to the system; tell whether there was any, or anybody to ask (glibc).
+    """Return free memory to the system; return whether any was released (False without glibc).
 
-    It takes some milliseconds, and locks the heap meanwhile.
+    This locks the heap for some milliseconds.
     """
     try:
         trim = ctypes.CDLL(None).malloc_trim

@@ -1,4 +1,4 @@
-"""The jackknife: errors, biases and intervals of numbers that groups of texts are left out of."""
+"""The jackknife: errors, biases and intervals from estimates that leave out one group each."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ STUDENT = (
     12.7062047364, 4.3026527299, 3.1824463053, 2.7764451052, 2.5705818366, 2.4469118511,
     2.3646242510, 2.3060041350, 2.2621571627,
 )  # fmt: skip
-"""Student's t at 0.975 with 1, 2, ... degrees of freedom: a server of pages alone has no scipy."""
+"""Student's t at 0.975 with 1, 2, ... degrees of freedom; a pages-only server has no scipy."""
 
 
 def jackknife(estimates: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Return the standard error of estimates that leave out one part of the data each.
+    """Return the standard error from estimates that leave out one part of the data each.
 
-    They lie along ``axis``, which goes; NaN for fewer than two.
+    The estimates lie along ``axis``, which is removed; NaN for fewer than two estimates.
     """
     count = estimates.shape[axis]
     if count < 2:
@@ -28,9 +28,9 @@ def jackknife(estimates: np.ndarray, axis: int = 0) -> np.ndarray:
 
 
 def bias(whole: np.ndarray, estimates: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Return by how much the number of all data is too large, from estimates that leave parts out.
+    """Return by how much the full estimate is too large, from estimates that leave out parts.
 
-    ``whole`` has the shape of the ``estimates`` without their ``axis``; NaN for fewer than two.
+    ``whole`` has the shape of the ``estimates`` without ``axis``; NaN for fewer than two estimates.
     """
     count = estimates.shape[axis]
     if count < 2:
@@ -40,9 +40,9 @@ def bias(whole: np.ndarray, estimates: np.ndarray, axis: int = 0) -> np.ndarray:
 
 @lru_cache
 def interval(groups: int) -> float:
-    """Return by how many errors a 95 % interval reaches to either side, with so many groups.
+    """Return the half width of a 95 % interval in standard errors, for this many groups.
 
-    That is Student's t with one degree of freedom less; infinite for fewer than two groups.
+    This is Student's t with ``groups - 1`` degrees of freedom; infinite for fewer than two groups.
     """
     if groups < 2:
         return math.inf

@@ -1,7 +1,7 @@
-"""The memory that is free for this process: the machine's, and what its control groups allow.
+"""The memory available to this process, within the limits of the machine and its control groups.
 
-In a container the machine's memory says little: a control group bounds what its processes take,
-and whoever takes more is killed.
+In a container the machine's free memory is not enough to know: a process that exceeds the limit of
+its control group is killed.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ __all__ = ["free_memory"]
 
 VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
 VERSION_2 = ("memory.max", "memory.current", "")
-"""Files of a control group: its bound, what it takes; how the names of its counters begin."""
+"""Per cgroup version: the files with limit and usage, and the prefix of the counters' names."""
 
 
 def free_memory(root: Path = Path("/")) -> int:
-    """Return the bytes that this process can still take; ``root`` holds ``proc`` and ``sys``."""
+    """Return the bytes that this process can still allocate; ``root`` has ``proc`` and ``sys``."""
     return max(0, min([psutil.virtual_memory().available, *_allowed(root)]))
 
 
 def _allowed(root: Path) -> Iterator[int]:
-    """Yield what each control group of this process, and each that holds it, still allows."""
+    """Yield the bytes left in each control group of this process and in its parents."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:  # another system than Linux
+    except OSError:  # not Linux
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
@@ -35,17 +35,17 @@ def _allowed(root: Path) -> Iterator[int]:
             continue
         group = root / "sys/fs/cgroup" / ("memory" if controllers else "")
         files = VERSION_1 if controllers else VERSION_2
-        # In a container the path may be the host's, and the container's own group the first.
+        # In a container the path may be the host's, with the container's group mounted at the root.
         for part in ["", *path.strip("/").split("/")]:
             group /= part
             try:
                 yield _left(group, *files)
-            except (OSError, ValueError):  # no such group here, or no bound: "max"
+            except (OSError, ValueError):  # no such group here, or no limit: "max"
                 continue
 
 
 def _left(group: Path, bound: str, taken: str, prefix: str) -> int:
-    """Return a group's bound less what it takes, without files that the kernel may forget."""
+    """Return a group's limit minus its usage; the reclaimable file cache counts as free."""
     left, stat = int((group / bound).read_text()), group / "memory.stat"
     for line in stat.read_text().splitlines() if stat.is_file() else ():
         name, count = line.split()

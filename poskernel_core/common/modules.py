@@ -1,4 +1,4 @@
-"""How a module of this package is run as a process of its own, from wherever the package lies."""
+"""Run a module of this package as a separate process, wherever the package is installed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module, which is given by its whole name."""
-    # -P: no file of the folder that the command is run in is taken for a module
+    """Return the command that runs a module, given its full name."""
+    # -P: do not import modules from the current directory
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment, in which the package is found."""
+    """Return this process's environment, with the package on ``PYTHONPATH``."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -1,4 +1,4 @@
-"""How long work reports its progress, and how it learns that it was cancelled."""
+"""The type of progress callbacks, which also cancel the work."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from collections.abc import Callable
 __all__ = ["Report"]
 
 Report = Callable[[int, int, str], None]
-"""Called with (steps done, steps in all, what is going on); raises Cancelled when cancelled."""
+"""Called with (steps done, total steps, note); raises Cancelled if the work was cancelled."""

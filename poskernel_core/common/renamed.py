@@ -1,4 +1,4 @@
-"""Public names that were renamed: who uses an old one is told the new one; old links still open."""
+"""Renamed public names: errors for old names give the new one, and old links still work."""
 
 from collections.abc import Collection, Mapping
 
@@ -45,7 +45,7 @@ KEYS = {  # of addresses
     "silenced0": "ablated0", "silencedhow": "ablation", "flatten": "equalise",
     "cause": "comparenorms", "copies": "duplicates", "fewest": "mincount", "beside": "compared",
 }  # fmt: skip
-SHOWN: Mapping[str, Mapping[str, str]] = {  # in addresses, by their keys of today
+SHOWN: Mapping[str, Mapping[str, str]] = {  # values in addresses, by the current keys
     "ablation": {"output set to zero": "zero ablation",
                  "pattern made uniform": "uniform attention"},
     "change": {"switch heads off": "ablate heads"}, "method": QUESTIONS,
@@ -66,6 +66,6 @@ VARIABLES = {
 
 
 def told(name: object, names: Mapping[str, str], known: Collection[str] | None = None) -> str:
-    """Return what an old name is called now, in a sentence; nothing where ``known`` lacks it."""
+    """Return a sentence that gives the new name of an old one; empty if ``known`` lacks it."""
     new = names.get(name) if isinstance(name, str) else None
     return f"{name!r} is called {new!r} now." if new and (known is None or new in known) else ""

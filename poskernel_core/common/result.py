@@ -1,4 +1,4 @@
-"""What an answer is: named arrays with axes, units and errors, and where they come from."""
+"""Results: named arrays with axes, units, errors and provenance."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ __all__ = [
 ]
 
 NORMAL = 1.96
-"""Errors on either side of a 95 % interval where no groups are known: those of many samples."""
+"""Half width of a 95 % interval in errors if the number of groups is unknown (normal distribution).
+"""
 
 NUMBERS = ("values", "errors", "biases")
 """The parts of a result whose arrays have the axes of the values."""
 
 Texts = Shaped[np.ndarray, "..."]
-"""Texts as an array of objects: NumPy's own strings would lose a NUL at the end of a token."""
+"""Texts as an object array: NumPy's string types would lose a NUL at the end of a token."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """What an answer declares of one of its arrays, before it is computed.
+    """The declaration of one array of a result.
 
     Attributes:
-        name: its name, that of the definitions in snake case.
+        name: its name, as in the definitions, in snake case.
         axes: the names of its axes, from the axis legend.
-        unit: its unit, in words; of texts what each is: a token, a name, a sentence.
-        meaning: what it is, in Markdown.
-        has_error: whether it comes with a standard error.
+        unit: its unit, in words; for texts their kind: a token, a name, a sentence.
+        meaning: a description, in Markdown.
+        has_error: whether it has a standard error.
     """
 
     name: str
@@ -58,14 +59,14 @@ class Value:
 def each(
     names: str, axes: str, unit: str, meaning: str, *, has_error: bool = False
 ) -> tuple[Value, ...]:
-    """Declare values that share all but their names; names and axes are separated by spaces."""
+    """Declare values that differ only in name; names and axes are separated by spaces."""
     return tuple(
         Value(name, tuple(axes.split()), unit, meaning, has_error) for name in names.split()
     )
 
 
 class _Named(dict[str, np.ndarray]):
-    """Arrays by name; who asks by an old name is told the new one."""
+    """Arrays by name; looking up an old name raises a KeyError that gives the new one."""
 
     def __missing__(self, name: str) -> np.ndarray:
         raise KeyError(told(name, VALUES, self) or name)
@@ -73,19 +74,19 @@ class _Named(dict[str, np.ndarray]):
 
 @dataclass(frozen=True)
 class Result:
-    """Named arrays with units and errors, and where they come from.
+    """Named arrays with axes, units, errors and provenance.
 
     Attributes:
         analysis: the analysis' name.
         params: its parameters.
         values: arrays by name (names of the definitions, in snake case).
-        axes: for every value and text its axes, by the names of the axis legend.
-        units: for every value and text its unit.
-        texts: what is text, such as the tokens of a prompt: arrays of strings by name.
+        axes: the axes of every value and text, by the names of the axis legend.
+        units: the unit of every value and text.
+        texts: arrays of strings by name, such as the tokens of a prompt.
         errors: standard errors, of the same shape as the value of that name.
-        biases: by how much a value is too large, as a jackknife tells; of the same shape.
+        biases: jackknife estimates of how much a value is too large, of the same shape.
         labels: for values that are codes, the text of each code.
-        coordinates: what the indices of an axis stand for, such as the query positions.
+        coordinates: the coordinates along an axis, such as the query positions.
         provenance: model, corpus, run, versions, device, date; also what ``errors`` count, and in
             how many ``groups``.
         chosen: the coordinates at which it was selected, such as one head's layer and number.
@@ -120,21 +121,21 @@ class Result:
 
     @property
     def error_counts(self) -> str:
-        """What the errors count, in words; empty where the result does not say."""
+        """What the errors count, in words; empty if the result does not say."""
         return " or ".join(dict.fromkeys(each for each, _ in errors_told(self.provenance) if each))
 
     @property
     def groups(self) -> int:
-        """In how many groups that is counted, the fewest where several are told; 0: in none."""
+        """The number of groups behind the errors (the smallest of several); 0 if unknown."""
         return min((each for _, each in errors_told(self.provenance) if each), default=0)
 
     @property
     def interval(self) -> float:
-        """By how many errors a 95 % interval reaches to either side of a value."""
+        """The half width of a 95 % interval, in standard errors."""
         return interval(self.groups) if self.groups >= 2 else NORMAL
 
     def _changed(self, change: Callable[[str, np.ndarray], np.ndarray]) -> dict[str, Any]:
-        """Return values, errors and biases, each array changed."""
+        """Apply a function to every array of values, errors and biases."""
         return {
             part: {name: change(name, array) for name, array in getattr(self, part).items()}
             for part in NUMBERS
@@ -144,7 +145,7 @@ class Result:
         """Return the result at one coordinate of each named axis, such as ``query=400``.
 
         Raises:
-            BadRequest: a coordinate that the result does not hold.
+            BadRequest: a coordinate that the result does not have.
         """
         selected = self
         for axis, coordinate in chosen.items():
@@ -185,10 +186,7 @@ class Result:
         )
 
     def without_heads(self, reasons: Mapping[int, str]) -> Result:
-        """Return the result with nothing in the layers that have no heads, and why they have none.
-
-        Numbers become NaN there, codes -1.
-        """
+        """Blank out the layers that have no heads (NaN, or -1 for codes) and record the reasons."""
         if not reasons:
             return self
         layers = list(reasons)
@@ -210,10 +208,10 @@ class Result:
         )
 
     def only(self, *names: str) -> Result:
-        """Return the result with some of its values alone, and the texts along their axes.
+        """Return the result with only some of its values, and the texts along their axes.
 
         Raises:
-            BadRequest: a value that the result does not hold.
+            BadRequest: a value that the result does not have.
         """
         for name in names:
             self._check_name(name)
@@ -238,7 +236,7 @@ class Result:
         )
 
     def with_text(self, declared: Value, text: Any) -> Result:
-        """Return the result with one more text: nested lists of strings, or one string."""
+        """Return the result with an added text: nested lists of strings, or one string."""
         return replace(
             self,
             texts={**self.texts, declared.name: texts_array(text)},
@@ -247,10 +245,10 @@ class Result:
         )
 
     def text_of(self, name: str) -> Any:
-        """Return a value as nested lists, codes replaced by their text and NaN by None.
+        """Return a value as nested lists, with codes replaced by their text and NaN by None.
 
         Raises:
-            BadRequest: a value that the result does not hold.
+            BadRequest: a value that the result does not have.
         """
         self._check_name(name)
         array = self.values[name]
@@ -269,13 +267,14 @@ class Result:
 
     @classmethod
     def join(cls, results: Sequence[Result], axis: str, places: Sequence[str | int]) -> Result:
-        """Return answers to one question as one, along a new axis, which comes first.
+        """Join results of the same question along a new first axis.
 
-        ``places`` say what each stands for: numbers become the axis' coordinates, names a text of
-        the axis' name. Parameters and provenance that differ are listed in the same order.
+        ``places`` are the positions along it: numbers become the axis' coordinates, names become a
+        text with the axis' name. Differing parameters and provenance become lists in the same
+        order.
 
         Raises:
-            BadRequest: no results, an axis that they have, or results that are unlike.
+            BadRequest: no results, an axis that exists already, or results that do not match.
         """
         if not results or len(results) != len(places):
             raise BadRequest(
@@ -318,11 +317,11 @@ class Result:
         return replace(joined, coordinates={axis: np.array(places), **first.coordinates})
 
     def words(self, name: str) -> list[str]:
-        """Return a text along one axis as a list; empty where the result has none of the name."""
+        """Return a text along one axis as a list; empty if the result has no such text."""
         return [str(text) for text in self.texts.get(name, ())]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result as plain JSON values, the shape that ``show --json`` prints."""
+        """Return the result as plain JSON values, as printed by ``show --json``."""
         return {
             "analysis": self.analysis,
             "run": {**self.provenance, "params": self.params},
@@ -338,7 +337,7 @@ class Result:
 
 
 def _likeness(one: Result, other: Result) -> dict[str, tuple[Any, Any]]:
-    """Return what two results must share to be joined, by what it is called in a sentence."""
+    """Return the properties that two results must share to be joined, by their name in messages."""
 
     def told(result: Result) -> dict[str, Any]:
         return {
@@ -357,7 +356,10 @@ def _likeness(one: Result, other: Result) -> dict[str, tuple[Any, Any]]:
 
 
 def errors_told(provenance: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Return what errors count and in how many groups, of each of several answers or of one."""
+    """Return the distinct pairs of what errors count and in how many groups.
+
+    The provenance may be that of one result or of several joined ones.
+    """
     counts, groups = (
         found if isinstance(found, list) else [found]
         for found in (provenance.get("errors"), provenance.get("groups"))
@@ -368,16 +370,16 @@ def errors_told(provenance: Mapping[str, Any]) -> list[tuple[str, int]]:
 
 
 def errors_together(provenances: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what errors of several answers count, as the provenance of one of them all tells it.
+    """Combine what the errors of several results count, in the form of joined provenance.
 
-    Nothing where there are none.
+    Empty if there are none.
     """
     found = dict.fromkeys(pair for each in provenances for pair in errors_told(each))
     return _listed([{"errors": counts, "groups": groups} for counts, groups in found])
 
 
 def _listed(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what all share as it is, and of what differs everyone's in a list."""
+    """Merge dictionaries: a field that all share stays as it is, others become lists."""
     names = dict.fromkeys(name for one in several for name in one)
     every = {name: [one.get(name) for one in several] for name in names}
     return {
@@ -387,16 +389,16 @@ def _listed(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 TOKENS = Value("tokens", ("pos",), "token", "the tokens of the one text that the answer is about")
-"""The text of every answer about a single text."""
+"""The text of every result about a single text."""
 
 
 def texts_array(texts: Any) -> Texts:
-    """Return nested lists of strings, or one string, as an array."""
+    """Return nested lists of strings, or one string, as an object array."""
     return np.array(texts, dtype=object)
 
 
 def plain(array: np.ndarray) -> Any:
-    """Return an array as nested lists, with None for NaN (JSON has none)."""
+    """Return an array as nested lists, with NaN as None (JSON has no NaN)."""
     if array.dtype.kind != "f":
         return array.tolist()
     objects = array.astype(object)

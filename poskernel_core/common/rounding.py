@@ -1,4 +1,4 @@
-"""Numbers as text, rounded to their error."""
+"""Format numbers, rounded to their errors."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ __all__ = [
 
 Number = float | np.floating
 SMALL = -3
-"""Power of ten below which a number is written with it."""
+"""Numbers below this power of ten are written in scientific notation."""
 
 NEGLIGIBLE = 1e-7
-"""An error smaller than this share of the value is that of the arithmetic."""
+"""An error below this fraction of the value comes from floating-point rounding only."""
 
 NO_NUMBER = "–"
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def rounded(value: Number, error: Number | None = None) -> str:
-    """Return a value and its error to the error's first two significant digits.
+    """Return a value and its error, rounded to the error's first two significant digits.
 
-    ``395.770 ± 0.010``, ``12300 ± 1200``, ``(−1.20 ± 0.15)×10⁻⁹``; four significant digits
-    without an error, or with one that only the arithmetic made.
+    ``395.770 ± 0.010``, ``12300 ± 1200``, ``(−1.20 ± 0.15)×10⁻⁹``. Four significant digits without
+    an error, or with one that comes from floating-point rounding only.
     """
     value, error = float(value), None if error is None else float(error)
     if math.isnan(value):
@@ -56,9 +56,9 @@ def rounded(value: Number, error: Number | None = None) -> str:
 
 
 def number_and_error(text: str) -> tuple[str, str]:
-    """Return what :func:`rounded` wrote as two texts, each with the power of ten that they share.
+    """Split a text of :func:`rounded` into value and error, each with the common power of ten.
 
-    The second is empty where there is no error.
+    The second is empty if there is no error.
     """
     number, _, error = text.partition(" ± ")
     error, _, power = error.partition(")")
@@ -66,34 +66,34 @@ def number_and_error(text: str) -> tuple[str, str]:
 
 
 def power_of_ten(exponent: int) -> str:
-    """Return a power of ten as it is written: ``10⁻⁹``."""
+    """Return a power of ten with a superscript: ``10⁻⁹``."""
     return f"10{str(exponent).translate(SUPERSCRIPT)}"
 
 
 def as_printed(text: str) -> str:
-    """Return a number with a minus sign and a power of ten, where Python wrote ``-`` and ``e``."""
+    """Typeset a number formatted by Python: a minus sign for ``-``, a power of ten for ``e``."""
     mantissa, _, exponent = text.partition("e")
     mantissa = mantissa.replace("-", "−")
     return f"{mantissa}×{power_of_ten(int(exponent))}" if exponent else mantissa
 
 
 def counted(number: int | str, noun: str, several: str = "") -> str:
-    """Return a number, as text or not, with its noun: ``1 token``, ``1,024 tokens``.
+    """Return a number with its noun: ``1 token``, ``1,024 tokens``.
 
-    ``several`` is the plural of a noun that has another one than with an ``s``.
+    ``several`` is the plural if it is not the noun plus ``s``.
     """
     text = number if isinstance(number, str) else f"{number:,}"
     return f"{text} {noun if text == '1' else several or noun + 's'}"
 
 
 def value_text(result: Result, name: str) -> str:
-    """Return one number of a result with its standard error, such as ``93.20 ± 0.41``."""
+    """Return a scalar value of a result with its standard error, such as ``93.20 ± 0.41``."""
     error = float(result.errors[name]) if name in result.errors else None
     return rounded(float(result.values[name]), error)
 
 
 def bias_text(bias: Number | np.ndarray | None, error: Number | np.ndarray | None = None) -> str:
-    """Return a bias to two significant digits, or to those of the error; empty if not known."""
+    """Return a bias with two significant digits, or those of the error; empty if unknown."""
     known = math.nan if bias is None else float(bias)
     if not math.isfinite(known):
         return ""
@@ -101,7 +101,7 @@ def bias_text(bias: Number | np.ndarray | None, error: Number | np.ndarray | Non
 
 
 def rounded_to(value: Number, error: Number | np.ndarray | None) -> float:
-    """Return a number rounded to its error's first two significant digits, if that is known."""
+    """Round a number to its error's first two significant digits, if the error is known."""
     known = math.nan if error is None else float(error)
     if not 0 < known < math.inf:
         return float(value)
@@ -109,24 +109,24 @@ def rounded_to(value: Number, error: Number | np.ndarray | None) -> float:
 
 
 def _digits(error: float) -> int:
-    """Return after how many decimals an error's second significant digit stands."""
+    """Return the number of decimals up to an error's second significant digit."""
     return 1 - math.floor(math.log10(float(f"{error:.1e}")))
 
 
 def with_bias(
     text: str, bias: Number | np.ndarray | None, error: Number | np.ndarray | None
 ) -> str:
-    """Return a number's text with its bias where that is known: ``93.20 ± 0.41, bias 0.12``."""
+    """Append the bias, if known, to a number's text: ``93.20 ± 0.41, bias 0.12``."""
     return f"{text}, bias {told}" if (told := bias_text(bias, error)) else text
 
 
 def value_and_bias(result: Result, name: str) -> str:
-    """Return one number of a result with its standard error, and its bias where it is known."""
+    """Return a scalar value of a result with its standard error, and its bias if known."""
     return with_bias(value_text(result, name), result.biases.get(name), result.errors.get(name))
 
 
 def texts_of(result: Result, name: str) -> np.ndarray:
-    """Return every number of a result as text, rounded to its error, in the value's shape."""
+    """Return all numbers of a value as texts, rounded to their errors, in the value's shape."""
     values = result.values[name]
     errors = result.errors.get(name, np.full(values.shape, np.nan))
     texts = [

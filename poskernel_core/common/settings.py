@@ -1,9 +1,9 @@
-"""The environment variables of PosKernel: the fields of :class:`Settings`, by their names.
+"""The environment variables of PosKernel, as the fields of :class:`Settings`.
 
-``cache_gb`` is ``POSKERNEL_CACHE_GB``. ``POSKERNEL_CACHE`` and the two lists, ``POSKERNEL_MODELS``
-and ``POSKERNEL_CORPORA``, may hold anything: names are resolved on use, and paths are also checked
-at a server's start. Plain pydantic reads all variables in 0.1 ms; pydantic-settings takes 3.4 ms,
-and 170 ms to import.
+The field ``cache_gb`` is ``POSKERNEL_CACHE_GB``, and so on. ``POSKERNEL_CACHE`` and the two lists
+``POSKERNEL_MODELS`` and ``POSKERNEL_CORPORA`` are not validated here: names are resolved on use,
+and a server checks paths when it starts. Plain pydantic reads all variables in 0.1 ms;
+pydantic-settings takes 3.4 ms, and 170 ms to import.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ EXPECTED = {
     "int_parsing_size": "a whole number",
     "int_from_float": "a whole number",
 }
-"""What a value should have been, by pydantic's kind of error, where its own words are long."""
+"""The expected value by pydantic's error type, where pydantic's own message is too long."""
 
 PATHS = ("/", "./", "../", "~/")
-"""How a name begins that can be nothing but a path."""
+"""Prefixes that mark a name as a path."""
 
 
 def _matching(pattern: str, expected: str) -> AfterValidator:
@@ -55,7 +55,7 @@ def _matching(pattern: str, expected: str) -> AfterValidator:
 
 
 def _endpoint(text: str) -> tuple[str, int]:
-    """Return a host and a port; an IPv6 address stands in brackets."""
+    """Parse a host and a port; an IPv6 address must be in brackets."""
     found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/\[\]]+)):([0-9]{1,5})", text)
     if not found or not 0 < int(found[3]) < 2**16:
         raise ValueError("an address and a port such as 127.0.0.1:9464")
@@ -63,7 +63,7 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 
 def _proxies(text: str) -> str:
-    """Check what uvicorn reads: what is no address it would take for a name that nobody has."""
+    """Check the list of proxies; uvicorn would silently accept an invalid address as a name."""
     for each in filter(None, map(str.strip, "" if text == "*" else text.split(","))):
         try:
             (ipaddress.ip_network if "/" in each else ipaddress.ip_address)(each)
@@ -97,7 +97,7 @@ _ADDRESS: TypeAdapter[str] = TypeAdapter(Address)
 
 
 class Settings(BaseModel):
-    """What the environment variables say; limits that may be None are off by default."""
+    """The values of the environment variables; limits that may be None are off by default."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -161,7 +161,7 @@ PUBLIC: Final = {
     "max_texts_mb": 100,
     "max_tables_mb": 10,
 }
-"""The defaults of quotas, what one visitor may have of the server, where it is public."""
+"""Default quotas of a public server."""
 
 
 def variable(field: str) -> str:
@@ -170,10 +170,10 @@ def variable(field: str) -> str:
 
 
 def settings() -> Settings:
-    """Return what the environment variables say now; an empty one is as not set.
+    """Read the environment variables; an empty variable counts as not set.
 
     Raises:
-        BadRequest: one of them is wrong, or goes by an old name; the sentence names it.
+        BadRequest: a variable has an invalid value or an old name; the message names it.
     """
     for old, new in VARIABLES.items():
         if os.environ.get(old, "").strip():
@@ -193,30 +193,30 @@ def settings() -> Settings:
 
 
 def _expected(error: Any) -> str:
-    """Return what a value should have been."""
-    if error["type"] == "value_error":  # a sentence of ours
+    """Return a description of the expected value."""
+    if error["type"] == "value_error":  # raised by our own validator
         return str(error["ctx"]["error"])
     return EXPECTED.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
 
 
 def checked_address(text: str) -> str:
-    """Return the address of a dashboard without a slash at its end.
+    """Return the address of a dashboard without a trailing slash.
 
     Raises:
         BadRequest: not an address.
     """
     try:
-        return _ADDRESS.validate_python(str(text))  # Python hands over anything
+        return _ADDRESS.validate_python(str(text))  # callers may pass any object
     except ValidationError as error:
         expected = _expected(error.errors()[0])
         raise BadRequest(f"Expected the address to be {expected}, got {brief(text)}.") from error
 
 
 def checked_gb(size: Any) -> float:
-    """Return the size limit that a program gives the store.
+    """Check a size limit of the store in GB, as passed by a Python program.
 
     Raises:
-        BadRequest: not a size.
+        BadRequest: not a valid size.
     """
     number = plain_python(size)
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= MAX_GB:
@@ -227,12 +227,12 @@ def checked_gb(size: Any) -> float:
 
 
 def check_paths() -> None:
-    """Check at a server's start that paths on offer exist, and that no model has an old name.
+    """Check at a server's start that listed paths exist and that no model has an old name.
 
-    A path that vanishes later stops nothing but itself.
+    Paths that disappear later are handled when they are used.
 
     Raises:
-        BadRequest: a path at which nothing is, or an old name.
+        BadRequest: a path that does not exist, or an old name.
     """
     lists = {name: os.environ.get(name, "") for name in ("POSKERNEL_MODELS", "POSKERNEL_CORPORA")}
     for name, path in ((n, each.strip()) for n, text in lists.items() for each in text.split(",")):

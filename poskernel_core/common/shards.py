@@ -1,4 +1,4 @@
-"""A run cut into shards, so that several machines share it: which windows each of them reads."""
+"""Shards: split the windows of a run between several machines."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["MOST_SHARDS", "TOKENS_PER_STEP", "WHOLE", "Block", "Shard", "ShardTa
 
 MOST_SHARDS = 10_000
 TOKENS_PER_STEP = 2048
-"""What a CPU reads at a time; shards are cut between such steps, so that all read the same."""
+"""Tokens per CPU batch; shards never split such a batch, so that sums are rounded alike."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Windows of one group that a shard reads.
+    """The windows of one group that a shard reads.
 
     Attributes:
         group: the group's number.
         windows: their numbers, ascending.
-        whole: whether they are all of the group.
+        whole: whether they are the whole group.
     """
 
     group: int
@@ -34,7 +34,7 @@ class Block:
 
 
 class Shard(Spec):
-    """One of the parts that a run is cut into, numbered from 0 as the tasks of a job array are."""
+    """One part of a run, numbered from 0 like the tasks of a job array."""
 
     called = "shard"
 
@@ -49,10 +49,10 @@ class Shard(Spec):
 
     @classmethod
     def read(cls, text: str) -> Shard:
-        """Return the shard that is written ``2/8``.
+        """Parse a shard written as ``2/8``.
 
         Raises:
-            ValueError: no such shard.
+            ValueError: not a valid shard.
         """
         found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
         if found is None:
@@ -66,10 +66,10 @@ class Shard(Spec):
         return f"{self.number}/{self.of}"
 
     def blocks(self, windows: int, context: int) -> list[Block]:
-        """Return what it reads of a run: group after group, consecutive windows of each.
+        """Return the blocks that this shard reads: consecutive windows of each of its groups.
 
-        A run is cut between steps of :data:`TOKENS_PER_STEP` tokens; shards have equally many, or
-        one more. Where there are fewer steps than shards, the last shards have none.
+        A run is split between steps of :data:`TOKENS_PER_STEP` tokens; shards differ by at most one
+        step. If there are fewer steps than shards, the last shards have none.
         """
         groups, size = groups_of(windows), max(1, TOKENS_PER_STEP // context)
         every = [range(group, windows, groups) for group in range(groups)]
@@ -88,17 +88,17 @@ class Shard(Spec):
 
 
 WHOLE = Shard(number=0, of=1)
-"""A run that is not cut."""
+"""The only shard of a run that is not split."""
 
 
 class ShardTask(Spec):
-    """What is sent to whoever computes a shard, as JSON: nothing else crosses to other machines.
+    """The JSON message that describes a shard to compute; nothing else is sent to other machines.
 
     Attributes:
-        run: the pass, with everything that it gathers.
-        shard: which part of it.
-        execution: where and how it is carried out.
-        folder: where it is written as a file of its own; None: it stays in the store.
+        run: the pass, with all statistics to gather.
+        shard: the part to compute.
+        execution: device and batch size.
+        folder: where to write it as a separate file; None to keep it in the store.
     """
 
     called = "task"

@@ -1,7 +1,7 @@
 """Frozen descriptions of what to compute; equal descriptions mean equal results.
 
-A :class:`RunSpec` holds everything that determines the statistics of a pass, and nothing
-else: where and how fast it runs is an :class:`Execution`, which never enters a cache key.
+A :class:`RunSpec` holds everything that determines the statistics of a pass, and nothing else.
+Device and batch size belong to :class:`Execution`, which never enters a cache key.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.renamed import CHOICES, PARAMETERS, told
 
 SCHEMA = 5
-"""Version of the stored layout; raising it turns every older entry of a store into a miss."""
+"""Version of the stored layout; raising it invalidates all older store entries."""
 
 WORDING = 4
-"""Version of how runs and requests are described; raising it turns what ships into misses too."""
+"""Version of the descriptions of runs and requests; raising it also invalidates shipped results."""
 
 DEFAULT_TEXTS = 500
 DEFAULT_CONTEXT = 1024
-"""Tokens per window, of a model that reads as many."""
+"""Tokens per window, if the model's context is long enough."""
 
 DEFAULT_QUERY = 400
 DEFAULT_SKIP = 4
@@ -43,34 +43,35 @@ QUERIES_PER_POSITION = 64
 MAX_TEXT_CHARACTERS = 100_000
 DEVICE = r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$"
 BAND = 32
-"""Raw scores are averaged along the diagonals up to this many tokens from the main one."""
+"""Raw scores are averaged along diagonals up to this many tokens from the main one."""
 
 Dtype = Literal["float32", "tf32", "bfloat16"]
 Gather = str
 """The name of a statistic: the attribute ``name`` of its class in ``statistics``."""
 
 ALL_GATHERED: tuple[Gather, ...] = ("keys", "queries", "patterns", "residuals", "scores")
-"""What the pass of a page gathers; the others belong to small passes of their own."""
+"""Statistics gathered by default for the pages; the others are gathered by small separate passes.
+"""
 OF_PATTERNS: frozenset[Gather] = frozenset({"patterns", "entropy", "sinks"})
-"""Statistics of the attention itself, which can be gathered over the first windows alone."""
+"""Statistics of attention patterns, which can be limited to the first windows."""
 FEWEST_PATTERNS = 64
 
 
 class Spec(BaseModel):
     """Base of all descriptions and parameters: frozen, no unknown fields, hashable.
 
-    The one place where they are made from what users write. Values of NumPy and torch, and paths,
-    become plain values; a text or path alone is the first field, such as a corpus' name. Nothing
-    else is converted: neither ``True`` nor ``"4"`` is a number.
+    Validation converts NumPy and torch values and paths to plain Python; a single text or path
+    becomes the first field, such as a corpus' name. Nothing else is converted: neither ``True`` nor
+    ``"4"`` is a number.
 
     Raises:
-        InvalidField: a field that is missing, unknown, or of a value that it cannot have.
+        InvalidField: a missing or unknown field, or an invalid value.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     called: ClassVar[str]
-    """What it describes, in a sentence."""
+    """The name of the described thing in messages."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -90,14 +91,14 @@ class Spec(BaseModel):
 
 
 def plain_python(value: Any) -> Any:
-    """Return what NumPy, torch or a path hands over as plain Python; lists become tuples."""
+    """Convert NumPy and torch values and paths to plain Python; lists become tuples."""
     if isinstance(value, PathLike):
         return fspath(value)
     if isinstance(value, Mapping):
         return {name: plain_python(each) for name, each in value.items()}
     if hasattr(value, "tolist") and not isinstance(
         value, type
-    ):  # arrays and tensors, and their single numbers
+    ):  # arrays, tensors and their scalars
         value = value.tolist()
     elif type(value).__module__ == "torch":  # a device, a precision
         return str(value).removeprefix("torch.")
@@ -105,17 +106,17 @@ def plain_python(value: Any) -> Any:
 
 
 def brief(value: object) -> str:
-    """Return what came instead of what was expected, as a sentence repeats it."""
+    """Return a short representation of an unexpected value for an error message."""
     if isinstance(value, str):
         return repr(value[:80])
     return " ".join(repr(value).split())[:80]
 
 
 def whole(value: Any, what: str) -> int:
-    """Return a whole number of Python, NumPy or torch.
+    """Return an integer of Python, NumPy or torch as an int.
 
     Raises:
-        BadRequest: ``what`` is no whole number.
+        BadRequest: ``value`` is not a whole number.
     """
     try:
         if isinstance(value, bool):
@@ -126,7 +127,7 @@ def whole(value: Any, what: str) -> int:
 
 
 def _refusal(error: ValidationError, of: str, fields: Collection[str]) -> str:
-    """Return in a sentence why a description, or the parameters of a question, cannot be made."""
+    """Return a sentence that says why a description or the parameters of a question are invalid."""
     for each in error.errors():
         name = each["loc"][-1] if each["loc"] else ""
         unknown = each["type"] == "extra_forbidden"
@@ -140,7 +141,7 @@ def _refusal(error: ValidationError, of: str, fields: Collection[str]) -> str:
     if kind == "model_type":
         return f"Expected a name, a path or a dictionary of fields as {of!r}, got {got}."
     begin = f"Parameter {place!r} of {of!r}: " if place else ""
-    if kind == "value_error":  # a sentence of ours
+    if kind == "value_error":  # raised by our own validator
         return f"{begin}{first['ctx']['error']}"
     if kind == "extra_forbidden":
         return f"{begin}there is no such one, got {got}."
@@ -154,7 +155,7 @@ def digest(value: Any) -> str:
 
 
 class ModelSpec(Spec):
-    """Which model: a name or directory, its revision, and the fingerprint of its weights."""
+    """A model: name or directory, revision, and fingerprint of its weights."""
 
     called = "model"
 
@@ -164,7 +165,7 @@ class ModelSpec(Spec):
 
 
 class CorpusSpec(Spec):
-    """Which text: a corpus or file name, one item of it, or the text itself."""
+    """A corpus: a corpus or file name, one item of it, or a typed text."""
 
     called = "corpus"
 
@@ -178,16 +179,16 @@ class CorpusSpec(Spec):
 
 AnyModel = str | PathLike[str] | Mapping[str, Any] | ModelSpec
 AnyCorpus = str | PathLike[str] | Mapping[str, Any] | CorpusSpec
-"""What stands for a model or a corpus: its name or path, its fields, or its description."""
+"""What specifies a model or a corpus: its name or path, its fields, or its description."""
 
 
 class RunSpec(Spec):
-    """One pass: a model over token windows, and what is gathered on the way.
+    """One pass: a model, token windows, and the statistics to gather.
 
     ``destination`` replaces the last token of every window by one fixed token (the posts' fixed
-    destination token); ``positions`` are the query positions whose queries and mean attention
-    rows are kept. ``pattern_windows`` bounds what takes longest: statistics of the attention itself
-    are then gathered over so many first windows, all others over all.
+    destination token). ``positions`` are the query positions whose queries and mean attention rows
+    are kept. ``pattern_windows`` limits the slowest part: statistics of attention patterns then use
+    only this many first windows, all others use all windows.
     """
 
     called = "run"
@@ -216,11 +217,11 @@ class RunSpec(Spec):
     )
 
     def key(self, **more: Any) -> str:
-        """Return a content address under the model's prefix, for this run and ``more``."""
+        """Return the store key of this run and ``more``, with the model's prefix."""
         return f"{model_prefix(self.model.fingerprint)}{self.digest(**more)}"
 
     def without(self, fields: Collection[str]) -> RunSpec:
-        """Return the run with these fields as they are where nobody asks for others."""
+        """Return the run with these fields reset to their defaults."""
         context = DEFAULT_CONTEXT if "context" in fields else self.context
         plain = RunSpec(
             model=self.model,
@@ -239,7 +240,7 @@ class RunSpec(Spec):
 
 
 class Execution(Spec):
-    """Where and how a run is carried out; changes the speed, not the result."""
+    """Device and batch size of a run; they change its speed, not its result."""
 
     called = "execution"
 
@@ -259,20 +260,20 @@ class Request(Spec):
 
     @property
     def key(self) -> str:
-        """The content address of the result, under the model's prefix."""
+        """The store key of the result, with the model's prefix."""
         return f"{model_prefix(self.run.model.fingerprint)}{self.digest(kind='result')}"
 
 
 def model_prefix(fingerprint: str) -> str:
-    """Return what the keys of all that is of this layout and one model's weights begin with."""
+    """Return the common prefix of all store keys of this layout and one model's weights."""
     return f"{digest([SCHEMA, fingerprint])[:16]}-"
 
 
 def ascending(positions: Any) -> tuple[int, ...]:
-    """Return every position once, in order.
+    """Return the distinct positions in ascending order.
 
     Raises:
-        BadRequest: one that is no whole number.
+        BadRequest: a position is not a whole number.
     """
     several = plain_python(positions)
     if not isinstance(several, tuple):
@@ -281,7 +282,7 @@ def ascending(positions: Any) -> tuple[int, ...]:
 
 
 def default_positions(context: int, *also: int) -> tuple[int, ...]:
-    """Return the query positions of a run: 32 evenly spaced, the posts' 400 and 1000, and ``also``.
+    """Return the default query positions: 32 evenly spaced, the posts' 400 and 1000, and ``also``.
 
     Raises:
         BadRequest: a position of ``also`` lies outside ``0 .. context - 1``.
@@ -298,5 +299,5 @@ def default_positions(context: int, *also: int) -> tuple[int, ...]:
 
 
 def is_device(name: str) -> bool:
-    """Tell whether a device is well formed; it need not be on this machine."""
+    """Return whether a device name is well-formed; the device need not exist."""
     return re.fullmatch(DEVICE, name) is not None

@@ -1,4 +1,4 @@
-"""What analyses see of a finished pass, whether it lies in memory or in the store."""
+"""Views of a finished pass for analyses, whether in memory or in the store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StatisticsView(Protocol):
 
     @property
     def header(self) -> PassHeader:
-        """What the pass knew of itself."""
+        """The header of the pass."""
         ...
 
     def layer(self, layer: int) -> Mapping[str, np.ndarray]:
@@ -34,7 +34,7 @@ class StatisticsView(Protocol):
 class Gathered:
     """Statistics in memory: the arrays ``[layer, ...]`` of each statistic by name.
 
-    ``run`` describes the pass where nothing else does, as one over windows in memory.
+    ``run`` describes the pass if it is not stored, such as a pass over windows in memory.
     """
 
     header: PassHeader
@@ -53,7 +53,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Some:
-    """The statistics of a pass as they would be of some groups of texts alone, with their queries.
+    """The statistics of a pass restricted to some groups of texts, including their queries.
 
     Attributes:
         view: the statistics of all groups.
@@ -65,11 +65,11 @@ class Some:
 
     @property
     def header(self) -> PassHeader:
-        """What the pass knew of itself, with fewer windows."""
+        """The header of the pass, with the number of windows reduced."""
         return self.view.header.of_groups(len(self.kept))
 
     def layer(self, layer: int) -> Mapping[str, np.ndarray]:
-        """Return the arrays of one layer; each is made when it is asked for."""
+        """Return the arrays of one layer, computed on access."""
         return _OfGroups(self.view.layer(layer), self.kept)
 
 
@@ -98,7 +98,7 @@ class _OfGroups(Mapping[str, np.ndarray]):
 
 
 def queries_of(view: StatisticsView, layer: int, place: int) -> np.ndarray:
-    """Return the sampled queries ``[head, sample, d]`` of the recorded position with a number.
+    """Return the sampled queries ``[head, sample, d]`` of the ``place``-th recorded position.
 
     Sample ``s`` belongs to group ``s % groups``.
     """

@@ -1,1 +1,1 @@
-"""From a request to its result: the front that pages ask, and the worker process that answers."""
+"""The engine: finds or computes the results of requests, in a worker process."""

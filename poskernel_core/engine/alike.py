@@ -1,7 +1,7 @@
-"""Heads like one head: the nearest kernels among everything that the store holds.
+"""Find the heads with the nearest kernels among all stored results.
 
-Nothing is computed: of every run whose positional kernels are stored those at the query position
-nearest to the one asked for are taken, with the same first keys skipped.
+No kernels are computed. From each run the stored kernels at the query position nearest to the
+requested one are compared, if they skip the same number of first keys.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ MOST_SECONDS = 3.0
 MOST_RUNS = 200
 MOST_BYTES = 256 * 2**20
 NAMED = ("model", "revision", "corpus", "context", "windows_asked", "start_token", "dtype", "seed")
-"""What of a run's provenance tells it from others."""
+"""The provenance fields that identify a run."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A head whose kernel is near.
+    """A head with a near kernel.
 
     Attributes:
-        pin: which head of which run.
+        pin: the head and its run.
         distance: TV distance of the kernels, aligned by offset, from 0 to 1.
-        largest_error: the most that its standard error can be.
+        largest_error: upper bound of the distance's standard error.
         query: the query position of that run's kernel.
     """
 
@@ -56,10 +56,10 @@ class Alike:
     """The nearest heads, nearest first.
 
     Attributes:
-        heads: those found.
-        runs: how many runs were searched.
-        compared: how many heads of them have a kernel.
-        whole: whether the store was looked through in the time there is.
+        heads: the heads found.
+        runs: number of runs searched.
+        compared: number of heads compared.
+        whole: whether the search was complete, not cut off by the limits on time and runs.
     """
 
     heads: list[Found]
@@ -92,18 +92,18 @@ def heads_like(
     located: Callable[[str, str | None], Located | None],
     most: int = 12,
 ) -> Alike:
-    """Return the heads whose kernels are nearest to one, its own left out.
+    """Return the heads whose kernels are nearest to that of ``pin``, without ``pin`` itself.
 
     Args:
-        store: what is searched, with what comes with the project.
-        pin: the head that others are held against.
+        store: the store to search, including the shipped results.
+        pin: the reference head.
         kernel: its kernel ``[offset]`` from offset 0, NaN where no key is visible.
         error: the standard error of each of its values.
-        query: the query position where it was taken.
-        skip: the first keys that are left out.
-        offered: whether a model may be named to this reader.
-        located: finds a model; None where it is not there.
-        most: heads that are returned.
+        query: the query position of the kernel.
+        skip: number of first keys left out.
+        offered: whether this client may see a model.
+        located: finds a model; None if it is not available.
+        most: largest number of heads to return.
     """
     end = time.monotonic() + MOST_SECONDS
     runs, whole = _runs(store, query, skip, offered, end)
@@ -142,7 +142,7 @@ def heads_like(
 
 @dataclass(frozen=True)
 class _Kernels:
-    """Stored positional kernels: the run they are of, as its provenance tells it, and where."""
+    """Header of stored positional kernels: provenance of the run, query position, keys skipped."""
 
     told: dict[str, Any]
     query: int
@@ -150,7 +150,7 @@ class _Kernels:
 
     @classmethod
     def read(cls, key: str, header: Mapping[str, Any]) -> _Kernels | None:
-        """Return them; None where an entry holds others, of another layout, or cannot be told."""
+        """Parse an entry's header; None if it holds other results, or has an unexpected layout."""
         told, params = header.get("provenance"), header.get("params")
         if header.get("analysis") != PositionalKernel.name or not isinstance(told, dict):
             return None
@@ -165,7 +165,7 @@ class _Kernels:
         if any(not isinstance(each, str) for each in texts) or told.get("corpus_item"):
             return None
         if told.get("pattern_windows") is not None:
-            return None  # no pin says so
+            return None  # a pin cannot express this
         revision = told.get("revision")
         if not isinstance(revision, str | None):
             return None
@@ -176,7 +176,7 @@ class _Kernels:
 def _runs(
     store: Store, query: int, skip: int, offered: Callable[[str], bool], end: float
 ) -> tuple[list[tuple[str, _Kernels]], bool]:
-    """Return of each run the stored kernels at the nearest position, and whether that is all."""
+    """Return the kernels at the nearest position of each run, and whether the list is complete."""
     place, whole = str(store.directory), True
     with _READING:
         known = _HEADERS.setdefault(place, {})
@@ -197,7 +197,7 @@ def _runs(
 
 
 def _rows(store: Store, key: str, found: _Kernels) -> _Rows | None:
-    """Return the kernels of an entry by offset, from memory where they were read before."""
+    """Return the kernels of an entry by offset (cached)."""
     place = str(store.directory), key
     with _READING:
         kept = _KEPT.get(place)
@@ -241,7 +241,7 @@ def _pin(cell: str, told: Mapping[str, Any], geometry: Geometry) -> Pin:
 
 
 _KEPT: LRUCache[tuple[str, str], _Rows] = LRUCache(MOST_BYTES, lambda rows: rows.nbytes)
-"""Kernels read last, by the store's directory and their key."""
+"""Cache of kernels, by the store's directory and the entry's key."""
 _HEADERS: dict[str, dict[str, _Kernels | None]] = {}
-"""What every key looked at holds, by the store's directory: an entry never changes."""
+"""Cache of parsed headers by the store's directory, then key; an entry never changes."""
 _READING = threading.Lock()

@@ -1,4 +1,4 @@
-"""Shards that several workers compute: their progress, and which are retried."""
+"""The queue of shards that several workers compute, with retries and progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ATTEMPTS = 3
 
 
 def failure(task: ShardTask, why: str) -> ComputeFailed:
-    """Return what is said of a shard that could not be computed, however often it was tried."""
+    """Return the error for a shard that failed in every attempt."""
     return ComputeFailed(
         f"Shard {task.shard} failed {ATTEMPTS} times ({why[:300]}); the others are kept: run the "
         "same command again to go on."
@@ -37,14 +37,14 @@ class Attempts:
         self.error: Exception | None = None
 
     def take(self) -> int | None:
-        """Return the number of a task to compute; None once there will be none."""
+        """Return the number of the next task, waiting for one; None if there will be no more."""
         with self._changed:
             while not self._waiting and self._open and self.error is None:
                 self._changed.wait()
             return self._waiting.popleft() if self._waiting and self.error is None else None
 
     def tell(self, number: int, event: Mapping[str, Any]) -> None:
-        """Take in what became of a task so far."""
+        """Record an event (progress, success or failure) of a task."""
         with self._changed:
             if event["state"] == "running":
                 self._progress[number] = event["done"], event["total"]
@@ -67,21 +67,21 @@ class Attempts:
             self.error = self.error or failure(self._tasks[number], why)
 
     def stop(self) -> None:
-        """Let nothing more be taken."""
+        """Cancel the tasks that are not done; :meth:`take` returns None from now on."""
         with self._changed:
             if self._open and self.error is None:
                 self.error = Cancelled("The computation was cancelled.")
             self._changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a change, not for long; tell whether all is over."""
+        """Wait up to ``seconds`` for a change; return whether all work is over."""
         with self._changed:
             if self._open and self.error is None:
                 self._changed.wait(seconds)
             return not self._open or self.error is not None
 
     def progress(self) -> tuple[int, int, str]:
-        """Return windows done and to do, of the shards that have begun, and how many are done."""
+        """Return the windows done and in total of the shards begun, and a note on shards done."""
         with self._changed:
             done, total = (sum(each[part] for each in self._progress.values()) for part in (0, 1))
             finished = len(self._tasks) - self._open

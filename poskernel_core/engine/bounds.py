@@ -1,6 +1,6 @@
-"""What a visitor may ask for at once: refused in a sentence before anything is queued.
+"""Limits on a client's new work, checked before anything is queued.
 
-What is stored is shown to everybody, and what is under way is joined: only new work has a size.
+Stored results and joined jobs cost nothing; only new computations count.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ WAY_OUT = "choose fewer, or compute them on your own machine."
 
 
 def check_open(jobs: Iterable[Mapping[str, str]], person: str, quotas: Settings) -> None:
-    """Check that one more job may wait for a person.
+    """Check that a person may have one more job.
 
     Args:
-        jobs: of each job that has not ended, who waits for it: visitor -> person.
-        person: whose the new one would be.
-        quotas: the bounds of this server.
+        jobs: the clients of each open job, as client -> person.
+        person: the owner of the new job.
+        quotas: the limits of this server.
 
     Raises:
-        Busy: too many of this person, or of all persons, wait or run.
+        Busy: this person, or all persons together, have too many open jobs.
     """
     people = [set(waiting.values()) - {""} for waiting in jobs]
     own, every = sum(person in each for each in people), sum(map(bool, people))
@@ -50,10 +50,10 @@ def check_open(jobs: Iterable[Mapping[str, str]], person: str, quotas: Settings)
 
 
 def check_size(store: Store, asked: CanonicalRequest, quotas: Settings) -> None:
-    """Check that a new request is not larger than this server computes for a visitor.
+    """Check that a new request is within the size limits of this server.
 
     Raises:
-        TooLarge: too many windows, tokens or samples, or too long a text.
+        TooLarge: too many windows, tokens or samples, or a text that is too long.
         BadRequest: the parameters do not fit the run.
     """
     _check_texts(asked, quotas.max_characters)
@@ -79,7 +79,7 @@ def check_size(store: Store, asked: CanonicalRequest, quotas: Settings) -> None:
 
 
 def _tokens_of(part: CanonicalRequest, experiment: Experiment[Any], quotas: Settings) -> int:
-    """Return the tokens that the model reads for an experiment, besides the passes."""
+    """Return the tokens that an experiment reads, without those of the passes."""
     if experiment.draws:
         _check("sample", part.run.windows, quotas.max_samples)
     else:
@@ -99,7 +99,7 @@ def _check_texts(asked: CanonicalRequest, most: int) -> None:
     texts = [asked.run.corpus.text or ""]
     for name, field in type(asked.params).model_fields.items():
         longest = [getattr(each, "max_length", None) for each in field.metadata]
-        if MAX_TEXT_CHARACTERS in longest:  # what is typed, not a list of heads
+        if MAX_TEXT_CHARACTERS in longest:  # a typed text, not a list of heads
             texts.append(getattr(asked.params, name) or "")
     length = max(map(len, texts))
     if length > most:

@@ -1,7 +1,7 @@
-"""The checkpoints of a run, computed one after another: one set of weights at a time.
+"""Precompute the checkpoints of a training run, one set of weights at a time.
 
-Public histories have faults: two revisions may hold the same weights. The hub tells the hashes of
-files before they are downloaded, so such a revision is named and gets the results of the first.
+In some public training runs two revisions hold the same weights. The hub gives the hashes of files
+before they are downloaded, so such a revision is reported and gets the results of the first one.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Precomputing:
 
     Attributes:
         store: where the results are.
-        requests: what is asked of a checkpoint, by its revision.
-        answer: computes one request, or finds its result.
-        say: tells what was done, a line each.
-        remove_weights: whether weights that were not here before are removed again.
+        requests: the requests for a checkpoint, by its revision.
+        answer: computes a request, or finds its result.
+        say: prints a line about what was done.
+        remove_weights: whether newly downloaded weights are deleted afterwards.
     """
 
     store: Store
@@ -42,10 +42,10 @@ class Precomputing:
 
 
 def precompute_checkpoints(run: TrainingRun, how: Precomputing) -> None:
-    """Compute what is asked of every checkpoint of a run.
+    """Compute the requests for every checkpoint of a run.
 
     Raises:
-        PosKernelError: what went wrong; results of the checkpoints before it are kept.
+        PosKernelError: a checkpoint failed; the results of earlier checkpoints are kept.
     """
     unknown: list[Checkpoint] = []
     equal = first_of_equals(run, unknown.append)
@@ -87,7 +87,7 @@ def _compute(run: TrainingRun, checkpoint: Checkpoint, how: Precomputing) -> Non
 
 
 def _take_over(how: Precomputing, first: str, name: str) -> None:
-    """Store the results of a checkpoint as those of another one with the same weights."""
+    """Copy the results of a checkpoint to another one with the same weights."""
     for known, request in zip(how.requests(first), how.requests(name), strict=True):
         entry = how.store.get(canonical(known).key)
         if entry is not None:

@@ -1,8 +1,9 @@
-"""Shards on the workers of a Dask cluster: JSON goes out, names of entries or files come back.
+"""Compute shards on the workers of a Dask cluster.
 
-Dask's scheduler and workers unpickle what they are sent, so whoever reaches them can run code
-there: an address of another machine must be encrypted, with certificates that both sides check.
-The optional package ``distributed`` is imported here and nowhere else.
+Tasks are sent as JSON; workers return store keys or file names. Dask's scheduler and workers
+unpickle messages, so anyone who can connect can run code there. A remote address must therefore use
+TLS, with certificates that both sides check. Only this module imports the optional package
+``distributed``.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ TOPIC = "poskernel-shards"
 
 
 def check_address(address: str) -> None:
-    """Check that a scheduler's address is one, and encrypted unless it is of this machine.
+    """Check that a scheduler's address is well-formed, and uses TLS unless it is local.
 
     Raises:
-        BadRequest: it is not.
+        BadRequest: it is malformed, or remote and not encrypted.
     """
     try:
         found = urlsplit(address)
@@ -70,10 +71,10 @@ def _is_here(host: str) -> bool:
 
 
 def workers_of(address: str) -> int:
-    """Return how many workers a cluster has, so many shards are made.
+    """Return the number of workers of a cluster, which is also the number of shards to make.
 
     Raises:
-        BadRequest: it cannot be reached, or has none.
+        BadRequest: it cannot be reached, or has no workers.
     """
     with _client(address) as client:
         count = len(client.scheduler_info(n_workers=-1)["workers"])
@@ -83,12 +84,12 @@ def workers_of(address: str) -> int:
 
 
 def run_on_cluster(address: str, tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
-    """Have the workers of a cluster compute shards, and wait for all of them.
+    """Compute shards on the workers of a cluster; return when all are done.
 
     Raises:
         BadRequest: the cluster cannot be reached, or a shard cannot be computed at all.
         Cancelled: raised by ``report``; the workers stop at their next batch.
-        ComputeFailed: a shard has failed too often, or killed its workers; it is named.
+        ComputeFailed: a shard failed in every attempt, or its workers died; the message names it.
     """
     with _client(address) as client:
         progress = _Progress(len(tasks))
@@ -116,10 +117,11 @@ def run_on_cluster(address: str, tasks: Sequence[ShardTask], store: Store, repor
 
 
 def _take(future: Any, task: ShardTask, store: Store) -> None:
-    """Take in what became of a shard.
+    """Check the outcome of a shard.
 
     Raises:
-        BadRequest, ComputeFailed: it failed for good, or lies where it is not read.
+        BadRequest, ComputeFailed: it failed for good, or was written where this machine cannot
+            read it.
     """
     from distributed import KilledWorker
 
@@ -131,7 +133,7 @@ def _take(future: Any, task: ShardTask, store: Store) -> None:
             f"{error.last_worker.address} (out of memory, or killed); the others are kept: run the "
             "same command again to go on."
         ) from error
-    except Exception as error:  # whatever it was, it was tried again on the way
+    except Exception as error:  # Dask has already retried it
         raise failure(task, str(error) or type(error).__name__) from error
     if made["state"] == "error":
         raise by_name(made["error"])(made["message"])
@@ -139,7 +141,7 @@ def _take(future: Any, task: ShardTask, store: Store) -> None:
 
 
 class _Progress:
-    """How far the shards are, as their workers tell."""
+    """Progress of the shards, collected from the workers' events."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -149,24 +151,24 @@ class _Progress:
         self.changed = threading.Event()
 
     def take(self, event: tuple[float, dict[str, Any]]) -> None:
-        """Take in what a worker tells of a shard, of whichever client."""
+        """Record a worker's progress event; it may concern another client's shard."""
         told = event[1]
-        # Made anew: another thread may be reading it.
+        # A new dict, since another thread may be reading the old one.
         self._windows = {**self._windows, told["key"]: (told["done"], told["total"])}
         self.changed.set()
 
     def told(self) -> tuple[int, int, str]:
-        """Return windows done and to do, of shards that have begun, and how many are done."""
+        """Return the windows done and in total of the shards begun, and a note on shards done."""
         own = [each for key, each in self._windows.items() if key in self.keys]
         done, total = (sum(each[part] for each in own) for part in (0, 1))
         return done, total, f"{self.finished} of {counted(self._count, 'shard')} done; windows"
 
 
 def shard_on_worker(text: str) -> str:
-    """Compute a shard on a worker: a description as JSON in, what became of it as JSON out.
+    """Compute a shard on a worker; takes the task and returns the final event, both as JSON.
 
     Raises:
-        RuntimeError: it failed in a way that another attempt may not.
+        RuntimeError: it failed, and a retry may succeed.
     """
     from distributed import get_worker
 
@@ -192,10 +194,11 @@ def shard_on_worker(text: str) -> str:
 
 @contextmanager
 def _client(address: str) -> Iterator[Client]:
-    """Connect to a scheduler; certificates come from Dask's own configuration.
+    """Connect to a scheduler, with the certificates from Dask's configuration.
 
     Raises:
-        BadRequest: the address is refused, nobody answers, or the optional package is missing.
+        BadRequest: the address is invalid, the scheduler does not answer, or the optional package
+            is missing.
     """
     check_address(address)
     if importlib.util.find_spec("distributed") is None:

@@ -1,4 +1,4 @@
-"""What an engine has done since it was made, in numbers, for whoever runs a server."""
+"""Counters of an engine's work since it was created, for the operators of a server."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from poskernel_core.engine.job import Job
 __all__ = ["ENDINGS", "KINDS", "STATES", "Counts", "Tally", "kind_of", "open_by_kind"]
 
 KINDS = ("analysis", "experiment", "composition")
-"""Of jobs: an analysis of statistics, which a pass gathers where they are missing; an experiment,
-which runs the model itself; what several of these make together."""
+"""Kinds of jobs: an analysis of statistics (including the pass for missing ones), an experiment
+(which runs the model itself), or a composition of several of these."""
 
 STATES = ("queued", "running")
 ENDINGS = ("done", "error", "cancelled")
@@ -22,19 +22,19 @@ ENDINGS = ("done", "error", "cancelled")
 
 @dataclass(frozen=True)
 class Tally:
-    """Jobs that have ended one way: how many, and the seconds from question to end of them all."""
+    """The number of jobs that ended in one way, and their total seconds from submission to end."""
 
     jobs: int = 0
     seconds: float = 0.0
 
 
 class Counts:
-    """Counted from any thread.
+    """Thread-safe counters of an engine.
 
     Attributes:
-        hits: how often a result was asked for that was there.
-        misses: how often one was asked for that was not.
-        worker_starts: how often a worker process was started.
+        hits: requests whose result was in the store.
+        misses: requests whose result was not in the store.
+        worker_starts: worker processes started.
     """
 
     def __init__(self) -> None:
@@ -45,13 +45,13 @@ class Counts:
         self._lock = threading.Lock()
 
     def looked(self, found: bool) -> None:
-        """Count that a result was asked for."""
+        """Count a lookup of a result."""
         with self._lock:
             self.hits += found
             self.misses += not found
 
     def started_worker(self) -> None:
-        """Count that a worker process was started."""
+        """Count the start of a worker process."""
         with self._lock:
             self.worker_starts += 1
 
@@ -64,20 +64,20 @@ class Counts:
 
     @property
     def tallies(self) -> dict[tuple[str, str], Tally]:
-        """The jobs that have ended, by kind and by how: ``done``, ``error`` or ``cancelled``."""
+        """The ended jobs by kind and ending (``done``, ``error`` or ``cancelled``)."""
         with self._lock:
             return dict(self._ended)
 
 
 def kind_of(job: Job) -> str:
-    """Return which of the kinds a job is."""
+    """Return the kind of a job, one of ``KINDS``."""
     if job.request.composition is not None:
         return "composition"
     return "analysis" if job.request.experiment is None else "experiment"
 
 
 def open_by_kind(jobs: Iterable[Job]) -> Counter[tuple[str, str]]:
-    """Return how many jobs wait and run, by kind and state."""
+    """Return the number of open jobs by kind and state."""
     found = Counter({(kind, state): 0 for kind in KINDS for state in STATES})
     found.update((kind_of(job), job.state) for job in jobs if not job.ended)
     return found

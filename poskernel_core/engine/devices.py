@@ -1,4 +1,4 @@
-"""Shards on the devices of one machine: a process for each device, fed one task at a time."""
+"""Compute shards on several devices of one machine, with one process per device."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ LOOK_EVERY = 0.2
 def run_on_devices(
     devices: Sequence[str], tasks: Sequence[ShardTask], store: Store, report: Report
 ) -> None:
-    """Compute shards on several devices at once; a process that dies is started anew.
+    """Compute shards on several devices in parallel; a process that dies is restarted.
 
     Raises:
         BadRequest: a shard cannot be computed at all.
         Cancelled: raised by ``report``; what the shards have gathered so far is kept.
-        ComputeFailed: one has failed too often; it is named.
+        ComputeFailed: a shard failed in every attempt; the message names it.
     """
     attempts = Attempts(tasks)
     hands = [_Hand(device, tasks, store.directory.resolve(), attempts) for device in devices]
@@ -45,7 +45,7 @@ def run_on_devices(
 
 
 class _Hand:
-    """One device: a thread that takes tasks, and the process that computes them."""
+    """A device: a thread that takes tasks from the queue, and the process that computes them."""
 
     def __init__(
         self, device: str, tasks: Sequence[ShardTask], store: Path, attempts: Attempts
@@ -74,7 +74,7 @@ class _Hand:
                     if process is None:
                         break
                     self._compute(number, process)
-                except Exception as error:  # whoever waits for the shard learns of it
+                except Exception as error:  # reported to the thread that waits for the shard
                     event = {"state": "error", "again": True, "message": str(error)}
                     self._attempts.tell(number, event)
         with self._starting:
@@ -82,7 +82,7 @@ class _Hand:
                 _end(self._process)
 
     def _alive(self, log: TextIO) -> subprocess.Popen[str] | None:
-        """Return the process, started where there is none; None once it is to be none."""
+        """Return the running process, starting it if needed; None after :meth:`close`."""
         with self._starting:
             if self._closed:
                 return None
@@ -93,7 +93,7 @@ class _Hand:
             return self._process
 
     def _compute(self, number: int, process: subprocess.Popen[str]) -> None:
-        """Send a task to the process and listen until it has ended, or the process has."""
+        """Send a task to the process and record its events until the task or the process ends."""
         task = self._tasks[number]
         execution = task.execution.model_copy(update={"device": self._device})
         sent = task.model_copy(update={"execution": execution}).model_dump_json()

@@ -1,9 +1,8 @@
-"""«This result, please»: cached, under way already, or computed once in the worker process.
+"""The engine: returns stored results, or has the worker process compute them.
 
-``submit(request) -> Job`` is all that pages and the command line use. Equal requests share one
-job: two visitors asking for one thing cause one computation, and both see its progress. It is
-cancelled when all of them have cancelled; a job that still waits its turn is dropped when all of
-them have left.
+Equal requests share one job: two clients that ask for the same result cause one computation, and
+both see its progress. A job is cancelled when all its clients have cancelled it; a queued job is
+also dropped when all its clients have left.
 """
 
 from __future__ import annotations
@@ -52,33 +51,33 @@ __all__ = ["Engine", "describe_run", "engine_or_shared"]
 JOBS_KEPT = 64
 COMPOSITIONS_KEPT = 64
 GRACE_SECONDS = 10.0
-"""How long a waiting job outlives the visitors who asked for it (who may reload the page)."""
+"""How long a queued job is kept after all its clients left (they may be reloading the page)."""
 
 ABANDONED_SECONDS = 60.0
-"""How long a job that runs outlives them where others wait. A pass keeps what it has read."""
+"""How long a running job is kept after its clients left, if other jobs are queued. A cancelled pass
+keeps what it has read."""
 
 LOOK_EVERY = 2.0
 
 
 class Engine:
-    """Finds results in the store, or has them computed; safe to share between threads.
+    """Finds results in the store or computes them; thread-safe.
 
     Args:
         store: where results are kept (default: a new one in the default directory).
-        execution: device and batch, or the device alone (default: ``POSKERNEL_DEVICE``, else auto).
-        present: whether a visitor is still there; without it all are.
-        person: who is behind a visitor; without it each is a person of its own.
+        execution: device and batch, or only the device (default: ``POSKERNEL_DEVICE``, else auto).
+        present: whether a client is still connected (default: always).
+        person: the person behind a client (default: each client is a different person).
 
     Attributes:
-        counts: what it has done so far, in numbers.
+        counts: counters of its work.
 
-    A visitor is any text that distinguishes those who ask, such as a session's number. What is
-    wanted and taken back goes by visitor; turns and bounds go by the person behind it, who may
-    have many sessions open. The unnamed visitor ``""`` is a program that has the engine to itself,
-    always there and bound by nothing.
+    A client (``visitor``) is any text that identifies a session. Requests and cancellations belong
+    to clients; turns and limits apply to the person behind them, who may have many sessions open.
+    The unnamed client ``""`` is a local program: it is always present and has no limits.
 
     Raises:
-        BadRequest: a store or execution that is none.
+        BadRequest: an invalid store or execution.
     """
 
     def __init__(
@@ -105,11 +104,11 @@ class Engine:
 
     @property
     def log(self) -> Path:
-        """Where the worker's messages go."""
+        """The file that the worker writes its messages to."""
         return self.store.directory / "worker.log"
 
     def cached(self, request: Asked) -> Result | None:
-        """Return a result that is in the store, or None.
+        """Return a stored result, or None.
 
         Raises:
             BadRequest: the parameters do not fit the analysis or the run.
@@ -124,7 +123,7 @@ class Engine:
         return stored(self.store, asked.key)
 
     def ready(self, request: Asked) -> bool:
-        """Tell whether a result is in the store, or follows from what is, without the model.
+        """Return whether a result is stored, or can be computed from the store without the model.
 
         Raises:
             BadRequest: the parameters do not fit the analysis or the run.
@@ -146,7 +145,10 @@ class Engine:
         return [name for name, part in parts.items() if not self.store.has(part.key)]
 
     def _composed(self, asked: CanonicalRequest) -> Result | None:
-        """Return what the stored results of all parts make together, kept until one changes."""
+        """Return a composition of the stored results of its parts; None if one is missing.
+
+        Cached under the keys of the parts.
+        """
         parts = asked.parts()
         key = (asked.key, *(part.key for part in parts.values()))
         with self._lock:
@@ -165,13 +167,13 @@ class Engine:
         return made
 
     def submit(self, request: Asked, visitor: str = "") -> Job:
-        """Return the job of a request: one that is under way, or a new one.
+        """Return the open job of a request, or start a new one.
 
         Raises:
             BadRequest: the parameters do not fit the analysis, the run or the model.
-            ComputeDisabled: there is no torch here.
-            TooLarge: more than this server computes for a visitor.
-            Busy: this visitor, or all together, have too many jobs.
+            ComputeDisabled: this server is read-only, or torch is not installed.
+            TooLarge: more than this server computes for a client.
+            Busy: this client's person, or all persons together, have too many jobs.
             ComputeFailed: the worker could not be started.
             NoSpace, ReadOnlyStore, StoreFailed: a result could not be kept.
         """
@@ -203,13 +205,13 @@ class Engine:
                 "visitor": person,
             }
             self._send(message, job)
-            self._jobs[asked.key] = job  # which nobody waits for if no worker could be started
+            self._jobs[asked.key] = job  # only now: starting the worker may have failed
             self._forget_old()
             self._look_after(visitor)
             return job
 
     def _joined(self, key: str, visitor: str) -> Job | None:
-        """Return the job that is under way, with one more visitor who waits for it; else None."""
+        """Return the open job of a key and add the client to it; None if there is none."""
         job = self._jobs.get(key)
         if job is None or job.ended or (job.cancelling and visitor not in job.visitors):
             return None
@@ -228,7 +230,8 @@ class Engine:
     def running(self, request: Asked) -> Job | None:
         """Return the latest job of a request, ended or not, or None.
 
-        One that was dropped because everybody had left is none: whoever comes back asks anew.
+        A job that ended because all clients had left is ignored, so that a returning client
+        submits the request again.
         """
         job = self._jobs.get(canonical(request).key)
         return None if job is not None and job.ended and job.abandoned else job
@@ -236,10 +239,10 @@ class Engine:
     def result(
         self, request: Asked, seconds: float | int | None = None, visitor: str = ""
     ) -> Result | None:
-        """Return a result, computed if it is not there; None if it takes longer than ``seconds``.
+        """Return a result, computing it if needed; None if that takes longer than ``seconds``.
 
         Raises:
-            PosKernelError: what went wrong.
+            PosKernelError: the request or its computation failed.
         """
         asked = canonical(request)
         found = self.cached(asked)
@@ -260,10 +263,10 @@ class Engine:
         return found
 
     def cancel(self, request: Asked, visitor: str = "") -> bool:
-        """Take a visitor's wish back; stop the work when nobody else who is there wants it.
+        """Withdraw a client's request; stop its job unless another present client wants it.
 
-        Returns whether the work is being stopped; it goes on where others wait for it, and for
-        whoever has not asked for it, or has taken that back.
+        Returns whether the job is being stopped. A client that has not submitted the request, or
+        has already cancelled it, stops nothing.
         """
         asked = canonical(request)
         with self._lock:
@@ -275,12 +278,12 @@ class Engine:
                 if person not in job.visitors.values():
                     self._link.send({"leave": job.key, "visitor": person}, job)
                 return False
-            job.cancelling, job.visitors = True, {visitor: person}  # who sees it end
+            job.cancelling, job.visitors = True, {visitor: person}  # still sees the job end
             self._link.send({"cancel": job.key}, job)
             return True
 
     def _look_after(self, visitor: str) -> None:
-        """Watch from now on whether visitors leave; an unnamed one never does."""
+        """Start the thread that watches for clients that left; the unnamed client never leaves."""
         if visitor and self._looking is None:
             self._looking = threading.Thread(target=self._look, daemon=True)
             self._looking.start()
@@ -291,9 +294,9 @@ class Engine:
                 self.drop_abandoned()
 
     def drop_abandoned(self) -> None:
-        """Cancel jobs whose visitors have all been gone for a while.
+        """Cancel jobs whose clients have all been gone for a while.
 
-        One that runs is cancelled later than one that waits, and only where others wait.
+        A running job is kept longer than a queued one, and cancelled only if other jobs are queued.
         """
         now, jobs = time.monotonic(), [job for job in self._open() if not job.cancelling]
         missed = [job for job in jobs if job.missed_since is not None]
@@ -315,19 +318,19 @@ class Engine:
 
     @property
     def worker_pid(self) -> int | None:
-        """Number of the worker process, or None while there is none."""
+        """Process id of the worker, or None before it is started."""
         return None if self._link is None else self._link.pid
 
     @property
     def worker(self) -> str:
-        """What became of the worker process: ``none`` yet, ``alive``, or ``ended``."""
+        """State of the worker process: ``none`` (not started yet), ``alive`` or ``ended``."""
         link = self._link
         if link is None:
             return "none"
         return "alive" if link.alive else "ended"
 
     def open_jobs(self) -> list[Job]:
-        """Return the jobs that wait or run."""
+        """Return the queued and running jobs."""
         with self._lock:
             return self._open()
 
@@ -358,12 +361,12 @@ _sharing = threading.Lock()
 
 
 def engine_or_shared(engine: Engine | None) -> Engine:
-    """Return the engine that was given, else the one that this process keeps until it exits.
+    """Return the given engine, else this process's shared one.
 
-    It is made anew once the environment names another store or device.
+    The shared engine is replaced when the environment names another store, store size or device.
 
     Raises:
-        BadRequest: what was given is no engine, or the store cannot be used.
+        BadRequest: ``engine`` is not an Engine, or the store cannot be used.
     """
     if engine is not None:
         if not isinstance(engine, Engine):
@@ -381,20 +384,20 @@ def engine_or_shared(engine: Engine | None) -> Engine:
 
 @atexit.register
 def close_shared() -> None:
-    """Close the engine that this process keeps, if there is one."""
+    """Close the shared engine of this process, if there is one."""
     while _shared:
         _shared.popitem()[1].close()
 
 
 def _first_to_compute(store: Store, asked: CanonicalRequest) -> list[CanonicalRequest]:
-    """Return what is looked at before a worker starts: of many parts the first that is missing."""
+    """Return the requests to check before starting: of a composition, its first missing part."""
     if asked.composition is None:
         return [asked]
     return [part for part in asked.parts().values() if not store.has(part.key)][:1]
 
 
 def _check_parts(asked: CanonicalRequest) -> None:
-    """Refuse a question that a part of a model, or a model of other positions, cannot answer."""
+    """Check that the model has the position scheme and the parts that a question needs."""
     model, uses, scheme = asked.run.model, asked.question.uses, asked.question.scheme
     local = catalog.is_local(model.name)
     if uses and local:
@@ -419,14 +422,14 @@ def describe_run(
     positions: Iterable[int] | None = None,
     **more: Any,
 ) -> RunSpec:
-    """Return the run for a model's name, with the project's defaults and every fingerprint.
+    """Return the run for a model's name, with default settings and every fingerprint.
 
-    The context defaults to the model's, up to 1024, or to that of the results on offer, as does the
-    number of windows; ``query`` is recorded besides the ``positions`` (default: 32 evenly spaced,
-    and 400 and 1000).
+    For a model whose results are on offer, context and number of windows default to those of the
+    results; else to the model's context up to 1024 and the usual number of windows. ``query`` is
+    recorded in addition to ``positions`` (default: 32 evenly spaced, and 400 and 1000).
 
     Raises:
-        InvalidField: a field of the run, or a description, that does not fit.
+        InvalidField: an invalid field of the run or of a description.
         BadRequest: an unknown model or corpus, or a context or position outside the model.
     """
     located = catalog.locate(model, revision)
@@ -456,7 +459,7 @@ def describe_run(
 
 
 def _text_of(located: catalog.Located, corpus: AnyCorpus | None) -> CorpusSpec:
-    """Return the text of a run; that of results on offer alone need not be here."""
+    """Return the corpus of a run; if only results are on offer, it need not be installed."""
     kept = located.shown.corpus if located.away and located.shown else CorpusSpec()
     asked = kept if corpus is None else CorpusSpec.model_validate(corpus)
     if kept.fingerprint and (asked.name, asked.item) in ((kept.name, None), (kept.name, kept.item)):

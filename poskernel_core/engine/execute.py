@@ -1,7 +1,7 @@
-"""From a request to its result in the store: statistics first, then the analysis or experiment.
+"""Compute the result of a request: gather its statistics, then run the analysis or experiment.
 
-It runs in the worker process, asked by :mod:`poskernel_core.engine.engine`. What needs torch
-imports it when it is called: an analysis of stored statistics does not.
+This runs in the worker process of :mod:`poskernel_core.engine.engine`. Torch is imported only in
+the functions that need it: an analysis of stored statistics does not.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ DROPPED = (
 
 
 def missing_runs(store: Store, asked: CanonicalRequest) -> list[RunSpec]:
-    """Return what is to be gathered: each pass with the statistics that the store does not hold.
+    """Return the passes to run, each with the statistics that the store lacks.
 
     Raises:
         BadRequest: the parameters do not fit the run.
@@ -64,7 +64,7 @@ def missing_runs(store: Store, asked: CanonicalRequest) -> list[RunSpec]:
 
 
 def _gathering(run: RunSpec, statistics: Iterable[Gather]) -> RunSpec:
-    """Return the pass over a run's windows that gathers these."""
+    """Return the run with these statistics to gather."""
     return run.model_copy(update={"gather": tuple(sorted(statistics))})
 
 
@@ -75,10 +75,11 @@ def gather_missing(
     report: Report,
     others: Sequence[CanonicalRequest] = (),
 ) -> None:
-    """Gather what is missing; another process at the same windows is waited for, not repeated.
+    """Gather the missing statistics of a request.
 
-    One pass gathers what ``others``, who wait too, need of the same windows. A pass that was broken
-    off is finished first, as far as it went: what it did not gather follows.
+    If another process is reading the same windows, wait for it instead of repeating its work. The
+    same pass also gathers what the queued requests ``others`` need from these windows. An
+    interrupted pass is finished first; statistics that it did not include follow in another pass.
 
     Raises:
         BadRequest, Cancelled, ComputeFailed, StoreFailed: as ``runner.gather_run``.
@@ -105,7 +106,7 @@ def gather_missing(
 
 
 def open_views(store: Store, asked: CanonicalRequest) -> dict[str, StatisticsView]:
-    """Return the statistics that a request stands on, by role.
+    """Return the statistics that a request needs, by role.
 
     Raises:
         LayerMissing: some are no longer in the store.
@@ -120,7 +121,7 @@ def open_views(store: Store, asked: CanonicalRequest) -> dict[str, StatisticsVie
 
 
 def compute(store: Store, asked: CanonicalRequest, report: Report) -> None:
-    """Answer a request by an analysis of statistics in the store, and write its result.
+    """Run an analysis of statistics in the store and write its result.
 
     Raises:
         BadRequest: the parameters do not fit the run.
@@ -147,16 +148,15 @@ def compute_part(
     execution: Execution,
     report: Report,
 ) -> int | None:
-    """Answer the next of what a composition is made of, and write its result.
+    """Compute and store the next missing part of a composition, from part ``first`` (0-based) on.
 
-    It begins with the part whose number is ``first``, counted from 0, and returns the number of the
-    part that may be next, None when there is no other. What is stored already is passed over. One
-    pass gathers what several parts need of the same windows.
+    Returns the number of the part to continue with, or None after the last. Stored parts are
+    skipped. One pass gathers what several parts need from the same windows.
 
     Raises:
-        BadRequest, ComputeFailed, StoreFailed: as for any of them, or the store is too small to
-            keep all of them.
-        Cancelled: raised by ``report``; what is done by then is kept.
+        BadRequest, ComputeFailed, StoreFailed: a part fails, or the store is too small to keep all
+            parts.
+        Cancelled: raised by ``report``; the parts done so far are kept.
     """
     parts = list(asked.parts().values())
     for number in range(first, len(parts)):
@@ -166,7 +166,7 @@ def compute_part(
 
         told(0, 0, "")
         found = _located(parts[number])
-        if stored(workshop.store, found.key) is None:  # read, as who puts the parts together will
+        if stored(workshop.store, found.key) is None:  # read it fully, as composing will
             _compute_now(workshop, found, parts[number + 1 :], execution, told)
             if number + 1 < len(parts):
                 return number + 1
@@ -187,7 +187,7 @@ def _compute_now(
         for other in following
         if other.run.model == found.run.model and not workshop.store.has(other.key)
     ]
-    for _ in range(ATTEMPTS):  # what is gathered may be dropped for another process' results
+    for _ in range(ATTEMPTS):  # another process may evict the statistics before they are used
         gather_missing(workshop, found, execution, report, later)
         with contextlib.suppress(LayerMissing):
             if found.experiment is None:
@@ -199,7 +199,7 @@ def _compute_now(
 
 
 def _located(part: CanonicalRequest) -> CanonicalRequest:
-    """Return a part with its model's fingerprint, for which the hub may have to be asked.
+    """Return a part with its model's fingerprint; this may ask the hub.
 
     Raises:
         UnknownModel, NoNetwork: as :func:`poskernel_core.models.catalog.locate`.
@@ -214,9 +214,7 @@ def _located(part: CanonicalRequest) -> CanonicalRequest:
 def perform(
     workshop: Workshop, asked: CanonicalRequest, execution: Execution, report: Report
 ) -> None:
-    """Answer a request by an experiment: take the model, cut the text, run, write the result.
-
-    The statistics that it stands on are in the store already.
+    """Run an experiment and write its result; the statistics it needs must be in the store.
 
     Raises:
         BadRequest: the parameters do not fit the model or the text.
@@ -262,10 +260,10 @@ def perform(
 
 
 def _check_cell(params: Any, reasons: Mapping[int, str]) -> None:
-    """Refuse a question about a head of a layer that has none.
+    """Check that the layer of the requested head has heads.
 
     Raises:
-        BadRequest: the head asked about is in such a layer.
+        BadRequest: it has none.
     """
     layer = layer_of(getattr(params, "head", ""))
     if layer in reasons:

@@ -1,4 +1,4 @@
-"""One computation under way: what it is, how far it has come, who waits for it, how it ended."""
+"""A job: one computation with its progress, its clients and its outcome."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ __all__ = ["Job"]
 
 @dataclass
 class Job:
-    """One computation, shared by everybody who asked for it.
+    """One computation, shared by all clients that requested it.
 
     Attributes:
-        key: what the worker knows it by; a request that is asked for anew has another job.
+        key: its key in the worker process; submitting the request again creates another job.
         state: ``queued``, ``running``, ``done``, ``error`` or ``cancelled``.
-        done, total: progress in windows or steps; ``total`` is 0 while it is not known.
-        note: what is going on, in words.
-        error: what went wrong.
-        visitors: the visitors who asked for it and have not cancelled, each with the person whose
-            turn it waits for.
-        missed_since: when all of them were first found gone; None while one is there.
-        cancelling: whether it was told to stop; whoever asks from then on has another job.
-        abandoned: whether it was, because all of them were gone for long.
-        on_end: what is called with the job, once, when it ends.
+        done, total: progress in windows or steps; ``total`` is 0 while unknown.
+        note: the current step, in words.
+        error: the error if the job failed or was cancelled.
+        visitors: the clients that wait for it, each with its person (who takes turns in the queue).
+        missed_since: when all clients were first found gone; None while one is present.
+        cancelling: whether it is being stopped; new clients then get another job.
+        abandoned: whether it was stopped because all clients had left.
+        on_end: callback, called once with the job when it ends.
     """
 
     key: str
@@ -50,22 +49,22 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Tell whether nothing more will happen."""
+        """Whether the job is over."""
         return self._ended.is_set()
 
     def wait(self, seconds: float | int | None = None) -> bool:
-        """Wait until the job has ended or ``seconds`` have passed; tell whether it has ended."""
+        """Wait up to ``seconds`` for the end of the job; return whether it has ended."""
         return self._ended.wait(seconds)
 
     def seconds_left(self) -> float | None:
-        """Estimate the time left from the pace so far; None while there is no pace."""
+        """Estimate the seconds left from the pace so far; None while the pace is unknown."""
         if self._first is None or self.done <= self._first[1] or not self.total:
             return None
         pace = (time.monotonic() - self._first[0]) / (self.done - self._first[1])
         return pace * (self.total - self.done)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take in an event of the worker."""
+        """Update the job from an event of the worker."""
         note = event.get("note", self.note)
         if note != self.note:
             self._first = None

@@ -15,7 +15,7 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass
 class Lane(Generic[T]):
-    """Tasks that wait for one thread.
+    """A thread-safe queue of tasks for one worker thread.
 
     Clients take turns: a hundred tasks of one client never delay the first task of another. Once
     served, a client goes to the back of the queue. A task that two clients want is in both their
@@ -28,7 +28,7 @@ class Lane(Generic[T]):
     _changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def put(self, task: T, *visitors: str) -> None:
-        """Let a task wait, for all who want it; without any, for the unnamed visitor."""
+        """Queue a task for the given clients, or for the unnamed client ``""``."""
         with self._changed:
             self._waiting.add(task)
             for visitor in visitors or ("",):
@@ -36,32 +36,32 @@ class Lane(Generic[T]):
             self._changed.notify()
 
     def join(self, task: T, visitor: str) -> None:
-        """Let a task that waits here wait in one more visitor's row."""
+        """Add a client to a task, if the task is queued here."""
         with self._changed:
             if task in self._waiting:
                 self._stand(task, visitor)
 
     def leave(self, task: T, visitor: str) -> None:
-        """Take a task that waits here out of the row of a visitor who wants it no longer."""
+        """Remove a task from a client's queue."""
         with self._changed:
             row = self._rows.get(visitor)
             if row is not None and task in row:
                 row.remove(task)
 
     def remove(self, task: T) -> bool:
-        """Take a task out; tell whether it was waiting here."""
+        """Remove a task; return whether it was queued here."""
         with self._changed:
             found = task in self._waiting
             self._waiting.discard(task)
             return found
 
     def waiting(self) -> list[T]:
-        """Return the tasks that wait here, in no particular order."""
+        """Return the queued tasks, in no particular order."""
         with self._changed:
             return list(self._waiting)
 
     def get(self) -> T:
-        """Return the next task: the first of the visitor whose turn it is; wait for one."""
+        """Return the first task of the client whose turn it is, waiting until there is one."""
         with self._changed:
             while True:
                 task = self._next()

@@ -1,4 +1,4 @@
-"""What ``precompute`` computes: the results that the pages ask for when nothing was changed."""
+"""The results that ``precompute`` computes: those that the pages show with default settings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ __all__ = ["first_questions"]
 def first_questions(
     run: RunSpec, geometry: Geometry, cell: str, *, experiments: bool
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return the names and parameters of what the pages ask for first.
+    """Return the names and parameters of the questions that the pages ask by default.
 
-    ``cell`` is the head that the pages open on; ``experiments`` adds what runs the model again.
+    ``cell`` is the head that the pages open on; ``experiments`` adds experiments, which run the
+    model again.
     """
     wanted = {"always", "experiments"} if experiments else {"always"}
     return [

@@ -1,6 +1,6 @@
-"""What can be refused of a request at once, before a worker starts torch for it.
+"""Checks of a request before a worker process starts torch for it.
 
-A request whose result is stored is never looked at here: it needs neither text nor room.
+Requests with a stored result are not checked here: they need neither text nor disk space.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from poskernel_core.storage.store import Store
 __all__ = ["check_request", "check_worker", "computes", "least_bytes"]
 
 LONGEST_TOKEN = 16
-"""Bytes of text that a token stands for at most, on average over a corpus."""
+"""Upper bound of the bytes of text per token, averaged over a corpus."""
 
 
 def computes() -> bool:
-    """Tell whether anything new is computed here: the host allows it, and torch is installed."""
+    """Return whether this process may compute: the server is not read-only, torch is installed."""
     return not settings().read_only and find_spec("torch") is not None
 
 
 def check_worker() -> None:
-    """Check that a worker could compute here.
+    """Check that computing is possible here.
 
     Raises:
-        ComputeDisabled: the host allows nothing new, or torch is not installed.
+        ComputeDisabled: the server is read-only, or torch is not installed.
     """
     if not computes():
         raise ComputeDisabled(
@@ -47,13 +47,13 @@ def check_worker() -> None:
 
 
 def check_request(store: Store, asked: CanonicalRequest) -> None:
-    """Check what a request needs that is not in the store: text, tokenizer, room.
+    """Check the prerequisites of a request: weights, text, tokenizer, disk space.
 
     Raises:
-        ComputeDisabled: the model's results alone are here.
-        NoNetwork: a hub corpus, and the hub cannot be reached.
-        UnsupportedModel: a tokenizer that cannot be read.
-        BadRequest: statistics that are larger than the store.
+        ComputeDisabled: only the model's results are available here, not its weights.
+        NoNetwork: the corpus is on the hub, which cannot be reached.
+        UnsupportedModel: the tokenizer cannot be read.
+        BadRequest: the statistics are larger than the store.
     """
     missing = missing_runs(store, asked)
     experiment = asked.experiment
@@ -97,7 +97,7 @@ def _megabytes(size: int) -> str:
 
 
 def _least_windows(run: RunSpec) -> int:
-    """Return how many windows a run has at least, as far as that is known without reading."""
+    """Return a lower bound of a run's number of windows, without reading its text."""
     if run.corpus.name in (REPEATED, RANDOM, *HUB):
         return in_equal_groups(run.windows)
     if run.corpus.item is None and run.corpus.name in BUNDLED:
@@ -110,7 +110,8 @@ def _least_windows(run: RunSpec) -> int:
 def least_bytes(geometry: Geometry, run: RunSpec, windows: int) -> int:
     """Return the size of a run's statistics without their headers and smallest arrays.
 
-    A mean has 16 bits for each group of texts, if there are several; those of the stream have none.
+    A mean takes 32 bits, plus 16 bits per group of texts if there are several groups; means of the
+    residual stream have no groups.
     """
     groups = groups_of(windows)
     bytes_of = {"queries": 4 * groups, "residuals": 4, "normed": 4}
@@ -120,7 +121,7 @@ def least_bytes(geometry: Geometry, run: RunSpec, windows: int) -> int:
 
 
 def _numbers(geometry: Geometry, run: RunSpec, windows: int) -> dict[Gather, int]:
-    """Return how many numbers the largest sums over one group of texts have, of all layers."""
+    """Return the number of values in the largest sums of one group of texts, over all layers."""
     tokens, heads = run.context, geometry.n_heads
     queries = len([n for n in run.positions if n < tokens])
     stream, all_queries = tokens * geometry.d_model, heads * tokens * geometry.d_head

@@ -1,4 +1,4 @@
-"""Where a result comes from, and how it is kept: its provenance, and its entry in the store."""
+"""Provenance of results, and their conversion to and from store entries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NOT_KEPT = (
 )
 
 ARRAYS = ("values", "errors", "biases", "coordinates")
-"""The parts of a result that an entry keeps as arrays, each under ``part/name``."""
+"""The parts of a result that an entry stores as arrays, named ``part/name``."""
 
 PACKAGES = (
     "torch", "transformers", "transformer_lens", "numpy", "scipy", "scikit-learn", "datasets",
@@ -55,9 +55,9 @@ def keep(
     tokens: Sequence[str] | None,
     seconds: float,
 ) -> None:
-    """Write a result under its request's key, with its provenance.
+    """Store a result with its provenance under its request's key.
 
-    ``tokens`` are those of the single text that it is about.
+    ``tokens`` are the tokens of the text if the result is about a single text.
 
     Raises:
         ComputeFailed: the store is too small to keep it.
@@ -73,13 +73,13 @@ def keep(
 
 
 def stored(store: Store, key: str) -> Result | None:
-    """Return the result under a key; None where it is missing or cannot be read."""
+    """Return the stored result of a key; None if it is missing or unreadable."""
     found = store.get(key)
     return None if found is None else from_entry(found)
 
 
 def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, Any]:
-    """Return all that a reader needs to compute the same numbers again."""
+    """Return everything needed to reproduce a result."""
     done = header if isinstance(header, PassHeader) else None
     seen = first_of_all(run.pattern_windows or header.windows, header.windows)
     return {
@@ -116,13 +116,13 @@ def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, An
 
 
 def _of_some(**found: int | str | None) -> dict[str, int | str]:
-    """Return what is there: most runs have none of it, and their results say nothing of it."""
+    """Return the entries that are not None; most runs have none, so provenance omits them."""
     return {name: value for name, value in found.items() if value is not None}
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of everything that the numbers depend on, as far as it is installed."""
+    """Return the versions of Python and of the installed packages that results depend on."""
     found = {"schema": str(SCHEMA), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -131,14 +131,14 @@ def versions() -> dict[str, str]:
 
 
 def software() -> dict[str, str]:
-    """Return the versions in which all parts of a run must agree."""
+    """Return the versions that all parts of a run must share."""
     found = {"poskernel": poskernel_core.__version__, **versions()}
     found.pop("python")
     return found
 
 
 def to_entry(result: Result) -> Entry:
-    """Return a result as header and arrays."""
+    """Convert a result to a store entry (header and arrays)."""
     header = {
         "analysis": result.analysis,
         "params": result.params,
@@ -155,7 +155,7 @@ def to_entry(result: Result) -> Entry:
 
 
 def from_entry(entry: Entry) -> Result | None:
-    """Return the result of header and arrays; None where they are of another layout."""
+    """Convert a store entry to a result; None if it has another layout."""
     try:
         return _from_entry(*entry)
     except (KeyError, ValueError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""Resolves a request once; later stages trust it."""
+"""Canonical requests: checked and resolved once, so that later stages need no checks."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class CanonicalRequest:
-    """A request with everything spelt out, so that equal requests have one key.
+    """A request with all defaults filled in, so that equal requests have the same key.
 
     Attributes:
         question: the analysis or experiment that answers it.
-        params: its parameters, checked.
-        wire: the same as it is hashed, sent and shipped: every parameter by name, and the run as
-            far as the answer depends on it, with every fingerprint.
+        params: its checked parameters.
+        wire: the serialisable form that is hashed, sent and shipped: every parameter by name, and
+            the run reduced to what the answer depends on, with every fingerprint.
     """
 
     question: Question[Any]
@@ -44,14 +44,14 @@ class CanonicalRequest:
 
     @cached_property
     def key(self) -> str:
-        """The content address of the result."""
+        """The store key of the result, a content address."""
         return self.wire.key
 
     @cached_property
     def needs(self) -> Mapping[str, RunSpec]:
-        """The runs that the answer stands on, by role, with every fingerprint.
+        """The runs whose statistics the answer needs, by role, with every fingerprint.
 
-        Found when first asked for: who draws a stored result needs none of them.
+        Computed lazily: drawing a stored result needs none of them.
 
         Raises:
             BadRequest: the parameters do not fit the run.
@@ -61,13 +61,13 @@ class CanonicalRequest:
 
     @property
     def composition(self) -> Composition[Any] | None:
-        """The question if its answer is put together from others, else None."""
+        """The question if it is a composition of other results, else None."""
         return self.question if isinstance(self.question, Composition) else None
 
     def parts(self) -> dict[str, CanonicalRequest]:
-        """Return the requests whose answers make up this one's; none where it is no composition.
+        """Return the part requests of a composition by name; empty for other questions.
 
-        Found anew each time: which commit a hub revision is may be known only meanwhile.
+        Not cached: the commit of a hub revision may become known between calls.
 
         Raises:
             BadRequest: the parameters do not fit the run.
@@ -81,20 +81,20 @@ class CanonicalRequest:
 
     @property
     def experiment(self) -> Experiment[Any] | None:
-        """The experiment that answers it, or None where statistics do."""
+        """The question if it is an experiment, else None."""
         return self.question if isinstance(self.question, Experiment) else None
 
 
 Asked = Request | CanonicalRequest
-"""What is asked of the engine: a request, or one that the asker has made canonical."""
+"""A request to the engine, canonical already or not."""
 
 
 def canonical(request: Asked) -> CanonicalRequest:
-    """Return a request in canonical form; one that has it already as it is.
+    """Return a request in canonical form; a canonical request is returned unchanged.
 
     Raises:
         UnknownAnalysis: no such analysis.
-        InvalidField: a parameter that the analysis does not take, or of a wrong value; no request.
+        InvalidField: an unknown parameter, a wrong value, or not a request at all.
     """
     if isinstance(request, CanonicalRequest):
         return request
@@ -104,7 +104,7 @@ def canonical(request: Asked) -> CanonicalRequest:
 
 
 def canonical_of(question: Question[P], run: RunSpec, params: P) -> CanonicalRequest:
-    """Return the request of a question, with the run as far as the answer depends on it.
+    """Return the canonical request of a question, its run reduced to what the answer depends on.
 
     Raises:
         BadRequest: the parameters do not fit the run.
@@ -115,21 +115,21 @@ def canonical_of(question: Question[P], run: RunSpec, params: P) -> CanonicalReq
 
 
 def received(wire: Request) -> CanonicalRequest:
-    """Return the canonical request that another process sent: checked, under the key it gave it.
+    """Check a request that another process sent in canonical form; its key stays the same.
 
     Raises:
         UnknownAnalysis: no such analysis.
-        BadRequest: a parameter that the analysis does not take, or of a wrong value.
+        BadRequest: an unknown parameter or a wrong value.
     """
     question = analyses.find(wire.analysis)
     return CanonicalRequest(question, check_params(question, wire.params), wire)
 
 
 def check_params(question: Question[P], params: Mapping[str, Any]) -> P:
-    """Return the parameters of a question, checked.
+    """Return the checked parameters of a question.
 
     Raises:
-        InvalidField: a parameter that it does not take, or of a wrong value.
+        InvalidField: an unknown parameter or a wrong value.
     """
     return question.params.model_validate(params, context={"of": question.name})
 

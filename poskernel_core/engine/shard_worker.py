@@ -1,8 +1,8 @@
 """A process that computes shards: ``python -m poskernel_core.engine.shard_worker CACHE_DIRECTORY``.
 
-It reads one task a line from standard input, as JSON, and writes events, one a line, to standard
-output. Sums go through the store, never through the pipe. A worker of a cluster does the same when
-it calls :func:`carried_out`.
+It reads tasks as JSON lines from standard input and writes events as JSON lines to standard output.
+Sums go through the store, never through the pipe. Cluster workers call :func:`carried_out`
+directly.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _WORKSHOPS: dict[str, Any] = {}
 
 
 def carried_out(text: str, report: Report, directory: Path | None = None) -> dict[str, Any]:
-    """Compute the shard that a JSON text describes; return how it ended, as an event.
+    """Compute the shard that a JSON text describes and return the final event.
 
-    What is wrong with the request ends it for good, ``"again": False``; another machine, or another
-    attempt, may have more luck with anything else.
+    An invalid request is not retried (``"again": False``); any other failure is, since another
+    attempt or machine may succeed.
     """
     try:
         task = ShardTask.model_validate_json(text)
-        with ONE_AT_A_TIME:  # two at once would need the memory of both
+        with ONE_AT_A_TIME:  # to save memory
             made = carry_out(_workshop(directory), task, report)
     except PosKernelError as error:
         again = not isinstance(error, BadRequest)
@@ -48,7 +48,7 @@ def carried_out(text: str, report: Report, directory: Path | None = None) -> dic
 
 
 def _workshop(directory: Path | None) -> Any:
-    """Return the workshop of this process, which keeps the model from shard to shard."""
+    """Return this process's workshop, which keeps the model loaded between shards."""
     from poskernel_core.passes.workshop import Workshop  # torch
 
     name = str(directory)
@@ -58,7 +58,7 @@ def _workshop(directory: Path | None) -> Any:
 
 
 def seldom(say: Callable[[int, int, str], object]) -> Report:
-    """Return a report that says something five times a second at most."""
+    """Return a report callback limited to five calls of ``say`` a second."""
     last = 0.0
 
     def report(done: int, total: int, note: str) -> None:
@@ -72,7 +72,7 @@ def seldom(say: Callable[[int, int, str], object]) -> Report:
 
 
 def main() -> None:
-    """Serve the standard streams; whatever else prints goes to standard error."""
+    """Serve the standard streams; other output is redirected to standard error."""
     events = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
@@ -85,7 +85,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             say(carried_out(line, seldom(told), Path(sys.argv[1])))
-        except Exception:  # the process that asked tries again, and says where the log is
+        except Exception:  # the parent process retries; standard error is its log
             traceback.print_exc()
             say({"state": "error", "error": "ComputeFailed", "message": "", "again": True})
 

@@ -1,7 +1,7 @@
-"""A run shared by several machines: which shards there are, computing one, putting them together.
+"""Runs split into shards for several machines: list the shards, compute one, merge all.
 
-What is to be gathered follows from what is asked alone, never from what a machine's store holds
-already: so machines that know nothing of each other cut the same run into the same shards.
+The shards depend only on the request, never on the contents of a machine's store. So independent
+machines split the same run into the same shards.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def passes_of(asked: Iterable[CanonicalRequest]) -> list[RunSpec]:
-    """Return the passes that requests stand on, each with everything that it gathers.
+    """Return the passes that requests need, each with all statistics to gather.
 
     Raises:
         BadRequest: parameters do not fit a run.
@@ -57,7 +57,7 @@ def tasks_of(
     execution: Execution,
     folder: Path | None = None,
 ) -> list[ShardTask]:
-    """Return what is to be computed: these shards of every pass."""
+    """Return the tasks for the given shards of every pass."""
     where = None if folder is None else str(folder.resolve())
     return [
         ShardTask(run=run, shard=shard, execution=execution, folder=where)
@@ -67,9 +67,9 @@ def tasks_of(
 
 
 def carry_out(workshop: Workshop, task: ShardTask, report: Report) -> dict[str, Any]:
-    """Compute a shard unless the store holds it; return the ``keys`` of its entries.
+    """Compute a shard unless it is stored; return the ``keys`` of its entries.
 
-    With a folder they are also written to a file there, whose name is returned as ``file``.
+    If the task names a folder, the entries are also written to a file there, returned as ``file``.
 
     Raises:
         BadRequest, Cancelled, ComputeFailed, StoreFailed: as
@@ -100,13 +100,13 @@ def carry_out(workshop: Workshop, task: ShardTask, report: Report) -> dict[str, 
 
 
 def _lock_of(run: RunSpec, shard: Shard) -> str:
-    """Return the name of a shard's lock; that of a run that is not cut is the run's own."""
+    """Return the name of a shard's lock; the only shard of an unsplit run uses the run's lock."""
     of = {} if shard == WHOLE else {"shard": shard.model_dump()}
     return windows_of(run).digest(kind="lock", **of)
 
 
 def _is_there(store: Store, task: ShardTask) -> bool:
-    """Tell whether the store holds every block of a shard, computed by the software of today."""
+    """Return whether the store has every block of a shard, computed by the current versions."""
     for name in task.run.gather:
         found = partials_of(store, task.run, name, task.shard)
         header = found[0].header if found else None
@@ -118,24 +118,24 @@ def _is_there(store: Store, task: ShardTask) -> bool:
 
 
 def file_name(task: ShardTask) -> str:
-    """Return the name of a shard's file: model, run and number, the same on every machine."""
+    """Return the name of a shard's file (model, run, number); the same on every machine."""
     model = re.sub("[^A-Za-z0-9.-]+", "-", Path(task.run.model.name).name)[:60]
     run, shard = windows_of(task.run).digest()[:8], task.shard
     return f"{model}-{run}-shard-{shard.number}-of-{shard.of}.zip"
 
 
 def check_computes(store: Store, tasks: Iterable[ShardTask]) -> None:
-    """Check that shards may be computed here, unless the store holds all of them.
+    """Check that missing shards can be computed here.
 
     Raises:
-        ComputeDisabled: the host allows nothing new, or torch is not installed.
+        ComputeDisabled: a shard is missing, and the server is read-only or torch is not installed.
     """
     if not all(_is_there(store, task) for task in tasks):
         check_worker()
 
 
 def run_here(tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
-    """Compute shards in this process, one after another.
+    """Compute shards in this process, sequentially.
 
     Raises:
         BadRequest, Cancelled, ComputeFailed, StoreFailed: as :func:`carry_out`.
@@ -152,10 +152,10 @@ def run_here(tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
 
 
 def check_arrived(store: Store, task: ShardTask, made: Mapping[str, Any], machine: str) -> None:
-    """Check that what another machine computed is where this one reads it.
+    """Check that this machine can read a shard that another machine wrote.
 
     Raises:
-        BadRequest: it wrote to a disk of its own.
+        BadRequest: the other machine wrote it to a disk that this one does not share.
     """
     file = made["file"]
     if file is not None and not Path(file).is_file():
@@ -177,12 +177,12 @@ def merge(
     of: int,
     report: Report,
 ) -> bool:
-    """Add the shards of every pass and write the statistics that the store lacks.
+    """Merge the shards of every pass and write the statistics that the store lacks.
 
-    Returns whether it lacked any.
+    Returns whether any were missing.
 
     Raises:
-        BadRequest: shards are lost, or do not belong together.
+        BadRequest: shards are missing or inconsistent.
         Cancelled: raised by ``report``.
         StoreFailed: the statistics cannot be written.
     """

@@ -1,10 +1,10 @@
 """The worker process: ``python -m poskernel_core.engine.worker CACHE_DIRECTORY``.
 
-It reads one JSON message a line from standard input and writes events, one a line, to standard
-output; arrays never cross the pipe, they go through the store. Three lanes work side by side:
-passes (torch), experiments (torch, seconds), and analyses of statistics that are already there, so
-that a click on a head does not wait for another model's pass. In each lane visitors take turns.
-Whatever happens to a task, it ends and is told of, and its lane goes on.
+It reads messages as JSON lines from standard input and writes events as JSON lines to standard
+output; arrays go through the store, never through the pipe. Three lanes run in parallel: passes
+(torch), short experiments (torch, seconds), and analyses of stored statistics, so that a click on a
+head does not wait for another model's pass. In each lane clients take turns. A task that fails
+reports its error and never stops its lane.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ __all__ = ["main"]
 REPORT_EVERY = 0.1
 
 TIDY_AFTER = 5.0
-"""Seconds from the end of a task until what it held goes back to the system."""
+"""Seconds after a step until its freed memory is returned to the system."""
 
 STARTING_TORCH = threading.Lock()
-"""Held while torch is imported: two threads at once may see half a module."""
+"""Held while torch is imported: a second thread could see a half-imported module."""
 
 
 @dataclass(eq=False)
 class _Task:
-    """One request under way, under its job's key; a composition goes on at ``part`` next."""
+    """A request in progress, under its job's key; a composition continues at ``part``."""
 
     key: str
     request: Request
@@ -60,7 +60,7 @@ class _Task:
 
     @cached_property
     def asked(self) -> CanonicalRequest:
-        """The request, checked in the first lane that takes it and kept for those that follow.
+        """The checked request, computed in the first lane and cached for later ones.
 
         Raises:
             BadRequest: its parameters do not fit the question.
@@ -69,7 +69,7 @@ class _Task:
 
 
 class Worker:
-    """Takes messages, hands them to the lanes, reports what became of them."""
+    """Reads messages, queues their tasks in the lanes and reports events."""
 
     def __init__(self, store: Store, output: TextIOBase) -> None:
         self._store = store
@@ -86,7 +86,7 @@ class Worker:
         self._stepped = threading.Event()
 
     def serve(self, lines: Iterable[str]) -> None:
-        """Work until the input ends: whoever asked is gone then."""
+        """Work until the input ends, which means that the parent process is gone."""
         lanes = (
             (self._analyses, self._analyse),
             (self._passes, self._pass),
@@ -120,7 +120,7 @@ class Worker:
             self._stepped.set()
 
     def _tidy(self) -> None:
-        """Give free memory back a while after any step: between bursts of work, and within long."""
+        """Return free memory to the system a few seconds after a step, even within a long task."""
         while True:
             self._stepped.wait()
             time.sleep(TIDY_AFTER)
@@ -147,7 +147,7 @@ class Worker:
         if task.asked.composition is not None:
             after = execute.compute_part(workshop, task.asked, task.part, task.execution, report)
             task.part = after or 0
-            return after is None or self._queue(self._passes, task)  # others have turns between
+            return after is None or self._queue(self._passes, task)  # others get turns in between
         others = [
             other.asked for other in self._passes.waiting() if other.execution == task.execution
         ]
@@ -171,7 +171,7 @@ class Worker:
         return True
 
     def _start(self, report: Report) -> Any:
-        """Return the one workshop of this process; torch is imported only once it is needed."""
+        """Return this process's workshop, importing torch on first use."""
         with STARTING_TORCH:
             if self._workshop is None:
                 report(0, 0, "Starting torch")
@@ -181,10 +181,10 @@ class Worker:
         return self._workshop
 
     def _queue(self, lane: Lane[_Task], task: _Task) -> bool:
-        """Hand a task to a lane; return False, since it goes on there.
+        """Put a task in a lane; return False, since it continues there.
 
         Raises:
-            Cancelled: since its last report.
+            Cancelled: the task was cancelled since its last report.
         """
         with self._choosing:
             if task.cancelled.is_set():
@@ -194,7 +194,7 @@ class Worker:
         return False
 
     def _join(self, key: str, visitor: str) -> None:
-        """Let one more visitor wait for a task, in his own turn."""
+        """Add a client to a task; the task may now run in that client's turn too."""
         task = self._tasks.get(key)
         if task is None:
             return
@@ -204,7 +204,7 @@ class Worker:
                 lane.join(task, visitor)
 
     def _leave(self, key: str, visitor: str) -> None:
-        """Let a task that others wait for come up in their turns alone."""
+        """Remove a client from a task that others still wait for."""
         task = self._tasks.get(key)
         if task is None:
             return
@@ -215,7 +215,7 @@ class Worker:
                 lane.leave(task, visitor)
 
     def _cancel(self, key: str) -> None:
-        """Stop a task: at once if it waits for its turn, else at its next report."""
+        """Stop a task: at once if it is queued, else at its next report."""
         task = self._tasks.get(key)
         if task is None:
             return
@@ -234,7 +234,7 @@ class Worker:
         self._say(task.key, ending)
 
     def _attempt(self, task: _Task, step: Callable[[], bool]) -> None:
-        """Take one step of a task and tell how it ended, unless it goes on."""
+        """Run one step of a task; report how the task ended, unless it continues."""
         with self._choosing:
             if task.ended:
                 return
@@ -249,7 +249,7 @@ class Worker:
             ending = {"state": "cancelled"}
         except PosKernelError as error:
             ending = {"state": "error", "error": type(error).__name__, "message": str(error)}
-        except BaseException as error:  # nothing ends a lane, not even a log that cannot be written
+        except BaseException as error:  # keep the lane alive, even if the log is not writable
             with contextlib.suppress(Exception):
                 traceback.print_exc(file=sys.stderr)
             ending = {
@@ -273,7 +273,7 @@ class Worker:
 
     def _say(self, key: str, event: dict[str, Any]) -> None:
         line = json.dumps({"key": key, **event}) + "\n"
-        # Where nobody listens any more the input ends too, and with it the process.
+        # If the parent is gone, writing fails; the input then ends too, and so does this process.
         with self._speaking, contextlib.suppress(OSError, ValueError):
             self._output.write(line)
             self._output.flush()
@@ -284,7 +284,7 @@ def _brief(error: BaseException) -> str:
 
 
 def main() -> None:
-    """Serve the standard streams; whatever else prints goes to standard error, the log."""
+    """Serve the standard streams; other output is redirected to standard error, the log."""
     events = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     Worker(Store(Path(sys.argv[1])), events).serve(sys.stdin)

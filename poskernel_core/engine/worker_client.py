@@ -1,4 +1,4 @@
-"""The pipe to one worker process, and the jobs that were sent down it."""
+"""The parent's end of a worker process: its pipe and its jobs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["WorkerLink", "open_log", "start_module"]
 
 LONGEST_LOG = 10_000_000
 HEAP = {"MALLOC_ARENA_MAX": "2"}
-"""Of a process's environment: how many heaps glibc keeps, with the holes of each. Its default is
-eight for every core; the worker's threads take turns with most of what they allocate."""
+"""Environment variable that limits the number of glibc heaps, to reduce fragmentation. The default
+is eight per core, more than needed: the worker's threads rarely allocate at the same time."""
 
 
 def start_module(name: str, store: Path, log: TextIO) -> subprocess.Popen[str]:
-    """Start a module of this package as a process of its own, which reads lines and writes lines.
+    """Start a module of this package as a separate process that reads and writes lines.
 
     Args:
         name: the module.
-        store: the directory of the store that it works on.
-        log: where its errors go.
+        store: the directory of the process's store.
+        log: receives its standard error.
 
     Raises:
-        ComputeFailed: it could not be started.
+        ComputeFailed: the process could not be started.
     """
     try:
         return subprocess.Popen(
@@ -53,7 +53,7 @@ def start_module(name: str, store: Path, log: TextIO) -> subprocess.Popen[str]:
 
 
 class WorkerLink:
-    """A running worker: messages go in, events come out, and jobs learn of them.
+    """A running worker process: sends messages to it and applies its events to the jobs.
 
     Raises:
         ComputeFailed: the process could not be started.
@@ -70,16 +70,16 @@ class WorkerLink:
 
     @property
     def alive(self) -> bool:
-        """Tell whether the process still runs, and is still listened to."""
+        """Whether the process runs and its events are still being read."""
         return self._process.poll() is None and not self._over
 
     @property
     def pid(self) -> int:
-        """Number of the process."""
+        """Process id of the worker."""
         return self._process.pid
 
     def send(self, message: Mapping[str, Any], job: Job) -> None:
-        """Send a message about a job; where the process is gone, the job ends with an error."""
+        """Send a message about a job; if the process is gone, the job ends with an error."""
         open_jobs = {key: other for key, other in self._jobs.items() if not other.ended}
         self._jobs = {**open_jobs, job.key: job}
         try:
@@ -90,7 +90,7 @@ class WorkerLink:
             job.take(self._broken())
 
     def close(self) -> None:
-        """Stop the process; jobs that it had not ended end with an error."""
+        """Stop the process; its open jobs end with an error."""
         self._process.terminate()
         self._process.wait()
         self._listener.join()
@@ -122,7 +122,7 @@ class WorkerLink:
 
 
 def open_log(log: Path) -> TextIO:
-    """Open the worker's log, anew where it has grown long; nowhere, where there can be none."""
+    """Open the worker's log, truncating it if it is too long; the null device if that fails."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         too_long = log.is_file() and log.stat().st_size > LONGEST_LOG

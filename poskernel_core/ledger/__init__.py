@@ -1,1 +1,1 @@
-"""Published figures compared with what this machine computes."""
+"""The reproduction ledger: published figures compared with computed ones."""

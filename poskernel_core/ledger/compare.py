@@ -1,7 +1,7 @@
-"""The reproduction ledger: published figures next to those that this machine computed.
+"""The reproduction ledger: published figures next to computed ones.
 
-A figure agrees if every one of its numbers lies within its tolerance and our 95 % interval of what
-was published.
+A figure agrees if each of its numbers differs from the published one by no more than its tolerance
+plus the half width of our 95 % interval.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Checked:
     """One line of the ledger.
 
     Attributes:
-        figure: what was published.
+        figure: the published figure.
         verdict: whether ours agrees.
-        ours, errors: our numbers and their standard errors (None: there is none).
-        within, points: how many of the published numbers are met, and how many there are.
-        worst: largest difference between ours and the published number.
-        why: why nothing was computed.
+        ours, errors: our numbers and their standard errors (None if there are none).
+        within, points: how many of the published numbers agree, and how many there are.
+        worst: largest difference between our numbers and the published ones.
+        why: the reason if nothing was computed.
     """
 
     figure: PublishedFigure
@@ -53,12 +53,12 @@ class Checked:
 
 
 def not_computed(figure: PublishedFigure, error: Exception) -> Checked:
-    """Return the line of a figure that could not be computed, with the reason."""
+    """Return the ledger line of a figure that could not be computed, with the reason."""
     return Checked(figure, "not computed", why=str(error))
 
 
 def check(figure: PublishedFigure, result: Result) -> Checked:
-    """Hold a result against a published figure."""
+    """Compare a result with a published figure."""
     try:
         _check_axes(figure, result)
         if isinstance(flat(figure.published)[0], str):
@@ -70,7 +70,7 @@ def check(figure: PublishedFigure, result: Result) -> Checked:
 
 
 def _check_axes(figure: PublishedFigure, result: Result) -> None:
-    """Refuse a value or an axis that the result does not have."""
+    """Check that the result has the figure's value and axes."""
     axes = result.only(figure.value).axes[figure.value]
     asked = {*figure.select, *figure.over, *(("layer", "head") if figure.heads else ())}
     if figure.candidate:
@@ -81,7 +81,7 @@ def _check_axes(figure: PublishedFigure, result: Result) -> None:
 
 
 def brief(numbers: Any, errors: Any = None) -> str:
-    """Return a number, or the first few of many, as text: rounded to its error where it has one."""
+    """Return a number, or the first few of a list, as text, rounded to the error if known."""
     if not isinstance(numbers, list | tuple):
         if isinstance(numbers, float) and errors is not None:
             return rounded(numbers, errors)
@@ -95,7 +95,7 @@ def brief(numbers: Any, errors: Any = None) -> str:
 
 
 def _selected(figure: PublishedFigure, result: Result) -> Result:
-    """Return the result at the figure's selection, its heads along an axis of their own."""
+    """Return the result at the figure's selection, with its heads along a new axis."""
     result = result.only(figure.value).select(**figure.select, **_candidate(figure, result))
     if not figure.heads:
         return result
@@ -110,7 +110,7 @@ def _candidate(figure: PublishedFigure, result: Result) -> dict[str, int]:
     """Return the coordinate of the next token that the figure names.
 
     Raises:
-        BadRequest: it is not among the likeliest.
+        BadRequest: it is not among the likeliest tokens.
     """
     if not figure.candidate:
         return {}
@@ -145,7 +145,7 @@ def _check_words(figure: PublishedFigure, ours: list[str]) -> Checked:
 
 
 def _numbers(figure: PublishedFigure, result: Result) -> tuple[np.ndarray, np.ndarray]:
-    """Return our numbers and errors, as many as were published."""
+    """Return our numbers and errors in the shape of the published ones."""
     chosen = _selected(figure, result)
     ours = np.asarray(chosen.values[figure.value], dtype=float)
     none = np.full_like(ours, np.nan)
@@ -168,7 +168,7 @@ def _check_numbers(
     allowed = figure.absolute + figure.relative * np.abs(published)
     allowed = allowed + width * np.nan_to_num(errors)
     difference = np.abs(ours - published)
-    met = (difference <= allowed)[asked]  # NaN of ours is not met
+    met = (difference <= allowed)[asked]  # NaN counts as not met
     worst = difference[asked]
     return Checked(
         figure,

@@ -1,7 +1,7 @@
-"""Figures as the posts published them, to be compared with ours; never shown as ours.
+"""Figures published in the posts, for comparison only; never shown as our own.
 
-They are data: ``published.json`` next to this file, or a file of the same form with figures of
-somebody else's.
+They are stored in ``published.json`` next to this file; a file of the same format with other
+figures can be used instead.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ Values = str | Number | tuple[str, ...] | tuple[Number, ...] | tuple[tuple[Numbe
 
 
 class PublishedFigure(Spec):
-    """One published figure, and what to ask for to compute it.
+    """One published figure, and the question that computes it.
 
     Attributes:
         id: short name.
         models: names of the models that it was measured on.
-        figure: what it is; ``source``: where it was published.
-        question, run, params: what is asked for: an analysis or experiment, fields of its run
-            (context, start_token, ...), and its parameters.
+        figure: a description; ``source``: where it was published.
+        question, run, params: the analysis or experiment, fields of its run (context,
+            start_token, ...), and its parameters.
         value: the value of the result; ``select``: a coordinate for some of its axes; ``heads``:
             heads, one for each published number; ``candidate``: the next token whose probability
             it is; ``over``: a selection to divide by.
         reading: the numbers themselves, or the name of the head with the largest.
-        published: the numbers; None where there is none.
+        published: the numbers; None for a missing one.
         absolute, relative: tolerance: ``absolute + relative * |published|``.
-        note: what a reader should know of it.
-        needs: what a part of a model may lack, and without which there is no such figure.
+        note: a remark for readers.
+        needs: parts of a model that the figure needs and a partial model may lack.
     """
 
     called = "figure"
@@ -78,7 +78,7 @@ class PublishedFigure(Spec):
 
     @model_validator(mode="after")
     def _sound(self) -> PublishedFigure:
-        """Refuse what could agree without a number, or could not be compared."""
+        """Refuse figures that would agree without a number, or cannot be compared."""
         found = flat(self.published)
         words = [each for each in found if isinstance(each, str)]
         if words and len(words) < len(found):
@@ -102,7 +102,7 @@ def _rows(values: Values) -> list[tuple[Any, ...]]:
 
 
 def flat(values: Any) -> list[Any]:
-    """Return a number, or all those of nested lists, as one list."""
+    """Flatten nested lists, or a single number, into one list."""
     if not isinstance(values, list | tuple):
         return [values]
     return [one for each in values for one in flat(each)]
@@ -110,10 +110,10 @@ def flat(values: Any) -> list[Any]:
 
 @cache
 def read_figures(path: Path = BUNDLED_FIGURES) -> tuple[PublishedFigure, ...]:
-    """Return the figures of a file: a JSON list, fields as those of :class:`PublishedFigure`.
+    """Read a JSON list of figures, with the fields of :class:`PublishedFigure`.
 
     Raises:
-        BadRequest: no such file, or one of another form.
+        BadRequest: the file does not exist or has another format.
     """
     try:
         entries = read_json(path)
@@ -141,12 +141,12 @@ def _figure(path: Path, place: int, entry: Any) -> PublishedFigure:
 
 
 def figures_of(model: str, path: Path = BUNDLED_FIGURES) -> tuple[PublishedFigure, ...]:
-    """Return the figures that were published for a model, and those that name no model."""
+    """Return the figures published for a model, and those that name no model."""
     return tuple(each for each in read_figures(path) if model in each.models or not each.models)
 
 
 def known_models(path: Path = BUNDLED_FIGURES) -> list[str]:
-    """Return the models that figures were published for, of several names the shortest."""
+    """Return the models with published figures; of several names for a model, the shortest."""
     named: dict[frozenset[str], str] = {}
     figures = read_figures(path)
     for model in sorted({model for each in figures for model in each.models}, key=len):
@@ -163,7 +163,7 @@ PREVIOUS_TOKEN_GPT2: dict[str, float] = dict(zip(_RATIOS.heads, _RATIOS.publishe
 """Second-largest diagonal over largest, GPT-2 small ("previous-token heads")."""
 
 PREVIOUS_TOKEN_HEADS_GPT2 = (69, 144)
-"""Heads of GPT-2 small whose largest diagonal is the previous token, and all heads."""
+"""Number of GPT-2 small's heads whose largest diagonal is the previous token, and of all heads."""
 
 ANGLES_GPT2: tuple[float, ...] = tuple(_bundled("helix-angles-residual").published)  # type: ignore[arg-type]
 """Canonical angles in degrees between the top-3 subspaces of W_pos and of layer 2, GPT-2 small."""

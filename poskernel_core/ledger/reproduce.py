@@ -1,4 +1,4 @@
-"""Computing what the reproduction ledger compares: from published figures to results."""
+"""Compute the results that the reproduction ledger compares with published figures."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["compare", "published_name", "reproduce", "request_for"]
 
 
 def published_name(model: str) -> str:
-    """Return the name under which figures of a model were published: a part has its whole's."""
+    """Return the name used for published figures; for a partial model, that of the whole model."""
     whole = part_of(catalog.locate(model).config) if catalog.is_local(model) else None
     return whole or model
 
 
 def request_for(figure: PublishedFigure, model: str, **run: Any) -> Request:
-    """Return the request whose result holds a figure; ``run`` are fields that the figure leaves.
+    """Return the request that computes a figure; ``run`` are fields that the figure leaves open.
 
     Raises:
-        BadRequest: the model, or something asked of it, is not there.
-        NotInModel: the model is a part of another one, without what the figure needs.
+        BadRequest: the model, or something requested of it, does not exist.
+        NotInModel: a partial model lacks what the figure needs.
     """
     if figure.needs and catalog.is_local(model):
         refuse(model, catalog.locate(model).config, figure.needs)
@@ -44,7 +44,7 @@ def request_for(figure: PublishedFigure, model: str, **run: Any) -> Request:
 def compare(
     model: str, figures: Iterable[PublishedFigure], answer: Callable[[Request], Result], **run: Any
 ) -> Iterator[Checked]:
-    """Yield the lines of the ledger, as they are computed; ``answer`` turns requests to results."""
+    """Yield the lines of the ledger one by one; ``answer`` computes the result of a request."""
     for figure in figures:
         try:
             yield check(figure, answer(request_for(figure, model, **run)))
@@ -59,18 +59,18 @@ def reproduce(
     engine: Engine | None = None,
     **run: Any,
 ) -> list[Checked]:
-    """Return the ledger of a model, computing what is not in the store.
+    """Return the ledger of a model, computing missing results.
 
-    A part of a model is compared with what was published for the whole one.
+    A partial model is compared with the figures of the whole model.
 
     Args:
         model: its name, directory or description.
         figures: published figures (default: those published for it).
-        engine: the engine to use (default: one on the default store, which this process keeps).
+        engine: the engine to use (default: this process's shared one, on the default store).
         run: fields of the run that the figures leave open (``corpus``, ``windows``, ...).
 
     Raises:
-        BadRequest: no such model, or what was given is no figure or no engine.
+        BadRequest: unknown model, or an invalid figure or engine.
     """
     own = engine_or_shared(engine)
     found = catalog.locate(model, run.get("revision")).spec

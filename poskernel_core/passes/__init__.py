@@ -1,1 +1,1 @@
-"""From a description of a run to its statistics: windows in, sums out, with checkpoints. torch."""
+"""Passes: compute the statistics of a run from windows of text, with checkpoints. Needs torch."""

@@ -1,8 +1,8 @@
-"""From the shards of a run to its statistics: checked against each other, and added.
+"""Merge the shards of a run into its statistics, after checking that they belong together.
 
-Sums are exact, so their addition does not depend on its order, and shards are cut between what a
-CPU reads at a time. So the statistics equal, bit for bit, those of one process on a CPU that reads
-all windows; a GPU reads more at a time, and its sums over a batch are rounded otherwise.
+Sums are exact, so the order of addition does not matter, and a shard never splits a CPU batch.
+Therefore merged CPU shards give, bit for bit, the statistics of one CPU process that reads all
+windows. A GPU uses larger batches, whose sums are rounded differently.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from poskernel_core.storage.store import Store
 __all__ = ["merge_shards"]
 
 OWN_TO_EACH = {"device", "seconds", "resumed_at_window"}
-"""What shards of one run may differ in: where and how fast they were computed."""
+"""Header fields that may differ between shards of a run."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """A block's manifest, and where its sums are read from."""
+    """A block's manifest, and the source that holds its sums."""
 
     partial: Partial
     source: Source
@@ -51,15 +51,15 @@ class _Found:
 def merge_shards(
     store: Store, sources: Mapping[str, Source], run: RunSpec, of: int, report: Report
 ) -> bool:
-    """Add the shards of a run and write the statistics that the store lacks.
+    """Merge the shards of a run and write the statistics that the store lacks.
 
-    Returns whether it lacked any: else no shard is read.
-    ``sources`` are read besides the store, by the names that they are called by. What the store
-    itself held of the shards is dropped afterwards.
+    Returns whether any were missing; if none were, no shard is read.
+    ``sources`` maps names (for messages) to sources that are read in addition to the store.
+    Shards in the store itself are deleted afterwards.
 
     Raises:
-        BadRequest: shards are lost or damaged, one was computed twice with different sums, or they
-            do not belong together; the message names them.
+        BadRequest: shards are missing or damaged, one was computed twice with different sums, or
+            they do not belong together; the message names them.
         Cancelled: raised by ``report``.
         StoreFailed: the statistics cannot be written.
     """
@@ -80,10 +80,10 @@ def merge_shards(
 def _collect(
     sources: Mapping[str, Source], run: RunSpec, statistic: Gather, of: int
 ) -> list[_Found]:
-    """Return the blocks of all shards that have windows, in their order.
+    """Return the blocks of all shards that have windows, in order of shard and group.
 
     Raises:
-        BadRequest: some are lost, or there twice and unequal.
+        BadRequest: a block is missing, or found twice with different sums.
     """
     found: dict[tuple[int, int], _Found] = {}
     for number in range(of):
@@ -116,7 +116,7 @@ def _collect(
 def _lost(
     sources: Mapping[str, Source], run: RunSpec, statistic: Gather, lost: Sequence[int], of: int
 ) -> str:
-    """Return which shards are lost, and what lies there instead of them, if anything does."""
+    """Return a message that names the missing shards, and a similar shard found instead, if any."""
     names = ", ".join(map(str, lost[:20])) + (" and more" if len(lost) > 20 else "")
     what = f"Of {counted(of, 'shard')} numbered from 0, these are lost: {names} ({statistic!r} of "
     what += f"{run.model.name!r} on {counted(run.windows, 'window')} of {run.corpus.name!r})"
@@ -131,7 +131,7 @@ def _lost(
 
 
 def _difference(run: RunSpec, other: RunSpec) -> str:
-    """Return the first thing in which two descriptions differ; nothing where they do not."""
+    """Return a text on the first difference between two runs; empty if there is none."""
     left, right = _flat(run), _flat(other)
     for name in sorted(left.keys() | right.keys()):
         if name not in ("gather", "pattern_windows") and left.get(name) != right.get(name):
@@ -140,7 +140,7 @@ def _difference(run: RunSpec, other: RunSpec) -> str:
 
 
 def _flat(run: RunSpec) -> dict[str, Any]:
-    """Return the fields of a run, those of its model and corpus by names such as ``model name``."""
+    """Return the fields of a run, with model and corpus flattened (``model name``)."""
     fields = run.model_dump(mode="json")
     inner = {
         f"{part} {name}": value
@@ -156,10 +156,10 @@ def _short(value: Any) -> str:
 
 
 def _check_pair(left: Partial, right: Partial) -> None:
-    """Check that two shards were computed by the same software from the same text.
+    """Check that two shards agree in software versions, tokens and header.
 
     Raises:
-        BadRequest: they were not.
+        BadRequest: they do not.
     """
     between = f"Shards {left.shard} and {right.shard} cannot be added"
     ours, theirs = left.made.versions, right.made.versions
@@ -185,7 +185,7 @@ def _check_pair(left: Partial, right: Partial) -> None:
 
 
 def _together(blocks: Sequence[_Found], of: int) -> PassHeader:
-    """Return what the whole pass knows of itself.
+    """Return the header of the whole pass.
 
     Raises:
         BadRequest: the shards do not belong together.
@@ -220,14 +220,14 @@ def _plan(run: RunSpec, header: PassHeader) -> Plan:
 def _added(
     blocks: Sequence[_Found], statistic: Gather, n_layers: int, plan: Plan
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the means of one layer after another: the sums of its blocks added, and finished."""
+    """Yield the means of each layer, computed from the added sums of its blocks."""
     for layer in range(n_layers):
         groups: dict[int, Sums] = {}
         for each in blocks:
             sums = read_layer(each.source, each.partial, layer)
             known = groups.get(each.partial.group)
             groups[each.partial.group] = sums if known is None else streaming.add(known, sums)
-        if not groups[0]:  # a statistic of the first layers alone
+        if not groups[0]:  # some statistics cover only the first layers
             yield {}
             continue
         one = [

@@ -1,4 +1,4 @@
-"""The loaded models of one process: each once, shared by all who run it."""
+"""The cache of loaded models of a process."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["ModelCache"]
 
 @dataclass
 class ModelCache:
-    """Keeps the models used last in memory: two, where there is room for a second.
+    """Keeps the most recently used models in memory: two, if there is room for a second.
 
-    A model may be taken by several threads: its forward passes exclude each other.
+    Threads may share a model; its forward passes are serialised by a lock.
     """
 
     most: int = 2
@@ -27,7 +27,7 @@ class ModelCache:
     _choosing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def take(self, located: Located, device: str, dtype: str = "float32") -> LoadedModel:
-        """Return a loaded model; one whose weights are about to lose bits is the caller's alone.
+        """Return a loaded model; a bfloat16 model is loaded for the caller and never shared.
 
         Raises:
             BadRequest, UnsupportedModel: as :func:`poskernel_core.forward.loading.load`.
@@ -44,7 +44,7 @@ class ModelCache:
             return self._kept[identity]
 
     def _make_room(self, located: Located, device: str) -> None:
-        """Let go of the models used longest ago, until there is room for one more."""
+        """Evict the least recently used models until there is room for one more."""
         while self._kept and not (len(self._kept) < self.most and has_room(located, device)):
             self._kept.popitem(last=False)
             torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""What a run needs before its pass: the model it means, its windows of tokens, their sizes."""
+"""Prepare a pass: find the model, cut the token windows, compute the plan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def locate_again(run: RunSpec) -> catalog.Located:
-    """Find the model that the run means: at the same commit, with the same weights.
+    """Find the model of a run, at the same commit and with the same weights.
 
     Raises:
         BadRequest: the files changed after the run was described.
@@ -55,10 +55,11 @@ def prepare(
     located: catalog.Located,
     tokenizer: Tokenizer | None,
 ) -> tuple[Tokens, Plan]:
-    """Return the token windows of a run and the sizes of its pass.
+    """Return the token windows of a run and the plan of its pass.
 
     Raises:
-        BadRequest: the context is too long, a token is outside the vocabulary, too little text.
+        BadRequest: the context is too long, a token is outside the vocabulary, or there is too
+            little text.
     """
     geometry = located.geometry
     if run.context > geometry.n_ctx:
@@ -91,10 +92,10 @@ def prepare(
 
 
 def wants_table(run: RunSpec) -> bool:
-    """Tell whether a statistic of a run reads what the tokenizer knows of each token id.
+    """Return whether a statistic of a run needs the table of the tokenizer's tokens.
 
     Raises:
-        BadRequest: there is no statistic of that name.
+        BadRequest: an unknown statistic.
     """
     for name in run.gather:
         if name not in STATISTICS:
@@ -109,10 +110,10 @@ def plan_of(
     dealt: Dealt,
     tokenizer: Tokenizer | None = None,
 ) -> Plan:
-    """Return the sizes of a run's pass over its windows, and what its statistics want to know.
+    """Return the plan of a run's pass, with the token table if a statistic needs it.
 
     Raises:
-        BadRequest: as :func:`plan_for`; an unknown statistic, or a tokenizer that is not there.
+        BadRequest: as :func:`plan_for`; an unknown statistic, or a missing tokenizer.
     """
     plan = plan_for(geometry, windows, run.positions, run.queries_per_position, run.start_token)
     plan = replace(plan, pattern_windows=run.pattern_windows, dealt=dealt)
@@ -157,9 +158,9 @@ def _windows(
 
 
 def random_source(run: RunSpec, geometry: Geometry, tokenizer: Tokenizer | None) -> TokenPool:
-    """Return what the random tokens of a run are drawn from: ordinary tokens of the tokenizer.
+    """Return the pool that random tokens are drawn from: the tokenizer's ordinary tokens.
 
-    Without a tokenizer they are all tokens of the model, and the start token is not known.
+    Without a tokenizer the pool is the whole vocabulary, and there is no start token.
     """
     if tokenizer is None:
         return TokenPool(np.arange(geometry.n_vocab), None, run.seed)
@@ -171,7 +172,7 @@ def random_source(run: RunSpec, geometry: Geometry, tokenizer: Tokenizer | None)
 
 
 def check_ids(geometry: Geometry, windows: Tokens, remedy: str) -> None:
-    """Check that the model has all token ids; ``remedy`` is what to do where it has not.
+    """Check that all token ids are in the vocabulary; ``remedy`` is the advice if they are not.
 
     Raises:
         BadRequest: token ids outside the vocabulary.
@@ -190,10 +191,10 @@ def plan_for(
     samples: int,
     start_token: bool,
 ) -> Plan:
-    """Return the sizes of a pass over these windows; positions beyond them are left out.
+    """Return the plan of a pass over windows; positions outside the windows are left out.
 
     Raises:
-        BadRequest: longer windows than the model reads, or no position left.
+        BadRequest: the windows are too long for the model, or no position is left.
     """
     count, context = windows.shape
     if context > geometry.n_ctx:
@@ -207,7 +208,7 @@ def plan_for(
 
 
 def plan_header(plan: Plan, run: RunSpec, device: str) -> PlanHeader:
-    """Return what is known of a pass before it runs: sizes, windows, precision, device."""
+    """Return the header of a pass that has not run yet: sizes, windows, precision, device."""
     geometry = plan.geometry
     reasons = tuple(geometry.reason(layer) for layer in range(geometry.n_layers))
     return PlanHeader(

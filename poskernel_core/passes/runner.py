@@ -1,6 +1,6 @@
-"""From a description of a run to its statistics: load, cut text, pass over it, keep checkpoints.
+"""Gather the statistics of a run: load the model, cut the text, run the pass, keep checkpoints.
 
-The one place where models, corpora, passes and the store meet. It runs in the worker process.
+This module combines models, corpora, passes and the store. It runs in the worker process.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ T = TypeVar("T")
 
 
 def per_number(groups: int) -> int:
-    """Return the bytes that a run takes in the store at most for each number of a block.
+    """Return an upper bound of the bytes that a run takes in the store per element of a block.
 
-    They are the sum of each group in single precision, a checkpoint in double, and what becomes of
-    them: the queries of all groups in single precision, or a mean and 16 bits for each group, which
-    is no more.
+    4 bytes for the sum of each group, 8 for a checkpoint in double precision, and for the finished
+    statistics up to 4 bytes per group (queries of all groups; a mean plus 16 bits for each group is
+    not larger).
     """
     return 4 * groups + 8 + 4 * groups
 
@@ -67,7 +67,7 @@ def gather_run(
     Raises:
         BadRequest: the run does not fit the model or the text.
         Cancelled: raised by ``report``.
-        ComputeFailed: not even one window fits into memory, or the numbers are not finite.
+        ComputeFailed: not even one window fits into memory, or a sum is not finite.
         StoreFailed: the statistics cannot be written.
     """
     gather_shard(workshop, run, WHOLE, execution, versions, report)
@@ -84,7 +84,7 @@ def gather_shard(
 ) -> bool:
     """Gather the partial sums of one shard of a run and write them to the store, block by block.
 
-    Returns whether there was anything to write: the last of many shards may have no windows.
+    Returns whether the shard has any windows; the last of many shards may have none.
 
     Raises:
         BadRequest, Cancelled, ComputeFailed, StoreFailed: as :func:`gather_run`.
@@ -152,9 +152,9 @@ def _prepare(workshop: Workshop, run: RunSpec, execution: Execution, report: Rep
 def _attempts(
     work: Callable[[int | None], T], ready: _Ready, batch: int | None
 ) -> tuple[T, int | None]:
-    """Read a block; where memory runs out, go on from the last checkpoint with half a batch.
+    """Read a block; when memory runs out, retry from the last checkpoint with half the batch size.
 
-    Returns what it gave, and the batch that fitted.
+    Returns the result of ``work`` and the batch size that fitted.
     """
     context = ready.plan.context
     while True:
@@ -178,7 +178,7 @@ def gather(
     *,
     batch: int | None = None,
 ) -> Gathered:
-    """Pass over windows in memory, batch by batch, and keep all statistics there.
+    """Run a pass over windows and return all statistics in memory, without the store.
 
     Raises:
         ComputeFailed: a sum is not a finite number.
@@ -211,7 +211,7 @@ def _layer(sums: Sums, layer: int) -> Sums:
 
 @dataclass(frozen=True)
 class _Keep:
-    """Where checkpoints are kept, of which shard, and what its sums are made of."""
+    """Where to keep checkpoints: the store, the shard, and the identity of its sums."""
 
     store: Store
     shard: Shard
@@ -228,10 +228,11 @@ def _read(
     keep: _Keep | None = None,
     told: Callable[[int], None] = lambda read: None,
 ) -> tuple[PassHeader, dict[Gather, Sums]]:
-    """Return the sums of a block by statistic; they are the pass' own until it reads the next.
+    """Read a block; return its header and its sums by statistic.
 
-    The first checkpoint follows the first batch, so that however often a pass is broken off, it
-    gets further; the next ones come by time.
+    The sums are views of the pass' buffers, valid until it reads the next block. The first
+    checkpoint follows the first batch, so that even a pass that is interrupted often makes
+    progress; later ones follow at intervals.
 
     Raises:
         ComputeFailed: a sum is not a finite number.
@@ -263,7 +264,7 @@ def _read(
 def lower(
     model: loading.LoadedModel, plan: Plan, windows: Tokens, dtype: str, report: Report
 ) -> float:
-    """Bring a float32 model to ``dtype``; return the measured relative error of mean keys."""
+    """Convert a float32 model to ``dtype``; return the measured relative error of mean keys."""
     if dtype == "float32":
         return 0.0
     report(0, plan.windows, f"Measuring the error of {dtype}")
@@ -271,7 +272,7 @@ def lower(
 
 
 def _resume(work: Pass, run: RunSpec, block: Block, keep: _Keep | None) -> int:
-    """Restore the block's checkpoint if there is a fitting one; return how much of it is read."""
+    """Restore the block's checkpoint if it matches; return the number of windows already read."""
     found = read_checkpoint(keep.store, run, keep.shard) if keep else None
     if keep and found is not None:
         header, sums = found
@@ -285,7 +286,7 @@ def _resume(work: Pass, run: RunSpec, block: Block, keep: _Keep | None) -> int:
 
 
 def _texts(run: RunSpec, windows: Tokens, tokenizer: Tokenizer | None) -> tuple[str, ...] | None:
-    """Return the tokens of a single text, for labels on a page; None where there are more."""
+    """Return the tokens of a single text, for labels on a page; None if there are several texts."""
     if run.windows > 1 or tokenizer is None:
         return None
     return tuple(tokenizer.decode_each(np.asarray(windows[0]).tolist()))

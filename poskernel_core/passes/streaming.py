@@ -1,8 +1,8 @@
-"""The streaming forward pass: windows of tokens in, sums out, block by block.
+"""The streaming forward pass: reads windows of tokens and accumulates sums, block by block.
 
-A pass runs the model once over many windows and feeds the statistics. Nothing of the shape
-``[windows, ...]`` is kept, so memory does not grow with the number of texts; of the sums by groups
-of texts one block is in memory.
+A pass runs the model once over many windows and updates the statistics. It keeps no array of shape
+``[windows, ...]``, so memory does not grow with the number of texts. Only the sums of one group of
+texts are in memory at a time.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ TOKENS_PER_BATCH = {"cpu": TOKENS_PER_STEP, "mps": 8192, "cuda": 32768}
 
 
 def default_batch(device: str, context: int) -> int:
-    """Return how many windows of ``context`` tokens are read at a time unless told otherwise."""
+    """Return the default batch size for windows of ``context`` tokens."""
     return max(1, TOKENS_PER_BATCH.get(device, TOKENS_PER_STEP) // context)
 
 
 class OutOfMemory(Exception):
-    """A batch did not fit; the sums of the running block are spoilt."""
+    """A batch did not fit into memory; the sums of the current block are invalid."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What only the running model knows: how each layer makes scores, and what its queries see."""
+    """The score rules of all layers, known only once the model has run."""
 
     rules: tuple[ScoreRule, ...]
 
     def header(self) -> dict[str, Any]:
-        """Return the rules as the fields of a pass header; what no layer has is left empty."""
+        """Return the rules as fields of a pass header; a feature that no layer has is ``()``."""
         few = {
             "chunks": tuple(rule.chunk for rule in self.rules),
             "caps": tuple(rule.cap for rule in self.rules),
@@ -71,10 +71,10 @@ class Facts:
 
 
 def batches(windows: range, step: int, seen: int) -> Iterator[range]:
-    """Yield what is read at a time of the windows of a group, ``step`` of them at most.
+    """Yield batches of at most ``step`` windows of a group.
 
-    A group is cut at the same places wherever the reading begins. Windows below ``seen`` and those
-    from there on are not read together.
+    Batch boundaries are the same wherever reading starts. No batch contains windows both below
+    ``seen`` and from ``seen`` on.
     """
     first, cut = windows.start // windows.step, seen // windows.step
     at, last = first, first + len(windows)
@@ -86,18 +86,18 @@ def batches(windows: range, step: int, seen: int) -> Iterator[range]:
 
 
 def add(left: Sums, right: Sums) -> Sums:
-    """Merge the sums of two disjoint sets of windows of a group."""
+    """Add the sums of two disjoint sets of windows of a group."""
     return {name: np.asarray(left[name] + right[name]) for name in left}
 
 
 def finish(statistic: Gather, blocks: Sequence[Sums], plan: Plan) -> dict[str, np.ndarray]:
-    """Turn the sums of every group into the means of a statistic, ``[layer, ...]`` each."""
+    """Compute the means of a statistic, ``[layer, ...]`` each, from the sums of every group."""
     seen = plan.seen if statistic in OF_PATTERNS else plan.windows
     return STATISTICS[statistic].finish(blocks, plan, seen)
 
 
 class Pass:
-    """One model over the windows of one group after another; holds the sums of one."""
+    """Runs a model over the windows, one group after another; holds the sums of one group."""
 
     def __init__(
         self, model: LoadedModel, plan: Plan, gather: Sequence[Gather], dtype: str = "float32"
@@ -111,10 +111,10 @@ class Pass:
         self._calls = _Calls()
 
     def run(self, windows: Tokens, rows: range, batch: int | None = None) -> None:
-        """Add some windows of one group.
+        """Read some windows of one group and add them to the sums.
 
         Raises:
-            OutOfMemory: a batch did not fit; start again from older sums, with less.
+            OutOfMemory: a batch did not fit; restore older sums and retry with a smaller batch.
         """
         step = batch or default_batch(self.model.device.type, self.plan.context)
         with precision(self.dtype):
@@ -136,7 +136,7 @@ class Pass:
 
     @property
     def facts(self) -> Facts:
-        """The rule of every layer; known after the first batch."""
+        """The score rule of every layer; available after the first batch."""
         layers = range(self.plan.geometry.n_layers)
         return Facts(tuple(self._calls.seen[layer] for layer in layers))
 
@@ -145,7 +145,7 @@ class Pass:
         return {name: total.cpu().numpy().copy() for name, total in self._totals()}
 
     def block(self) -> dict[Gather, Sums]:
-        """Return the sums so far under the names of their statistics, without a copy on a CPU."""
+        """Return the sums so far by statistic; on a CPU they are not copied."""
         return {
             name: {each: total.cpu().numpy() for each, total in statistic.sums.items()}
             for name, statistic in zip(self._names, self._statistics, strict=True)
@@ -157,14 +157,14 @@ class Pass:
             total.zero_()
 
     def numbers(self) -> int:
-        """Return how many numbers the sums have."""
+        """Return the number of elements of all sums."""
         return sum(total.numel() for _, total in self._totals())
 
     def check_finite(self) -> None:
         """Check that no sum has become infinite or NaN.
 
         Raises:
-            ComputeFailed: one has; the message names it.
+            ComputeFailed: one is; the message names it.
         """
         for name, total in self._totals():
             for layer, sums in enumerate(total):
@@ -175,7 +175,7 @@ class Pass:
                     )
 
     def restore(self, sums: Sums) -> None:
-        """Set the sums to those of an earlier pass over other windows of the group."""
+        """Set the sums to those of a checkpoint."""
         for name, total in self._totals():
             total.copy_(torch.from_numpy(sums[name]))
 
@@ -185,7 +185,7 @@ class Pass:
 
 
 class _Calls(Observer):
-    """Sees how every layer makes scores; a window or chunk only where it hides anything."""
+    """Records the score rule of every layer; a window or chunk that hides no key becomes None."""
 
     def __init__(self) -> None:
         self.seen: dict[int, ScoreRule] = {}
@@ -202,9 +202,9 @@ class _Calls(Observer):
 def dtype_error(model: LoadedModel, plan: Plan, windows: Tokens, dtype: str) -> float:
     """Return the relative error of mean keys in ``dtype`` against float32, on two windows.
 
-    The model leaves in ``dtype``. The error is
-    ``|m - m32| / |m32|`` (Euclidean norms over all layers, heads and positions). A model that was
-    read into 16 bits is computed in float32 part by part, so that it is never there twice.
+    The error is ``|m - m32| / |m32|`` (Euclidean norms over all layers, heads and positions).
+    Afterwards the model is in ``dtype``. A model loaded in 16 bits is computed in float32 part by
+    part, so that it is never in memory twice.
     """
     few = windows[:2]
     whole = next(model.module.parameters()).dtype == torch.float32

@@ -1,4 +1,4 @@
-"""What the lanes of one worker share: loaded models, tokenizers, and token windows."""
+"""Caches shared by the lanes of a worker: loaded models, tokenizers and token windows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CUT_BY = {
     "destination",
     "repeat_every",
 }
-"""The fields of a run on which its token windows depend, beside the model's tokenizer."""
+"""The fields of a run that determine its token windows, together with the tokenizer."""
 
 
 def _nbytes(cut: tuple[Tokens, Dealt]) -> int:
@@ -40,7 +40,7 @@ def _nbytes(cut: tuple[Tokens, Dealt]) -> int:
 
 @dataclass
 class Workshop:
-    """The models and texts in use; every lane takes them from here, so each is there once."""
+    """The models, tokenizers and token windows in use; shared, so that each is loaded once."""
 
     store: Store
     models: ModelCache = field(default_factory=ModelCache, repr=False)
@@ -53,7 +53,7 @@ class Workshop:
     _reading: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def tokenizer(self, located: Located) -> Tokenizer | None:
-        """Return a model's tokenizer, read once; None where a local model has none.
+        """Return a model's tokenizer (cached); None if a local model has none.
 
         Raises:
             UnsupportedModel, NoNetwork: as :func:`.tokenizers.load_tokenizer`.
@@ -67,7 +67,7 @@ class Workshop:
     def prepare(
         self, run: RunSpec, execution: Execution, located: Located, tokenizer: Tokenizer | None
     ) -> tuple[Tokens, Plan]:
-        """Return the token windows of a run, cut once, and the sizes of its pass.
+        """Return the token windows of a run (cached) and the plan of its pass.
 
         Raises:
             BadRequest: as :func:`poskernel_core.passes.plan.prepare`.

@@ -1,1 +1,1 @@
-"""Bytes under the hash of what determines them: the store, archives, what is shipped."""
+"""Content-addressed storage: the store, archives and shipped results."""

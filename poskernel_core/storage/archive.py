@@ -1,8 +1,7 @@
-"""``export`` and ``import``: all that was computed from one model, as one file.
+"""``export`` and ``import``: everything computed from a model, as one file.
 
-The file is an uncompressed zip of the store's own entries, each preceded by its checksum. An import
-is bounded before it is read and checked whole before anything is written, and nothing in it can run
-code.
+The file is an uncompressed zip of the store's entries, each preceded by its checksum. An import
+checks the sizes before reading and all entries before writing. Nothing in the file can run code.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ ENCRYPTED = 1
 def export_model(store: Store, located: Located, target: Path) -> int:
     """Write everything computed from a model to one file; return the number of entries.
 
-    The file appears whole or not at all.
+    The file is written atomically.
 
     Raises:
         BadRequest: nothing is cached for the model, or the file cannot be written.
@@ -52,10 +51,10 @@ def export_model(store: Store, located: Located, target: Path) -> int:
 
 
 def export_entries(store: Store, keys: Sequence[str], model: ModelSpec, target: Path) -> int:
-    """Write some entries of a model to one file; return how many of them there were.
+    """Write some entries of a model to one file; return the number written.
 
     Raises:
-        BadRequest: too many, or the file cannot be written.
+        BadRequest: too many entries, or the file cannot be written.
     """
     if len(keys) > MAX_ENTRIES:
         raise BadRequest(
@@ -82,12 +81,12 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
     """Read an exported file into the store; return the model's name and the number of entries.
 
     Raises:
-        BadArchive: not an archive of ours, of another layout, too large, or damaged; nothing is
+        BadArchive: not a PosKernel archive, another layout, too large, or damaged; nothing is
             written.
-        BadRequest, StoreFailed: the store cannot take it.
+        BadRequest, StoreFailed: the store cannot hold it.
     """
     try:
-        # One open file from beginning to end: what was checked is what is written.
+        # Keep the file open, so that the checked bytes are those that are written.
         with Archive(source) as archive:
             keys = list(archive.keys())
             if archive.size > store.limit:
@@ -111,14 +110,14 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
 
 
 class Archive:
-    """The entries of an exported file, each checked when it is read.
+    """The entries of an exported file; each is checked when it is read.
 
     Attributes:
-        model: the name of the model that it is about.
-        size: bytes of all entries.
+        model: the model's name.
+        size: total size of the entries in bytes.
 
     Raises:
-        BadArchive: not an archive of ours, of another layout, or damaged.
+        BadArchive: not a PosKernel archive, another layout, or damaged.
     """
 
     def __init__(self, source: Path) -> None:
@@ -142,17 +141,17 @@ class Archive:
         self._stack.close()
 
     def get(self, key: str) -> Entry | None:
-        """Return header and arrays; None where the entry is missing or damaged."""
+        """Return header and arrays; None if the entry is missing or damaged."""
         data = self._data(key)
         return None if data is None else decode(data, key)
 
     def get_bytes(self, key: str) -> bytes | None:
-        """Return an entry's bytes; None where it is missing or damaged."""
+        """Return an entry's bytes; None if it is missing or damaged."""
         data = self._data(key)
         return None if data is None or decode(data, key) is None else data
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys that begin with ``prefix``, in order."""
+        """Yield the keys with this prefix, in order."""
         return iter(sorted(i.filename for i in self._entries() if i.filename.startswith(prefix)))
 
     def _data(self, key: str) -> bytes | None:
@@ -164,7 +163,7 @@ class Archive:
         return [info for info in self._zip.infolist() if info.filename != MANIFEST]
 
     def _read_manifest(self, name: str) -> str:
-        """Return the name of the model."""
+        """Check the manifest; return the model's name."""
         info = self._zip.getinfo(MANIFEST)
         if not _is_stored(info) or info.file_size > MAX_MANIFEST_BYTES:
             raise BadArchive(
@@ -180,7 +179,7 @@ class Archive:
         return ModelSpec.model_validate(about["model"]).name
 
     def _check_list(self, source: Path) -> int:
-        """Check the list of entries before any of them is read; return the bytes of all."""
+        """Check the list of entries before reading any; return their total size in bytes."""
         entries, name = self._entries(), source.name
         sizes = [info.file_size for info in entries]
         for info in entries:
@@ -206,11 +205,11 @@ def _is_stored(info: zipfile.ZipInfo) -> bool:
 
 @contextmanager
 def open_sources(places: Sequence[Path]) -> Iterator[dict[str, Source]]:
-    """Open exported files, folders of them, and whole stores to read shards from; by name.
+    """Open exported files, folders of them, and stores, to read shards from; keyed by name.
 
     Raises:
         BadArchive: a file that 'export' did not write, or a damaged one.
-        BadRequest: nothing there, or nothing that may be read.
+        BadRequest: nothing found, or no permission to read it.
     """
     with ExitStack() as stack:
         found: dict[str, Source] = {}

@@ -1,4 +1,4 @@
-"""Whether a store can be read and written just now, and how much is in it; nothing is written."""
+"""The health of a store: whether it can be read and written, and its size. Writes nothing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ STATES = ("writable", "read-only", "full", "failing")
 
 @dataclass(frozen=True)
 class Condition:
-    """How a store is.
+    """The state of a store.
 
     Attributes:
-        state: ``writable``; ``read-only`` or ``full``, which can be read; or ``failing``.
-        entries: how many it holds, without what comes with the project; None if unknown.
+        state: ``writable``, ``read-only`` or ``full`` (both readable), or ``failing``.
+        entries: number of entries, without shipped results; None if unknown.
         size: bytes of their values; None if unknown.
     """
 
@@ -26,7 +26,7 @@ class Condition:
 
 
 def condition(store: Store) -> Condition:
-    """Look at a store; a damaged database is made anew on the way, as at any other use."""
+    """Check a store; a damaged database is recreated, as on any other access."""
     state = "writable"
     try:
         try:

@@ -1,7 +1,7 @@
-"""How the store's bytes lie on the disk: one file a value, named after its key; never a pickle.
+"""The store's disk layout: one file per value, named after its key; never a pickle.
 
-diskcache keeps keys, sizes and ages in an SQLite database. A damaged one is made anew from the
-names of the files.
+diskcache keeps keys, sizes and ages in an SQLite database. A damaged database is rebuilt from the
+file names.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from poskernel_core.common.errors import StoreFailed
 
 DATABASE = "cache.db"
 NAMED = re.compile(r"[0-9a-f]{2}/(?P<key>[^/\\]{1,128})\.[0-9a-f]{16}\.val")
-"""A value's file in the directory."""
+"""The relative path of a value's file."""
 
 
 class BytesOnly(diskcache.Disk):
-    """Stores bytes under text keys, and refuses to read anything else."""
+    """Stores bytes under text keys and refuses everything else, so that nothing is unpickled."""
 
     def put(self, key: str) -> tuple[str, bool]:
         """Check a key; return it unchanged."""
@@ -33,13 +33,13 @@ class BytesOnly(diskcache.Disk):
         return key, True
 
     def get(self, key: Any, raw: int) -> str:
-        """Return a key of the database, if it is text."""
+        """Return a key of the database; only text is accepted."""
         if not raw or not isinstance(key, str):
             raise ValueError("the store holds a key that is not text")
         return key
 
     def store(self, value: bytes | Path, read: bool, key: Any = None) -> tuple[Any, ...]:
-        """Write bytes to a file; of a file that is in the directory already, enter its name."""
+        """Write bytes to a new file; for a path of an existing file, only register its name."""
         if isinstance(value, Path):
             name = value.relative_to(self._directory).as_posix()
             return value.stat().st_size, MODE_BINARY, name, None
@@ -54,7 +54,7 @@ class BytesOnly(diskcache.Disk):
         return len(value), MODE_BINARY, name, None
 
     def filename(self, key: Any = None, value: Any = None) -> tuple[str, str]:
-        """Return the name of a new file, relative and whole, that begins with the key."""
+        """Return relative and absolute path of a new file whose name starts with the key."""
         token = secrets.token_hex(8)
         name = f"{token[:2]}/{key}.{token}.val"
         if not NAMED.fullmatch(name):
@@ -62,24 +62,24 @@ class BytesOnly(diskcache.Disk):
         return name, str(Path(self._directory) / name)
 
     def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> bytes:
-        """Return the bytes of a value; none where its file is lost, or is not one of ours.
+        """Return the bytes of a value; empty if its file is missing or has a foreign name.
 
         Raises:
-            StoreFailed: the file is there and cannot be read now.
+            StoreFailed: the file exists but cannot be read now.
         """
         return read_value(Path(self._directory), filename if mode == MODE_BINARY else None)
 
     def remove(self, file_path: str) -> None:
-        """Remove a value's file; any other is left alone."""
+        """Remove a value's file; files with other names are left alone."""
         if NAMED.fullmatch(file_path):
             super().remove(file_path)
 
 
 def read_value(directory: Path, name: str | None) -> bytes:
-    """Return the bytes of a value's file; none where it is lost, or is not one of ours.
+    """Return the bytes of a value's file; empty if it is missing or has a foreign name.
 
     Raises:
-        StoreFailed: the file is there and cannot be read now.
+        StoreFailed: the file exists but cannot be read now.
     """
     if not name or not NAMED.fullmatch(name):
         return b""
@@ -92,7 +92,7 @@ def read_value(directory: Path, name: str | None) -> bytes:
 
 
 def select(directory: Path, query: str, *values: object) -> list[Any]:
-    """Return rows of the database, also where its directory cannot be written.
+    """Query the database; works in read-only directories too.
 
     Raises:
         sqlite3.Error: the database cannot be read.
@@ -100,7 +100,7 @@ def select(directory: Path, query: str, *values: object) -> list[Any]:
     address = (directory.resolve() / DATABASE).as_uri() + "?mode=ro"
     try:
         return _select(address, query, values)
-    except sqlite3.OperationalError:  # its log needs a file beside it, and there can be none
+    except sqlite3.OperationalError:  # the write-ahead log needs a file, which cannot be created
         return _select(f"{address}&immutable=1", query, values)
 
 
@@ -110,7 +110,7 @@ def _select(address: str, query: str, values: tuple[object, ...]) -> list[Any]:
 
 
 def index(cache: diskcache.Cache) -> int:
-    """Enter every value's file under its key, the latest of each; return how many there are."""
+    """Register every value's file under its key, the latest for each key; return their number."""
     files = Path(cache.directory).glob("??/*.val")
     with cache.transact(retry=True):
         for file in sorted(files, key=lambda file: file.stat().st_mtime_ns):

@@ -1,4 +1,4 @@
-"""A stored value as bytes: a checksum, then safetensors with a JSON header; never a pickle."""
+"""Stored values as bytes: a checksum, then safetensors with a JSON header; never a pickle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safetensors.numpy import save as save_tensors
 
 DIGEST = hashlib.sha256().digest_size
 LONGEST_HEADER = 4 * 2**20
-"""Bytes of a header that is read alone; a longer one belongs to a text, not to a run's results."""
+"""Largest header, in bytes, that is read alone; longer ones belong to texts, not to results."""
 
 Entry = tuple[dict[str, Any], dict[str, np.ndarray]]
 
@@ -27,9 +27,9 @@ def encode(key: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> b
 
 
 def decode(data: bytes, key: str) -> Entry | None:
-    """Return header and arrays of the entry of a key.
+    """Return header and arrays of an entry.
 
-    None where the bytes are damaged, do not parse, or were not written under that key.
+    None if the bytes are damaged, cannot be parsed, or belong to another key.
     """
     blob = data[DIGEST:]
     if hashlib.sha256(blob).digest() != data[:DIGEST]:
@@ -44,10 +44,10 @@ def decode(data: bytes, key: str) -> Entry | None:
 
 
 def read_header(read: Callable[[int], bytes]) -> dict[str, Any] | None:
-    """Return the header at the beginning of encoded bytes, unchecked; None where there is none.
+    """Return the header of encoded bytes without verifying the checksum; None if there is none.
 
-    ``read`` gives the next bytes of a file, as many as it is asked for. The arrays that follow are
-    not read: :func:`decode` is for who needs them.
+    ``read`` returns the next bytes of a file, as many as requested. The arrays are not read; use
+    :func:`decode` for them.
     """
     start = read(DIGEST + 8)
     length = int.from_bytes(start[DIGEST:], "little")

@@ -1,7 +1,7 @@
-"""Notes on heads, in one file of their own beside the store, which nothing evicts.
+"""Notes on heads, in a separate file next to the store that is never evicted.
 
-The file is JSON that people can read, keep and move: a list of notes, each with the model's name,
-the fingerprint of its weights, the head and the day.
+The file is readable JSON: a list of notes, each with the model's name, the fingerprint of its
+weights, the head and the date.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MOST_NOTES = 10_000
 
 @dataclass(frozen=True)
 class Note:
-    """What somebody noted on a head.
+    """A note on a head.
 
     Attributes:
         model: the model's name.
-        fingerprint: that of its weights.
+        fingerprint: the fingerprint of its weights.
         head: the head, such as ``L0H3``.
         text: the note.
         date: the day on which it was written, ``YYYY-MM-DD``.
@@ -42,35 +42,35 @@ class Note:
 
 
 class Notes:
-    """The notes in a directory; several processes may write."""
+    """The notes in a directory; safe for several processes."""
 
     def __init__(self, directory: Path) -> None:
-        """``directory`` is that of the store."""
+        """``directory`` is the store's directory."""
         self.file = directory / FILE
 
     def all(self) -> list[Note]:
-        """Return all notes, by model and head.
+        """Return all notes, ordered by model and head.
 
         Raises:
-            StoreFailed: the file holds something else.
+            StoreFailed: the file is not a file of notes.
         """
         return sorted(self._read(), key=lambda note: (note.model, note.fingerprint, note.head))
 
     def of(self, fingerprint: str, head: str) -> str:
-        """Return the note on a head of the weights with this fingerprint; empty without one.
+        """Return the note on a head of the weights with this fingerprint; empty if there is none.
 
         Raises:
-            StoreFailed: the file holds something else.
+            StoreFailed: the file is not a file of notes.
         """
         found = (n.text for n in self._read() if (n.fingerprint, n.head) == (fingerprint, head))
         return next(found, "")
 
     def write(self, model: str, fingerprint: str, head: str, text: str) -> None:
-        """Note something on a head in place of what was there; an empty text removes it.
+        """Set the note on a head, replacing an earlier one; an empty text removes it.
 
         Raises:
-            BadRequest: a note that is too long, or one too many.
-            StoreFailed: the file cannot be written, or holds something else.
+            BadRequest: the note is too long, or there are too many notes.
+            StoreFailed: the file cannot be written, or is not a file of notes.
         """
         text = text.strip()
         if len(text) > LONGEST_NOTE:
@@ -100,7 +100,7 @@ class Notes:
         try:
             found = [
                 Note(**{n: each["cell" if n == "head" and "cell" in each else n] for n in names})
-                for each in read_json(self.file)  # ``cell`` is what earlier notes call the head
+                for each in read_json(self.file)  # older files say ``cell`` for ``head``
             ]
             if any(not isinstance(value, str) for note in found for value in astuple(note)):
                 raise TypeError

@@ -1,9 +1,9 @@
-"""Partial sums in the store: what one block of a shard adds to each statistic, one entry a layer.
+"""Partial sums in the store: the sums of one block of a shard, one entry per statistic and layer.
 
-They are sums, not means, under keys of their own. A manifest, written last, says of what run and of
-which group's windows they are, what computed them, and the checksum of every layer; so two
-computations of one block are compared without reading their sums, and layers of different
-computations are never mixed. Sums of a whole group are kept in single precision, as the means are.
+They are sums, not means, under separate keys. A manifest, written last, records the run, the group,
+the versions of the software and the checksum of every layer. So two computations of a block can be
+compared without reading their sums, and layers of different computations are never mixed. Sums of a
+whole group are stored in single precision, like the means.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ KIND: Literal["partial sums"] = "partial sums"
 
 @runtime_checkable
 class Source(Protocol):
-    """Where entries are read from: a store, or an exported file."""
+    """A source of entries: a store or an exported file."""
 
     def get(self, key: str) -> Entry | None:
         """Return header and arrays, or None."""
         ...
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys that begin with ``prefix``."""
+        """Yield the keys with this prefix."""
         ...
 
 
 @dataclass(frozen=True)
 class Made:
-    """What sums were made of: the checksum of all windows of the run; and by which versions."""
+    """The origin of sums: the checksum of all windows of the run, and the software versions."""
 
     tokens: str
     versions: Mapping[str, str]
 
 
 class Partial(BaseModel):
-    """What a block's manifest says of one statistic.
+    """The manifest of a block for one statistic.
 
     Attributes:
-        run: the run, as far as the statistic depends on it.
-        statistic: whose sums they are.
-        shard: the part of the run that they are of.
-        group: the group of texts that they are of.
-        header: what the pass over these windows knew of itself.
-        tokens, versions: what they were made of, and by what.
+        run: the run, reduced to what the statistic depends on.
+        statistic: the statistic.
+        shard: the shard of the run.
+        group: the group of texts.
+        header: the header of the pass over these windows.
+        tokens, versions: the checksum of the windows and the software versions.
         layers: checksum of the sums of every layer.
     """
 
@@ -76,11 +76,11 @@ class Partial(BaseModel):
 
     @property
     def made(self) -> Made:
-        """What the sums were made of, and by what."""
+        """The origin of the sums."""
         return Made(self.tokens, self.versions)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as an entry's header."""
+        """Return the manifest as an entry's header."""
         return self.model_dump(mode="json", by_alias=True)
 
     def key(self, part: str) -> str:
@@ -88,12 +88,12 @@ class Partial(BaseModel):
         return _key(self.run, self.statistic, self.shard, self.group, part)
 
     def entry_keys(self) -> list[str]:
-        """Return the keys of all that is written of the block."""
+        """Return the keys of all entries of the block."""
         return [self.key(part) for part in (*map(str, range(self.header.n_layers)), MANIFEST)]
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Partial | None:
-        """Return what an entry's header holds, or None where it is of another kind."""
+        """Parse an entry's header; None if it is not a manifest of partial sums."""
         try:
             return cls.model_validate(stored)
         except (ValidationError, InvalidField):
@@ -123,7 +123,7 @@ def write_partial(
     made: Made,
     sums: Mapping[Gather, Mapping[str, np.ndarray]],
 ) -> None:
-    """Write the sums ``[layer, ...]`` of a block, by statistic, each with its manifest last."""
+    """Write the sums ``[layer, ...]`` of a block by statistic, each followed by its manifest."""
     for statistic, arrays in sums.items():
         manifest, checksums = _key(run, statistic, shard, block.group, MANIFEST), []
         store.drop(manifest)
@@ -149,13 +149,13 @@ def write_partial(
 def _find(
     source: Source, run: RunSpec, statistic: Gather, shard: Shard, group: int
 ) -> Partial | None:
-    """Return the manifest of a block's sums, or None where there is none."""
+    """Return the manifest of a block's sums, or None if there is none."""
     found = source.get(_key(run, statistic, shard, group, MANIFEST))
     return None if found is None else Partial.read(found[0])
 
 
 def is_written(store: Store, run: RunSpec, shard: Shard, block: Block, made: Made) -> bool:
-    """Tell whether the store holds all of a block, made of the same and by the same."""
+    """Return whether the store has all of a block, from the same windows and versions."""
     for statistic in run.gather:
         found = _find(store, run, statistic, shard, block.group)
         if found is None or found.made != made or not all(map(store.has, found.entry_keys())):
@@ -164,7 +164,7 @@ def is_written(store: Store, run: RunSpec, shard: Shard, block: Block, made: Mad
 
 
 def is_begun(store: Store, run: RunSpec, statistic: Gather) -> bool:
-    """Tell whether the store holds blocks of a run that is not cut into shards."""
+    """Return whether the store has blocks of an unsplit run."""
     return bool(partials_of(store, run, statistic, WHOLE))
 
 
@@ -172,7 +172,7 @@ def read_layer(source: Source, partial: Partial, layer: int) -> dict[str, np.nda
     """Return the sums of one layer, without the layer axis.
 
     Raises:
-        BadRequest: they are lost, damaged, or of another computation than the manifest.
+        BadRequest: they are missing, damaged, or do not match the manifest.
     """
     found = source.get(partial.key(str(layer)))
     if found is None or checksum(found[1]) != partial.layers[layer]:
@@ -184,13 +184,13 @@ def read_layer(source: Source, partial: Partial, layer: int) -> dict[str, np.nda
 
 
 def partials_of(source: Source, run: RunSpec, statistic: Gather, shard: Shard) -> list[Partial]:
-    """Return the manifests that a source holds of a shard's blocks, in the order of the groups."""
+    """Return the manifests of a shard's blocks in a source, ordered by group."""
     found = (_find(source, run, statistic, shard, group) for group in range(GROUPS))
     return [partial for partial in found if partial is not None]
 
 
 def partial_keys(source: Source, run: RunSpec, shard: Shard) -> list[str]:
-    """Return the keys of all that a source holds of a shard, as far as manifests tell."""
+    """Return the keys of all entries of a shard in a source, according to its manifests."""
     return [
         key
         for statistic in run.gather
@@ -200,7 +200,7 @@ def partial_keys(source: Source, run: RunSpec, shard: Shard) -> list[str]:
 
 
 def drop_partial(store: Store, run: RunSpec, shard: Shard, but: Made | None = None) -> None:
-    """Forget the blocks of a shard, but those that are made of the same and by the same."""
+    """Delete the blocks of a shard, except those with the origin ``but``."""
     for statistic in run.gather:
         for found in partials_of(store, run, statistic, shard):
             if found.made != but:
@@ -209,7 +209,7 @@ def drop_partial(store: Store, run: RunSpec, shard: Shard, but: Made | None = No
 
 
 def other_partials(source: Source) -> Iterator[Partial]:
-    """Yield the manifests of all shards in a source, whatever run they are of."""
+    """Yield the manifests of all shards in a source, of any run."""
     for key in source.keys(""):
         found = source.get(key)
         partial = None if found is None else Partial.read(found[0])

@@ -1,15 +1,16 @@
-"""What comes with the project: results of the bundled models, a read-only layer beneath the store.
+"""Shipped results of the bundled models: a read-only layer below the store.
 
-One zip file a model, ``demo/results/<model>.zip``, made by ``tools/ship_results.py``: the results
-that its pages ask for first, and of some models the statistics that every head, query position and
-skip of the landing page stand on. Beside them lie the files of results that the host offers
-(``POSKERNEL_MODELS``). The entries lie under the same content addresses as those of the store,
-which looks here last; of an address what follows the prefix counts, so that archives of an earlier
-layout are still read. So they are never copied, evicted or in the way of newer ones, and an entry
-whose address is no longer asked for is never found. ``POSKERNEL_SHIPPED=0`` leaves out what comes
-with the project.
+There is one zip file per model, ``demo/results/<model>.zip``, made by ``tools/ship_results.py``.
+It holds the results that the model's pages show first and, for some models, the statistics for
+every head, query position and skip of the landing page. The host can add files of results
+(``POSKERNEL_MODELS``).
 
-Results are kept in single precision, statistics and pictures of one text with fewer bits.
+Entries have the same keys as in the store, which looks here last. Only the part of a key after the
+model's prefix is compared, so archives of an earlier layout can still be read. Shipped entries are
+never copied or evicted and never hide newer ones; an entry with an outdated key is never found.
+``POSKERNEL_SHIPPED=0`` turns off the project's own files.
+
+Results are stored in single precision; statistics and the figures of a single text with fewer bits.
 """
 
 from __future__ import annotations
@@ -31,28 +32,28 @@ from poskernel_core.models.stored import MANIFEST, RESULTS, offered_files
 from poskernel_core.storage.encoding import Entry, decode, read_header
 
 ASKED_FILE = "asked.json"
-"""The requests that an archive answers, page by page, for who checks whether it is stale."""
+"""The requests that an archive answers, page by page; used to check whether it is out of date."""
 
 PACKED = "packed"
 SMALL = 1024
-"""Arrays of fewer numbers are kept as they are."""
+"""Arrays with fewer numbers are stored unchanged."""
 
 SINGLE = 23
-"""Bits of the mantissa of a float in single precision."""
+"""Bits of the mantissa in single precision."""
 
 
 class Shipped:
-    """The entries of archives, by key; safe to share between threads."""
+    """The entries of archives, by key; thread-safe."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = files
 
     def has(self, key: str) -> bool:
-        """Tell whether there is an entry that has not been found damaged."""
+        """Return whether there is an entry, unless it was found to be damaged."""
         return _address(key) in self._places
 
     def get(self, key: str) -> Entry | None:
-        """Return header and arrays; None where the entry is missing or damaged."""
+        """Return header and arrays; None if the entry is missing or damaged."""
         place = self._places.get(_address(key))
         if place is None:
             return None
@@ -62,11 +63,11 @@ class Shipped:
                 found = decode(archive.read(name), name)
             if found is not None:
                 return unpack(found)
-        self._places.pop(_address(key), None)  # from here on it is missing, and is computed
+        self._places.pop(_address(key), None)  # now counts as missing, so it will be computed
         return None
 
     def headers(self, known: Container[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield every key but those known with the header of its entry; arrays are not read."""
+        """Yield key and header of every entry whose key is not in ``known``, without arrays."""
         for file in self._files:
             with suppress(*ZIP_DAMAGE), zipfile.ZipFile(file) as archive:
                 for name in _names(archive):
@@ -79,7 +80,7 @@ class Shipped:
 
     @cached_property
     def _places(self) -> dict[str, tuple[Path, str]]:
-        """The file, and the name in it, of every entry by its address."""
+        """The file of every entry and the name in it, by address."""
         found: dict[str, tuple[Path, str]] = {}
         for file in self._files:
             with suppress(*ZIP_DAMAGE), zipfile.ZipFile(file) as archive:
@@ -88,7 +89,7 @@ class Shipped:
 
 
 def _address(key: str) -> str:
-    """Return what of a key follows its model's prefix."""
+    """Return the part of a key after its model's prefix."""
     return key.rpartition("-")[2]
 
 
@@ -102,7 +103,7 @@ def _of(files: tuple[Path, ...]) -> Shipped:
 
 
 def shipped() -> Shipped:
-    """Return what comes with the project, unless that is turned off, and what the host offers.
+    """Return the project's results (unless turned off) and those that the host offers.
 
     Raises:
         BadRequest: ``POSKERNEL_SHIPPED`` is neither on nor off.
@@ -112,10 +113,10 @@ def shipped() -> Shipped:
 
 
 def pack(entry: Entry, bits: Mapping[str, int]) -> Entry:
-    """Return an entry as it is shipped: bytes of one place value together, which compress better.
+    """Convert an entry for shipping: bytes of the same place value are grouped, to compress better.
 
-    Large arrays of floats are kept in single precision, with their mantissa rounded to the
-    ``bits`` of their name, so that the bytes of lowest value compress to nothing.
+    Large float arrays are stored in single precision, with the mantissa rounded to ``bits[name]``,
+    so that their lowest bytes compress to nothing.
     """
     header, arrays = entry
     packed, planes = {}, {}
@@ -129,9 +130,9 @@ def pack(entry: Entry, bits: Mapping[str, int]) -> Entry:
 
 
 def unpack(entry: Entry) -> Entry:
-    """Return an entry as the store holds it."""
+    """Reverse :func:`pack`."""
     header, planes = dict(entry[0]), entry[1]
-    if PACKED not in header:  # as 'export' writes all that is stored
+    if PACKED not in header:  # written by 'export'
         return entry
     packed = json.loads(header.pop(PACKED))
     arrays = {}
@@ -142,7 +143,7 @@ def unpack(entry: Entry) -> Entry:
 
 
 def rounded(array: np.ndarray, bits: int) -> np.ndarray:
-    """Return single-precision floats whose mantissa has no more bits; NaN and infinity remain."""
+    """Round the mantissa of single-precision floats to ``bits`` bits; NaN and infinity are kept."""
     dropped = SINGLE - bits
     if not dropped:
         return array

@@ -1,7 +1,7 @@
-"""Statistics in the store: each under its own key, one entry a layer.
+"""Statistics in the store: separate keys per statistic, one entry per layer.
 
-A click on a head thus reads one layer of the statistics it needs, and a new statistic costs a pass
-of its own, while the others stay.
+A click on a head therefore reads only one layer of the statistics it needs, and a new statistic
+needs a pass only for itself.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
 
 BYTES_IN_MEMORY = 512 * 2**20
-"""Of the layers that a process keeps at most; no more than the store itself may hold."""
+"""Largest size of the layer cache of a process; it is also limited by the store's size."""
 
 MANIFEST, CHECKPOINT = "manifest", "checkpoint"
 
 
 class LayerMissing(Exception):
-    """A layer's statistics are no longer in the store, or damaged."""
+    """A layer's statistics are damaged or no longer in the store."""
 
 
 class _Manifest(NamedTuple):
-    """What the store holds of one statistic of a pass: its arrays, and in how many layers each."""
+    """The manifest of a statistic of a pass: header, and number of layers of each array."""
 
     header: PassHeader
     arrays: dict[str, int]
 
 
 def _find(store: Store, run: RunSpec, statistic: Gather) -> _Manifest | None:
-    """Return the manifest of a statistic, or None where it or one of its layers is missing."""
+    """Return the manifest of a statistic, or None if it or one of its layers is missing."""
     found = store.get(part_key(run, statistic, MANIFEST))
     header = None if found is None else PassHeader.read(found[0].get("pass", {}))
     if found is None or header is None:
@@ -49,9 +49,9 @@ def _find(store: Store, run: RunSpec, statistic: Gather) -> _Manifest | None:
 
 
 class StoredStatistics:
-    """Statistics read from the store one layer at a time, the last few kept in memory.
+    """Statistics read from the store one layer at a time, with a cache of recent layers.
 
-    The header is that of the pass which gathered the first of them.
+    The header is that of the pass which gathered the first statistic.
     """
 
     def __init__(self, store: Store, run: RunSpec, manifests: Mapping[Gather, _Manifest]) -> None:
@@ -66,16 +66,16 @@ class StoredStatistics:
 
     @classmethod
     def open(cls, store: Store, run: RunSpec) -> StoredStatistics | None:
-        """Return the statistics of a run, or None where any part is missing."""
+        """Return the statistics of a run, or None if any part is missing."""
         every = ((name, _find(store, run, name)) for name in run.gather)
         found = {name: manifest for name, manifest in every if manifest is not None}
         return cls(store, run, found) if len(found) == len(run.gather) else None
 
     def layer(self, layer: int) -> StoredLayer:
-        """Return the arrays of one layer; each is read when it is first asked for.
+        """Return the arrays of one layer, read from the store on access.
 
         Raises:
-            LayerMissing: (at reading) the entry vanished or is damaged.
+            LayerMissing: (on access) the entry is gone or damaged.
         """
         there = {name: place for name, (place, layers) in self._places.items() if layer < layers}
         return StoredLayer(self._store, self._run, layer, there)
@@ -99,7 +99,7 @@ class StoredLayer(Mapping[str, np.ndarray]):
 
 
 def _read(store: Store, key: str) -> dict[str, np.ndarray]:
-    """Return the arrays of an entry, from memory where it was read a moment ago."""
+    """Return the arrays of an entry (cached)."""
     with _READING:
         kept = _LAYERS.get(store)
         if kept is None:
@@ -112,7 +112,7 @@ def _read(store: Store, key: str) -> dict[str, np.ndarray]:
         arrays = found[1]
         for array in arrays.values():
             array.setflags(write=False)
-        with _READING, suppress(ValueError):  # one layer is larger than all that is kept
+        with _READING, suppress(ValueError):  # the layer is larger than the cache
             kept[key] = arrays
     return arrays
 
@@ -123,19 +123,19 @@ def _size(arrays: dict[str, np.ndarray]) -> int:
 
 _Kept = LRUCache[str, dict[str, np.ndarray]]
 _LAYERS: WeakKeyDictionary[Store, _Kept] = WeakKeyDictionary()
-"""The layers read last from each store, by their key."""
+"""Cache of layers per store, by key."""
 _READING = threading.Lock()
 
 
 def windows_of(run: RunSpec) -> RunSpec:
-    """Return a run as far as its windows go: equal for all that one pass could gather together."""
+    """Return a run without its statistics; equal for runs that one pass can gather together."""
     return run.model_copy(update={"gather": ()})
 
 
 def in_passes(runs: Iterable[RunSpec]) -> list[tuple[RunSpec, RunSpec]]:
-    """Return runs with the windows of the pass that gathers what they need.
+    """Pair each run with the windows of the pass that gathers its statistics.
 
-    A run that needs no attention joins any pass over the same windows.
+    A run without attention statistics joins any pass over the same windows.
     """
     shared: dict[RunSpec, RunSpec] = {}
     found = []
@@ -148,13 +148,13 @@ def in_passes(runs: Iterable[RunSpec]) -> list[tuple[RunSpec, RunSpec]]:
 
 
 def alone(run: RunSpec, statistic: Gather) -> RunSpec:
-    """Return a run as far as one statistic depends on it, whatever else it gathers."""
+    """Reduce a run to what one statistic depends on."""
     bound = run.pattern_windows if statistic in OF_PATTERNS else None
     return run.model_copy(update={"gather": (statistic,), "pattern_windows": bound})
 
 
 def part_key(run: RunSpec, statistic: Gather, part: str) -> str:
-    """Return the content address of a part of one statistic, whatever else the run gathers."""
+    """Return the store key of a part of one statistic; it does not depend on other statistics."""
     return alone(run, statistic).key(kind="statistics", part=part)
 
 
@@ -170,7 +170,7 @@ def statistics_keys(store: Store, run: RunSpec) -> list[str]:
 
 
 def missing_statistics(store: Store, run: RunSpec) -> tuple[Gather, ...]:
-    """Return what of a run's statistics is not, or no longer whole, in the store."""
+    """Return the statistics of a run that are missing or incomplete in the store."""
     return tuple(name for name in run.gather if _find(store, run, name) is None)
 
 
@@ -181,7 +181,7 @@ def write_statistic(
     header: PassHeader,
     layers: Iterable[Mapping[str, np.ndarray]],
 ) -> None:
-    """Write the layers of one statistic as they come, the first ones having all arrays."""
+    """Write the layers of one statistic from an iterator; later layers may lack some arrays."""
     lengths: dict[str, int] = {}
     for layer, there in enumerate(layers):
         store.put(part_key(run, statistic, str(layer)), {"layer": layer}, dict(there))
@@ -203,16 +203,16 @@ def write_checkpoint(
     sums: dict[str, np.ndarray],
     shard: Shard = WHOLE,
 ) -> None:
-    """Keep the sums of a shard's windows of a group, the first ``done`` of them.
+    """Store the sums of the first ``done`` windows of a shard's group.
 
-    ``made`` tells what they are made of and by what, in JSON values.
+    ``made`` identifies the windows and the software, in JSON values.
     """
     header = {"group": group, "done": done, "gather": list(run.gather), "made": dict(made)}
     store.put(_checkpoint_key(run, shard), header, sums)
 
 
 def read_checkpoint(store: Store, run: RunSpec, shard: Shard = WHOLE) -> Entry | None:
-    """Return of a pass that was broken off what :func:`write_checkpoint` kept."""
+    """Return the checkpoint of an interrupted pass, or None."""
     found = store.get(_checkpoint_key(run, shard))
     kinds = {"group": int, "done": int, "gather": list}
     whole = found and all(isinstance(found[0].get(name), kind) for name, kind in kinds.items())
@@ -220,5 +220,5 @@ def read_checkpoint(store: Store, run: RunSpec, shard: Shard = WHOLE) -> Entry |
 
 
 def drop_checkpoint(store: Store, run: RunSpec, shard: Shard = WHOLE) -> None:
-    """Forget the checkpoint of a pass, or of a shard of it, that is done."""
+    """Remove the checkpoint of a finished pass or shard."""
     store.drop(_checkpoint_key(run, shard))

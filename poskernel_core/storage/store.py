@@ -1,13 +1,13 @@
-"""The content-addressed store: bytes under the hash of everything that determines them.
+"""The content-addressed store: each entry's key is a hash of everything that determines it.
 
-diskcache keeps the bytes, sizes and ages; it is never allowed to pickle (CVE-2025-69872: whoever
-can write a cache directory could otherwise run code in whoever reads it). A value is one
-safetensors blob (arrays; a JSON header and its key as metadata) after its SHA-256. **Unreadable is
+diskcache keeps the bytes, sizes and ages. It never uses pickle (CVE-2025-69872: anyone who can
+write to a cache directory could run code in its readers). A value is a SHA-256 followed by one
+safetensors blob (arrays, with a JSON header and the key as metadata). **Unreadable counts as
 missing**: an entry that is damaged, tampered with, of another layout or of another key is dropped
-where it is found, and where it cannot be dropped, `has` does not count it either.
+when it is read. If it cannot be dropped, ``has`` returns False for it.
 
-What can be read is read: on a full disk, in a directory that cannot be written, beside a database
-that is damaged. What cannot be written is one sentence, and is tried again the next time.
+Reading works as far as possible: on a full disk, in a read-only directory, with a damaged database.
+A failed write raises an error with a one-sentence message and is attempted again the next time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["Entry", "Store", "default_directory"]
 T = TypeVar("T")
 
 LEAST_FREE = 2**18
-"""Bytes that the database needs besides what is written."""
+"""Bytes that the database needs in addition to the data written."""
 
 NOTICE = "The store's list of results was damaged and has been made anew; {kept} results were kept."
 FAILURES = (OSError, sqlite3.Error, UnicodeDecodeError, diskcache.Timeout)
@@ -55,23 +55,23 @@ UNWRITABLE = (
     {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM},
 )
 DAMAGED: tuple[set[int], set[int]] = set(), {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-"""Errors of the system by number, and of SQLite by code."""
+"""Error numbers of the system, and error codes of SQLite."""
 
 
 class Store:
-    """Arrays with a JSON header, by key; shared safely by threads and processes.
+    """Arrays with a JSON header, by key; safe for threads and processes.
 
     Args:
-        directory: where the entries lie; made if missing.
-        limit_gb: size above which the least recently used entries are dropped
+        directory: where the entries are stored; created if missing.
+        limit_gb: size above which the least recently used entries are evicted
             (default ``POSKERNEL_CACHE_GB``, else 8).
 
     Attributes:
-        limit: the size in bytes above which entries are dropped.
-        notice: what a reader should know of the store, in a sentence; None where all is well.
+        limit: the size limit in bytes.
+        notice: a sentence about a repaired store, for display; None if all is well.
 
     Raises:
-        BadRequest: a directory that cannot be used, or a limit that is no size.
+        BadRequest: the directory cannot be used, or the limit is not a valid size.
     """
 
     def __init__(self, directory: str | Path | None = None, limit_gb: float | None = None) -> None:
@@ -85,7 +85,7 @@ class Store:
         self._cache: diskcache.Cache | None = None
         self._number: int | None = None
         self._damaged: int | None = None
-        self._unreadable: set[str] = set()  # keys of entries that could not be read, nor dropped
+        self._unreadable: set[str] = set()  # keys of damaged entries that could not be dropped
         try:
             self._current()
         except StoreFailed as error:
@@ -96,23 +96,23 @@ class Store:
                 ) from error
 
     def put(self, key: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Write an entry whole; a crash leaves the older entry or none.
+        """Write an entry atomically; after a crash the old entry remains, or none.
 
         Raises:
-            NoSpace, ReadOnlyStore, StoreFailed: it cannot be written, and nothing of it is.
+            NoSpace, ReadOnlyStore, StoreFailed: it cannot be written; nothing of it remains.
         """
         self.put_bytes(key, encode(key, header, arrays))
 
     def get(self, key: str) -> Entry | None:
-        """Return header and arrays; None where the entry is missing, damaged or tampered with.
+        """Return header and arrays; None if the entry is missing, damaged or tampered with.
 
-        What is not in the store may come with the project (:mod:`poskernel_core.storage.shipped`).
+        Falls back to the shipped entries (:mod:`poskernel_core.storage.shipped`).
         """
         found = self._read(key)
         return self._shipped.get(key) if found is None else found[1]
 
     def put_bytes(self, key: str, data: bytes) -> None:
-        """Write checked bytes, as another store's :meth:`get_bytes` returned them.
+        """Write bytes that another store's :meth:`get_bytes` returned (already checked).
 
         Raises:
             NoSpace, ReadOnlyStore, StoreFailed: they cannot be written.
@@ -121,12 +121,12 @@ class Store:
         self._do(lambda cache: cache.set(key, data))
 
     def get_bytes(self, key: str) -> bytes | None:
-        """Return an entry's bytes; None where it is missing, damaged or tampered with."""
+        """Return an entry's bytes; None if it is missing, damaged or tampered with."""
         found = self._read(key)
         return None if found is None else found[0]
 
     def _read(self, key: str) -> tuple[bytes, Entry] | None:
-        """Return an entry as bytes and decoded; one that cannot be read is dropped."""
+        """Return an entry as bytes and decoded; an unreadable entry is dropped."""
         try:
             data = self._do(lambda cache: cache.get(key))
         except StoreFailed:
@@ -141,7 +141,7 @@ class Store:
         return data, entry
 
     def _peek(self, key: str) -> bytes | None:
-        """Return the bytes of a value without noting that they were read; none if unreadable."""
+        """Return the bytes of a value without updating its access time; empty if unreadable."""
         try:
             name = self._file_of(key)
             return None if name is None else read_value(self.directory, name)
@@ -155,7 +155,7 @@ class Store:
     def _drop_unreadable(self, key: str) -> None:
         def drop(cache: diskcache.Cache) -> None:
             with cache.transact():
-                data = cache.get(key)  # another process may have written it anew
+                data = cache.get(key)  # another process may have replaced it
                 if data is not None and decode(data, key) is None:
                     cache.delete(key)
 
@@ -165,9 +165,9 @@ class Store:
             self._unreadable.add(key)
 
     def has(self, key: str) -> bool:
-        """Tell whether there is an entry, without reading it.
+        """Return whether there is an entry, without reading it.
 
-        Damage shows when it is read: from then on it is missing.
+        Damage is detected only on reading; from then on the entry counts as missing.
         """
         if self._shipped.has(key):
             return True
@@ -181,12 +181,12 @@ class Store:
             return False
 
     def drop(self, key: str) -> None:
-        """Remove an entry if it is there and can be removed."""
+        """Remove an entry if it exists and can be removed."""
         with contextlib.suppress(StoreFailed):
             self._do(lambda cache: cache.delete(key))
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys that begin with ``prefix``, in order.
+        """Yield the keys with this prefix, in order.
 
         Raises:
             StoreFailed: the store cannot be read.
@@ -194,16 +194,16 @@ class Store:
         yield from sorted(key for key, _, _ in self._rows(prefix))
 
     def newest(self, prefix: str) -> list[tuple[str, int]]:
-        """Return the keys that begin with ``prefix``, the latest first, and the bytes of each."""
+        """Return the keys with this prefix and their sizes in bytes, newest first."""
         try:
             return [(key, size) for key, size, _ in self._rows(prefix)]
         except StoreFailed:
             return []
 
     def headers(self, known: Container[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield every key but those known with the header of its entry, then what is shipped.
+        """Yield key and header of every entry whose key is not in ``known``, then shipped entries.
 
-        The arrays are not read, and so nothing is checked; :meth:`get` checks.
+        Arrays are not read and checksums not verified; :meth:`get` does both.
         """
         with contextlib.suppress(StoreFailed):
             for key, _, name in self._rows():
@@ -216,15 +216,15 @@ class Store:
         yield from self._shipped.headers(known)
 
     def size(self) -> int:
-        """Return the bytes of all values."""
+        """Return the total size of all values in bytes."""
         return int(self._select("SELECT total(size) FROM Cache")[0][0])
 
     def entries(self) -> int:
-        """Return how many entries the store holds, without what comes with the project."""
+        """Return the number of entries, without shipped ones."""
         return int(self._select("SELECT count(*) FROM Cache")[0][0])
 
     def make_room(self, size: int) -> None:
-        """Check that ``size`` bytes can be written, before work is done for them.
+        """Check that ``size`` bytes can be written, before computing them.
 
         Raises:
             NoSpace, ReadOnlyStore, StoreFailed: they cannot.
@@ -237,17 +237,17 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, name: str, waiting: Callable[[], None]) -> Iterator[None]:
-        """Hold a lock that other processes see; call ``waiting`` twice a second until then.
+        """Hold an inter-process lock; call ``waiting`` twice a second while waiting for it.
 
         Raises:
-            NoSpace, ReadOnlyStore, StoreFailed: there can be no lock.
+            NoSpace, ReadOnlyStore, StoreFailed: the lock cannot be created.
         """
         place = self.directory / "locks"
         try:
             lock = FileLock(place / f"{name}.lock")
             while True:
                 place.mkdir(parents=True, exist_ok=True)
-                with contextlib.suppress(Timeout, FileNotFoundError):  # or removed a moment ago
+                with contextlib.suppress(Timeout, FileNotFoundError):  # the folder may be removed
                     lock.acquire(timeout=0.5)
                     break
                 waiting()
@@ -264,7 +264,7 @@ class Store:
             self._cache.close()
 
     def _do(self, act: Callable[[diskcache.Cache], T]) -> T:
-        """Act on the database; where it turns out to be damaged, on the one made in its place."""
+        """Run an operation on the database; if it is damaged, rebuild it and retry once."""
         cache = self._current()
         try:
             return act(cache)
@@ -281,7 +281,7 @@ class Store:
             raise self._failure(error) from error
 
     def _select(self, query: str, *values: object) -> list[Any]:
-        """Return rows of the database, also where nothing can be written."""
+        """Query the database; works also if nothing can be written."""
         try:
             return self._do(lambda _: select(self.directory, query, *values))
         except StoreFailed as failure:
@@ -291,7 +291,7 @@ class Store:
                 raise failure from failure.__cause__
 
     def _rows(self, prefix: str = "") -> list[tuple[str, int, str]]:
-        """Return key, size and file of the entries whose keys begin so, the latest first."""
+        """Return key, size and file of the entries whose keys have this prefix, newest first."""
         return self._select(
             "SELECT key, size, filename FROM Cache WHERE raw = 1 AND filename IS NOT NULL "
             "AND key >= ? AND key < ? ORDER BY store_time DESC, rowid DESC",
@@ -299,7 +299,7 @@ class Store:
         )  # fmt: skip
 
     def _current(self) -> diskcache.Cache:
-        """Return the database that lies in the directory now, opened.
+        """Return the open database, reopening it if the file in the directory was replaced.
 
         Raises:
             StoreFailed: it cannot be opened for writing.
@@ -316,9 +316,9 @@ class Store:
             return self._cache
 
     def _open(self) -> diskcache.Cache:
-        """Open the database; one that is missing or damaged is made anew from the values' files."""
+        """Open the database; a missing or damaged one is rebuilt from the values' files."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.directory / "rescue.lock"):  # one process makes it, the others wait
+        with FileLock(self.directory / "rescue.lock"):  # one process rebuilds it, the others wait
             if _number(self.directory) not in (None, self._damaged):
                 try:
                     return self._make()
@@ -357,7 +357,7 @@ class Store:
         return StoreFailed(f"The store cannot be read or written ({_why(error)}).")
 
     def _free(self) -> int:
-        """Return the bytes that are free on the disk; many, where that is unknown."""
+        """Return the free bytes on the disk; a huge number if unknown."""
         try:
             return shutil.disk_usage(self.directory).free
         except OSError:
@@ -379,7 +379,7 @@ def _read_only() -> ReadOnlyStore:
 
 
 def _number(directory: Path) -> int | None:
-    """Return what distinguishes one database file from another of the same name; None without."""
+    """Return the inode of the database file, to notice a replaced file; None if there is none."""
     try:
         found = (directory / DATABASE).stat()
     except OSError:
@@ -388,7 +388,7 @@ def _number(directory: Path) -> int | None:
 
 
 def _is_damage(error: BaseException) -> bool:
-    """Tell whether an error means that the database itself is damaged."""
+    """Return whether an error means that the database is damaged."""
     lost = str(error).startswith("no such") or "decode to UTF-8" in str(error)
     of_sqlite = isinstance(error, sqlite3.Error) and (lost or _is_one_of(error, *DAMAGED))
     return of_sqlite or isinstance(error, UnicodeDecodeError)

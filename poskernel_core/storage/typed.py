@@ -1,7 +1,7 @@
-"""Texts that readers typed, kept in the store by their hash, so that a link names them briefly.
+"""Typed texts, stored under their hash so that links can refer to them briefly.
 
-They are bounded in number and in size (``POSKERNEL_MAX_TEXTS``, ``POSKERNEL_MAX_TEXTS_MB``), so
-that typing fills no disk and drives no results out: the oldest go first.
+Their number and total size are limited (``POSKERNEL_MAX_TEXTS``, ``POSKERNEL_MAX_TEXTS_MB``), so
+that they neither fill the disk nor evict results; the oldest texts are dropped first.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ DIGITS = 32
 
 
 def is_name(text: str) -> bool:
-    """Tell whether this is what :func:`keep_text` returns, and so no text."""
+    """Return whether a text is a name returned by :func:`keep_text` rather than a typed text."""
     return re.fullmatch(f"[0-9a-f]{{{DIGITS}}}", text) is not None
 
 
 def keep_text(store: Store, text: str) -> str:
-    """Keep a text and return its name: 32 digits of its SHA-256, equal for equal texts.
+    """Store a text and return its name: 32 digits of its SHA-256, equal for equal texts.
 
     Raises:
-        BadRequest: a text that is too long, or holds half a character.
+        BadRequest: the text is too long, or contains half a character.
         StoreFailed: it cannot be written.
     """
     check_text(text)
@@ -39,7 +39,7 @@ def keep_text(store: Store, text: str) -> str:
 
 
 def _drop_oldest(store: Store, latest: str) -> None:
-    """Drop the texts that are more, or larger together, than this server keeps; not the latest."""
+    """Drop the oldest texts beyond the limits on number and total size, but never the latest."""
     quotas, number, size = settings(), 0, 0
     for key, held in store.newest(PREFIX):
         number, size = number + 1, size + held
@@ -48,7 +48,7 @@ def _drop_oldest(store: Store, latest: str) -> None:
 
 
 def kept_text(store: Store, name: str) -> str | None:
-    """Return the text of a name; None where the store does not hold it, or holds another."""
+    """Return the text of a name; None if the store does not have it, or has another one."""
     found = store.get(PREFIX + name) if is_name(name) else None
     text = None if found is None else found[0].get("text")
     if not isinstance(text, str) or not _digest(text).startswith(name):
@@ -57,10 +57,10 @@ def kept_text(store: Store, name: str) -> str | None:
 
 
 def check_text(text: str) -> None:
-    """Refuse what is no text, or is too long to be computed with.
+    """Check the length and encoding of a text.
 
     Raises:
-        BadRequest: it is.
+        BadRequest: the text is too long or not valid Unicode.
     """
     most = min(settings().max_characters, MAX_TEXT_CHARACTERS)
     if len(text) > most:

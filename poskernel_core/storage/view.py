@@ -1,9 +1,9 @@
-"""A file of results that is made to be shown: small, without the sums that they stand on.
+"""Export the results of a model for display only: small, and without the underlying statistics.
 
-Numbers are rounded where that cannot be seen. A value, its bias and the ends of its range: to a
-power of two of at most half its error, so that it moves by a quarter of it at most. An error: by an
-eighth of itself at most, which is less than ten groups of texts know it by. What has no error: to 8
-bits. Nothing on a curve is finer than 1/8192 of its largest value.
+Numbers are rounded where the difference is invisible. Values, biases and ends of ranges: to a power
+of two of at most half the error, so they change by at most a quarter of it. Errors: by at most an
+eighth of themselves, less than their uncertainty with ten groups of texts. Numbers without an
+error: to 8 bits. No curve is finer than 1/8192 of its largest value.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from poskernel_core.storage.shipped import SMALL, pack, rounded
 from poskernel_core.storage.store import Store
 
 OF_ERROR, OF_ITSELF = 2, 4
-"""Into how many steps the error of a number is divided, for the number and for the error itself."""
+"""Divisors of the error that give the rounding step of a number, and of the error itself."""
 
 EXACT = 8
 """Bits of the mantissa of numbers without an error."""
 
 CURVES, UNSEEN = ("key", "offset"), 2.0**-13
-"""Axes of curves, and what of a curve's largest value is too little to be seen in it."""
+"""Axes of curves, and the fraction of a curve's largest value that is too small to be visible."""
 
 THOROUGH = 200_000
-"""Bytes of an entry from which the slower compression is worth its time."""
+"""Size in bytes from which an entry gets the slower, better compression."""
 
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
-"""The date of every entry, so that equal entries make equal files."""
+"""The date of every entry, so that equal entries give equal files."""
 
 
 def export_view(store: Store, located: Located, target: Path) -> int:
-    """Write all results of a model, and nothing that they stand on; return how many there are.
+    """Write all results of a model, without the underlying statistics; return their number.
 
-    The file appears whole or not at all.
+    The file is written atomically.
 
     Raises:
-        BadRequest: there are none, or the file cannot be written.
+        BadRequest: there are no results, or the file cannot be written.
     """
     check_target(target)
     prefix = model_prefix(located.spec.fingerprint)
@@ -67,7 +67,7 @@ def export_view(store: Store, located: Located, target: Path) -> int:
             add(archive, MANIFEST, json.dumps(told).encode())
             for key in sorted(headers):
                 entry = store.get(key)
-                if entry is not None:  # it may have been evicted meanwhile
+                if entry is not None:  # it may have been evicted since
                     add(archive, key, encode(key, *pack(for_display(entry), {})))
                     written.append(key)
 
@@ -76,7 +76,7 @@ def export_view(store: Store, located: Located, target: Path) -> int:
 
 
 def about(located: Located, shown: Shown) -> dict[str, Any]:
-    """Return what a file says of its model, and of the run that is shown."""
+    """Return the file's manifest: the model, and the run that is shown first."""
     return {
         "schema": SCHEMA,
         "model": located.spec.model_dump(mode="json"),
@@ -87,7 +87,7 @@ def about(located: Located, shown: Shown) -> dict[str, Any]:
 
 
 def _shown_by(headers: Iterable[dict[str, Any]]) -> Shown:
-    """Return the run that most results are of, and where its kernels are there."""
+    """Return the most frequent run of the results, with the positions and skips of its kernels."""
     every = list(headers)
     runs = Counter(json.dumps(run) for run in map(_run_of, every))
     run = json.loads(runs.most_common(1)[0][0])
@@ -114,7 +114,7 @@ def _run_of(header: dict[str, Any]) -> dict[str, Any]:
 
 
 def for_display(entry: Entry, finer: int = 1) -> Entry:
-    """Return a result whose numbers have no more digits than can be seen.
+    """Return a result with its numbers rounded to visible precision.
 
     ``finer``, a power of two, divides all steps.
     """
@@ -141,7 +141,7 @@ def _lighter(
 def _in_steps(
     array: np.ndarray, step: np.ndarray, name: str, axes: dict[str, list[str]], finer: int
 ) -> np.ndarray:
-    """Return numbers rounded to powers of two that are no larger than their steps."""
+    """Round numbers to multiples of a power of two that is no larger than their step."""
     plain = rounded(array.astype(np.float32), EXACT + finer.bit_length() - 1)
     if axes.get(name, [""])[-1] in CURVES:
         highest = np.nanmax(np.abs(array), axis=-1, keepdims=True, initial=0)
@@ -153,7 +153,7 @@ def _in_steps(
 
 
 def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    """Add one entry, compressed, the same way on every machine."""
+    """Add an entry, compressed identically on every machine."""
     info = zipfile.ZipInfo(name, LONG_AGO)
     how = zipfile.ZIP_LZMA if len(data) > THOROUGH else zipfile.ZIP_DEFLATED
     info.compress_type, info.external_attr = how, 0o644 << 16
