@@ -34,14 +34,12 @@ def tree(folder: Path = CORE, depth: int = 1) -> list[str]:
 
 
 def test_the_tree_is_that_of_the_disk() -> None:
-    """Every folder and every module of the core, and none that is no longer there."""
     (told,) = (body for _, body in BLOCK.findall(TEXT) if body.startswith("poskernel_core/\n"))
 
     assert [*told.splitlines()] == ["poskernel_core/", *tree()], "\n".join(tree())
 
 
 def test_the_program_in_one_piece_runs(tmp_path) -> None:
-    """The lines of the first picture, as they stand there."""
     program = next(body for language, body in BLOCK.findall(TEXT) if language == "python")
     store = Store(tmp_path)
     names = {

@@ -47,12 +47,10 @@ def pages():
 
 
 def test_the_readme_is_short():
-    """It leads to what is longer."""
     assert len(README.read_text("utf-8").splitlines()) <= 150
 
 
 def test_every_page_is_told_of():
-    """In a row of the README, and in a part of its own; both in the order of the navigation."""
     table = [row for row in rows(README.read_text("utf-8")) if row[2:3] and row[2][:2] == "`/"]
     told, section = [], ""
     for level, name in re.findall(
@@ -68,7 +66,6 @@ def test_every_page_is_told_of():
 
 
 def test_every_measure_is_told_of():
-    """With the question that knows it, in the order of the list on the page."""
     table = rows(text_of("docs", "concepts", "measures.md"))
 
     assert [[title, f"`{one.question.name}`"] for title, one in MEASURES.items()] == [
@@ -77,14 +74,12 @@ def test_every_measure_is_told_of():
 
 
 def test_pictures_are_those_of_pages():
-    """One of each page in either scheme lies there, no other."""
     declared = {f"{shot.name}-{scheme}.png" for shot in shots() for scheme in SCHEMES}
 
     assert declared == {file.name for file in (ROOT / "docs" / "screenshots").iterdir()}
 
 
 def test_every_setting_is_told_of():
-    """Each variable that the code, compose or a proxy's file reads is in a table."""
     table = "".join(row[0] for row in rows(text_of("docs", "reference", "environment.md")))
     folders = ("poskernel_core", "pages", "serving")
     code = "".join(
@@ -113,7 +108,6 @@ def anchors(text):
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_links_lead_somewhere(file):
-    """To a file of the project, with the heading that is named; pictures are such files too."""
     text = file.read_text("utf-8")
     plain = re.sub(r"`[^`]*`", "", BLOCK.sub("", text))
     lost = []

@@ -107,7 +107,6 @@ def installed(source, tmp_path_factory):
 
 
 def test_all_files_come_with_it(installed):
-    """All of the package, models and results too, and the dashboard as one folder in it."""
     package = files_of(PACKAGE) - {f"{PACKAGE}/demo/pyproject.toml"}
     dashboard = {f"{PACKAGE}/dashboard/{file}" for name in DASHBOARD for file in files_of(name)}
     with zipfile.ZipFile(installed.wheel) as archive:
@@ -118,7 +117,6 @@ def test_all_files_come_with_it(installed):
 
 
 def test_published_in_two(source, tmp_path):
-    """What is published has the demos in a wheel of its own, of which the first one knows."""
     demos = source / PACKAGE / "demo"
     build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path)
     call(*build, source)
@@ -145,7 +143,6 @@ def test_published_in_two(source, tmp_path):
 
 
 def test_ranges_hold_the_pins():
-    """The app's exact versions lie in the ranges of an installation, package by package."""
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
     ranges = [Requirement(each) for each in PROJECT["project"]["dependencies"]]
@@ -158,7 +155,6 @@ def test_ranges_hold_the_pins():
 
 
 def test_an_editable_installation(source, tmp_path):
-    """It serves from the checkout, whose other folders stay off everybody's path."""
     python = environment_at(tmp_path / "venv")
     call(*PIP, "--python", python, "install", *OFFLINE, "--no-build-isolation", "-e", source)
     code = (
@@ -172,7 +168,6 @@ def test_an_editable_installation(source, tmp_path):
 
 @pytest.mark.browser
 def test_the_dashboard(installed, tmp_path, page):
-    """Served from an empty folder: the landing page with all heads, and nothing is left there."""
     port, log = free_port(), tmp_path / "log"
     empty = tmp_path / "elsewhere"
     empty.mkdir()
@@ -215,7 +210,6 @@ def test_the_command(installed, tmp_path):
 
 
 def test_the_package(installed, tmp_path):
-    """Python finds it where it is installed; the store lies with the user's caches."""
     code = (
         "import json, poskernel_core as pk\n"
         "from poskernel_core.storage.store import default_directory\n"

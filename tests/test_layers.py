@@ -84,18 +84,15 @@ def loaded():
 
 @pytest.mark.parametrize("package", HEAVY)
 def test_light_modules_import_nothing_heavy(loaded, package):
-    """All that a page needs to show a stored result is imported without torch and its like."""
     assert "poskernel_core.engine.engine" in loaded
     assert [] == [name for name in loaded if within(name, package)]
 
 
 def test_every_file_lies_in_a_stage():
-    """Besides the package's own two files nothing lies beside the stages."""
     assert set(ORDER) == {stage(name) for name in FILES if name != "poskernel_core"}
 
 
 def test_imports_go_one_way():
-    """Each stage stands on those before it; nothing below looks up."""
     wrong = [
         f"{name} imports {each}"
         for name in FILES
@@ -108,7 +105,6 @@ def test_imports_go_one_way():
 
 
 def test_no_circles():
-    """No two modules need each other, not even through others or for types."""
     left = {name: own_imports(name) for name in FILES if name != "poskernel_core"}
     while free := [name for name, needed in left.items() if not needed & left.keys()]:
         for name in free:
@@ -128,7 +124,6 @@ def test_nobody_imports_what_runs_a_model_but_its_like():
 
 
 def test_torch_is_imported_where_models_run():
-    """At the top of a module, in the stages that are about torch and in `experiment` alone."""
     for name, file in FILES.items():
         top = [
             alias.name if isinstance(node, ast.Import) else node.module
@@ -141,7 +136,6 @@ def test_torch_is_imported_where_models_run():
 
 
 def test_no_page_imports_another():
-    """A page stands on what all pages share, on the core, and on its own folder."""
     wrong = [
         f"{file.relative_to(ROOT)} imports {each}"
         for file in sorted((ROOT / "pages").rglob("*.py"))
@@ -153,10 +147,6 @@ def test_no_page_imports_another():
 
 
 def test_the_core_neither_draws_pages_nor_pickles():
-    """No module of the core imports streamlit or the pages, or pickles.
-
-    The one command that serves hands over to Streamlit's own.
-    """
     banned = ("streamlit", "pages", "pickle", "cloudpickle", "marshal", "dill", "shelve")
     for module, file in FILES.items():
         found = [name for name in imports(file) if any(within(name, b) for b in banned)]
@@ -166,7 +156,6 @@ def test_the_core_neither_draws_pages_nor_pickles():
 
 
 def test_public_names_exist():
-    """What a module says that it offers is there, and each name once."""
     for name in FILES:
         public = getattr(module := importlib.import_module(name), "__all__", [])
         assert len(public) == len(set(public)), name
@@ -174,7 +163,6 @@ def test_public_names_exist():
 
 
 def test_package_offers_what_it_lists():
-    """The package's names, its lazy table and its type-checking imports are the same list."""
     assert sorted(poskernel_core._HOMES) == sorted(poskernel_core.__all__)
     assert not hasattr(poskernel_core, "no_such_name")
     named = {
@@ -187,7 +175,6 @@ def test_package_offers_what_it_lists():
 
 
 def test_error_tree():
-    """Every error is public, a PosKernelError, and found again by its name."""
     from poskernel_core.common import errors
 
     for name in set(errors.__all__) - {"by_name"}:

@@ -8,7 +8,6 @@ from tools.mutations import BREAKS, CORE
 
 @pytest.mark.parametrize("row", BREAKS, ids=lambda row: f"{row.file}: {row.what}")
 def test_a_break_can_be_made(row):
-    """Its text is there once, becomes another, and the tests that must notice exist."""
     assert 1 == (ROOT / CORE / row.file).read_text("utf-8").count(row.old)
     assert row.new != row.old
     assert row.tests
@@ -17,6 +16,5 @@ def test_a_break_can_be_made(row):
 
 
 def test_no_break_is_listed_twice():
-    """Neither the same change, nor the same words for two."""
     assert len(BREAKS) == len({(row.file, row.old, row.new) for row in BREAKS})
     assert len(BREAKS) == len({row.what for row in BREAKS})

@@ -119,7 +119,6 @@ ALIKE: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
 
 @pytest.mark.parametrize("case", ALIKE)
 def test_what_stands_for_a_description(case: str, tmp_path: Path) -> None:
-    """Names, paths, fields and values of NumPy and torch say the same as the plain words."""
     (tmp_path / "a.txt").write_text("She sells sea shells.")
     written, plain = ALIKE[case]
 
@@ -127,7 +126,6 @@ def test_what_stands_for_a_description(case: str, tmp_path: Path) -> None:
 
 
 def test_a_pass_by_the_name_of_a_model(hands: SimpleNamespace) -> None:
-    """The pass loads what it is not handed, and takes torch's tokens as it takes NumPy's."""
     named = pk.run_pass(Path(MODEL).name, torch.tensor(IDS), positions=torch.tensor([5, 28]))
 
     assert hands.gathered.run == named.run
@@ -138,7 +136,6 @@ def test_a_pass_by_the_name_of_a_model(hands: SimpleNamespace) -> None:
 
 @pytest.mark.parametrize("device", [None, torch.device("cpu"), "cpu"])
 def test_devices(device: Any) -> None:
-    """None is the best there is; a device of torch stands for its name."""
     assert pk.load(MODEL, device=device).device.type in ("cpu", "cuda", "mps")
 
 
@@ -340,7 +337,6 @@ MISUSES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     ids=[f"{words} {number}" for number, (_, _, words) in enumerate(MISUSES)],
 )
 def test_misuse(hands: SimpleNamespace, act: Callable[..., Any], given: Any, words: str) -> None:
-    """A natural mistake is one sentence that says what was expected, before a worker starts."""
     with pytest.raises(PosKernelError) as caught:
         act(hands, **given)
 
@@ -350,14 +346,12 @@ def test_misuse(hands: SimpleNamespace, act: Callable[..., Any], given: Any, wor
 
 
 def test_a_value_that_a_result_does_not_hold(hands: SimpleNamespace) -> None:
-    """Its names are offered instead."""
     for ask in (hands.result.only, hands.result.text_of):
         with pytest.raises(PosKernelError, match="No value 'nope' in 'etc': expected one of etc, "):
             ask("nope")
 
 
 def test_a_pass_that_gathered_too_little(hands: SimpleNamespace) -> None:
-    """The sentence names what to gather, in words that the pass takes."""
     with pytest.raises(PosKernelError) as caught:
         pk.analyse("entropy", hands.little)
     assert "gather=('entropy',)" in str(caught.value)
@@ -369,7 +363,6 @@ def test_a_pass_that_gathered_too_little(hands: SimpleNamespace) -> None:
 
 @pytest.mark.usefixtures("near_worker")
 def test_one_worker_a_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """All questions without an engine of their own share one, until the store is another."""
     started: list[Path] = []
     link = engines.WorkerLink
 
@@ -394,8 +387,6 @@ def test_one_worker_a_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_a_question_that_is_broken_off(
     workers: list[FakeWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker, which goes on for the next question, stops this one's work."""
-
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -407,7 +398,6 @@ def test_a_question_that_is_broken_off(
 
 
 def test_windows_that_were_dealt_stay_in_their_groups(hands):
-    """What ``token_windows`` has cut is read in its order, by documents."""
     ids = np.resize(IDS, (20, IDS.shape[1]))
     ids[:, 1] = np.arange(20)
     dealt = pk.run_pass(hands.loaded, Cut(ids, "documents"), gather=("queries",))

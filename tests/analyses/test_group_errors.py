@@ -85,7 +85,6 @@ def both(head, number):
 
 @EACH
 def test_heat_map(made, name, size):
-    """Every number of the effective token count, of capped, biased, windowed and shared heads."""
     gathered, heads = made(name, size)
     found = pk.analyse("etc", gathered, skip=SKIP, local_tokens=3)
 
@@ -105,7 +104,6 @@ def test_heat_map(made, name, size):
 
 @EACH
 def test_kernel(made, name, size):
-    """The kernel, key by key, and the observed attention."""
     gathered, heads = made(name, size)
     found = pk.analyse("kernel", gathered, skip=SKIP, query=N)
     by_offset = pk.analyse("kernel-replicates", gathered, skip=SKIP, query=N)
@@ -128,7 +126,6 @@ def test_kernel(made, name, size):
 
 @EACH
 def test_means(made, name, size):
-    """Profile, sinks, entropy: the error of a mean over groups, and no bias."""
     gathered, heads = made(name, size)
     profile = pk.analyse("profile", gathered)
     sinks, entropy = (pk.analyse(each, gathered, **more) for each, more in
@@ -152,7 +149,6 @@ def test_means(made, name, size):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_previous_token(made, size):
-    """Diagonals, their ratio, contrasts, and the parts of the score, pairs of one text left out."""
     gathered, heads = made("gpt2", size)
     question = find("previous-token")
     views = {"main": gathered, "doubled": gathered}
@@ -188,7 +184,6 @@ def test_previous_token(made, size):
 
 
 def test_metrics_of_headvis(made):
-    """Quotients and a variance of means of sums."""
     gathered, heads = made("gpt2", "groups of two")
     tokens = builders.random_ids(23, CONTEXT, seed=17).numpy() % 31 + 1
     found = pk.analyse("headvis", gathered)
@@ -208,7 +203,6 @@ def test_metrics_of_headvis(made):
 
 
 def test_distances_between_kernels(made):
-    """Of two heads of a layer, the same texts left out of both."""
     gathered, heads = made("gpt2", "groups of three")
     found = pk.analyse("kernel-distances", gathered, query=N, skip=SKIP)
     folds = pk.analyse("kernel-replicates", gathered, query=N, skip=SKIP)
@@ -230,7 +224,6 @@ def test_distances_between_kernels(made):
 
 
 def test_rotary_spectrum(model_dirs):
-    """Amplitudes, phases that go round, swings' shares and mean shares of queries and keys."""
     windows = builders.random_ids(23, CONTEXT, seed=19).numpy()
     model = pk.load(str(model_dirs["llama"]), device="cpu")
     gathered = pk.run_pass(model, windows, gather=("rotary",), start_token=False)
@@ -277,7 +270,6 @@ def test_a_phase_goes_round():
 
 
 def test_one_text_has_no_errors(model_dirs):
-    """They are NaN, and count nothing."""
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     one = builders.random_ids(1, CONTEXT, seed=3).numpy()
     gathered = pk.run_pass(model, one, positions=(N,), gather=GATHER)
@@ -318,7 +310,6 @@ def views_of(made):
 
 
 def test_what_is_left_out(made):
-    """A group in every pass that has as many: of others nothing; groups and windows are told."""
     slow = Slow(1)
     told = []
     found = slow.answer(views_of(made), slow.params(), lambda *steps: told.append(steps))
@@ -333,7 +324,6 @@ def test_what_is_left_out(made):
 
 
 def test_a_cancel_ends_it_soon(made):
-    """In the middle of a layer's work, and no thread runs on."""
     slow, began = Slow(10_000), time.monotonic()
 
     def cancel(done, total):
@@ -349,7 +339,6 @@ def test_a_cancel_ends_it_soon(made):
 
 
 def test_what_an_analysis_refuses_reaches_the_caller(made):
-    """As itself, from whatever thread, and no thread runs on."""
     slow = Slow(1, fails="Expected another number.")
 
     with pytest.raises(BadRequest, match=r"^Expected another number\.$"):
@@ -359,7 +348,6 @@ def test_what_an_analysis_refuses_reaches_the_caller(made):
 
 
 def test_nothing_is_computed_again_where_nothing_has_errors(made):
-    """A map of one head has none."""
     result = pk.analyse("kernel-map", made("gpt2", "groups of two")[0], skip=SKIP)
 
     assert {} == result.errors == result.biases
@@ -367,7 +355,6 @@ def test_nothing_is_computed_again_where_nothing_has_errors(made):
 
 
 def test_layers_without_heads(made):
-    """Their numbers, errors and biases are NaN; those of the others are not."""
     result = pk.analyse("etc", made("lfm2", "groups of two")[0], skip=SKIP)
     bare = list(FAMILY_MODELS["lfm2"].bare)
 
@@ -381,7 +368,6 @@ def test_layers_without_heads(made):
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=11))
 def test_a_mean_has_no_bias(numbers):
-    """And its error is that of the mean of the groups' means."""
     left = [np.mean(numbers[:g] + numbers[g + 1 :]) for g in range(len(numbers))]
     error, bias = groups.error_and_bias([np.mean(numbers), *left])
 

@@ -58,7 +58,6 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir):
 
 @pytest.mark.parametrize("name", ANALYSES)
 def test_every_question_is_defined(name):
-    """Formula, choices, limits and source; values; parameters with their meaning."""
     method = FOUND[name]
 
     for part in SECTIONS:
@@ -73,7 +72,6 @@ def test_every_question_is_defined(name):
 
 
 def test_bounds():
-    """By hand: both ends, one, an open one, lengths of texts; nothing for choices."""
     bounds = {(name, each[0]): each[2] for name, method in FOUND.items() for each in method.params}
 
     assert ("skip", "4", "0 to 32", "first key positions left out") in FOUND["etc"].params
@@ -86,7 +84,6 @@ def test_bounds():
 
 @pytest.mark.parametrize("name", ANALYSES)
 def test_no_mark_of_restructured_text_is_left(name):
-    """No double backticks, no roles; no word of a document that readers do not have."""
     method = FOUND[name]
     text = " ".join([method.summary, method.about, *method.values, method.formula, method.choices,
                      method.limits, method.source])  # fmt: skip
@@ -123,7 +120,6 @@ class _Example(Analysis):
 
 
 def test_reading_a_docstring(monkeypatch):
-    """By hand: paragraphs, declared values, parts, references."""
     monkeypatch.setattr("poskernel_core.analyses.definitions.ANALYSES", {"example": _Example()})
 
     (method,) = methods()
@@ -138,7 +134,6 @@ def test_reading_a_docstring(monkeypatch):
 
 
 def test_some_values(monkeypatch):
-    """In the order asked for, what is shared once; a name that is not declared is an error."""
     monkeypatch.setattr("poskernel_core.analyses.definitions.find", {"example": _Example()}.get)
 
     assert ["`c`, nats: last", "`b` `[layer]`, tokens: `the first`"] == values_of(
@@ -149,7 +144,6 @@ def test_some_values(monkeypatch):
 
 
 def test_markdown():
-    """Code marks and references."""
     assert "`a` and `Helix`, `log`" == as_markdown(
         "``a`` and :class:`~poskernel_core.analyses.Helix`, :func:`log`"
     )
@@ -198,12 +192,10 @@ NORMAL = "; a 95 % interval is 1.96 errors wide on either side."
     ],
 )  # fmt: skip
 def test_what_errors_count_in_a_sentence(question, told, sentence):
-    """As the result says it, else as its question does."""
     assert f"Errors count {sentence}" == errors_of(with_errors(question, **told))
 
 
 def test_nothing_is_said_of_errors_that_are_none():
-    """Neither of a result without any, nor of one that nobody knows anything of."""
     without = Result("etc", {}, {}, {}, {}, provenance={"errors": "documents", "groups": 10})
 
     assert "" == errors_of(without) == errors_of(with_errors("no question"))
@@ -211,7 +203,6 @@ def test_nothing_is_said_of_errors_that_are_none():
 
 @pytest.mark.parametrize("name", ANALYSES)
 def test_every_question_says_what_its_errors_count(name):
-    """Where it has errors of its own; what is put together says it of its parts."""
     question = ANALYSES[name]
     own = any(value.has_error for value in question.values)
 

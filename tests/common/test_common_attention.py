@@ -17,7 +17,6 @@ def sees(query, key, window):
 @pytest.mark.parametrize("window", [None, 1, 4, LENGTH, 20])
 @pytest.mark.parametrize("kind", [np.arange, torch.arange])
 def test_hidden_keys(kind, window):
-    """Later keys are hidden, and those before the window; of arrays and of tensors alike."""
     queries, keys = kind(LENGTH), kind(LENGTH)
     found = is_hidden(queries[:, None], keys[None, :], window)
 
@@ -27,7 +26,6 @@ def test_hidden_keys(kind, window):
 
 @pytest.mark.parametrize("window", [None, 1, 4, 20])
 def test_only_visible(window):
-    """What is seen stays, the rest is NaN, in every pattern of a stack."""
     values = np.random.default_rng(3).normal(size=(2, LENGTH, LENGTH))
     found = only_visible(values, window)
 
@@ -42,7 +40,6 @@ def test_only_visible(window):
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
 def test_heads_that_share_keys(kind, axis):
-    """Neighbouring query heads read the same key head; of arrays and of tensors alike."""
     found = repeat_kv(kind([[1, 2], [3, 4]]), 6, axis)
 
     rows = [[1, 2]] * 3 + [[3, 4]] * 3

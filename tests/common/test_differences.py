@@ -25,7 +25,6 @@ def kept(means):
     st.data(),
 )
 def test_the_mean_of_some_groups(means, data):
-    """Half a step for each difference that is added, and single precision."""
     count = len(means)
     some = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=count)))
     arrays, wide = kept(means), means.astype(float)
@@ -59,7 +58,6 @@ def test_by_hand():
 
 @pytest.mark.parametrize("length", [3, 53])
 def test_groups_that_are_alike(length):
-    """Where groups do not differ, all left-out means are the mean."""
     means = np.full((7, 2, length), 0.1, np.float32)
     arrays = kept(means)
 
@@ -70,7 +68,6 @@ def test_groups_that_are_alike(length):
 
 @pytest.mark.parametrize("length", [5, 53])
 def test_what_is_no_number(length):
-    """It stays none, and takes nothing from its neighbours in the row."""
     means = np.random.default_rng(0).normal(size=(7, 2, length)).astype(np.float32)
     holed, clean = means.copy(), means.copy()
     holed[:, 1, 2], clean[:, 1, 2] = np.nan, 0
@@ -82,7 +79,6 @@ def test_what_is_no_number(length):
 
 
 def test_one_group_has_no_differences():
-    """The mean of one window is kept alone, and is what is left of any view of it."""
     arrays = kept(np.ones((1, 3, 5), np.float32))
 
     assert ["m"] == list(arrays)
@@ -90,7 +86,6 @@ def test_one_group_has_no_differences():
 
 
 def test_single_numbers():
-    """A layer may have one number alone, and is an array still."""
     arrays = kept(np.array([[1.0], [2.0], [6.0]], np.float32))
     one = {name: array[..., 0] for name, array in arrays.items()}
 
@@ -101,7 +96,6 @@ def test_single_numbers():
 
 
 def test_the_groups_may_be_the_second_axis():
-    """As statistics have them, behind the layer."""
     means = np.random.default_rng(1).normal(size=(3, 7, 2, 17)).astype(np.float32)
     found = average("m", means, axis=1)
 

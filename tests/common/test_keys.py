@@ -62,7 +62,6 @@ def changed(spec, field, value):
     ids=["model", "corpus", "run", "request"],
 )
 def test_every_field_is_tried(spec, changes):
-    """A new field of a description must be added to these tests, with a value that differs."""
     assert set(type(spec).model_fields) == set(changes)
     assert all(getattr(spec, field) != value for field, value in changes.items())
 
@@ -79,7 +78,6 @@ def keys_of(run):
 
 
 def test_order_of_parameters():
-    """Parameters in another order are the same request."""
     one, other = ({"skip": 4, "query": 11}, {"query": 11, "skip": 4})
 
     assert 1 == len({Request(analysis="kernel", run=RUN, params=p).key for p in (one, other)})
@@ -102,7 +100,6 @@ def test_each_field_of_a_run(field):
 
 @pytest.mark.parametrize("field", MODELS)
 def test_each_field_of_a_model(field):
-    """Another name, revision or weights: other keys."""
     other = changed(RUN, "model", changed(MODEL, field, MODELS[field]))
 
     assert not keys_of(RUN) & keys_of(other)
@@ -110,7 +107,6 @@ def test_each_field_of_a_model(field):
 
 @pytest.mark.parametrize("field", CORPORA)
 def test_each_field_of_a_corpus(field):
-    """Another corpus, text of it, or content: other keys."""
     other = changed(RUN, "corpus", changed(CORPUS, field, CORPORA[field]))
 
     assert not keys_of(RUN) & keys_of(other)
@@ -118,7 +114,6 @@ def test_each_field_of_a_corpus(field):
 
 @pytest.mark.parametrize("field", REQUESTS)
 def test_each_field_of_a_request(field):
-    """Another analysis, run or parameter: another result."""
     assert REQUEST.key != changed(REQUEST, field, REQUESTS[field]).key
 
 
@@ -153,7 +148,6 @@ def test_each_field_of_a_request(field):
     ],
 )
 def test_each_parameter(analysis, params):
-    """Each parameter of each analysis is part of its key."""
     plain = canonical(Request(analysis=analysis, run=RUN))
 
     assert set(plain.wire.params) == set(params)
@@ -163,7 +157,6 @@ def test_each_parameter(analysis, params):
 
 
 def test_parts_have_their_own_keys():
-    """Layers, manifest, checkpoint and result of one run do not share a key."""
     parts = [
         part_key(RUN, statistic, part)
         for statistic in ("keys", "queries")
@@ -174,7 +167,6 @@ def test_parts_have_their_own_keys():
 
 
 def test_equal_descriptions_have_equal_keys():
-    """A copy that went through JSON has the same key, fields in whatever order."""
     copy = Request.model_validate_json(REQUEST.model_dump_json())
     turned = RunSpec.model_validate(dict(reversed(list(RUN.model_dump().items()))))
 
@@ -184,14 +176,12 @@ def test_equal_descriptions_have_equal_keys():
 
 @pytest.mark.parametrize("params", [{}, {"skip": 4}, {"skip": np.int64(4)}, {"local_share": 0.5}])
 def test_defaults_spelt_out(params):
-    """A default, left out or given, be it as NumPy's number, is one request."""
     plain = canonical(Request(analysis="etc", run=RUN))
 
     assert plain.key == canonical(Request(analysis="etc", run=RUN, params=params)).key
 
 
 def test_keys_begin_with_the_model(monkeypatch):
-    """All that stands on one model's weights shares a prefix, and no other model has it."""
     prefix = specs.model_prefix("abc")
 
     assert all(key.startswith(prefix) for key in keys_of(RUN))
@@ -199,7 +189,6 @@ def test_keys_begin_with_the_model(monkeypatch):
 
 
 def test_another_layout_is_a_miss(monkeypatch):
-    """Raising the schema version changes every key, and how they begin."""
     before, prefix = keys_of(RUN), specs.model_prefix("abc")
     monkeypatch.setattr(specs, "SCHEMA", specs.SCHEMA + 1)
 
@@ -220,7 +209,6 @@ def asked(name, training_dir):
 
 @pytest.mark.parametrize("name", analyses.ANALYSES)
 def test_what_a_question_ignores(name, training_dir):
-    """A field that a question declares to ignore does not change its key; every other one does."""
     request = asked(name, training_dir)
     key = canonical(request).key
     training = {"model": ModelSpec(name="demo-training")}
@@ -238,7 +226,6 @@ def test_what_a_question_ignores(name, training_dir):
     "name", [name for name, each in analyses.ANALYSES.items() if not isinstance(each, Composition)]
 )
 def test_who_stands_on_attention(name, training_dir):
-    """How much attention is formed matters to those alone whose passes gather of it."""
     needs = canonical(asked(name, training_dir)).needs.values()
     attention = any(set(OF_PATTERNS) & set(run.gather) for run in needs)
 
@@ -247,7 +234,6 @@ def test_who_stands_on_attention(name, training_dir):
 
 @pytest.mark.parametrize("name", analyses.ANALYSES)
 def test_canonical_is_canonical(name, training_dir):
-    """A canonical request is its own canonical form, also where another process takes it up."""
     once = canonical(asked(name, training_dir))
 
     sent = Request.model_validate_json(once.wire.model_dump_json())
@@ -257,14 +243,12 @@ def test_canonical_is_canonical(name, training_dir):
 
 @pytest.mark.parametrize("positions", [(), (3, 3), (11, 3), (-1, 3)])
 def test_positions_are_ascending(positions):
-    """Positions that are not ascending would make two keys of one run."""
     with pytest.raises(InvalidField):
         changed(RUN, "positions", positions)
 
 
 @pytest.mark.parametrize("spec", [MODEL, CORPUS, RUN, REQUEST, Execution()])
 def test_descriptions_are_frozen(spec):
-    """A description neither changes nor takes a field that it does not know."""
     with pytest.raises(ValueError, match="frozen"):
         setattr(spec, next(iter(type(spec).model_fields)), "other")
     with pytest.raises(InvalidField):

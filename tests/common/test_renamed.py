@@ -46,25 +46,21 @@ MEASURES = {declared.title for each in ANALYSES.values() for declared in each.me
     ],
 )
 def test_every_new_name_exists(table, known):
-    """And no old name is a new one of its kind, so that nothing is forwarded twice."""
     assert set(table.values()) <= known
     assert not table.keys() & set(table.values())
 
 
 @pytest.mark.parametrize("table", [renamed.QUESTIONS, renamed.MEASURES, renamed.KEYS])
 def test_no_old_name_is_in_use(table):
-    """Where names are looked up without a question, an old one means one thing."""
     assert not table.keys() & ({*ANALYSES} | MEASURES | KEYS)
 
 
 def test_no_question_has_both_names():
-    """What is called `samples` elsewhere is not forwarded there."""
     for fields in FIELDS:
         assert not [old for old, new in renamed.PARAMETERS.items() if {old, new} <= fields]
 
 
 def test_choices_exist():
-    """Those of parameters by the classes that take them; those of addresses are of bound keys."""
     for name, choices in renamed.CHOICES.items():
         offered = [
             json.dumps(each.params.model_json_schema()["properties"][name])
@@ -103,7 +99,6 @@ def test_questions(old, capsys):
     ],
 )
 def test_parameters(name, given, sentence):
-    """In `params` and in `analyse`; where the new name has no use, it is not named."""
     with pytest.raises(BadRequest) as error:
         check_params(find(name), given)
     assert str(error.value).startswith(sentence)
@@ -119,14 +114,12 @@ def test_parameters(name, given, sentence):
     ],
 )
 def test_words_of_a_run(given, sentence):
-    """What stands beside a question's own parameters."""
     with pytest.raises(BadRequest) as error:
         pk.show("induction-recency", MODEL, **given)
     assert str(error.value).startswith(sentence)
 
 
 def test_fields_of_a_run():
-    """Also where a run is described by hand, or read from JSON."""
     run = {"model": ModelSpec(name=MODEL), "corpus": CorpusSpec(), "context": 9, "positions": (3,)}
     for old, value in (("samples", 3), ("doubling", 3)):
         with pytest.raises(BadRequest, match=f"'{old}' is called"):
@@ -143,13 +136,11 @@ def test_fields_of_a_run():
     ],
 )
 def test_options(capsys, given, sentence):
-    """With their dashes, as they are typed."""
     assert 2 == main(["show", *given])
     assert capsys.readouterr().err.startswith(sentence)
 
 
 def test_values():
-    """Whoever looks one up, or selects it; other names are unknown as they were."""
     question = find("kernel")
     shape = {"layer": 1, "head": 1, "key": 2}
     arrays = {
@@ -172,14 +163,12 @@ def test_values():
 
 
 def test_measures():
-    """By their titles."""
     with pytest.raises(BadRequest, match="'fidelity' is called 'distance to observed attention'"):
         pk.show("depth", MODEL, params={"measure": "fidelity"})
 
 
 @pytest.mark.parametrize("old", renamed.MODELS)
 def test_models(old, capsys, tmp_path, monkeypatch, near_worker):
-    """In Python, pins, requests of before and on the command line; a folder may be called so."""
     sentence = f"'{old}' is called '{renamed.MODELS[old]}' now."
     run = describe_run(MODEL, windows=50, context=64)
     before = run.model_copy(update={"model": ModelSpec(name=old, fingerprint="0" * 64)})

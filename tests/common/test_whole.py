@@ -24,7 +24,6 @@ def write(path):
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "link to a pipe"])
 def test_what_is_no_file_is_refused(tmp_path, monkeypatch, kind):
-    """One sentence, before anything is written; it is there afterwards as before."""
     monkeypatch.chdir(tmp_path)  # the name of a socket must be short
     target = tmp_path / "target"
     if kind == "socket":
@@ -46,7 +45,6 @@ def test_what_is_no_file_is_refused(tmp_path, monkeypatch, kind):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_has_its_target_written(tmp_path, there):
-    """Whether the target is there or not; nothing else is left in either folder."""
     folder, link = tmp_path / "folder", tmp_path / "link.html"
     folder.mkdir()
     if there:
@@ -62,7 +60,6 @@ def test_a_link_has_its_target_written(tmp_path, there):
 
 
 def test_two_who_write_one_file(tmp_path):
-    """Each has an unfinished file of its own; the last to end leaves it whole, and nothing else."""
     target = tmp_path / "results.zip"
 
     def slow(path):
@@ -91,7 +88,6 @@ def test_a_link_at_the_unfinished_file(tmp_path, monkeypatch):
 
 
 def test_a_folder_of_others(tmp_path):
-    """Only one that is empty, or not there yet, or has our mark, is written into."""
     (tmp_path / "site").mkdir()
     for place in ("site", "none"):
         check_ours(tmp_path / place, "index.html", b"by us")
@@ -104,7 +100,6 @@ def test_a_folder_of_others(tmp_path):
 
 
 def test_a_link_that_leads_nowhere(tmp_path):
-    """The folder of its target is what is missing."""
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "none" / "file")
 
@@ -115,7 +110,6 @@ def test_a_link_that_leads_nowhere(tmp_path):
 
 
 def test_a_folder_is_checked_before_it_is_made(tmp_path):
-    """The check makes nothing, and refuses what making it would refuse."""
     check_folder(tmp_path / "a" / "b")
     assert [] == os.listdir(tmp_path)
     make_folder(tmp_path / "a" / "b")
@@ -132,7 +126,6 @@ def test_a_folder_is_checked_before_it_is_made(tmp_path):
 
 
 def test_a_folder_where_none_may_be_made(tmp_path, monkeypatch):
-    """It is refused before anything is computed for it; one that is there is not asked about."""
     monkeypatch.setattr(os, "access", lambda *_: False)
 
     check_folder(tmp_path)

@@ -145,7 +145,6 @@ def words(found):
 
 @pytest.mark.parametrize("start", [True, False])
 def test_windows_of_one_document(files, tokenizer, start):
-    """A text file is one document: stretches of rows, the rest that fills no row left out."""
     found = made(files["txt"], tokenizer, start_token=start)
 
     rows = loop([files["txt"].read_text()], tokenizer, [0] if start else [])
@@ -158,7 +157,6 @@ def test_windows_of_one_document(files, tokenizer, start):
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 @pytest.mark.parametrize("seed", [0, 3])
 def test_windows_of_documents(files, tokenizer, kind, seed):
-    """Documents follow each other in an order that the seed fixes, with a blank line between."""
     order = np.random.default_rng(seed).permutation(7)
 
     rows = loop([files["texts"][j] for j in order], tokenizer, [0])
@@ -175,7 +173,6 @@ def test_windows_of_documents(files, tokenizer, kind, seed):
     ],
 )
 def test_three_windows_by_hand(place, documents, expected):
-    """The next document goes to the first group of the fewest tokens, after a blank line."""
     found = made(corpus(place, documents), Letters(), context=4, windows=3)
 
     assert ["\0" + word for word in expected] == words(found)
@@ -183,7 +180,6 @@ def test_three_windows_by_hand(place, documents, expected):
 
 
 def test_three_groups_by_hand(place, monkeypatch):
-    """Of eight documents for six windows, each gives three letters, and groups take turns."""
     monkeypatch.setattr(groups, "GROUPS", 3)
     documents = ["abcdefgh", "ij", "klm", "nopq", "rs", "tuv", "wxyz", "1234"]
 
@@ -196,7 +192,6 @@ def test_three_groups_by_hand(place, monkeypatch):
 @pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize("windows", [7, 47, 1000])
 def test_documents_in_groups(tokenizer, place, seed, windows):
-    """Real tokens of documents of many lengths; the text gives all windows, or some."""
     documents = [builders.random_words(11 + 31 * j % 89, j) for j in range(23)]
     place.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
     order = np.random.default_rng(seed).permutation(23)
@@ -223,7 +218,6 @@ def test_how_much_a_document_may_give(documents, windows, share):
 
 @given(st.integers(1, 10), st.integers(1, 23), st.integers(0, 97))
 def test_every_group_may_have_its_windows(many, each, more):
-    """Documents dealt in turn suffice, however few of them there are."""
     documents = many + more
     share = corpora._share(documents, many, each)
 
@@ -296,7 +290,6 @@ def hub(monkeypatch):
 
 
 def test_articles_of_lines(hub):
-    """A document begins at a title of the first level, and holds all lines up to the next."""
     rows = hub(LINES)
 
     found = [*corpora.documents(CorpusSpec(name="wikitext"), 3)]
@@ -306,7 +299,6 @@ def test_articles_of_lines(hub):
 
 
 def test_lines_before_the_first_title(hub):
-    """They are a document of their own; blank ones are none."""
     hub(["", "\n", " Before . \n", *LINES])
     assert {" Before . \n", *ARTICLES} == {*corpora.documents(CorpusSpec(name="wikitext"))}
     hub(["", " \n"])
@@ -314,7 +306,6 @@ def test_lines_before_the_first_title(hub):
 
 
 def test_the_order_of_articles(hub, monkeypatch):
-    """Each comes once, no earlier than as many as are held allow, in an order of the seed."""
     monkeypatch.setattr(texts, "MIXED", 7)
     articles = [f" = {j} = \n Text . \n" for j in range(53)]
     hub([line + "\n" for each in articles for line in each.split("\n")[:-1]])
@@ -329,7 +320,6 @@ def test_the_order_of_articles(hub, monkeypatch):
 
 
 def test_rows_that_are_documents(hub):
-    """Those of a data set of texts are shuffled as they are."""
     rows = hub(["one", " = two = \n"])
 
     assert [" = two = \n", "one"] == [*corpora.documents(CorpusSpec(name="openwebtext"), 5)]
@@ -344,7 +334,6 @@ def test_rows_that_are_documents(hub):
     known=st.booleans(),
 )
 def test_a_document_stays_in_its_group(place, sizes, windows, context, start, known):
-    """Of a file and of a stream: no document in two groups, none beyond its share, equal groups."""
     documents = [chr(99 + j) * size for j, size in enumerate(sizes)]
     wanted = windows - windows % min(10, windows)
     share = share_of(wanted, len(sizes)) if known and sizes else 1
@@ -377,7 +366,6 @@ def test_a_document_stays_in_its_group(place, sizes, windows, context, start, kn
 
 @pytest.mark.parametrize(("documents", "dealt"), [(9, "stretches"), (10, "documents")])
 def test_as_many_documents_as_groups(place, documents, dealt):
-    """Nine documents are one text in ten stretches, ten are dealt; nine suffice for nine groups."""
     texts = [chr(99 + j) * 17 for j in range(documents)]
 
     found = made(corpus(place, texts), Letters(), context=7, windows=13, start_token=False)
@@ -404,7 +392,6 @@ def test_the_rest_of_a_long_document(place):
 
 
 def test_a_stream_is_read_until_all_groups_have_their_windows(monkeypatch):
-    """Each document gives one window, and nothing is read after the last window."""
     tokenizer, read = Letters(), itertools.count(99)
     monkeypatch.setattr(texts, "_stream_hub", lambda *_: (chr(j) * 23 for j in read))
 
@@ -417,7 +404,6 @@ def test_a_stream_is_read_until_all_groups_have_their_windows(monkeypatch):
 
 @pytest.mark.parametrize(("windows", "has"), [(64, 60), (7, 7), (23, 20)])
 def test_equal_groups(tokenizer, windows, has):
-    """All groups have equally many windows; what remains is left out."""
     texts = [*corpora.documents(CorpusSpec(), 5)]
 
     found = made("sample", tokenizer, windows=windows, seed=5)
@@ -428,7 +414,6 @@ def test_equal_groups(tokenizer, windows, has):
 
 @pytest.mark.parametrize("drawn", [repeated_run, lambda run, count: random_run(run, 13, count)])
 def test_drawn_windows(model_dirs, drawn):
-    """Tokens that are drawn are read in equal groups, too."""
     located = catalog.locate(str(model_dirs["gpt2"]))
     run = drawn(describe_run(str(model_dirs["gpt2"]), context=13), 23)
 
@@ -439,7 +424,6 @@ def test_drawn_windows(model_dirs, drawn):
 
 
 def test_texts_in_a_dictionary(files, tokenizer, tmp_path):
-    """A column whose texts are numbered in a dictionary gives the same windows."""
     import pyarrow
     from pyarrow import parquet
 
@@ -455,7 +439,6 @@ def test_texts_in_a_dictionary(files, tokenizer, tmp_path):
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 @pytest.mark.parametrize("held", [1, 200])
 def test_few_texts_are_held(files, monkeypatch, kind, held):
-    """The order of the documents does not depend on how many are held at a time."""
     monkeypatch.setattr(texts, "HELD", held)
     order = np.random.default_rng(3).permutation(7)
 
@@ -483,7 +466,6 @@ def test_rows_are_unpacked_as_they_are_read(tmp_path):
 
 
 def test_seeds(files, tokenizer):
-    """The same seed gives the same windows, another seed others."""
     first, again, other = (cut(files["jsonl"], tokenizer, seed=seed) for seed in (1, 1, 2))
 
     np.testing.assert_array_equal(first, again)
@@ -491,7 +473,6 @@ def test_seeds(files, tokenizer):
 
 
 def test_start_token(files, tokenizer):
-    """It takes the first place of every window, and stands nowhere else."""
     windows = cut(files["jsonl"], tokenizer)
 
     assert {0} == set(windows[:, 0].tolist())
@@ -500,7 +481,6 @@ def test_start_token(files, tokenizer):
 
 @pytest.mark.parametrize("windows", [1, 3])
 def test_typed_text_gives_one_window(tokenizer, windows):
-    """One text gives one window, as short as the text is."""
     spec = CorpusSpec(name="text", text="She sells sea shells.")
 
     found = corpora.token_windows(
@@ -512,7 +492,6 @@ def test_typed_text_gives_one_window(tokenizer, windows):
 
 
 def test_typed_text_is_cut_to_the_context(tokenizer):
-    """A text longer than the context gives its beginning."""
     text = builders.random_words(101)
 
     found = corpora.token_windows(
@@ -523,7 +502,6 @@ def test_typed_text_is_cut_to_the_context(tokenizer):
 
 
 def test_ready_windows(tmp_path):
-    """A .npy file is taken as it is, without a tokenizer or a start token, in stretches."""
     ids = builders.random_ids(31, CONTEXT).numpy().astype(np.uint16)
     np.save(tmp_path / "ids.npy", ids)
 
@@ -536,7 +514,6 @@ def test_ready_windows(tmp_path):
 
 
 def test_bundled_sample(tokenizer):
-    """The bundled sample is there offline, and differs by seed."""
     spec = corpora.resolve(CorpusSpec())
     texts = {next(corpora.documents(spec, seed))[:99] for seed in range(5)}
 
@@ -545,7 +522,6 @@ def test_bundled_sample(tokenizer):
 
 
 def test_bible_chapters(tokenizer):
-    """Each chapter has a title by which it is asked for, and gives its own text."""
     titles = corpora.items("bible")
 
     assert "Genesis 24" in titles
@@ -566,7 +542,6 @@ def test_bible_chapters_are_long_enough():
 
 
 def test_fingerprint_follows_the_content(tmp_path):
-    """Other bytes under the same name are another corpus; the same bytes elsewhere are not."""
     file, copy = tmp_path / "a.txt", tmp_path / "b.txt"
     file.write_text("one two")
     copy.write_text("one two")
@@ -578,7 +553,6 @@ def test_fingerprint_follows_the_content(tmp_path):
 
 
 def test_fingerprints_of_typed_texts():
-    """Other texts, other fingerprints."""
     specs = [CorpusSpec(name="text", text=text) for text in ("one", "two", "one")]
     first, second, third = (corpora.resolve(spec).fingerprint for spec in specs)
 

@@ -126,7 +126,6 @@ LONG = st.lists(st.tuples(THINGS, SPACES), min_size=20, max_size=120).map(
 @settings(max_examples=30)
 @given(text=LONG)
 def test_pieces_are_the_whole(backend, text):
-    """Runs of pieces with many seams, one after the other, are the tokens of the whole text."""
     expected = backend.encode(text, add_special_tokens=False).ids
 
     with pytest.MonkeyPatch.context() as small:
@@ -137,7 +136,6 @@ def test_pieces_are_the_whole(backend, text):
 
 
 def test_large_pieces_are_the_whole(backend):
-    """So they are at the size that is used, in a long text of real sentences."""
     text = "\n\n".join(TEXTS)[: 4 * pieces.PIECE]
     runs = [*pieces.Pieces(backend).encode(text)]
 
@@ -166,7 +164,6 @@ def gpt2():
 
 @pytest.mark.parametrize("between", [" ", ""])
 def test_no_more_than_the_windows_need(gpt2, lengths, tmp_path, between):
-    """Of a million characters and more, with spaces or without, four windows need two pieces."""
     (tmp_path / "long.txt").write_text(between.join(WORDS * 20))
 
     found = corpora.token_windows(
@@ -182,7 +179,6 @@ def test_no_more_than_the_windows_need(gpt2, lengths, tmp_path, between):
 
 
 def test_what_cannot_be_cut(gpt2, lengths, monkeypatch):
-    """A text without a place to cut is refused at a bound, in a sentence."""
     monkeypatch.setattr(pieces, "MOST", 2**17)
 
     with pytest.raises(UnsupportedModel, match="131,072 characters are one piece"):
@@ -193,7 +189,6 @@ def test_what_cannot_be_cut(gpt2, lengths, monkeypatch):
 
 @pytest.mark.parametrize("around", ["", " ".join(WORDS[:3000])])
 def test_what_cannot_be_cut_and_is_short(gpt2, around):
-    """Below the bound it is encoded as a whole, and what stands around it in pieces."""
     text = around + "a" * (2 * pieces.PIECE) + around
 
     assert gpt2.encode(text).ids == Known("m", gpt2, None).encode(text)
@@ -209,7 +204,6 @@ def test_what_cannot_be_cut_and_is_short(gpt2, around):
     ],
 )
 def test_a_normalizer_that_blows_up(step, words):
-    """A text that grows beyond a bound is refused before it is encoded."""
     tokenizer = bundled("demo-gpt2")()
     tokenizer.normalizer = step
 

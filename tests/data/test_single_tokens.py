@@ -16,7 +16,6 @@ from poskernel_core.models.tokenizers import load_tokenizer
     ],
 )
 def test_more_than_one(text, ends):
-    """The parts, the first six of many, and what would be one token where a space makes it so."""
     tokenizer = load_tokenizer(locate("demo-gpt2"))
     with pytest.raises(BadRequest) as told:
         tokenizer.single_id(text)

@@ -14,7 +14,6 @@ from tests.support.builders import ARCHITECTURES, hf_eager_attentions, random_id
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_patterns(model_dirs, name):
-    """Every layer's pattern equals that of Hugging Face's own eager attention."""
     model = loading.load(catalog.locate(str(model_dirs[name])), "cpu")
     bridge = open_bridge(model)
     ids = random_ids(2, 23)
@@ -28,7 +27,6 @@ def test_patterns(model_dirs, name):
 
 @pytest.mark.slow
 def test_shared_tensors(model_dirs):
-    """The bridge holds the module's own tensors, not copies."""
     model = loading.load(catalog.locate(str(model_dirs["gpt2"])), "cpu")
     ours = {p.data_ptr() for p in model.module.parameters()}
     bridge = open_bridge(model)

@@ -61,7 +61,6 @@ def agree(model_dirs, loaded, ids, name, edit, edits):
 @PLAIN
 @pytest.mark.parametrize("group", [2, 5, 23])
 def test_averaged_positions(model_dirs, loaded, ids, name, group):
-    """Each row becomes the mean of its group; the sizes here fill the window or leave a rest."""
     edits = Edits(positions=lambda rows: np.array(op.averaged_positions(rows.tolist(), group)))
 
     averaged = interventions.AveragedPositions(group, loaded[name].position_matrix())
@@ -72,7 +71,6 @@ def test_averaged_positions(model_dirs, loaded, ids, name, group):
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("group", [4, 10])
 def test_averaged_stream(model_dirs, loaded, ids, name, layer, group):
-    """In the stream before one layer, what is extended of a position gives way to its group's."""
     rows = rows_of()
     step = np.array(op.averaged_positions(rows.tolist(), group)) - rows
     edits = Edits(stream=lambda at, stream: stream + step if at == layer else stream)
@@ -85,7 +83,6 @@ def test_averaged_stream(model_dirs, loaded, ids, name, layer, group):
 @STAGES
 @pytest.mark.parametrize("every", [1, 2, 5])
 def test_blind_predecessor(model_dirs, loaded, ids, name, stage, every):
-    """At every k-th position the predecessor gets nothing; only scores share it out again."""
     layers = (0, 1)
 
     def cut(layer, head, matrix):
@@ -104,7 +101,6 @@ def test_blind_predecessor(model_dirs, loaded, ids, name, stage, every):
 @pytest.mark.parametrize("scope", ["head", "layer"])
 @pytest.mark.parametrize("scale", [1.0, 2.0, -0.5])
 def test_moved_attention(model_dirs, loaded, ids, name, stage, scope, scale):
-    """Chosen rows look at chosen keys; one head's output, or its layer's with its bias, scaled."""
     where, strength = (1, 3), 3.0
 
     def move(layer, head, matrix):
@@ -133,7 +129,6 @@ def test_moved_attention(model_dirs, loaded, ids, name, stage, scope, scale):
 
 @PLAIN
 def test_ablated_heads(model_dirs, loaded, ids, name):
-    """Heads of two layers at once write nothing."""
     cells = [(0, 1), (0, 4), (1, 3)]
     edits = Edits(
         head_output=lambda layer, head, rows: 0 * rows if (layer, head) in cells else rows
@@ -145,14 +140,12 @@ def test_ablated_heads(model_dirs, loaded, ids, name):
 @PLAIN
 @pytest.mark.parametrize("which", ["tokens", "positions"])
 def test_removed_embeddings(model_dirs, loaded, ids, name, which):
-    """One embedding is zero, and norms are computed anew."""
     edits = Edits(**{which: np.zeros_like})
 
     agree(model_dirs, loaded, ids, name, interventions.RemovedEmbeddings(which), edits)
 
 
 def test_averaged_rows():
-    """The plain means of groups, the last one smaller; the rows that are kept stay as they are."""
     rows = torch.from_numpy(rows_of())
 
     for group in (1, 4, 23, 100):

@@ -35,7 +35,6 @@ def ids():
 @ALL
 @pytest.mark.parametrize("edit", [None, Edit()])
 def test_clean_run_is_the_model(model_dirs, loaded, name, edit):
-    """Logits and patterns are those of plain transformers, over the whole context."""
     windows, recorder = builders.random_ids(2, SHAPES[name][2], seed=7), Recorder(patterns=True)
     truth = truth_of(model_dirs[name], windows.numpy())
 
@@ -51,7 +50,6 @@ def test_clean_run_is_the_model(model_dirs, loaded, name, edit):
 @STAGES
 @pytest.mark.parametrize("layer", [0, 1])
 def test_attention_edits_take_effect(loaded, ids, name, stage, layer):
-    """In every architecture, in local and global layers, from the first changed row on."""
     before, after = Recorder(patterns=True), Recorder(patterns=True)
     edit = interventions.PredecessorKnockout(7, (layer,), stage)
     clean = loaded[name].run(ids, observers=[before])
@@ -71,8 +69,6 @@ def test_attention_edits_take_effect(loaded, ids, name, stage, layer):
 @ALL
 @pytest.mark.parametrize("layer", [0, 1])
 def test_a_head_without_attention_is_silent(loaded, ids, name, layer):
-    """A pattern of zeros and an output of zeros come to the same, and to another text."""
-
     class Blank(Edit):
         def pattern(self, at, pattern):
             pattern = pattern.clone()
@@ -87,8 +83,6 @@ def test_a_head_without_attention_is_silent(loaded, ids, name, layer):
 
 
 def test_an_edit_ends_with_its_run(loaded, ids):
-    """A failing edit is taken off, and the next run is clean."""
-
     class Broken(Edit):
         def pattern(self, layer, pattern):
             raise ZeroDivisionError

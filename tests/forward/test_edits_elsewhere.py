@@ -66,7 +66,6 @@ def logits(model, ids):
 @LEARNED
 @pytest.mark.parametrize("group", [1, 5, 10, 100])
 def test_averaged_weight(model_dirs, loaded, name, group):
-    """On a window of the whole context, averaging the rows is averaging the weight."""
     ids = builders.random_ids(2, SHAPES[name][2], seed=5)
     expected = logits(with_averaged_weight(model_dirs[name], name, group), ids)
 
@@ -95,7 +94,6 @@ def test_averaged_weight_on_a_short_prompt(model_dirs, loaded, name, length, gro
 @ALL
 @pytest.mark.parametrize("layer", [0, 1])
 def test_ablated_head_is_a_projection_without_its_rows(model_dirs, loaded, ids, name, layer):
-    """Zeros in the rows of `W_O` that belong to a head do what ablating it does."""
     head, model = 2, builders.hf_eager_model(model_dirs[name])
     place = PROJECTIONS.get(name, "model.layers.{}.self_attn.o_proj").format(layer)
     width = loaded[name].geometry.d_head
@@ -115,7 +113,6 @@ def test_ablated_head_is_a_projection_without_its_rows(model_dirs, loaded, ids, 
 
 @pytest.mark.parametrize("which", ["tokens", "positions"])
 def test_removed_embeddings_are_zero_weights(model_dirs, loaded, ids, which):
-    """In OPT the embeddings are not tied, and the unembedding stays."""
     model = builders.hf_eager_model(model_dirs["opt"])
     decoder, unembed = model.model.decoder, model.lm_head.weight.detach().clone()
     with torch.no_grad():
@@ -225,13 +222,11 @@ HOOKED = {
 
 
 def test_bridge_is_the_model(loaded, bridge, ids):
-    """Without hooks the two agree."""
     np.testing.assert_allclose(hooked(bridge, ids, []), loaded["gpt2"].run(ids), atol=1e-4)
 
 
 @pytest.mark.parametrize("case", HOOKED)
 def test_hooks_of_the_bridge(loaded, bridge, ids, case):
-    """Each change, made by transformer_lens' hooks, gives the same logits."""
     edit, hooks = HOOKED[case]
     if edit is None:
         matrix = loaded["gpt2"].position_matrix()

@@ -46,7 +46,6 @@ def ids():
 
 @ALL
 def test_both_roads_show_the_same(loaded, ids, name):
-    """An edit that changes nothing leaves every moment as it is; its pattern comes in one block."""
     plain, edited = Recorder(patterns=True), Recorder(patterns=True)
     loaded[name].run(ids, observers=[plain], until=-1)
     loaded[name].run(ids, Edit(), [edited], until=-1)
@@ -65,7 +64,6 @@ def test_both_roads_show_the_same(loaded, ids, name):
 
 @ALL
 def test_heads_are_patterns_times_values(loaded, ids, name):
-    """What the heads put out is the pattern shown before, times the values of the call."""
     recorder = Recorder(patterns=True)
     loaded[name].run(ids, observers=[recorder])
 
@@ -87,7 +85,6 @@ def test_observers_see_what_the_edit_left(loaded, ids):
 
 @pytest.mark.parametrize("edit", [None, Edit()])
 def test_only_who_wants_patterns_sees_them(loaded, ids, edit):
-    """One observer's wish is not another's."""
     with_patterns, without = Recorder(patterns=True), Recorder()
     loaded["llama"].run(ids, edit, [without, with_patterns], until=-1)
 
@@ -98,7 +95,6 @@ def test_only_who_wants_patterns_sees_them(loaded, ids, edit):
 @ALL
 @pytest.mark.parametrize("edit", [None, Edit()])
 def test_every_moment_comes_with_its_batch(loaded, ids, name, edit):
-    """Tokens and numbers are those of the pass that runs, whatever was run before."""
     model, earlier = loaded[name], Recorder(patterns=True)
     model.run(ids[:1], edit, [earlier], until=0)
     recorder = Recorder(patterns=True)
@@ -117,7 +113,6 @@ def test_every_moment_comes_with_its_batch(loaded, ids, name, edit):
 @pytest.mark.parametrize(("until", "layers"), [(0, 1), (1, 2), (-1, 3), (-3, 1), (None, 3)])
 @pytest.mark.parametrize("edit", [None, Edit()])
 def test_a_pass_ends_where_it_is_told_to(loaded, ids, until, layers, edit):
-    """Behind the attention of that layer nothing is run, and there are no logits."""
     recorder = Recorder()
     logits = loaded["gpt2"].run(ids, edit, [recorder], until=until)
 
@@ -129,7 +124,6 @@ def test_a_pass_ends_where_it_is_told_to(loaded, ids, until, layers, edit):
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
 def test_statistics_of_an_edited_pass(loaded, ids, name):
-    """Statistics are observers like any other: under an idle edit they add up the same sums."""
     model, windows = loaded[name], np.repeat(ids.numpy(), 10, axis=0)
     plan = plan_for(model.geometry, windows, (0, 5, 22), 30, True)
     work = Pass(model, plan, tuple(STATISTICS))
@@ -149,7 +143,6 @@ def test_statistics_of_an_edited_pass(loaded, ids, name):
 
 @pytest.mark.parametrize("name", STATISTICS)
 def test_a_statistic_knows_its_batch_by_argument_alone(loaded, ids, name):
-    """Batches in another order add up to the same, and nothing of one is kept for the next."""
     model, windows = loaded["gpt2"], ids.clone()
     windows[1:, 7] = windows[1:, 6]  # a repeated token
     many = np.repeat(windows.numpy(), 10, axis=0)
@@ -169,7 +162,6 @@ def test_a_statistic_knows_its_batch_by_argument_alone(loaded, ids, name):
 
 
 def test_the_base_class_looks_at_nothing(loaded, ids):
-    """Its moments take what every pass shows, and patterns are not formed for it."""
     observer, batch = Observer(), Batch(ids, range(3))
 
     assert not observer.wants_patterns
@@ -187,7 +179,6 @@ TOLD = {
 
 @pytest.mark.parametrize("argument", TOLD)
 def test_an_unknown_argument_is_refused(loaded, argument):
-    """One sentence with its name, instead of an attention that is not the model's."""
     module = loaded["llama"].module.model.layers[1].self_attn
     ours = AttentionInterface()[hooks.IMPLEMENTATION]
     q, k = torch.ones(1, 5, 4, 10), torch.ones(1, 1, 4, 10)
@@ -199,7 +190,6 @@ def test_an_unknown_argument_is_refused(loaded, argument):
 
 
 def test_a_model_that_tells_more_is_refused(loaded, ids, monkeypatch):
-    """The sentence reaches who runs the model; told nothing new, it runs again."""
     block = loaded["gpt2"].module.transformer.h[1].attn
     forward = block.forward
     monkeypatch.setattr(block, "forward", functools.partial(forward, made_up=3))
@@ -212,7 +202,6 @@ def test_a_model_that_tells_more_is_refused(loaded, ids, monkeypatch):
 
 @ALL
 def test_what_attentions_are_told(loaded, ids, monkeypatch, name):
-    """Every argument that is said to have no effect is handed to some attention, and no other."""
     told = set()
     ours = AttentionInterface()[hooks.IMPLEMENTATION]
 

@@ -59,7 +59,6 @@ def softmax(x):
 
 @ALL
 def test_captured_queries_and_keys_give_the_attention(loaded, truths, name):
-    """Softmax of `scale * q . k` over the visible keys is the model's own attention."""
     recorder = recorded(loaded[name], name)
 
     assert SHAPES[name][3] == [call.window for call in recorder.calls]
@@ -70,7 +69,6 @@ def test_captured_queries_and_keys_give_the_attention(loaded, truths, name):
 @ALL
 @pytest.mark.parametrize("block", [11, 128])
 def test_blocks_are_the_pattern(loaded, truths, monkeypatch, name, block):
-    """Blocks of rows, whatever their height, put together are the whole pattern."""
     monkeypatch.setattr(attention, "BLOCK", block)
 
     recorder = recorded(loaded[name], name, patterns=True)
@@ -84,7 +82,6 @@ def test_blocks_are_the_pattern(loaded, truths, monkeypatch, name, block):
 @ALL
 @pytest.mark.parametrize("patterns", [False, True])
 def test_residual_stream(loaded, truths, monkeypatch, name, patterns):
-    """The stream before every layer is the model's own, with blocks of rows and without."""
     monkeypatch.setattr(attention, "BLOCK", 11)
 
     recorder = recorded(loaded[name], name, patterns)
@@ -95,7 +92,6 @@ def test_residual_stream(loaded, truths, monkeypatch, name, patterns):
 
 @ALL
 def test_attention_output(loaded, truths, monkeypatch, name):
-    """The last layer's output too is the pattern times the values, with blocks and without."""
     monkeypatch.setattr(attention, "BLOCK", 11)
     calls = recorded(loaded[name], name).calls
 
@@ -109,7 +105,6 @@ def test_attention_output(loaded, truths, monkeypatch, name):
 
 @ALL
 def test_logits(loaded, truths, name):
-    """Run to its end without an observer, the model predicts what plain transformers predicts."""
     ids = builders.random_ids(TEXTS, SHAPES[name][2])
 
     with torch.inference_mode():
@@ -120,7 +115,6 @@ def test_logits(loaded, truths, name):
 
 @ALL
 def test_identity_of_kernel_and_content(loaded, truths, name):
-    """`A = K e^c / Z` with the kernels of a pass, at its first, an inner and its last position."""
     length = SHAPES[name][2]
     positions = (0, 17, length - 1)
     gathered = pk.run_pass(
@@ -147,7 +141,6 @@ def test_identity_of_kernel_and_content(loaded, truths, name):
 
 
 def test_a_pass_ends_at_the_last_attention(loaded):
-    """No work follows the last layer's attention, and the observer is gone afterwards."""
     model, ran = loaded["gpt2"], []
     last = model.module.transformer.h[-1].mlp
     handle = last.register_forward_hook(lambda *_: ran.append("the last layer's MLP"))
@@ -162,8 +155,6 @@ def test_a_pass_ends_at_the_last_attention(loaded):
 
 
 def test_an_observer_that_fails_is_taken_off(loaded):
-    """After an error inside a pass, the next pass of the same model is whole."""
-
     class Broken(Recorder):
         def attention(self, call, batch) -> None:
             raise ZeroDivisionError

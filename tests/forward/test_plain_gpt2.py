@@ -24,7 +24,6 @@ def clean(model_dirs, ids):
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt2_inverse_layer", "attn_only"])
 def test_agrees_with_transformers(model_dirs, name):
-    """Logits, attention, and streams on a window of the whole context."""
     model = builders.hf_eager_model(model_dirs[name]).double()
     ids = builders.random_ids(1, model.config.n_positions, seed=1)
     with torch.inference_mode():
@@ -49,7 +48,6 @@ def test_agrees_on_constructed_models(tmp_path, build):
 
 
 def test_edits_that_give_back_what_they_get(model_dirs, ids, clean):
-    """An edit that changes nothing changes nothing."""
     same = run(model_dirs["gpt2"], ids, Edits(scores=lambda _layer, _head, matrix: matrix + 0))
 
     np.testing.assert_array_equal(clean.logits, same.logits)
@@ -57,7 +55,6 @@ def test_edits_that_give_back_what_they_get(model_dirs, ids, clean):
 
 @pytest.mark.parametrize("name", ["tokens", "positions"])
 def test_edits_of_embeddings(model_dirs, ids, clean, name):
-    """Without one embedding, the first stream is the other."""
     edited = run(model_dirs["gpt2"], ids, Edits(**{name: np.zeros_like}))
     other = "positions" if name == "tokens" else "tokens"
     rest = run(model_dirs["gpt2"], ids, Edits(**{other: np.zeros_like}))
@@ -77,7 +74,6 @@ def test_edits_of_embeddings(model_dirs, ids, clean, name):
     ],
 )
 def test_edits_of_a_layer_leave_earlier_ones_alone(model_dirs, ids, clean, name, edit):
-    """What lies before the edit is as in a clean run; what lies after is not."""
     edited = run(model_dirs["gpt2"], ids, Edits(**{name: edit}))
 
     np.testing.assert_array_equal(clean.streams[0], edited.streams[0])
@@ -90,7 +86,6 @@ def test_edits_of_a_layer_leave_earlier_ones_alone(model_dirs, ids, clean, name,
 
 
 def test_head_output_is_edited_before_the_projection(model_dirs, ids, clean):
-    """Silencing a head's pattern and its output come to the same."""
     silent = [
         run(model_dirs["gpt2"], ids, Edits(pattern=lambda _layer, head, m: m * (head != 2))),
         run(model_dirs["gpt2"], ids, Edits(head_output=lambda _layer, head, v: v * (head != 2))),
@@ -101,7 +96,6 @@ def test_head_output_is_edited_before_the_projection(model_dirs, ids, clean):
 
 
 def test_scores_are_edited_before_the_softmax(model_dirs, ids):
-    """A score of -inf takes a key away; the future is -inf already."""
     seen = []
 
     def without_key_2(layer, head, matrix):
@@ -118,7 +112,6 @@ def test_scores_are_edited_before_the_softmax(model_dirs, ids):
 
 
 def test_layer_output_includes_the_bias(model_dirs, ids):
-    """Without any layer's output and without MLPs, the stream stays at the embeddings."""
     edits = Edits(layer_output=lambda _layer, rows: np.zeros_like(rows))
 
     edited = run(model_dirs["attn_only"], ids, edits)

@@ -56,7 +56,6 @@ def test_files_of_16_bits_stay_so(halves, name):
 
 @EACH
 def test_float32_part_by_part_is_float32(halves, name):
-    """Logits are those of the widened copy, to the last bit; afterwards all is as it was."""
     wide = loading.load(halves[name], "cpu")
     half = loading.load(halves[name], "cpu", "bfloat16")
     before = [parameter.clone() for parameter in half.module.parameters()]
@@ -142,7 +141,6 @@ def test_memory_is_said_before_anything_is_read(model_dirs, monkeypatch):
     ],
 )  # fmt: skip
 def test_the_sentence(numbers, free, sentence):
-    """By hand: ten per cent beside four bytes a number."""
     with pytest.raises(ComputeFailed) as error:
         memory.check_room("m", numbers, "float32", free)
 
@@ -150,7 +148,6 @@ def test_the_sentence(numbers, free, sentence):
 
 
 def test_another_attention_is_refused_with_its_figure(tmp_path, monkeypatch):
-    """A model whose scores we would compute otherwise does not load; here our cap is forgotten."""
     located = catalog.locate(str(FAMILY_MODELS["gemma2"].build(tmp_path / "gemma2")))
     plain = hooks._attend
     monkeypatch.setattr(
@@ -164,7 +161,6 @@ def test_another_attention_is_refused_with_its_figure(tmp_path, monkeypatch):
 
 
 def test_heads_that_are_not_as_told_are_refused(tmp_path):
-    """A layer without heads that has some, and one with heads that has none."""
     path = FAMILY_MODELS["olmo-hybrid"].build(tmp_path / "hybrid")
     located = catalog.locate(str(path))
     geometry = located.geometry

@@ -36,7 +36,6 @@ def llava(tmp_path_factory):
 
 @pytest.mark.parametrize("name", WITHIN)
 def test_sizes_are_those_of_the_language_model(tmp_path, name):
-    """Not those of what reads images, which has other layers, heads and widths."""
     one = FAMILY_MODELS[name]
     geometry = catalog.locate(str(one.build(tmp_path / name))).geometry
 
@@ -75,7 +74,6 @@ def test_the_same_language_model_alone(tmp_path, llava):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama-within", "qwen2-vl"])
 def test_questions_that_change_the_model(tmp_path, name):
-    """Turns are read and frozen, positions moved, heads ablated, as in any rotary model."""
     path = str(FAMILY_MODELS[name].build(tmp_path / name))
     engine = Engine(Store(tmp_path / "store"))
     try:
@@ -99,7 +97,6 @@ def test_prompts_that_look_ahead(llava):
 
 
 def test_a_language_model_that_is_not_known(llava):
-    """The sentence names the one within."""
     text = json.loads((llava / "config.json").read_text())["text_config"]
     assert "is of architecture 'mllama_text_model'" in refused(
         llava, model_type="mllama", text_config=text | {"model_type": "mllama_text_model"}
@@ -107,7 +104,6 @@ def test_a_language_model_that_is_not_known(llava):
 
 
 def test_a_model_without_a_causal_language_model(llava):
-    """Where transformers has no class that makes text of it: one sentence, no list of classes."""
     located = catalog.locate(str(llava))
     config = json.loads((llava / "config.json").read_text())
     (llava / "config.json").write_text(json.dumps(config | {"model_type": "clip"}))

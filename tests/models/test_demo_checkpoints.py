@@ -44,7 +44,6 @@ def test_steps_that_are_kept(tools):
     ],
 )
 def test_a_training_leaves_a_run(tools, tmp_path, name, sizes):
-    """Each checkpoint loads as a model; the schedule tells steps and tokens; they differ."""
     checkpoints, files, recipes, windows, train = tools
     text = [" ".join(f"word{n}" for n in range(300))] * 3
     recipe = replace(
@@ -75,7 +74,6 @@ def test_a_training_leaves_a_run(tools, tmp_path, name, sizes):
 
 
 def test_the_bundled_rotary_run():
-    """Grouped heads, four checkpoints besides the last, small; it was trained by its recipe."""
     run, folder = training_run("demo-rotary"), Path(catalog.DEMO, "demo-rotary")
     geometry = catalog.locate("demo-rotary").geometry
 

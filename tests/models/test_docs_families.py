@@ -42,21 +42,18 @@ def table() -> list[str]:
 
 
 def test_the_table_is_told():
-    """Line for line: what `table()` returns."""
     text = MODELS.read_text("utf-8")
 
     assert "\n".join(table()) in text
 
 
 def test_what_reads_images_is_named():
-    """The models that were tested with what reads images are named, and no others."""
     tested = ", ".join(f"`{one.within}`" for one in FAMILY_MODELS.values() if one.within)
 
     assert f"(tested: {tested})" in " ".join(MODELS.read_text("utf-8").split())
 
 
 def test_old_families_have_their_builders():
-    """What the table says is tested has a model that is."""
     kinds = {name.replace("attn_only", "attn-only") for name in builders.ARCHITECTURES}
 
     assert OLD.keys() <= kinds

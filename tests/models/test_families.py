@@ -138,7 +138,6 @@ def test_queries_keys_and_patterns(loaded, truths, monkeypatch, name):
 
 @ALL
 def test_scores_in_plain_loops(loaded, truths, name):
-    """Cap, slopes, window, chunk and sinks, applied number by number, give the eager pattern."""
     out, _ = truths[name]
     calls, layers = seen_in(loaded[name]).calls, with_heads(name)
     one, head, n = FAMILY_MODELS[name], 1, LENGTH - 4
@@ -165,7 +164,6 @@ def test_scores_in_plain_loops(loaded, truths, name):
 
 @ALL
 def test_logits_and_stream(loaded, truths, name):
-    """Logits of the fused, the observed and the edited road, and the stream before each layer."""
     out, _ = truths[name]
     own = out.logits.numpy()
     model, recorder = loaded[name], Recorder(True)
@@ -183,7 +181,6 @@ def test_logits_and_stream(loaded, truths, name):
 
 @ALL
 def test_geometry_is_what_runs(loaded, name):
-    """Heads, widths, windows and chunks that the files tell are those that the model has."""
     one, geometry = FAMILY_MODELS[name], loaded[name].geometry
     calls = seen_in(loaded[name]).calls
 
@@ -202,7 +199,6 @@ def test_geometry_is_what_runs(loaded, name):
 
 @ALL
 def test_proof(loaded, name):
-    """The proof at loading finds a difference far below what it allows."""
     found = proof.difference(loaded[name])
 
     assert found.largest < 1e-5
@@ -210,7 +206,6 @@ def test_proof(loaded, name):
 
 @ALL
 def test_mean_key_kernels_by_brute_force(loaded, name):
-    """The kernels of a pass are those of mean keys, number by number, skip applied."""
     model, n, skip, one = loaded[name], LENGTH - 4, 3, FAMILY_MODELS[name]
     windows = builders.random_ids(5, LENGTH).numpy()
     gathered = pk.run_pass(model, windows, positions=(n,), queries_per_position=5)

@@ -59,7 +59,6 @@ def test_rows_without_heads_are_empty(model, analysis):
 
 
 def test_observers_miss_no_layer(model):
-    """Heads of zeros that see all earlier keys alike, in a plain pass and in an edited one."""
     expected = np.tril(np.ones((CONTEXT, CONTEXT)))
     expected /= expected.sum(axis=1, keepdims=True)
     for edit in (None, Edit()):
@@ -89,7 +88,6 @@ def test_figures_of_all_heads_begin_with_a_layer_that_has_some(made):
 
 
 def test_layers_without_heads_have_no_curves(model):
-    """Curves, and the legend, are of the heads that are there."""
     gathered = pk.run_pass(model, IDS, positions=(12, QUERY), queries_per_position=5)
     for analysis, params in (("etc", {}), ("kernel", {"query": QUERY}), ("profile", {})):
         figure = by_axes(pk.analyse(analysis, gathered, **params))
@@ -100,7 +98,6 @@ def test_layers_without_heads_have_no_curves(model):
 
 @pytest.mark.parametrize("broad", [0.6, 1e9])
 def test_the_head_that_is_named_is_there(broad):
-    """The steadiest of the broad heads is named, of all heads where none is broad."""
     made = made_contextual.heads().without_heads({0: CONVOLUTION})
     made = replace(made, params={"broad": broad, "steady": 0.1})
     cells = [(layer, head) for layer, head in np.ndindex(made.values["etc"].shape) if layer > 0]
@@ -124,7 +121,6 @@ def test_uniform_blocks_take_no_memory(rows):
 
 @pytest.mark.parametrize("until", [0, 1, 2, -1])
 def test_a_pass_ends_in_any_layer(model, until):
-    """Also in one without heads: what is behind it is not run."""
     recorder = Recorder()
     model.run(torch.from_numpy(IDS), observers=[recorder], until=until)
 
@@ -132,7 +128,6 @@ def test_a_pass_ends_in_any_layer(model, until):
 
 
 def test_a_head_that_is_none_is_refused(path, tmp_path):
-    """A question about one head of a layer without heads gets the reason."""
     builders.mini_corpus(tmp_path)
     engine = pk.Engine(pk.Store(tmp_path / "store"), pk.Execution(device="cpu"))
     given = {

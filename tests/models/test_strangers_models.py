@@ -138,7 +138,6 @@ def test_refused_at_once(refused, model_dirs, tmp_path, case):
 
 
 def test_every_architecture_passes(model_dirs):
-    """None of the checks refuses a model that is what it says."""
     for path in model_dirs.values():
         assert catalog.locate(str(path)).geometry.n_layers in (2, 3)
 
@@ -175,7 +174,6 @@ def put(name, value, dtype=torch.float32):
     ],
 )
 def test_weights_that_are_no_numbers(model_dirs, tmp_path, name, tensor, value, dtype):
-    """The tensor is named."""
     path = changed(model_dirs, tmp_path, name, put(tensor, value, dtype))
 
     with pytest.raises(UnsupportedModel, match=rf"NaN or infinity, first in '{tensor}'"):
@@ -187,7 +185,6 @@ KINDS = [torch.int8, torch.int32, torch.bool, torch.complex64]
 
 @pytest.mark.parametrize(("name", "kind"), [("attn_only", KINDS[0]), *(("gpt2", k) for k in KINDS)])
 def test_weights_of_a_wrong_kind(refused, model_dirs, tmp_path, name, kind):
-    """Weights that are not floating point are refused before torch starts."""
     tensor = "transformer.h.1.attn.c_attn.weight"
     path = changed(
         model_dirs, tmp_path, name, lambda held: held.update({tensor: held[tensor].to(kind)})
@@ -207,7 +204,6 @@ def test_weights_of_a_wrong_kind(refused, model_dirs, tmp_path, name, kind):
     ],
 )
 def test_tensors_left_over(model_dirs, tmp_path, name, tensor):
-    """A tensor that no part of the model uses is named."""
     path = changed(model_dirs, tmp_path, name, lambda held: held.update({tensor: torch.ones(3, 5)}))
 
     with pytest.raises(UnsupportedModel, match=tensor):
@@ -267,7 +263,6 @@ def test_a_buffer_that_is_no_number(model_dirs, tmp_path):
 
 
 def test_sizes_that_transformers_reads_otherwise(model_dirs, tmp_path):
-    """A configuration that transformers and we do not read alike is refused."""
     path = tmp_path / "model"
     shutil.copytree(model_dirs["llama"], path)
     config = json.loads((path / "config.json").read_text())
@@ -297,7 +292,6 @@ def test_parts_that_the_file_does_not_hold(model_dirs, tmp_path):
     ],
 )
 def test_a_shape_with_its_sides_swapped(model_dirs, tmp_path, name, tensor):
-    """The tensor is named with both shapes, in no words of a library."""
     path = changed(
         model_dirs, tmp_path, name,
         lambda tensors: tensors.update({tensor: tensors[tensor].T.contiguous()}),
@@ -311,7 +305,6 @@ def test_a_shape_with_its_sides_swapped(model_dirs, tmp_path, name, tensor):
 
 
 def test_a_tensor_of_no_such_model(model_dirs, tmp_path):
-    """What an attention-only model has no place for is named, not left out."""
     path = changed(
         model_dirs, tmp_path, "attn_only", lambda tensors: tensors.update(more=torch.ones(3))
     )
@@ -322,7 +315,6 @@ def test_a_tensor_of_no_such_model(model_dirs, tmp_path):
 
 @pytest.mark.parametrize("lost", ["transformer.wte.weight", "transformer.h.0.attn.c_attn.bias"])
 def test_attention_only_without_a_tensor(model_dirs, tmp_path, lost):
-    """A tensor that is lacking is named, whichever it is."""
     path = changed(
         model_dirs, tmp_path, "attn_only",
         lambda all_of_it: all_of_it.update(more=all_of_it.pop(lost).flatten()),
@@ -334,8 +326,6 @@ def test_attention_only_without_a_tensor(model_dirs, tmp_path, lost):
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "gpt_neo"])
 def test_weights_too_large_to_run(model_dirs, tmp_path, name):
-    """Finite weights whose products overflow give an error, in every road through the model."""
-
     def enlarge(tensors):
         for place, tensor in tensors.items():
             if "attn" in place and "weight" in place:

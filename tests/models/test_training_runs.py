@@ -52,7 +52,6 @@ def test_steps_in_names(name, per_step, expected):
 
 @pytest.mark.parametrize("name", ["main", "step", "v1.0", "footstep3", "stepwise-3", "1000"])
 def test_names_without_a_step(name):
-    """They are no checkpoints."""
     assert checkpoint_named(name) is None
 
 
@@ -62,7 +61,6 @@ def steps_of(*names):
 
 
 def test_one_run_among_revisions():
-    """By step, not by letters; revisions of another stage belong to it if they go on from there."""
     assert [2, 10, 100] == steps_of("step100", "main", "step10", "step2", "v0-step9")
     assert [1, 5, 7] == steps_of("stage1-step1", "stage1-step5", "stage2-step7", "lc-step9")
     assert [1, 5] == steps_of("stage1-step1", "stage2-ingredient1-step9", "stage1-step5")
@@ -71,7 +69,6 @@ def test_one_run_among_revisions():
 
 
 def test_schedules_are_those_of_transformer_lens():
-    """Read as text, they are the lists that the library has; every name has the right one."""
     from transformer_lens.tools.model_registry import checkpoints as theirs
 
     for name, steps in (
@@ -88,7 +85,6 @@ def test_schedules_are_those_of_transformer_lens():
 
 
 def test_schedules_import_nothing_heavy():
-    """A page that lists checkpoints of pythia does not start torch for it."""
     code = (
         "import sys; from poskernel_core.models.training import training_run;"
         "assert 154 == len(training_run('pythia-70m').checkpoints);"
@@ -98,7 +94,6 @@ def test_schedules_import_nothing_heavy():
 
 
 def test_chosen_checkpoints():
-    """All, those nearest to powers of two, those named; what is none of the run is refused."""
     run = training_run("EleutherAI/pythia-70m")
 
     assert run == run.chosen("") == run.chosen("all") == run.chosen("pythia")
@@ -117,7 +112,6 @@ def test_chosen_checkpoints():
 
 @pytest.mark.parametrize("commas", [",", " , ,", ",,,"])
 def test_commas_alone_choose_nothing(commas):
-    """They are refused, for pictures over training and for what is computed ahead."""
     run = training_run("demo-training")
     expected = rf"^Expected all, log, or some of .* between commas, got '{commas.strip()}': name"
 
@@ -140,7 +134,6 @@ def run_dir(tmp_path, model_dirs):
 
 
 def test_a_directory_of_checkpoints(run_dir):
-    """They are the revisions of a model, the last its own; each has its own fingerprint."""
     run = training_run(str(run_dir))
 
     assert [2, 10, 100] == [each.step for each in run.checkpoints]
@@ -174,7 +167,6 @@ def test_equal_weights_are_found_by_their_tensors(run_dir):
 
 
 def test_a_schedule_beside_the_checkpoints(run_dir):
-    """It tells the steps of directories by any name, and how many tokens a step read."""
     (run_dir / "step-2").rename(run_dir / "early")
     told = {"tokens_per_step": 7, "checkpoints": {"step-10": 12, "early": 3}}
     (run_dir / "schedule.json").write_text(json.dumps(told), "utf-8")
@@ -197,7 +189,6 @@ def test_a_schedule_beside_the_checkpoints(run_dir):
     ],
 )
 def test_schedules_that_make_no_sense(run_dir, told, words):
-    """One sentence says what is wrong with it."""
     text = told if isinstance(told, str) else json.dumps(told)
     (run_dir / "schedule.json").write_text(text, "utf-8")
 
@@ -207,7 +198,6 @@ def test_schedules_that_make_no_sense(run_dir, told, words):
 
 
 def test_what_is_no_checkpoint(run_dir, model_dirs):
-    """A checkpoint that is not there is answered with those that are; a model has none."""
     with pytest.raises(UnknownModel, match="one of step-2, step-10, step-100"):
         catalog.locate(str(run_dir), "step-3")
     with pytest.raises(UnknownModel, match="A local model has no revisions, unless"):
@@ -219,7 +209,6 @@ def test_what_is_no_checkpoint(run_dir, model_dirs):
 
 
 def test_a_trainers_directory(run_dir, model_dirs):
-    """A model with checkpoints in its directory is itself, and they are its revisions."""
     shutil.copytree(model_dirs["llama"], run_dir, dirs_exist_ok=True)
 
     assert catalog.locate(str(run_dir)).spec.revision is None
@@ -267,7 +256,6 @@ def fake(monkeypatch):
 
 
 def test_equal_weights_on_the_hub(fake):
-    """They are known by the hashes that the hub tells, before anything is downloaded."""
     api, untold = fake(step1="a", step2="b", step4="a", step8=None, step16="a"), []
     run = training_run("somebody/model")
 
@@ -278,7 +266,6 @@ def test_equal_weights_on_the_hub(fake):
 
 
 def test_a_hub_model_without_checkpoints(fake):
-    """Its revisions name no steps."""
     fake(main="a", v2="b")
 
     assert training_run("somebody/model") is None
@@ -287,7 +274,6 @@ def test_a_hub_model_without_checkpoints(fake):
 
 
 def test_no_network(monkeypatch):
-    """Which checkpoints an unknown run has only the hub can tell: one sentence says so."""
     monkeypatch.setattr(hub, "offline", lambda: True)
     training._listed.cache_clear()
 
@@ -327,7 +313,6 @@ def hub_cache(tmp_path, monkeypatch):
 
 
 def test_weights_are_removed(hub_cache, monkeypatch):
-    """Those that were downloaded, alone: not those kept, not those that another commit needs."""
     monkeypatch.setattr(hub, "offline", lambda: True)
     first, second = "1" * 40, "2" * 40
     assert {"a.safetensors", "b.safetensors"} == hub.weights_here("somebody/model", first)
@@ -347,7 +332,6 @@ def test_weights_are_removed(hub_cache, monkeypatch):
 
 
 def test_commits_on_this_machine(hub_cache):
-    """The commit of a revision is that of the last time the hub was asked."""
     assert "1" * 40 == hub.commit_here("somebody/model", "step1")
     assert hub.commit_here("somebody/model", "step3") is None
     assert hub.commit_here("not a name", "step1") is None

@@ -24,7 +24,6 @@ def refuse(monkeypatch, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
 def test_a_models_files(model_dirs, monkeypatch, name):
-    """Its configuration, and its weights."""
     place = model_dirs["gpt2"]
     weights._described.cache_clear()
     refuse(monkeypatch, name)
@@ -37,8 +36,6 @@ def test_a_models_files(model_dirs, monkeypatch, name):
 
 
 def test_the_hubs_cache():
-    """It is there, and the network has nothing to do with it."""
-
     def locked():
         raise PermissionError(errno.EACCES, "Permission denied", "/models/hub/version.txt")
 

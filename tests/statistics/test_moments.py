@@ -47,7 +47,6 @@ def test_by_hand():
     st.lists(st.integers(1, 7), min_size=1, max_size=23),
 )
 def test_cuts_do_not_matter(samples, sizes):
-    """However samples are cut into batches, moments are NumPy's."""
     array, batches, rest = np.array(samples), [], list(samples)
     for size in sizes:
         batches, rest = [*batches, rest[:size]], rest[size:]
@@ -73,7 +72,6 @@ def test_shapes_and_single_precision():
 
 
 def test_nan_stays_in_its_place():
-    """A value that is nowhere there spoils no other."""
     moments = moments_of([[[1.0, math.nan]], [[3.0, math.nan], [5.0, math.nan]]])
 
     assert 3 == moments.mean[0]
@@ -94,7 +92,6 @@ def test_a_mean_far_from_zero(cut):
 
 
 def test_too_few_samples():
-    """One sample has a mean and no error; one group has no jackknife."""
     moments = moments_of([[[2.0, 3.0]]])
 
     assert [2, 3] == moments.mean.tolist()
@@ -146,7 +143,6 @@ def test_groups(sizes, seed):
 
 @given(st.integers(1, 5), st.integers(0, 99))
 def test_jackknife_of_a_mean(each, seed):
-    """Of groups of equal size, it is the standard error of the groups' means."""
     samples = np.random.default_rng(seed).normal(size=(10 * each, 3))
     means = np.array([samples[group::10].mean(axis=0) for group in range(10)])
 
@@ -165,7 +161,6 @@ def test_bias_by_hand():
 
 @given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=13))
 def test_bias_is_what_a_variance_lacks(samples):
-    """Less its bias the variance over all is the one over all but one; a mean has none."""
     array = np.array(samples)
     left = [np.delete(array, place, axis=0) for place in range(len(array))]
     without = np.stack([each.var(axis=0) for each in left], axis=1)
@@ -186,5 +181,4 @@ def test_intervals_are_those_of_the_tables(groups, errors):
 
 
 def test_fewer_than_two_groups_have_no_interval():
-    """It reaches everywhere."""
     assert [math.inf, math.inf] == [interval(0), interval(1)]

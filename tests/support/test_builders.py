@@ -35,13 +35,11 @@ def attentions(model_dirs):
 
 
 def test_every_architecture_has_a_shape():
-    """No builder goes untested."""
     assert list(SHAPES) == list(builders.ARCHITECTURES)
 
 
 @ALL
 def test_directory_is_in_hub_format(model_dirs, name):
-    """Weights are safetensors, and configuration and tokenizer lie beside them."""
     files = {file.name for file in model_dirs[name].iterdir()}
 
     assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= files
@@ -92,7 +90,6 @@ def test_attention_is_far_from_uniform_and_from_one_hot(attentions, name):
 
 @ALL
 def test_position_changes_the_attention(model_dirs, attentions, name):
-    """The pattern over one token repeated is not uniform: position matters."""
     context, windows = SHAPES[name][2:]
     ids = torch.full((1, context), 17)
     pattern = builders.hf_eager_attentions(model_dirs[name], ids)[0]
@@ -112,7 +109,6 @@ def test_position_changes_the_attention(model_dirs, attentions, name):
     ],
 )
 def test_oracle_agrees_with_gpt2(model_dirs, attentions, name, scales):
-    """The oracle's attention from the projection's output is that of transformers."""
     model = builders.hf_eager_model(model_dirs[name])
     kept = []
     for block in model.transformer.h:
@@ -152,7 +148,6 @@ def test_oracle_agrees_with_gpt_neo(model_dirs, attentions):
 
 
 def test_the_same_builder_writes_the_same_weights(tmp_path, model_dirs):
-    """Nothing depends on the global random state."""
     torch.manual_seed(12345)
     for name in ("gpt2", "qwen3", "attn_only"):
         again = builders.ARCHITECTURES[name](tmp_path / name)
@@ -161,7 +156,6 @@ def test_the_same_builder_writes_the_same_weights(tmp_path, model_dirs):
 
 
 def test_attn_only_has_no_mlp(model_dirs):
-    """The file holds what a bundled attention-only model holds, in the same names."""
     from safetensors import safe_open
 
     with safe_open(model_dirs["attn_only"] / "model.safetensors", "pt") as file:
@@ -175,7 +169,6 @@ def test_attn_only_has_no_mlp(model_dirs):
 
 
 def test_attn_only_file_that_does_not_fit(tmp_path):
-    """A missing tensor is an error, not a random one."""
     path = builders.attn_only(tmp_path)
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps({**config, "n_layers": 3}))

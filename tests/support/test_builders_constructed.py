@@ -22,7 +22,6 @@ class TestLookBack:
         return builders.hf_eager_attentions(path, builders.random_ids(3, T, seed=k))
 
     def test_head_0_looks_back(self, patterns, k, T, tau):
-        """Offset k holds nearly everything, and earlier rows are uniform."""
         for n in range(T):
             top = math.exp(builders.LOOK_BACK_SCORE)
             weights = [top if n - i == k else 1.0 for i in range(n + 1)]
@@ -34,13 +33,11 @@ class TestLookBack:
                 assert expected[n - k] > 0.999
 
     def test_head_1_is_uniform(self, patterns, k, T, tau):
-        """Each visible position holds the same."""
         for n in range(T):
             expected = [1 / (n + 1)] * (n + 1) + [0.0] * (T - n - 1)
             assert patterns[0][1, 1, n].tolist() == pytest.approx(expected, abs=1e-6)
 
     def test_head_2_decays(self, patterns, k, T, tau):
-        """Its ETC is that of a finite geometric series, and each step loses the same factor."""
         for n in range(T):
             weights = [math.exp(-(n - i) / tau) for i in range(n + 1)]
             expected = [w / sum(weights) for w in weights] + [0.0] * (T - n - 1)
@@ -58,7 +55,6 @@ class TestLookBack:
 
 
 def test_look_back_leaves_the_stream_at_the_embeddings(tmp_path):
-    """Neither attention nor MLP writes, and the norm gives the stream itself."""
     model = builders.hf_eager_model(builders.look_back(tmp_path, 1)).transformer
     ids = builders.random_ids(2, 37)
     embedded = model.wte(ids) + model.wpe(torch.arange(37))
@@ -71,7 +67,6 @@ def test_look_back_leaves_the_stream_at_the_embeddings(tmp_path):
 
 
 def test_mini_corpus_writes_the_same_documents_twice(tmp_path):
-    """Both files hold the same texts, and a seed gives the same ones again."""
     plain, lines = builders.mini_corpus(tmp_path / "a", documents=5, words=13, seed=3)
 
     texts = [json.loads(line)["text"] for line in lines.read_text().splitlines()]

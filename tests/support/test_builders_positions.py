@@ -78,7 +78,6 @@ class TestHelix:
     """Positions on a helix."""
 
     def test_explained_variance(self, extended):
-        """It is the same in each layer; three components hold nearly all of it."""
         truth = builders.helix_truth()
 
         assert truth == pytest.approx([0.389060, 0.371006, 0.238794, 0.001140], abs=1e-6)
@@ -89,7 +88,6 @@ class TestHelix:
             assert 1 == pytest.approx(math.hypot(*components[0]))
 
     def test_explained_variance_of_another_helix(self, tmp_path):
-        """The truth holds for other sizes too."""
         path = builders.helix(tmp_path, T=41, turns=3, height=2.0, theta=35.0)
         X0, X1, _ = (op.extended_positions(s) for s in streams_of(path, torch.full((1, 41), 7)))
 
@@ -108,12 +106,10 @@ class TestHelix:
         assert [0.0] * 3 == pytest.approx(op.canonical_angles_left(X0, X1, 3), abs=1e-3)
 
     def test_positions_do_not_depend_on_the_token(self, streams):
-        """Each token has the same `X`."""
         assert [0.0] * 3 == pytest.approx([op.token_spread(s) for s in streams], abs=1e-6)
 
     @pytest.mark.parametrize(("head", "wave"), [(0, lambda x: -math.sin(x)), (1, math.cos)])
     def test_scores_read_the_helix(self, helix, head, wave):
-        """Raw scores are a sine or a cosine of the offset, on random tokens."""
         profile = profile_of(helix, builders.random_ids(1, T), 0, head)
 
         expected = {k: 4 * wave(W * k) for k in range(-5, 6)}
@@ -169,7 +165,6 @@ class TestDarkHead:
         assert (-12, 0) == pytest.approx(op.contrasts(profile), abs=1e-2)
 
     def test_repeated_token_breaks_it(self, dark):
-        """Where the previous token is the same, it gets nearly nothing."""
         ids = different_ids(SHORT)
         ids[0, [9, 20, 31]] = ids[0, [8, 19, 30]]
         pattern = builders.hf_eager_attentions(dark, ids)[0][0, 0]
@@ -216,7 +211,6 @@ class TestAggregator:
         assert ratio < 1e-4
 
     def test_equal_tokens_share(self, aggregator):
-        """With the predecessor's token also elsewhere, both places get the same."""
         ids = different_ids(SHORT)
         ids[0, 4] = ids[0, 15]
         row = builders.hf_eager_attentions(aggregator, ids)[1][0, 0, 16]

@@ -83,27 +83,23 @@ KINDS = [
 
 @pytest.mark.parametrize(("n", "skip", "window", "expected"), VISIBLE)
 def test_visible(n, skip, window, expected):
-    """The mask is causal, skips the first positions, and ends with the window."""
     assert expected == oracles.visible(n, skip, window)
 
 
 @pytest.mark.parametrize(("q", "scale", "n", "skip", "window", "expected"), KERNELS)
 def test_kernel_row(q, scale, n, skip, window, expected):
-    """A kernel is the softmax of the scaled scores over what is visible."""
     actual = oracles.kernel_row([q], KEYS, scale, n, skip, window)
 
     assert expected == pytest.approx(actual)
 
 
 def test_attention_row_sees_the_first_positions():
-    """Attention has no skip."""
     actual = oracles.attention_row([1.0], KEYS, 1.0, 3)
 
     assert [1 / 8, 3 / 8, 1 / 8, 3 / 8] == pytest.approx(actual)
 
 
 def test_attention_row_in_a_window():
-    """Attention of a local layer ends with the window."""
     actual = oracles.attention_row([1.0], KEYS, 1.0, 3, window=3)
 
     assert [0.0, 3 / 7, 1 / 7, 3 / 7] == pytest.approx(actual)
@@ -120,7 +116,6 @@ def test_mean_kernel_is_the_mean_of_kernels():
 
 @pytest.mark.parametrize(("row", "expected"), ETC)
 def test_etc(row, expected):
-    """Uniform over k tokens gives k."""
     assert expected == pytest.approx(oracles.etc(row))
 
 
@@ -134,19 +129,16 @@ def test_local_mass_counts_the_own_position():
 
 @pytest.mark.parametrize(("row", "n", "expected"), HALF_MASS)
 def test_half_mass_distance(row, n, expected):
-    """Half of the mass lies nearer, the mass of each token spread evenly over it."""
     assert expected == pytest.approx(oracles.half_mass_distance(row, n))
 
 
 def test_half_mass_distance_needs_a_whole_row():
-    """A row without half of the mass has no such distance."""
     with pytest.raises(ValueError, match="less than half"):
         oracles.half_mass_distance([0.2, 0.2, 0.6], 1)
 
 
 @pytest.mark.parametrize(("row", "n", "skip", "window", "expected"), KINDS)
 def test_kind(row, n, skip, window, expected):
-    """Local wins over uniform, and both thresholds are inclusive."""
     assert expected == oracles.kind(row, n, skip, window)
 
 
@@ -157,7 +149,6 @@ VECTORS = st.lists(st.floats(-3, 3), min_size=2, max_size=2)
     st.lists(VECTORS, min_size=5, max_size=5), st.lists(VECTORS, min_size=5, max_size=5), VECTORS
 )
 def test_attention_is_the_kernel_times_the_content(mean_keys, contents, q):
-    """`A = K e^c / Z` holds exactly when nothing is skipped."""
     scale, n = 0.7, 3
     keys = [
         [m + c for m, c in zip(*pair, strict=True)]
@@ -174,7 +165,6 @@ def test_attention_is_the_kernel_times_the_content(mean_keys, contents, q):
 
 @given(st.lists(st.floats(-5, 5), min_size=11, max_size=11), st.integers(2, 10), st.integers(0, 2))
 def test_etc_lies_between_one_and_the_number_of_visible_positions(scores, n, skip):
-    """The effective token count is bounded by what is visible."""
     row = oracles.kernel_row([1.0], [[s] for s in scores], 1.0, n, skip)
 
     assert 1 - 1e-9 <= oracles.etc(row) <= n - skip + 1 + 1e-9

@@ -76,14 +76,12 @@ class TestOracles:
         assert ((1, 0.5), (3, 0.25), 0.5) == op.largest_two([0.125, 0.5, 0.0, 0.25])
 
     def test_previous_mass(self):
-        """The first pair is left out by the start; nan where no pair is of a kind."""
         pattern = [[1.0], [0.75, 0.25], [0.25, 0.5, 0.25], [0.0, 0.0, 0.125, 0.875]]
 
         assert (0.5, 0.125) == op.previous_mass(pattern, [4, 4, 4, 7], 1)
         assert math.isnan(op.previous_mass(pattern, [1, 2, 3, 4], 0)[0])
 
     def test_divergences(self):
-        """In nats; an impossible outcome is infinitely far."""
         assert math.log(2) == pytest.approx(op.kl([1.0, 0.0], [0.5, 0.5]))
         assert math.inf == op.kl([0.5, 0.5], [1.0, 0.0])
         assert math.log(4) == op.nll([0.75, 0.25], 1)

@@ -24,7 +24,6 @@ def test_query_variation_pairs_the_next_two_groups():
 
 
 def test_query_variation_of_one_group_is_undefined():
-    """There is no pair, so there is no mean."""
     assert math.isnan(query_variation([]))
 
 
@@ -44,7 +43,6 @@ def test_aligned_distance_with_skip():
 
 
 def test_a_shifted_kernel_is_equivariant():
-    """A head that always looks one back is the same everywhere but at the first position."""
     rows = {
         0: [1.0, 0.0, 0.0, 0.0],
         1: [1.0, 0.0, 0.0, 0.0],
@@ -70,7 +68,6 @@ def test_equivariance_leaves_out_positions_that_see_nothing():
 
 
 def test_fidelity_renormalises_the_observed_row():
-    """What lies on the skipped positions does not count."""
     kernel, observed = [0.0, 0.5, 0.5], [0.2, 0.6, 0.2]
 
     assert pytest.approx(0.25) == oracles.fidelity(kernel, observed, 1)
@@ -84,7 +81,6 @@ PATTERNS = [
 
 
 def test_diagonal_profile_without_a_start_token():
-    """Each diagonal is averaged over all of its entries."""
     actual = oracles.diagonal_profile(PATTERNS, 0)
 
     assert [(1 + 0.4 + 0.5 + 1 + 0.2 + 0.1) / 6, (0.6 + 0.3 + 0.8 + 0.9) / 4, 0.1] == pytest.approx(

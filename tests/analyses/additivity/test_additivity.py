@@ -79,7 +79,6 @@ def test_cosines_by_hand():
     st.floats(0.1, 10),
 )
 def test_sums_of_squares(noise, seed, factor):
-    """Shares are those of loops; what is added for a place is position, for a passage content."""
     generator = np.random.default_rng(seed)
     keys = noise + generator.normal(size=noise.shape)
     position, content, rest = (float(part[0]) for part in shares(*sums(keys)))
@@ -118,7 +117,6 @@ def test_places_by_hand():
 
 @given(st.integers(0, 1), st.integers(1, 50), st.integers(2, 30), st.integers(0, 100))
 def test_places(first, length, shifts, more):
-    """Evenly spaced, from behind the start token; the last passage fits, and no wider step does."""
     context = first + length + shifts - 1 + more
     places = shift_places(context, first, length, shifts)
 
@@ -130,7 +128,6 @@ def test_places(first, length, shifts, more):
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_head(paths, case):
-    """All values and errors, with keys of plain transformers at other positions."""
     name, start, context, passages = CASES[case]
     windows = some_windows(passages, context, start)
     found = perform(paths[name], windows, start)
@@ -167,7 +164,6 @@ def test_every_head(paths, case):
 # head 2 has no content, whose direction is rounding
 @pytest.mark.filterwarnings("ignore:(divide by zero|invalid value):RuntimeWarning")
 def test_additive_keys(paths):
-    """Content alone, a sum of both, position alone; no rest, and content that does not drift."""
     windows = some_windows(20, 31, True)
     found = perform(paths["additive"], windows, passages=20)
 
@@ -206,7 +202,6 @@ def test_turning_keys(paths):
 
 
 def test_through_the_laboratory(paths, tmp_path):
-    """The run reads as many texts as passages, in single precision, whatever else it says."""
     params = {"passages": 12, "passage_length": 5, "shifts": 4}
     run = {"context": 31, "windows": 99, "dtype": "bfloat16", "destination": " the"}
     found = ask(tmp_path, "additivity", paths["turning"], params, **run)
@@ -225,7 +220,6 @@ def test_through_the_laboratory(paths, tmp_path):
 
 
 def test_no_content(paths):
-    """Where position is all, content has no direction, and no cosine."""
     found = perform(paths["additive"], some_windows(20, 31, True), passages=20)
 
     assert np.isnan(found.values["content_similarity"][0, 2]).all()
@@ -248,6 +242,5 @@ def test_too_long(paths, monkeypatch, start, need):
 
 @pytest.mark.parametrize("windows", [(1, 17), (5, 6)])
 def test_too_little_text(paths, windows):
-    """One passage, or passages that are too short: one sentence."""
     with pytest.raises(BadRequest, match="two texts of 7 tokens or more"):
         perform(paths["gpt2"], some_windows(*windows, True))

@@ -65,7 +65,6 @@ def close(expected, found, rtol=2e-4, atol=2e-5):
 
 
 def test_ingredients(case):
-    """Kernels, medians, weights and scales of the whole vocabulary are those of the loops."""
     _, _, bag, truth = case
 
     close(truth.kernels, bag.kernels)
@@ -81,7 +80,6 @@ def test_ingredients(case):
 
 
 def test_extended_embeddings(case):
-    """`e(t)` and its contributions to neurons, with either choice of the first norm's scale."""
     _, _, bag, truth = case
     reads = np.stack([truth.read(neuron) for neuron in (0, 13)], axis=1)
     for by in ("token", "mean"):
@@ -99,7 +97,6 @@ def test_extended_embeddings(case):
 @pytest.mark.parametrize("by", predicted.SCALES)
 @pytest.mark.parametrize("kernel", predicted.KERNELS)
 def test_predictions(case, kernel, by):
-    """All parts at some positions of a text of another length, and what neurons make of them."""
     _, _, bag, truth = case
     text = some_windows(1, 15, bag.start == 1, seed=31)[0].tolist()
 
@@ -219,7 +216,6 @@ def test_trace_of_the_known_model(known):
 
 
 def test_listed_tokens(known):
-    """Those that occur so often in all windows of the run, no special ones."""
     subject, _ = study(known, np.array([[0, 5, 7], [0, 7, 9], [0, 0, 9]]), True)
 
     assert [7, 9] == listed_tokens(subject, 2).tolist()
@@ -228,7 +224,6 @@ def test_listed_tokens(known):
 
 
 def test_pieces_of_the_vocabulary(case, monkeypatch):
-    """However many tokens are taken at a time, weights and table are the same."""
     subject, main, whole, _ = case
     for place in ("bag.run.bag", "contextual_heads.run.content_weights"):
         monkeypatch.setattr(f"poskernel_core.analyses.{place}.ROWS", 97)

@@ -65,7 +65,6 @@ def test_put_together_again(paths, name):
 
 @pytest.mark.parametrize("name", READ)
 def test_see(paths, name):
-    """The hidden values are those that hooks on the plain eager model show."""
     windows, model = some_windows(2, 19, start=False), loaded(paths[name])
     truth = inside(paths[name], windows)
 
@@ -79,7 +78,6 @@ def test_see(paths, name):
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "llama", "mistral"])
 def test_weights_of_the_oracle(paths, name):
-    """The parts are the tensors of the plain model, read once more."""
     layer, expected = take_apart(loaded(paths[name])), layer_of(paths[name])
 
     for found, (weight, bias), out in zip(
@@ -104,7 +102,6 @@ def test_weights_of_the_oracle(paths, name):
     ],
 )
 def test_refused(paths, name, words):
-    """No neurons, or none that attention feeds, or other norms: one sentence."""
     model = loaded(paths[name])
     for ask in (take_apart, lambda it: see(it, torch.ones(1, 3, dtype=torch.long))):
         with pytest.raises(BadRequest, match=words) as caught:
@@ -120,7 +117,6 @@ def hooks_of(model):
 
 @pytest.mark.parametrize("name", ["gpt2", "opt", "llama"])
 def test_hooks_are_removed(paths, name):
-    """As many hooks are there afterwards, also when the model fails in the middle."""
     model = loaded(paths[name])
     before = hooks_of(model)
 
@@ -133,7 +129,6 @@ def test_hooks_are_removed(paths, name):
 
 
 def test_only_layer_0_is_run(paths):
-    """What is behind the neurons' input never runs."""
     model, ran = loaded(paths["gpt2"]), []
     model.block(0).mlp.c_proj.register_forward_hook(lambda *_: ran.append(0))
     model.block(1).register_forward_hook(lambda *_: ran.append(1))
@@ -162,7 +157,6 @@ def test_norm_by_hand():
     st.sampled_from([1e-5, 0.1]),
 )
 def test_norms(left, right, factor, eps):
-    """The exact one is torch's; with the scale held fixed it is linear."""
     generator = torch.Generator().manual_seed(7)
     gain, bias = torch.randn(2, 5, generator=generator, dtype=torch.float64)
     x, y = torch.tensor([left, right], dtype=torch.float64)

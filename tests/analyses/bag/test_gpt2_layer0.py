@@ -43,7 +43,6 @@ def test_kinds(result):
 
 @pytest.mark.parametrize("head", LOCAL)
 def test_local_heads(result, head):
-    """Five to nine effective tokens, nearly all mass in the last ten."""
     at = result.select(query=400, layer=0, head=head).values
 
     tokens, mass = LOCAL[head]

@@ -90,7 +90,6 @@ def test_first_key(paths, length, skip, first):
 
 
 def test_layers_and_order(paths):
-    """Only the layers asked for are kept; texts are numbered through, whatever the batch."""
     windows = some_windows(7, 11, True)
     subject, main = study(paths["gpt2"], windows, batch=3)
 
@@ -104,7 +103,6 @@ def test_layers_and_order(paths):
 
 
 def test_destination_windows():
-    """Windows end with the token; the ones given are left as they are."""
     windows = np.arange(10).reshape(2, 5)
     changed = destination_windows(windows, 3, 77)
 
@@ -114,7 +112,6 @@ def test_destination_windows():
 
 @pytest.mark.parametrize("case", CELLS)
 def test_every_position(paths, case):
-    """Values and errors of one head at every position; the windows' own tokens do not count."""
     name, _, skip, start, window, divisor = CASES[case]
     windows = some_windows(20, 19, start)
     subject, main = study(paths[name], windows, start)
@@ -175,7 +172,6 @@ def test_two_roads(paths, tmp_path, batch):
 
 
 def test_decay_along_positions(paths):
-    """Kernels proportional to `exp(i / tau)` behind exact means: the ETC levels off."""
     subject, main = study(paths["additive"], some_windows(5, T, True))
     ramp = np.zeros((1, 3, T, 5), dtype=np.float32)
     ramp[0, 1:, :, 1] = np.arange(T) / TAU
@@ -192,7 +188,6 @@ def test_decay_along_positions(paths):
 
 
 def test_no_context_changes_nothing(paths):
-    """The same text many times has no spread."""
     windows = np.repeat(some_windows(1, 13, True), 5, axis=0)
     found = perform(Denominators, *study(paths["gpt2"], windows), head="L1H2", first_windows=5)
 
@@ -212,7 +207,6 @@ def test_no_context_changes_nothing(paths):
     ],
 )
 def test_refused(paths, params, words):
-    """No such head, no such token: one sentence."""
     subject, main = study(paths["gpt2"], some_windows(3, 11, True))
     with pytest.raises(BadRequest, match=words) as caught:
         perform(Denominators, subject, main, **params)
@@ -222,7 +216,6 @@ def test_refused(paths, params, words):
 
 
 def test_means_from_the_store(paths):
-    """Mean keys that cannot be written to raise no warning."""
     windows = some_windows(3, 11, True)
     _, main = study(paths["gpt2"], windows)
     main.arrays["mean_keys"].setflags(write=False)
@@ -236,7 +229,6 @@ def test_means_from_the_store(paths):
 
 @pytest.mark.parametrize("length", [4, 5])
 def test_nothing_visible(paths, tmp_path, length):
-    """A context that ends with the skipped keys, or with one more: one sentence."""
     params, run = {"skip": 4}, {"context": length, "windows": 5}
     with pytest.raises(BadRequest):
         ask(tmp_path, "denominators", paths["gpt2"], params, **run)

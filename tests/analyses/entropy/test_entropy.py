@@ -58,7 +58,6 @@ def test_bounds(weights, skip):
 @pytest.mark.parametrize("start", [False, True])
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
 def test_plain_transformers(model_dirs, name, start):
-    """Means and errors over texts of every head, position and skip; a local layer sees fewer."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
     gathered = pk.run_pass(
         pk.load(str(model_dirs[name]), device="cpu"), ids, positions=POSITIONS,
@@ -81,7 +80,6 @@ def test_plain_transformers(model_dirs, name, start):
 
 
 def test_blocks_do_not_matter(model_dirs, monkeypatch):
-    """However many rows are shown at a time."""
     from poskernel_core.forward import attention
 
     ids = builders.random_ids(TEXTS, CONTEXT, seed=6).numpy()
@@ -94,7 +92,6 @@ def test_blocks_do_not_matter(model_dirs, monkeypatch):
 
 
 def test_heads_that_look_at_one_key_at_all_or_less_and_less(tmp_path):
-    """A head that looks back, a uniform and a decaying one, as they are built."""
     back, decay = 3, 6.0
     path = builders.look_back(tmp_path / "look_back", back, CONTEXT, decay)
     ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()

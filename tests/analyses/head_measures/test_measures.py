@@ -59,7 +59,6 @@ def grid_colours(measure: Measure, result: Result) -> list[str]:
 
 @EVERY
 def test_the_question_exists_and_is_explained(measure) -> None:
-    """One can read what it is: a formula of the definitions and its source."""
     method = method_of(measure.question.name)
     words = measure.words()
     assert isinstance(ANALYSES[measure.question.name], measure.question)
@@ -72,7 +71,6 @@ def test_the_question_exists_and_is_explained(measure) -> None:
 
 
 def test_titles_units_and_places_differ() -> None:
-    """Titles name the measures; the landing page's is the first; no number is there twice."""
     assert [each.title for each in MEASURES.values()] == list(MEASURES)
     assert "etc" == next(iter(MEASURES.values())).value
     assert len(MEASURES) == len({(each.question, each.value) for each in MEASURES.values()})
@@ -82,7 +80,6 @@ def test_titles_units_and_places_differ() -> None:
 @pytest.mark.slow
 @EACH
 def test_every_head_has_a_number_and_its_colour(measure, found) -> None:
-    """A finite number a head with a unit, several colours, and a legend."""
     result = found(measure)
     values = measure.numbers(result)
     assert ((LAYERS, HEADS), ("layer", "head")) == (values.shape, tuple(result.axes[measure.value]))
@@ -98,7 +95,6 @@ def test_every_head_has_a_number_and_its_colour(measure, found) -> None:
 @pytest.mark.slow
 @EACH
 def test_equal_numbers_have_equal_colours_in_order(measure, found) -> None:
-    """Colours tell numbers apart as the legend says: rank by number is rank along the legend."""
     result = found(measure)
     values = measure.numbers(result)
     bar = [colour for colour, _ in measure.shade(result, values).legend]
@@ -112,7 +108,6 @@ def test_equal_numbers_have_equal_colours_in_order(measure, found) -> None:
 
 @pytest.mark.slow
 def test_the_numbers_are_those_of_the_analyses(selection, found) -> None:
-    """At the query position and skip chosen, and at the largest shift."""
     measures = {(each.question, each.value): each for each in MEASURES.values()}
     heads = found(measures[ContextualHeads, "denominator_cv"])
     assert (QUERY, SKIP) == (heads.params["query"], heads.params["skip"])
@@ -127,7 +122,6 @@ def test_the_numbers_are_those_of_the_analyses(selection, found) -> None:
 
 
 def test_a_head_without_a_number_is_grey() -> None:
-    """It alone."""
     result, measure = made_contextual.heads(), MEASURES["CV of the softmax denominator"]
     result.values["denominator_cv"][1, 2] = np.nan
     colours = grid_colours(measure, result)
@@ -136,7 +130,6 @@ def test_a_head_without_a_number_is_grey() -> None:
 
 
 def test_groups_have_the_colours_of_their_names() -> None:
-    """Codes of the result, labels of the legend."""
     result, measure = made_contextual.heads(), MEASURES["behaviour group"]
     named = {text: colour for colour, text in measure.shade(
         result, measure.numbers(result)).legend if text}  # fmt: skip
@@ -145,7 +138,6 @@ def test_groups_have_the_colours_of_their_names() -> None:
 
 
 def test_sight_is_a_measure_where_layers_differ(model_dirs):
-    """Only models with windows have it, and it is what their layers see."""
     sight = MEASURES["visible keys"]
     assert not sight.fits(GEOMETRY)
     geometry = catalog.locate(str(model_dirs["gpt_neo"])).geometry

@@ -57,7 +57,6 @@ def test_only_the_first_key_is_attended():
 
 @pytest.mark.parametrize("name", ["gpt2", "mistral"])
 def test_plain_transformers(model_dirs, name):
-    """What is kept of each text is what transformers computes, the last interval the largest."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=2).numpy()
     sizes = {"intervals": 3, "per_interval": 2, "in_last": 4}
     found = examples(model_dirs[name], ids, batch=5, **sizes)
@@ -111,7 +110,6 @@ def test_texts_are_drawn_evenly():
 
 
 def test_batches_do_not_matter(model_dirs):
-    """However many texts are read at a time, the same ones are kept."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=4).numpy()
     one, five = (examples(model_dirs["gpt2"], ids, batch=size) for size in (1, 5))
 
@@ -134,7 +132,6 @@ def test_sizes_do_not_grow(model_dirs):
 
 
 def test_too_large():
-    """Examples that would take more than a gigabyte are refused, with what to do."""
     with pytest.raises(BadRequest, match=r"4 x 1000 heads would take 6.3 GB: choose a shorter"):
         _Kept((4, 1000), 2**15, HeadExamplesParams(intervals=1, in_last=1), np.zeros((4, 1000, 0)))
 
@@ -198,7 +195,6 @@ def _declared(name):
 
 
 def test_the_files_by_hand():
-    """Every number of a made-up run, rounded to four decimals; what is no number is null."""
     results = made(1 / 3)
     files = dict(tree(*results))
 
@@ -240,7 +236,6 @@ def test_the_files_by_hand():
 @pytest.mark.slow
 @pytest.mark.usefixtures("near_worker")
 def test_the_command(model_dirs, tmp_path, monkeypatch, capsys):
-    """`export --headvis` writes the metrics that Python computes, and a file for every head."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
     ids = builders.random_ids(7, 29, seed=6).numpy()
     np.save(tmp_path / "tokens.npy", ids)
@@ -281,6 +276,5 @@ def test_the_command(model_dirs, tmp_path, monkeypatch, capsys):
     ],
 )
 def test_bad_commands(given, words, capsys):
-    """One sentence each, before anything is computed."""
     assert 2 == cli.main(["export", "demo-gpt2", *given])
     assert words in capsys.readouterr().err

@@ -74,7 +74,6 @@ def test_by_hand(block):
 
 
 def test_little_attention_is_no_induction():
-    """What is below a hundredth counts as none, text by text and key by key."""
     rows = [[1, 0, 0], [0.995, 0.005, 0], [0.5, 0.25, 0.25]]
 
     assert 0 == seen([rows], [[4, 4, 2]])[-1]
@@ -130,7 +129,6 @@ def test_plain_transformers(model_dirs, name):
 
 
 def test_blocks_and_batches_do_not_matter(model_dirs, monkeypatch):
-    """However many rows are shown at a time, and however many texts are read at a time."""
     from poskernel_core.forward import attention
 
     ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()

@@ -88,7 +88,6 @@ def extended(path, windows, first=0):
 
 
 def test_explained_variance_of_a_helix(helix):
-    """Four components in each layer, of the shares known on paper."""
     expected = [*builders.helix_truth(), *[0.0] * 6]
 
     for shares in helix.values["explained_variance"]:
@@ -106,7 +105,6 @@ def test_angles_of_a_helix(helix):
 
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_angles_of_other_subspaces(constructed, k):
-    """`theta` for any number of directions."""
     angles = pk.analyse("helix", constructed, subspace=k).values["angles_residual"]
 
     np.testing.assert_allclose(angles[0, 1], [THETA] * k, atol=1e-2)
@@ -125,7 +123,6 @@ def test_projection_is_a_curve_of_the_helix(helix):
 
 
 def test_projection_draws_the_circle(helix):
-    """Seen along its axis it is a circle: cosine and sine are linear in the three components."""
     coordinates = np.array(builders.helix_coordinates())
     for points in helix.values["projection"]:
         design = np.column_stack([points, np.ones(T)])
@@ -137,12 +134,10 @@ def test_projection_draws_the_circle(helix):
 
 
 def test_no_token_matters_to_a_helix(helix):
-    """The spread over tokens is that of rounding."""
     np.testing.assert_allclose(helix.values["token_spread"], 0, atol=1e-3)
 
 
 def test_signs_agree_from_layer_to_layer(helix):
-    """A slider that morphs between the layers does not flip an axis; nor do the overlays."""
     values = helix.values
     for name in ("projection", "on_embedding", "joint"):
         overlap = (values[name][1:] * values[name][:-1]).sum(axis=1)
@@ -199,7 +194,6 @@ def test_against_the_oracles(model_dirs, passes, repeated, leave_out):
 
 @pytest.mark.parametrize("name", ["gpt2", "helix"])
 def test_angles_in_position_space(model_dirs, helix_path, name):
-    """Of the uncentred `W_pos`, and of each later layer's input after its norm."""
     path = helix_path if name == "helix" else model_dirs[name]
     windows = repeated_windows(293, context=CONTEXT, windows=TOKENS, avoid=0, seed=3)
     model, seen = builders.hf_eager_model(path), []
@@ -234,7 +228,6 @@ def test_spread_over_tokens(model_dirs, passes, repeated, name, first):
 
 
 def test_batches_do_not_matter(model_dirs, passes, repeated):
-    """The same numbers from windows read one or three at a time."""
     for batch in (1, 3):
         other = gather(model_dirs["gpt2"], repeated, batch=batch)
         for name, array in passes["gpt2"].arrays.items():

@@ -60,7 +60,6 @@ def test_pca_by_hand():
 @few
 @given(SEEDS, st.sampled_from([(POS, MODEL), (MODEL, POS), (5, 3)]))
 def test_pca(seed, shape):
-    """Shares and components are the oracle's, whichever of the axes is the longer one."""
     rows = maths.centred(draw(seed, *shape))
     np.testing.assert_allclose(rows, op.centred(draw(seed, *shape).tolist()), atol=1e-12)
 
@@ -72,7 +71,6 @@ def test_pca(seed, shape):
 
 
 def test_more_components_than_dimensions():
-    """Beyond what there is, components are zero, and so are their shares."""
     rows = maths.centred(draw(3, POS, 2))
 
     components, shares = maths.principal(rows, 5)
@@ -118,7 +116,6 @@ def test_angles_of_the_stream(seed):
 @few
 @given(SEEDS)
 def test_angles_in_position_space(seed):
-    """Of the top-k left singular vectors of rows as they are, whatever the two models' widths."""
     a, b = draw(seed, POS, MODEL) + 0.3, draw(seed + 1, POS, 5)
     left, other = maths.left_directions(a, K), maths.left_directions(b, K)
 
@@ -130,7 +127,6 @@ def test_angles_in_position_space(seed):
 @few
 @given(SEEDS)
 def test_a_turned_stream(seed):
-    """Turning the residual space changes neither shares nor angles, nor position space."""
     a, b = (maths.centred(draw(seed + j, POS, MODEL)) for j in range(2))
     turn = turned(seed + 2, MODEL)
 
@@ -174,7 +170,6 @@ def test_group_means(seed, size):
 @few
 @given(SEEDS, st.sampled_from([0.5, 1.0, 2.3]))
 def test_far_share(seed, far):
-    """Share of entries beyond a multiple of their rms; size does not matter."""
     rows = draw(seed, POS, MODEL)
 
     assert op.far_share(rows.tolist(), far) == maths.far_share(rows, far)
@@ -191,7 +186,6 @@ def test_far_share_by_hand():
 
 @pytest.mark.parametrize(("leave_out", "start_token", "expected"), FIRST)
 def test_first_position(leave_out, start_token, expected):
-    """A start token never counts, and more are left out where it is asked for."""
     assert expected == maths.first_position(POS, start_token, leave_out)
     with pytest.raises(BadRequest, match="fewer than 4 positions"):
         maths.first_position(expected + 3, start_token, leave_out)
@@ -201,7 +195,6 @@ def test_first_position(leave_out, start_token, expected):
 @pytest.mark.parametrize("length", [2, 3, 13, 41])
 @pytest.mark.parametrize("kv", [1, 2, 6])
 def test_position_profile(start, length, kv):
-    """The oracle's for every query head of its key head, NaN where no pair of positions is."""
     queries, keys = draw(5, 6, length, 5, stretch=False), draw(6, kv, length, 5, stretch=False)
 
     found = bands.position_profile(queries.astype(np.float32), keys.astype(np.float32), 0.37, start)
@@ -216,7 +209,6 @@ def test_position_profile(start, length, kv):
 @few
 @given(SEEDS)
 def test_contrasts(seed):
-    """The oracle's; a straight line has none."""
     profiles = draw(seed, 2, 3, 2 * BAND + 1, stretch=False)
 
     found = np.stack(bands.contrasts(profiles), axis=-1)

@@ -159,7 +159,6 @@ def test_heads_that_read_nothing(constructed):
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "llama"])
 @pytest.mark.parametrize(("n", "leave_out"), [(2, 0), (17, 5), (CONTEXT - 2, 3)])
 def test_random_models(passes, name, n, leave_out):
-    """Every head's parts and shares, with its own key head, behind the start token."""
     result = pk.analyse("tangent", passes[name], query=n, leave_out=leave_out)
     first = max(leave_out, 1)
 
@@ -198,7 +197,6 @@ def test_parts_add_up(passes, name, n):
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_errors(passes, model_dirs, windows, name):
-    """Each text is left out of queries, keys and scores, and read along the helix of all texts."""
     result = pk.analyse("tangent", passes[name], query=17)
     residuals = passes[name].arrays["mean_residuals"]
     without = []
@@ -218,7 +216,6 @@ def test_errors(passes, model_dirs, windows, name):
 
 @pytest.mark.parametrize("reach", [3, BAND])
 def test_the_figure_has_the_past_on_the_right(passes, reach):
-    """Each value stands at its own offset k = n - i: that of key n - k, and not of n + k."""
     one = pk.analyse("tangent", passes["gpt2"], query=17).select(layer=1, head=2)
     figure = tangents_figure(one, "", reach)
     drawn = next(trace for trace in figure.data if trace.name == "position only")
@@ -233,7 +230,6 @@ def test_the_figure_has_the_past_on_the_right(passes, reach):
 
 
 def test_helix_of_repeated_tokens(path, constructed):
-    """The curve can come from prompts of one repeated token, whatever the texts."""
     texts = gather(path, builders.random_ids(TEXTS, T).numpy(), False)
     params = TangentParams(query=17, helix_from="repeated", tokens=TEXTS)
 
@@ -249,7 +245,6 @@ def test_helix_of_repeated_tokens(path, constructed):
 
 
 def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
-    """In a random model the two curves differ."""
     windows = repeated_windows(293, context=CONTEXT, windows=TEXTS, avoid=0)
     stream = gather(model_dirs["gpt2"], windows, False, STREAM_SUMS)
     params = TangentParams(query=17, helix_from="repeated", tokens=TEXTS)
@@ -278,7 +273,6 @@ def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
     ],
 )
 def test_bad_query_positions(passes, n, leave_out, words):
-    """A tangent needs a position on both sides, in the helix."""
     with pytest.raises(BadRequest, match=words) as caught:
         pk.analyse("tangent", passes["gpt2"], query=n, leave_out=leave_out)
 
@@ -286,7 +280,6 @@ def test_bad_query_positions(passes, n, leave_out, words):
 
 
 def test_context_too_short(model_dirs):
-    """Three positions and a start token draw no helix."""
     windows = builders.random_ids(2, 4).numpy()
 
     with pytest.raises(BadRequest, match="fewer than 4 positions"):

@@ -67,7 +67,6 @@ def test_scores(model_dirs, start):
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "gpt_neo", "attn_only"])
 def test_scores_elsewhere(model_dirs, name):
-    """The same of grouped queries, windows, and local layers, by plain transformers."""
     rows = twice(PERIOD, True)
     attentions = builders.hf_eager_attentions(model_dirs[name], torch.tensor(rows))
 
@@ -87,7 +86,6 @@ def test_scores_elsewhere(model_dirs, name):
 
 @pytest.mark.parametrize("slope", [0.0, SLOPE])
 def test_the_circuit_is_what_it_says(circuits, slope):
-    """Its closed form, by plain loops: attention of every prefix, and probabilities."""
     ids = [0, 7, 5, 11, 5, 13, 17, 5, 5, 7]
     run = plain_gpt2.run(circuits[slope], ids)
 
@@ -107,7 +105,6 @@ def uniform_mean(queries):
 
 @pytest.mark.parametrize("start", [True, False])
 def test_scores_of_the_circuit(circuits, start):
-    """Both heads of the circuit are found; the uniform ones are not; by hand."""
     period = 11
     path, second = circuits[0.0], range(start + period, start + 2 * period)
 
@@ -138,7 +135,6 @@ def test_scores_of_the_circuit(circuits, start):
 
 
 def test_losses_of_the_circuit(circuits):
-    """The second copy is predicted, the first is not: by the closed form of every prefix."""
     period, rows = 7, twice(7, True, samples=3)
     losses = []
     for ids in rows:
@@ -154,7 +150,6 @@ def test_losses_of_the_circuit(circuits):
 @pytest.mark.parametrize("start", [True, False])
 @pytest.mark.parametrize("slope", [0.0, SLOPE])
 def test_recency_of_the_circuit(circuits, slope, start):
-    """Attention to the candidates, its ratio, and probabilities, from the closed form."""
     subject = subject_of(circuits[slope], start=start)
 
     result = perform(InductionRecency, subject, samples=3)
@@ -186,7 +181,6 @@ def test_recency_of_the_circuit(circuits, slope, start):
 
 
 def test_pattern_of_the_circuit(circuits):
-    """Each row of the observed head from the closed form of its prefix."""
     subject = subject_of(circuits[SLOPE])
 
     result = perform(RecencyPatterns, subject, samples=3, second=9, candidates=3, first=1)

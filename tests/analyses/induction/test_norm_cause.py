@@ -46,7 +46,6 @@ def over_rows(result, name, *place):
 
 @pytest.mark.parametrize("run", [0, 1])
 def test_both_runs(found, run):
-    """Means over rows of what the two experiments give, with errors of independent rows."""
     cause, (recency, rows) = found[0], found[1][run]
     layer, head = 1, 3
     expected = {
@@ -123,7 +122,6 @@ def last_slopes(path, ids, edits):
 
 
 def test_changes(model_dirs, monkeypatch):
-    """Every change and its error is that of the differences of each sequence, by plain loops."""
     monkeypatch.setattr("poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", 4)
     path = model_dirs["gpt2"]
     params = PAIRS | {"samples": 4, "random_length": 17, "trend_from": 1}
@@ -158,7 +156,6 @@ def test_a_recency_that_is_not_the_norms(tmp_path):
 
 
 def test_one_row_is_refused(model_dirs):
-    """A rise needs two rows: one sentence."""
     run = describe_run(str(model_dirs["gpt2"]))
     params = NormCause.params(length=7, first=2)
 

@@ -78,7 +78,6 @@ def one_sequence(path, ids, start, edits):
 
 @pytest.mark.parametrize("case", CASES)
 def test_recency(model_dirs, case):
-    """Every value and error of every row, with the switches on and off."""
     path, (start, changed, switches) = model_dirs["gpt2"], CASES[case]
     params = {"length": LENGTH, "first": 2, "candidates": 2} | changed
     edits, norms = switched(path, start, params, switches)
@@ -127,7 +126,6 @@ def compare(result, name, place, expected):
 
 @pytest.mark.parametrize("case", ["plain", "uniform", "flat"])
 def test_patterns(model_dirs, case):
-    """Mean attention in one row, on the sequences of that row."""
     path, (start, changed, switches) = model_dirs["gpt2"], CASES[case]
     edits, _ = switched(path, start, changed, switches)
 
@@ -144,7 +142,6 @@ def test_patterns(model_dirs, case):
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "gpt_neo", "opt"])
 def test_recency_elsewhere(model_dirs, name):
-    """Attention and probabilities of other architectures, by plain transformers."""
     path = model_dirs[name]
     result = perform(InductionRecency, subject_of(path), samples=SAMPLES, length=LENGTH)
 
@@ -164,7 +161,6 @@ def test_recency_elsewhere(model_dirs, name):
 
 
 def test_position_zero(model_dirs):
-    """Three cases: behind a start token, without it, and behind a random token."""
     path, length = model_dirs["gpt2"], 7
 
     result = perform(PositionZero, subject_of(path), samples=SAMPLES, length=length)

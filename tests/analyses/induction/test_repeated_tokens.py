@@ -53,7 +53,6 @@ def truths(model_dirs, windows):
 @pytest.mark.parametrize("block", [5, 64])
 @pytest.mark.parametrize("name", NAMES)
 def test_repeated_tokens(model_dirs, truths, windows, monkeypatch, name, block, start):
-    """Attention to the predecessor apart for repeated tokens, whatever the blocks and windows."""
     monkeypatch.setattr(attention, "BLOCK", block)
     arrays = gather(model_dirs[name], windows, start)
 
@@ -89,7 +88,6 @@ def test_texts_without_repeats(model_dirs):
 
 @pytest.mark.parametrize("name", ["gpt2", "mistral"])
 def test_batches_do_not_matter(model_dirs, name):
-    """Windows may be read one by one, or in pairs."""
     ids = doubled(builders.random_ids(70, CONTEXT, seed=2).numpy(), 5, first=0)
     what = ("keys", "patterns", "scores", "repeats")
     whole = gather(model_dirs[name], ids, False, what)

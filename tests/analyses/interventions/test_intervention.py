@@ -99,7 +99,6 @@ def softmax(rows):
 
 @pytest.mark.parametrize("start", [False, True])
 def test_measures(model_dirs, subjects, start):
-    """Loss, attention to the predecessor, and the observed head, against plain loops."""
     window = subjects["gpt2"].windows
     truth = truth_of(model_dirs["gpt2"], window)
     tokens, p = window[0].tolist(), softmax(truth.logits[0])
@@ -121,7 +120,6 @@ def test_measures(model_dirs, subjects, start):
 
 @pytest.mark.parametrize("case", CASES)
 def test_intervention(model_dirs, subjects, streams, case):
-    """The numbers of a result are those of two runs of the model, in plain loops."""
     params, edit = CASES[case]
     params, subject = (
         InterventionParams(text=PROMPT, **{"head": "L1H2", **params}),
@@ -202,7 +200,6 @@ def test_identity(subjects, streams, params):
 
 @pytest.mark.parametrize("moves", ["5>2, 5>2", "previous>The, previous>The", "5>2, 5>2, 5>3"])
 def test_rows_still_add_up(subjects, moves):
-    """A key named twice for one row does not lose attention."""
     params = InterventionParams(text=PROMPT, change="move", moves=moves, head="L1H2")
 
     changed = intervene(subjects["gpt2"], {}, params, quiet).values["changed"]
@@ -221,7 +218,6 @@ def test_kl_divergence():
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_requests(subjects, streams, case):
-    """What does not fit is refused in one sentence that names it."""
     name, params, words = BAD[case]
 
     with pytest.raises(BadRequest, match=words) as caught:
@@ -232,7 +228,6 @@ def test_bad_requests(subjects, streams, case):
 
 
 def test_prompt_of_one_token(model_dirs):
-    """Nothing is predicted of a prompt of one token."""
     subject = subject_of(model_dirs["gpt2"], "a", start_token=False)
     params = InterventionParams(text="a", change="ablate", heads="L0H0")
 
@@ -241,8 +236,6 @@ def test_prompt_of_one_token(model_dirs):
 
 
 def test_cancelled(subjects, streams):
-    """Whoever reports progress can stop the work."""
-
     def stop(done, total):
         raise Cancelled("Cancelled.")
 

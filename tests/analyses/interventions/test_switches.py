@@ -88,7 +88,6 @@ def test_positions_removed_from_rotary_models(model_dirs, name):
 
 @pytest.mark.parametrize("name", builders.ARCHITECTURES)
 def test_uniform_heads(model_dirs, name):
-    """Chosen heads share their attention equally among the keys that they see; others do not."""
     ids, model = builders.random_ids(2, LENGTH, seed=7), loaded(model_dirs[name])
     runs = []
     for edit in (Edit(), interventions.UniformHeads([(1, 2), (1, 4), (0, 3)])):
@@ -107,7 +106,6 @@ def test_uniform_heads(model_dirs, name):
 
 
 def test_scaled_heads(model_dirs):
-    """Each head's output at each position times its own factor, in one layer: by plain loops."""
     ids = builders.random_ids(1, LENGTH, seed=11)
     factor = np.random.default_rng(13).uniform(0.2, 3, size=(5, LENGTH))
 
@@ -145,7 +143,6 @@ class Affine(Edit):
 
 
 def test_a_chain_asks_in_order():
-    """At each of the eight places, the first edit comes first; an empty chain changes nothing."""
     first, second, x = Affine(2, 3), Affine(5, 7), torch.tensor([1.0, 11.0])
     chain, empty = Chain([first, second]), Chain([])
 

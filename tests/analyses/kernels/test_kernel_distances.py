@@ -48,7 +48,6 @@ def test_total_variation_is_a_metric(seed):
 @few
 @given(SEEDS, st.integers(1, 23), st.integers(1, 11))
 def test_query_variation(seed, samples, count):
-    """Pairs of queries of different groups, whole rounds of groups alone."""
     found = kernels_of(seed, samples=samples)
     count = min(count, samples)
     places = range(samples // count)
@@ -84,7 +83,6 @@ def test_queries_of_one_group_are_no_pair():
 @few
 @given(SEEDS, st.sampled_from([1, 2, 3, 6]), st.sampled_from([None, 1.3]), st.booleans())
 def test_mean_kernels(seed, shared, cap, biased):
-    """Head by head those of all kernels at once, of shared keys, caps and slopes too."""
     heads, draw = 6, np.random.default_rng(seed).standard_normal
     queries, keys = draw((heads, 8, 5)), draw((heads // shared, 7, 5))
     slopes = Slopes(tuple(2.0 ** -np.arange(heads))) if biased else None
@@ -119,7 +117,6 @@ def grid(seed, skip):
 @few
 @given(SEEDS, st.sampled_from([0, 2, 4]))
 def test_aligned_distance(seed, skip):
-    """Every pair of positions that see a key is the oracle's; others have no distance."""
     rows = grid(seed, skip)
 
     found = kernels.aligned_distance(kernels.by_offset(rows, POSITIONS), POSITIONS, skip)
@@ -136,7 +133,6 @@ def test_aligned_distance(seed, skip):
 
 
 def test_equivariant_kernels_have_distance_zero():
-    """Kernels that depend on the offset alone do not differ once they are aligned."""
     rows = np.zeros((1, len(POSITIONS), 13))
     for place, n in enumerate(POSITIONS):
         weights = 0.5 ** np.arange(n, -1, -1)
@@ -159,7 +155,6 @@ def test_by_offset_by_hand():
 @few
 @given(SEEDS)
 def test_jackknife(seed):
-    """It is the oracle's, and for a mean it is the mean's standard error, without a bias."""
     found = kernels_of(seed)[:, :, 0]
     left = np.stack([np.delete(found, group, axis=1).mean(axis=1) for group in range(5)])
 
@@ -181,7 +176,6 @@ def test_bias_by_hand():
 
 
 def test_one_query_has_no_error():
-    """A single estimate says nothing of its spread, nor of its bias."""
     assert np.isnan(jackknife(np.ones((3, 1)), axis=-1)).all()
     assert np.isnan(bias(np.ones(3), np.ones((3, 1)), axis=-1)).all()
 
@@ -191,5 +185,4 @@ def test_one_query_has_no_error():
     [(10, 0, None, 0), (10, 4, None, 4), (10, 4, 5, 6), (10, 8, 5, 8), (2, 0, 7, 0), (3, 4, 7, 4)],
 )
 def test_first_visible(n, skip, window, expected):
-    """The later of the skip and the sliding window's first key."""
     assert expected == first_visible(n, skip, window)

@@ -71,7 +71,6 @@ def test_kernel_by_hand():
 @few
 @given(SEEDS, st.sampled_from([1, 2, 3, 6]), st.sampled_from([0, 4]), st.sampled_from([None, 5]))
 def test_kernel_rows(seed, key_heads, skip, window):
-    """Each query head reads its group's key head over the visible keys, as the oracle does."""
     heads, samples, n, scale = 6, 3, 10, 0.37
     queries, keys = draw(seed, heads, samples, 5), draw(seed + 1, key_heads, 13, 5)
     low = first_visible(n, skip, window)
@@ -89,7 +88,6 @@ def test_kernel_rows(seed, key_heads, skip, window):
 
 @pytest.mark.parametrize("size", [1e3, 1e6])
 def test_huge_scores(size):
-    """Scores beyond the range of `exp` give a distribution, not NaN."""
     found = kernels.kernel_rows(size * draw(3, 2, 3, 5), draw(4, 2, 7, 5), 1.0)
 
     np.testing.assert_allclose(found.sum(axis=-1), np.ones((2, 3)))
@@ -141,7 +139,6 @@ def test_identity_of_attention(seed):
 
 @pytest.mark.parametrize(("kernel", "expected"), ETC)
 def test_etc_by_hand(kernel, expected):
-    """Uniform over k tokens gives k."""
     assert expected == pytest.approx(float(kernels.effective_tokens(np.array(kernel))))
 
 
@@ -160,14 +157,12 @@ def test_etc(seed, keys):
 
 @pytest.mark.parametrize(("kernel", "expected"), HALF_MASS)
 def test_half_mass_distance_by_hand(kernel, expected):
-    """Half of the mass lies nearer, the mass of each token spread evenly over it."""
     assert expected == pytest.approx(float(kernels.half_mass_distance(np.array(kernel))))
 
 
 @few
 @given(SEEDS, st.floats(-0.01, 0.01))
 def test_half_mass_distance_has_no_steps(seed, moved):
-    """Mass that moves by a little moves it by a little: by what moved over the mass around it."""
     found = kernels_of(seed)[0, 0]
     other = found + moved * np.sign(np.arange(7) - 3) / 6
 
@@ -195,14 +190,12 @@ def test_half_mass_and_local_mass(seed, tokens):
 
 @pytest.mark.parametrize(("mass", "etc", "visible", "local", "uniform", "expected"), KINDS)
 def test_kinds(mass, etc, visible, local, uniform, expected):
-    """Local goes before uniform, both thresholds are inclusive, the rest is slow decay."""
     code = kernels.classify(np.array(mass), np.array(etc), np.array(visible), local, uniform)
 
     assert expected == kernels.KINDS[int(code)]
 
 
 def test_kind_of_nothing():
-    """Where no key is visible there is no kind."""
     nothing = np.array([np.nan, 5.0])
 
     assert [-1, 1] == kernels.classify(np.zeros(2), nothing, np.array([0.0, 97.0])).tolist()

@@ -40,7 +40,6 @@ def test_head_that_looks_two_back(gathered, skip):
 @pytest.mark.parametrize("skip", [0, 4])
 @pytest.mark.parametrize("n", POSITIONS[1:])
 def test_uniform_head(gathered, skip, n):
-    """A uniform head's ETC is the number of visible positions."""
     result = at(gathered, "etc", n, skip=skip)
 
     assert n + 1 - skip == int(result.values["visible_keys"][1])

@@ -92,7 +92,6 @@ def truths(model_dirs, windows):
 @STARTS
 @pytest.mark.parametrize("name", NAMES)
 def test_raw_scores(model_dirs, truths, windows, name, start):
-    """The profile of every head, mask and window left aside, and how far each text is from it."""
     arrays = gather(model_dirs[name], windows, start, ("scores",)).arrays
 
     for layer in range(3):
@@ -116,7 +115,6 @@ def test_raw_scores(model_dirs, truths, windows, name, start):
 @STARTS
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_values_against_the_oracles(model_dirs, truths, windows, name, start):
-    """The two largest diagonals, their ratio, and the parts of the score profile."""
     result = ranked(model_dirs[name], windows, start)
     values = result.values
 
@@ -167,7 +165,6 @@ def test_values_against_the_oracles(model_dirs, truths, windows, name, start):
 
 @STARTS
 def test_repeated_and_unrepeated_mass(model_dirs, start):
-    """Means over the texts that have such tokens, and over those but one."""
     ids = different(TEXTS, CONTEXT)
     ids[0, 20] = ids[0, 19]
     views = {
@@ -262,7 +259,6 @@ def offset_by_offset(queries, keys, rule, start):
 
 
 def test_needs():
-    """The pass over doubled tokens is small, and another spacing is another pass."""
     run = RunSpec(
         model=ModelSpec(name="m", fingerprint="f"),
         corpus=CorpusSpec(name="c", fingerprint="g"),

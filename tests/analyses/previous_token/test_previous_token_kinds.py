@@ -82,7 +82,6 @@ def test_aggregator(constructed):
     ("one back", 1, "by position"), ("two back", 2, "look back"),
 ])  # fmt: skip
 def test_look_back(constructed, name, k, kind):
-    """Heads that look back by position alone, whatever the tokens."""
     result = ranked(constructed[name], builders.random_ids(5, T).numpy(), start_token=False)
 
     assert kind == result.text_of("kind")[0][0]

@@ -32,7 +32,6 @@ def stages(path, window, cell):
 
 @pytest.mark.parametrize("name", SCALES)
 def test_against_plain_loops(model_dirs, window, name):
-    """Raw scores of all pairs, what the mask leaves, and its softmax (local and grouped heads)."""
     truth = truth_of(model_dirs[name], window)
     found = stages(model_dirs[name], window, "L1H4").values
 
@@ -49,7 +48,6 @@ def test_against_plain_loops(model_dirs, window, name):
 
 
 def test_a_row_outside_is_refused(model_dirs, window):
-    """One sentence, not a traceback, for a query beyond the text."""
     result = stages(model_dirs["gpt2"], window, "L0H0")
 
     assert (LENGTH,) == result.select(query=LENGTH - 1).values["pattern"].shape
@@ -58,6 +56,5 @@ def test_a_row_outside_is_refused(model_dirs, window):
 
 
 def test_a_head_outside_is_refused(model_dirs, window):
-    """The cell is checked against the model."""
     with pytest.raises(BadRequest, match="L0H0 to L2H4"):
         stages(model_dirs["gpt2"], window, "L3H0")

@@ -44,13 +44,11 @@ def test_large_models_begin_with_fewer(layers, width, expected):
 
 @pytest.mark.parametrize("model", catalog.BUNDLED_MODELS)
 def test_bundled_models_begin_with_all(model):
-    """What comes with the project stays what the pages ask for."""
     assert CLEAR_SAMPLES == first_samples(CLEAR_SAMPLES, catalog.locate(model).geometry)
 
 
 @pytest.mark.parametrize("name", ASKED)
 def test_what_is_precomputed_is_what_the_pages_show(name):
-    """Every experiment on random tokens begins so, where it is asked for first."""
     run = RunSpec(
         model=ModelSpec(name="a"), corpus=CorpusSpec(name="sample"), context=64, windows=8,
         positions=(63,),

@@ -150,7 +150,6 @@ def test_ranks_by_hand():
 
 
 def test_whose_p_value_it_is():
-    """The p-value is told as the rank correlation's, with the number of keys that it needs."""
     told = {value.name: value.meaning for value in RandomAttention.values}["p_value"]
     row = np.zeros((1, 12, 12))
     row[0, 10:] = np.arange(12)
@@ -171,7 +170,6 @@ def test_whose_p_value_it_is():
     st.floats(-3, 3),
 )
 def test_trends(length, first, whole, factor, step):
-    """Trends are SciPy's; ranks know no scale, slopes do; what is left out does not count."""
     row, n = np.array(whole[:length]) + 0.0, length - 1
     pattern = np.zeros((length, length))
     pattern[-1] = row
@@ -235,7 +233,6 @@ def test_norms_of_averages(averages):
 
 @pytest.mark.parametrize("start", [True, False])
 def test_flattened_norms(averages, start, monkeypatch):
-    """Scaled by norms measured on other sequences, they are flat, and their mean is the same."""
     monkeypatch.setattr("poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", 500)
     subject = subject_of(averages, start=start)
 

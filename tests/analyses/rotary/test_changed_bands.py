@@ -90,7 +90,6 @@ def test_everything_frozen_is_a_model_without_positions(models, name):
 
 @EACH
 def test_bands_add_up(models, name):
-    """One band after the other, head by head, is all at once; nothing changed changes no bit."""
     model, cells = loaded(models, name)
     ids = builders.random_ids(2, CONTEXT, seed=23)
     parts = [
@@ -116,7 +115,6 @@ def performed(model, ids, **params):
 
 
 def test_the_experiment(models):
-    """Means and paired errors over windows of what single runs measure."""
     model, _ = loaded(models, "llama")
     ids = builders.random_ids(TEXTS, CONTEXT, seed=24).numpy()
     found = performed(model, ids, head="L1H2", layers="1-2", short=20.0)
@@ -162,7 +160,6 @@ def test_the_experiment(models):
 
 
 def test_what_is_changed_follows_the_words(models):
-    """Heads before layers, all without either; what is not there is refused."""
     model, every = loaded(models, "llama")
     subject = subject_of(model, builders.random_ids(2, 5, seed=25).numpy())
 

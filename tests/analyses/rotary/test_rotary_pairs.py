@@ -54,7 +54,6 @@ class Turns(Recorder):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_turned_back(models, name):
-    """Pairs, speeds and factors are those of plain transformers; the scores are exactly theirs."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=3)
     seen, model = Turns(), pk.load(str(models[name]), device="cpu")
     model.run(ids, observers=[seen], keep=0)
@@ -87,7 +86,6 @@ def test_the_factor_of_yarn_counts(models):
 @pytest.mark.parametrize("name", ["llama", "gpt_neox", "yarn"])
 @pytest.mark.parametrize("batch", [1, None])
 def test_means(models, name, batch):
-    """Of both numbers, squared lengths and lengths, by plain loops; however texts are batched."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
     model = pk.load(str(models[name]), device="cpu")
     found = pk.run_pass(model, ids, positions=(0,), gather=("rotary",), batch=batch).arrays
@@ -108,7 +106,6 @@ def test_means(models, name, batch):
 
 
 def test_without_each_group(models, monkeypatch):
-    """Left out of the means, a group of texts is as it had never been read, at every skip."""
     ids = builders.random_ids(30, 23, seed=6).numpy()
     model = pk.load(str(models["llama"]), device="cpu")
     given = {"positions": (0,), "gather": ("rotary",)}
@@ -127,7 +124,6 @@ def test_without_each_group(models, monkeypatch):
 
 @pytest.mark.parametrize(("texts", "many"), [(1, 0), (2, 2), (10, 10)])
 def test_few_texts(models, texts, many):
-    """As many groups as there are texts; none of one text, which leaves nothing."""
     ids = builders.random_ids(texts, 5, seed=7).numpy()
     model = pk.load(str(models["llama"]), device="cpu")
     found = pk.run_pass(model, ids, positions=(0,), gather=("rotary",)).arrays
@@ -139,7 +135,6 @@ def test_few_texts(models, texts, many):
 
 
 def test_learned_positions_are_refused(model_dirs):
-    """A pass finds no pair that is turned, and the spectrum of one is refused in a sentence."""
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     gathered = pk.run_pass(model, builders.random_ids(2, 7, seed=8).numpy(), gather=("rotary",))
     assert np.isnan(gathered.arrays["pair_speed"]).all()
@@ -157,7 +152,6 @@ def test_learned_positions_are_refused(model_dirs):
     ids=["neighbours", "neighbours of a part", "a layer without"],
 )
 def test_layouts_of_other_architectures(config, pairs):
-    """Pairs of neighbours, cosines in another order, and a layer that is handed turns in vain."""
     model = AutoModelForCausalLM.from_config(config).eval()
     model.set_attn_implementation(hooks.IMPLEMENTATION)
     x = torch.randn(2, 11, 24, generator=torch.Generator().manual_seed(1))
@@ -193,7 +187,6 @@ class Odd(nn.Module):
 
 
 def test_an_unknown_turn_is_refused():
-    """And so is one that is not steady; the layer is left as it was."""
     attention, turn = Odd(), torch.ones(1, 9, 12)
     vars(attention)["poskernel"] = kept = (object(), 3)
     with pytest.raises(UnsupportedModel, match="layer 3 in a way"):
@@ -208,7 +201,6 @@ def test_an_unknown_turn_is_refused():
 
 
 def test_nothing_is_read_unless_it_is_wanted(model_dirs, monkeypatch):
-    """A pass that asks for no rotation costs none; an edit that asks for none changes no bit."""
     ids = builders.random_ids(1, 7, seed=9)
     model = pk.load(str(model_dirs["llama"]), device="cpu")
     monkeypatch.setattr(hooks, "read_rotation", None)

@@ -74,7 +74,6 @@ def expected_shares(rows, groups):
 
 @pytest.mark.parametrize("case", CASES)
 def test_plain_loops(model_dirs, case):
-    """Products of every row, with the keys and queries of plain transformers, and jackknives."""
     name, skip, start, context, windows, divisors = CASES[case]
     ids = some_windows(TEXTS, context, start)
     subject, main = study(model_dirs[name], ids, start, batch=3)
@@ -152,7 +151,6 @@ def test_few_texts(tmp_path):
 
 
 def test_heads_that_know_one_of_them(tmp_path):
-    """Content alone, both, and position alone, of known variances."""
     T, skip = 31, 1
     path = contextual.additive(tmp_path / "additive", CONTENT, T)
     ids = some_windows(100, T, True)

@@ -51,7 +51,6 @@ def test_by_hand(model_dirs):
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
 def test_plain_transformers(model_dirs, name):
-    """Means and errors over texts of every head and key; a local layer sees fewer."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
     result = pk.analyse("sinks", gather(model_dirs[name], ids, batch=2), threshold=0.1)
 
@@ -72,7 +71,6 @@ def test_plain_transformers(model_dirs, name):
 
 @pytest.mark.parametrize("context", [5, 8])
 def test_rows_add_up(model_dirs, context):
-    """In texts no longer than the keys counted, all attention lies on them."""
     ids = builders.random_ids(TEXTS, context, seed=6).numpy()
     alpha = gather(model_dirs["gpt2"], ids).arrays["alpha"]
 
@@ -82,7 +80,6 @@ def test_rows_add_up(model_dirs, context):
 
 
 def test_blocks_do_not_matter(model_dirs, monkeypatch):
-    """However many rows are shown at a time."""
     from poskernel_core.forward import attention
 
     ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()
@@ -97,7 +94,6 @@ def test_blocks_do_not_matter(model_dirs, monkeypatch):
 
 
 def test_a_uniform_head(tmp_path):
-    """Each of its queries gives every key the same: harmonic sums."""
     path = builders.look_back(tmp_path / "look_back", 3, CONTEXT, 6.0)
     ids = builders.random_ids(TEXTS, CONTEXT, seed=8).numpy()
     found = pk.analyse("sinks", gather(path, ids)).values["alpha"][0, 1]
