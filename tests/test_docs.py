@@ -1,4 +1,4 @@
-"""The documentation: it tells of what is declared, its links lead somewhere, its commands run."""
+"""The documentation: settings are told of, links lead somewhere, its commands run."""
 
 import os
 import re
@@ -6,14 +6,10 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
-from importlib import import_module
 
 import pytest
 
-from pages.shared.measures import MEASURES
 from tests.support.server import ROOT, environment
-from tools.recorded import page_names
-from tools.screenshots import SCHEMES, shots
 
 README = ROOT / "README.md"
 FILES = [
@@ -26,61 +22,16 @@ RUN = [README, ROOT / "docs" / "tutorial.md", ROOT / "docs" / "how-to" / "notebo
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def text_of(*path):
-    """The text of a file of the documentation."""
-    return ROOT.joinpath(*path).read_text("utf-8")
-
-
 def rows(text):
     """The cells of all tables, without their heads."""
     lines = re.findall(r"^\|(.*)\|$(?!\n\|-)", text, re.MULTILINE)
     return [[each.strip() for each in line.split("|")] for line in lines if "---" not in line]
 
 
-def pages():
-    """Section, title and address of every page, in the order of the navigation."""
-    places = {name: import_module(f"pages.{name}.page").PLACE for name in page_names()}
-    return [
-        (place.section, place.title, f"/{name if place.order else ''}")
-        for name, place in sorted(places.items(), key=lambda each: each[1].order)
-    ]
-
-
-def test_the_readme_is_short():
-    assert len(README.read_text("utf-8").splitlines()) <= 150
-
-
-def test_every_page_is_told_of():
-    table = [row for row in rows(README.read_text("utf-8")) if row[2:3] and row[2][:2] == "`/"]
-    told, section = [], ""
-    for level, name in re.findall(
-        r"^(##|###) (.*)$", text_of("docs", "concepts", "pages.md"), re.MULTILINE
-    ):
-        section = name if level == "##" else section
-        told += [(section, name)] if level == "###" else []
-
-    assert [(section, title, f"`{address}`") for section, title, address in pages()] == [
-        tuple(row[:3]) for row in table
-    ]
-    assert [page[:2] for page in pages()] == told
-
-
-def test_every_measure_is_told_of():
-    table = rows(text_of("docs", "concepts", "measures.md"))
-
-    assert [[title, f"`{one.question.name}`"] for title, one in MEASURES.items()] == [
-        row[:2] for row in table if len(row) == 3
-    ]
-
-
-def test_pictures_are_those_of_pages():
-    declared = {f"{shot.name}-{scheme}.png" for shot in shots() for scheme in SCHEMES}
-
-    assert declared == {file.name for file in (ROOT / "docs" / "screenshots").iterdir()}
-
-
 def test_every_setting_is_told_of():
-    table = "".join(row[0] for row in rows(text_of("docs", "reference", "environment.md")))
+    table = "".join(
+        row[0] for row in rows((ROOT / "docs/reference/environment.md").read_text("utf-8"))
+    )
     folders = ("poskernel_core", "pages", "serving")
     code = "".join(
         file.read_text("utf-8")

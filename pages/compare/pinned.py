@@ -178,7 +178,7 @@ def _table(found: Result, queries: Sequence[int]) -> None:
     for row, (measure, unit) in enumerate(
         zip(found.words("measure"), found.words("unit"), strict=True)
     ):
-        cells = " | ".join(_cell(found, row, place) for place in range(len(labels)))
+        cells = " | ".join(measure_cell(found, row, place) for place in range(len(labels)))
         of = "" if all(found.texts["word"][row]) else f" :small[({plain(unit)})]"
         lines.append(f"| {measure}{of} | {cells} |")
     st.markdown("\n".join(lines))
@@ -187,7 +187,7 @@ def _table(found: Result, queries: Sequence[int]) -> None:
     errors_line(found)
 
 
-def _cell(found: Result, row: int, place: int) -> str:
+def measure_cell(found: Result, row: int, place: int) -> str:
     """Return one measure of one head: number, error, bias, and how far it is from the first's."""
     word = str(found.texts["word"][row, place])
     if word:

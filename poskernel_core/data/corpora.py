@@ -160,7 +160,7 @@ def token_windows(
     rows: list[list[int]] = []
     if not single and (count is None or count >= groups):
         each = wanted // groups
-        rows = _deal(texts, tokenizer, body, groups, each, _share(count, groups, each))
+        rows = _deal(texts, tokenizer, body, groups, each, largest_share(count, groups, each))
     one = not rows
     if one:
         texts = documents(spec, seed)
@@ -179,7 +179,7 @@ def in_stretches(rows: Tokens) -> Cut:
     return Cut(rows[order], "stretches")
 
 
-def _share(documents: int | None, groups: int, each: int) -> int:
+def largest_share(documents: int | None, groups: int, each: int) -> int:
     """Return how many windows a document may give: 1.2 times its even share, rounded up.
 
     More where the group that has the fewest documents needs more to have ``each`` windows; one

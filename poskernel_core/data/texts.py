@@ -132,7 +132,7 @@ def counted_documents(spec: CorpusSpec, seed: int = 0) -> tuple[Iterator[str], i
         named = next(r["text"] for r in _bundled(spec.name) if r.get("title") == spec.item)
         return iter([named]), 1
     if spec.name in HUB:
-        return _stream_hub(spec, seed), None
+        return stream_hub(spec, seed), None
     if spec.name in BUNDLED:
         texts = _bundled(spec.name)
         order = np.random.default_rng(seed).permutation(len(texts))
@@ -344,7 +344,8 @@ def _no_network(name: str) -> str:
     )
 
 
-def _stream_hub(spec: CorpusSpec, seed: int) -> Iterator[str]:
+def stream_hub(spec: CorpusSpec, seed: int) -> Iterator[str]:
+    """Yield the documents of a data set of the hub, in an order of the seed."""
     from datasets import load_dataset
 
     source = HUB[spec.name]

@@ -212,14 +212,16 @@ def test_documents_in_groups(tokenizer, place, seed, windows):
 )
 def test_how_much_a_document_may_give(documents, windows, share):
     """By hand: 1.2 times 50 / 13 windows are 4.6; three of ten groups have two documents."""
-    assert share == share_of(windows, documents) == corpora._share(documents, 10, windows // 10)
-    assert 1 == corpora._share(None, 10, windows // 10)
+    assert (
+        share == share_of(windows, documents) == corpora.largest_share(documents, 10, windows // 10)
+    )
+    assert 1 == corpora.largest_share(None, 10, windows // 10)
 
 
 @given(st.integers(1, 10), st.integers(1, 23), st.integers(0, 97))
 def test_every_group_may_have_its_windows(many, each, more):
     documents = many + more
-    share = corpora._share(documents, many, each)
+    share = corpora.largest_share(documents, many, each)
 
     assert share == share_of_groups(documents, many, each)
     assert share * (documents // many) >= each
@@ -238,7 +240,7 @@ def share_of_groups(documents, many, each):
 def test_documents_that_are_too_short_to_be_dealt(place, monkeypatch, known):
     """Where a group would not fill one window, all documents are one text in stretches."""
     documents = [chr(99 + j) * 5 for j in range(13)]
-    monkeypatch.setattr(texts, "_stream_hub", lambda *_: iter(documents))
+    monkeypatch.setattr(texts, "stream_hub", lambda *_: iter(documents))
     name = corpus(place, documents) if known else "openwebtext"
 
     found = made(name, Letters(), context=17, windows=3, start_token=False)
@@ -347,7 +349,7 @@ def test_a_document_stays_in_its_group(place, sizes, windows, context, start, kn
         expected = stretched(loop(documents, Letters(), first, context)[:wanted])
 
     with pytest.MonkeyPatch.context() as hub:
-        hub.setattr(texts, "_stream_hub", lambda *_: iter(documents))
+        hub.setattr(texts, "stream_hub", lambda *_: iter(documents))
         name = corpus(place, documents) if known else "openwebtext"
         if not expected:
             with pytest.raises(TooLittleText, match="gives 0 windows"):
@@ -393,7 +395,7 @@ def test_the_rest_of_a_long_document(place):
 
 def test_a_stream_is_read_until_all_groups_have_their_windows(monkeypatch):
     tokenizer, read = Letters(), itertools.count(99)
-    monkeypatch.setattr(texts, "_stream_hub", lambda *_: (chr(j) * 23 for j in read))
+    monkeypatch.setattr(texts, "stream_hub", lambda *_: (chr(j) * 23 for j in read))
 
     found = made("openwebtext", tokenizer, context=7, windows=64, start_token=False)
 
@@ -447,8 +449,9 @@ def test_few_texts_are_held(files, monkeypatch, kind, held):
     assert [files["texts"][j] for j in order] == found
 
 
-def test_rows_are_unpacked_as_they_are_read(tmp_path):
+def test_rows_are_unpacked_as_they_are_read(tmp_path, monkeypatch):
     """A small file whose rows take much memory together never takes it at once."""
+    monkeypatch.setattr(texts, "HELD", 1000)
     import pyarrow
     from pyarrow import parquet
 
@@ -456,7 +459,7 @@ def test_rows_are_unpacked_as_they_are_read(tmp_path):
     parquet.write_table(pyarrow.table({"text": [row] * rows}), file)
     before, held = pyarrow.total_allocated_bytes(), []
 
-    for each in texts._texts(file):
+    for each in corpora.documents(CorpusSpec(name=str(file))):
         assert row == each
         held.append(pyarrow.total_allocated_bytes() - before)
 

@@ -146,13 +146,13 @@ def test_large_pieces_are_the_whole(backend):
 @pytest.fixture
 def lengths(monkeypatch):
     """How long the texts are that are encoded."""
-    seen, run = [], pieces.Pieces._run
+    seen, run = [], pieces.Pieces.run
 
     def counted(self, text, begin, size):
         seen.append(len(text[begin : begin + size]))
         return run(self, text, begin, size)
 
-    monkeypatch.setattr(pieces.Pieces, "_run", counted)
+    monkeypatch.setattr(pieces.Pieces, "run", counted)
     return seen
 
 

@@ -201,7 +201,7 @@ def test_a_model_that_tells_more_is_refused(loaded, ids, monkeypatch):
 
 
 @ALL
-def test_what_attentions_are_told(loaded, ids, monkeypatch, name):
+def test_what_attentions_are_told(loaded, ids, name):
     told = set()
     ours = AttentionInterface()[hooks.IMPLEMENTATION]
 
@@ -210,9 +210,12 @@ def test_what_attentions_are_told(loaded, ids, monkeypatch, name):
         assert not given["dropout"]
         return ours(*args, **given)
 
-    monkeypatch.setitem(AttentionInterface._global_mapping, hooks.IMPLEMENTATION, listening)
-    loaded[name].run(ids)
-    loaded[name].run(ids, positions=torch.arange(LENGTH).expand(3, LENGTH), until=-1)
+    AttentionInterface.register(hooks.IMPLEMENTATION, listening)
+    try:
+        loaded[name].run(ids)
+        loaded[name].run(ids, positions=torch.arange(LENGTH).expand(3, LENGTH), until=-1)
+    finally:
+        AttentionInterface.register(hooks.IMPLEMENTATION, ours)
 
     known = hooks.WITHOUT_EFFECT | {"scaling", "sliding_window"}
     assert told <= known

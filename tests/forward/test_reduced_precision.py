@@ -117,7 +117,7 @@ def test_memory_is_said_before_anything_is_read(model_dirs, monkeypatch):
     located = catalog.locate(str(model_dirs["llama"]))
     numbers = sum(p.numel() for p in loading.load(located, "cpu").module.parameters())
     little(monkeypatch, 3 * numbers)
-    monkeypatch.setattr(loading, "_from_pretrained", None)
+    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", None)
     with pytest.raises(ComputeFailed, match=r"needs .* in float32, .* are free: choose bfloat16 "):
         loading.load(located, "cpu")
     little(monkeypatch, numbers)
@@ -149,10 +149,8 @@ def test_the_sentence(numbers, free, sentence):
 
 def test_another_attention_is_refused_with_its_figure(tmp_path, monkeypatch):
     located = catalog.locate(str(FAMILY_MODELS["gemma2"].build(tmp_path / "gemma2")))
-    plain = hooks._attend
-    monkeypatch.setattr(
-        hooks, "_attend", lambda *args, cap=None, **further: plain(*args, **further)
-    )
+    with_all = hooks.AttentionCall
+    monkeypatch.setattr(hooks, "AttentionCall", lambda *rule: with_all(*rule[:7], None, *rule[8:]))
 
     with pytest.raises(UnsupportedModel, match=r"patterns differ by up to 0\.\d+, logits by 0"):
         loading.load(located, "cpu")

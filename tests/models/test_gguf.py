@@ -76,6 +76,13 @@ def windows():
     return builders.random_ids(2, LENGTH)
 
 
+def counted(monkeypatch):
+    """A list that grows by one with each conversion."""
+    count, write = [], gguf_weights.write_weights
+    monkeypatch.setattr(gguf_weights, "write_weights", lambda *a: count.append(1) or write(*a))
+    return count
+
+
 @EVERY
 def test_the_model_is_the_original(made, name, kind):
     path, file = made(name, kind)
@@ -110,9 +117,7 @@ def test_the_kernels_are_those_of_the_same_weights(made, name):
 def test_the_second_start_converts_nothing(made, monkeypatch, tmp_path):
     _, file = made("llama-tied")
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
-    located, count = catalog.locate(str(file)), []
-    write = gguf_weights._write
-    monkeypatch.setattr(gguf_weights, "_write", lambda *a: count.append(1) or write(*a))
+    located, count = catalog.locate(str(file)), counted(monkeypatch)
     assert not gguf_weights.is_converted(located)
     assert loading.has_room(located, "cpu")
 
@@ -137,9 +142,7 @@ def test_the_second_start_converts_nothing(made, monkeypatch, tmp_path):
 def test_two_who_want_it_at_once(made, monkeypatch, tmp_path):
     _, file = made("llama-tied")
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
-    located, count = catalog.locate(str(file)), []
-    write = gguf_weights._write
-    monkeypatch.setattr(gguf_weights, "_write", lambda *a: count.append(1) or write(*a))
+    located, count = catalog.locate(str(file)), counted(monkeypatch)
     skeleton = builders.hf_eager_model(made("llama-tied")[0])
 
     with ThreadPoolExecutor(5) as pool:

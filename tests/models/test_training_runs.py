@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from poskernel_core.api import build_request
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
 from poskernel_core.engine.requests import canonical
-from poskernel_core.models import catalog, hub, training
+from poskernel_core.models import catalog, hub
 from poskernel_core.models.checkpoints import Checkpoint, checkpoint_named, one_run
 from poskernel_core.models.schedules import SCHEDULES, schedule_for
 from poskernel_core.models.training import (
@@ -248,11 +248,9 @@ def fake(monkeypatch):
         found = FakeHub(weights, [])
         monkeypatch.setattr("huggingface_hub.HfApi", lambda: found)
         monkeypatch.setattr(hub, "offline", lambda: False)
-        training._listed.cache_clear()
         return found
 
-    yield make
-    training._listed.cache_clear()
+    return make
 
 
 def test_equal_weights_on_the_hub(fake):
@@ -268,14 +266,13 @@ def test_equal_weights_on_the_hub(fake):
 def test_a_hub_model_without_checkpoints(fake):
     fake(main="a", v2="b")
 
-    assert training_run("somebody/model") is None
-    with pytest.raises(UnknownModel, match="'somebody/model' comes without checkpoints"):
-        required_run("somebody/model")
+    assert training_run("somebody/untrained") is None
+    with pytest.raises(UnknownModel, match="somebody/untrained"):
+        required_run("somebody/untrained")
 
 
 def test_no_network(monkeypatch):
     monkeypatch.setattr(hub, "offline", lambda: True)
-    training._listed.cache_clear()
 
     with pytest.raises(NoNetwork, match=r"only the hub can tell.*'demo-training' works offline"):
         required_run("somebody/other-model")

@@ -201,8 +201,8 @@ def test_asked_of_one_workshop(model_dirs, tmp_path):
 
 def test_one_bag_for_all_questions(model_dirs, tmp_path, monkeypatch):
     """The list of neurons, one neuron and its course stand on one bag, built once."""
-    built, build = [], bag_module._build
-    monkeypatch.setattr(bag_module, "_build", lambda *a: (built.append(a), build(*a))[1])
+    built, part = [], bag_module.take_apart
+    monkeypatch.setattr(bag_module, "take_apart", lambda *a: (built.append(a), part(*a))[1])
     store, common = (
         Store(tmp_path),
         {"query": 31, "first_windows": 3, "heads": "L0H0", "min_count": 0},

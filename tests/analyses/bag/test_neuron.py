@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.bag.experiment.neuron import correlations
-from poskernel_core.analyses.bag.experiment.trace import _agreement
+from poskernel_core.analyses.bag.experiment.trace import agreement
 from poskernel_core.analyses.bag.neuron import Neuron, NeuronTrace
 from poskernel_core.common.errors import BadRequest
 from tests.support import oracles_bag as oracle
@@ -171,7 +171,7 @@ def test_correlation_is_at_most_1():
     """Predictions that are three times the truth have the correlation 1, and no more."""
     for seed in range(29):
         true = np.random.default_rng(seed).normal(size=41).astype(np.float32)
-        assert 1 >= float(_agreement(true, 3 * true, true)["correlation"]) > 1 - 1e-6
+        assert 1 >= float(agreement(true, 3 * true, true)["correlation"]) > 1 - 1e-6
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_correlation_is_at_most_1():
     ],
 )
 def test_agreement_by_hand(true, predicted, expected):
-    found = _agreement(np.array(true), np.array(predicted), np.zeros(len(true)))
+    found = agreement(np.array(true), np.array(predicted), np.zeros(len(true)))
 
     names = ("r2", "r2_of_bag", "correlation", "sign_agreement")
     assert expected == pytest.approx([float(found[name]) for name in names], nan_ok=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import poskernel_core as pk
-from pages.compare.pinned import _cell
+from pages.compare.pinned import measure_cell
 from poskernel_core.analyses import find
 from poskernel_core.analyses.comparison import formulas
 from poskernel_core.analyses.comparison.figures import (
@@ -348,7 +348,7 @@ def test_a_difference_is_bold_beyond_its_interval(groups, cell):
 
     assert [0.01, -0.02] == found.biases["value"][0].tolist()
     assert ("documents", groups) == (found.error_counts, found.groups)
-    assert cell == _cell(found, 0, 1).replace("\N{NO-BREAK SPACE}", " ")
+    assert cell == measure_cell(found, 0, 1).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_kernels_with_biases():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import poskernel_core as pk
-from poskernel_core.statistics.entropy import _entropies
+from poskernel_core.statistics.entropy import entropies
 from tests.analyses.previous_token.test_previous_token import error
 from tests.support import builders, oracles
 from tests.support.truth import truth_of
@@ -35,11 +35,11 @@ def rows_of(*rows):
 
 def test_by_hand():
     """Half and two quarters: 1.5 ln 2; without the half both quarters alike: ln 2; then one: 0."""
-    found = _entropies(rows_of([0.5, 0.25, 0.25]), 0)[0, 0, 0]
+    found = entropies(rows_of([0.5, 0.25, 0.25]), 0)[0, 0, 0]
 
     np.testing.assert_allclose([1.5 * math.log(2), math.log(2), 0], found[:3], atol=1e-7)
     assert (0 == found[3:]).all()
-    late = _entropies(rows_of([0.5, 0.25, 0.25]), 2)[0, 0, 0]
+    late = entropies(rows_of([0.5, 0.25, 0.25]), 2)[0, 0, 0]
     np.testing.assert_allclose([1.5 * math.log(2)] * 3, late[:3], atol=1e-7)
 
 
@@ -47,7 +47,7 @@ def test_by_hand():
 def test_bounds(weights, skip):
     """Between 0 and the logarithm of the number of keys; that of plain loops."""
     row = np.array(weights, dtype=np.float32) / np.sum(weights, dtype=np.float32)
-    found = float(_entropies(rows_of(row), 0)[0, 0, 0, skip])
+    found = float(entropies(rows_of(row), 0)[0, 0, 0, skip])
     keys = len(row) - skip
 
     if keys > 0:

@@ -9,7 +9,7 @@ import torch
 
 import poskernel_core as pk
 from poskernel_core.analyses.base import Subject
-from poskernel_core.analyses.headvis.experiment import TOP, _Kept, _Largest, head_examples
+from poskernel_core.analyses.headvis.experiment import TOP, Kept, Largest, head_examples
 from poskernel_core.analyses.headvis.spec import HeadExamplesParams
 from poskernel_core.analyses.headvis.tree import folder_of, tree
 from poskernel_core.cli import main as cli
@@ -33,7 +33,7 @@ def examples(path, ids, batch=None, **params):
 
 def test_by_hand():
     """Rows (1), (0.6, 0.4), (0.2, 0.5, 0.3) in two blocks: 0.5, and the keys of each row."""
-    seen = _Largest(3, True)
+    seen = Largest(3, True)
     batch = Batch(torch.zeros(1, 3, dtype=torch.long), range(1))
     for first, rows in ((0, [[1, 0], [0.6, 0.4]]), (2, [[0.2, 0.5, 0.3]])):
         seen.pattern(PatternBlock(0, first, 0, torch.tensor(rows)[None, None]), batch)
@@ -47,7 +47,7 @@ def test_by_hand():
 
 def test_only_the_first_key_is_attended():
     """Nothing but key 0: the largest attention that counts is 0, the top key is key 0."""
-    seen = _Largest(2, True)
+    seen = Largest(2, True)
     batch = Batch(torch.zeros(1, 2, dtype=torch.long), range(1))
     seen.pattern(PatternBlock(0, 0, 0, torch.tensor([[[[1.0, 0], [1, 0]]]])), batch)
 
@@ -97,7 +97,7 @@ def test_plain_transformers(model_dirs, name):
 def test_texts_are_drawn_evenly():
     """Of 40 texts in the first interval each is kept about as often, over many heads."""
     params = HeadExamplesParams(intervals=2, per_interval=4, in_last=1)
-    kept = _Kept((1, 500), 1, params, np.full((1, 500, 1), 0.5))
+    kept = Kept((1, 500), 1, params, np.full((1, 500, 1), 0.5))
     top = torch.zeros(500, 1, TOP), torch.zeros(500, 1, TOP, dtype=torch.long)
     for number in range(40):
         kept.add(0, number, np.full(500, 0.25), top)
@@ -133,7 +133,7 @@ def test_sizes_do_not_grow(model_dirs):
 
 def test_too_large():
     with pytest.raises(BadRequest, match=r"4 x 1000 heads would take 6.3 GB: choose a shorter"):
-        _Kept((4, 1000), 2**15, HeadExamplesParams(intervals=1, in_last=1), np.zeros((4, 1000, 0)))
+        Kept((4, 1000), 2**15, HeadExamplesParams(intervals=1, in_last=1), np.zeros((4, 1000, 0)))
 
 
 def test_known_head(tmp_path):

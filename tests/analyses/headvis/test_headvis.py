@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import poskernel_core as pk
-from poskernel_core.analyses.headvis.spec import _metrics
+from poskernel_core.analyses.headvis.spec import metrics
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from poskernel_core.models.geometry import Geometry
@@ -50,7 +50,7 @@ def seen(pattern, tokens, block=None):
         sums.append({name: total.numpy() for name, total in statistic.sums.items()})
     found = statistic.finish(sums, sizes, texts)
     return [float(each[0, 0]) for each in
-            _metrics(found["headvis"], found["headvis_repeats"], length)]  # fmt: skip
+            metrics(found["headvis"], found["headvis_repeats"], length)]  # fmt: skip
 
 
 @pytest.mark.parametrize("block", [1, 2, 3])

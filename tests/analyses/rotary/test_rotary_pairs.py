@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, CohereConfig, GlmConfig, SmolLM3Config
+from transformers import (
+    AttentionInterface,
+    AutoModelForCausalLM,
+    CohereConfig,
+    GlmConfig,
+    SmolLM3Config,
+)
 
 import poskernel_core as pk
 from poskernel_core.common import groups
@@ -183,7 +189,7 @@ class Odd(nn.Module):
         """Hand queries on that change with position in a way of their own."""
         q = hidden_states.view(1, -1, 2, 12).transpose(1, 2)
         q = q * torch.arange(1, q.shape[2] + 1)[:, None]
-        return hooks._attention(self, q, q, q, attention_mask)
+        return AttentionInterface()[hooks.IMPLEMENTATION](self, q, q, q, attention_mask)
 
 
 def test_an_unknown_turn_is_refused():

@@ -15,7 +15,7 @@ from poskernel_core.data.layouts import TokenPool
 from poskernel_core.forward import loading
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
-from tests.support.builders.constructed import _balanced_signs
+from tests.support.builders.constructed import balanced_signs
 from tests.support.builders.made import START, VOCABULARY, build, gpt2_config, save
 from tests.support.builders.positions import blank_gpt2, undo_norm
 from tests.support.builders.truth import random_ids
@@ -147,7 +147,7 @@ def copies(path: Path, window: int | None = None) -> Path:
         for parameter in model.parameters():
             parameter.zero_()
         body, code, place = model.transformer, torch.arange(CODE), torch.arange(COPIES_T)
-        body.wte.weight[:, :CODE] = _balanced_signs(CODE)
+        body.wte.weight[:, :CODE] = balanced_signs(CODE)
         body.wpe.weight[place, CODE + place] = 1.0
         undo_norm(body.h[0].ln_1, body.wte.weight[0] + body.wpe.weight[0])
         attention = body.h[0].attn.attention
