@@ -23,11 +23,7 @@ def passes(model_dirs):
     """One pass of each model; its arrays are compared with plain transformers elsewhere."""
     ids = builders.random_ids(WINDOWS, CONTEXT, seed=43).numpy()
     return {
-        name: pk.run_pass(
-            pk.load(str(model_dirs[name]), device="cpu"),
-            ids,
-            positions=POSITIONS,
-        )
+        name: pk.run_pass(pk.load(str(model_dirs[name]), device="cpu"), ids, positions=POSITIONS)
         for name in NAMES
     }
 

@@ -8,13 +8,7 @@ import pytest
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import Analysis, Composition, Params
-from poskernel_core.analyses.definitions import (
-    SECTIONS,
-    as_markdown,
-    errors_of,
-    methods,
-    values_of,
-)
+from poskernel_core.analyses.definitions import SECTIONS, as_markdown, errors_of, methods, values_of
 from poskernel_core.analyses.training.spec import OfCheckpoints
 from poskernel_core.common.result import Result, each
 

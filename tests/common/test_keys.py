@@ -69,12 +69,7 @@ def test_every_field_is_tried(spec, changes):
 def keys_of(run):
     """All keys that stand on a run."""
     request = REQUEST.model_copy(update={"run": run})
-    return {
-        run.key(),
-        part_key(run, "keys", "manifest"),
-        part_key(run, "keys", "0"),
-        request.key,
-    }
+    return {run.key(), part_key(run, "keys", "manifest"), part_key(run, "keys", "0"), request.key}
 
 
 def test_order_of_parameters():

@@ -68,8 +68,7 @@ def test_parquet_without_text(tmp_path, tokenizer):
 
 
 @pytest.mark.parametrize(
-    "array",
-    [np.zeros((3, 11), int), np.zeros((3, CONTEXT)), np.zeros(CONTEXT, int), np.array(5)],
+    "array", [np.zeros((3, 11), int), np.zeros((3, CONTEXT)), np.zeros(CONTEXT, int), np.array(5)]
 )
 def test_ready_windows_of_another_shape(tmp_path, array):
     np.save(tmp_path / "ids.npy", array)
@@ -197,8 +196,7 @@ def test_rows_without_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [("sea shells", "4 tokens"), ("", "0 tokens"), ("zq", "2 tokens")],
+    ("text", "words"), [("sea shells", "4 tokens"), ("", "0 tokens"), ("zq", "2 tokens")]
 )
 def test_single_token(tokenizer, text, words):
     with pytest.raises(BadRequest, match=words):

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core.forward import interventions, loading
+from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Edit
-from poskernel_core.models import catalog
 from tests.support import builders, plain_gpt2
 from tests.support import oracles_positions as op
 from tests.support.plain_gpt2 import Edits
@@ -25,14 +24,6 @@ LEARNED = ("gpt2", "gpt2_inverse_layer", "gpt_neo", "opt", "attn_only")
 LENGTH = 23
 
 MOVES = {5: [2], 11: [11, 3, 0], 22: [21]}
-
-
-@pytest.fixture(scope="module")
-def loaded(model_dirs):
-    """Every tiny model."""
-    return {
-        name: loading.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
-    }
 
 
 @pytest.fixture(scope="module")

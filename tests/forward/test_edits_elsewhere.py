@@ -9,7 +9,7 @@ from poskernel_core.forward.bridge import open_bridge
 from poskernel_core.models import catalog
 from tests.support import builders
 from tests.support import oracles_positions as op
-from tests.support.test_builders import SHAPES
+from tests.support.builders.architectures import SHAPES
 
 LEARNED = pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "opt", "attn_only"])
 ALL = pytest.mark.parametrize("name", builders.ARCHITECTURES)
@@ -27,17 +27,9 @@ MOVES = {5: [2], 11: [11, 3, 0], 22: [21]}
 
 
 @pytest.fixture(scope="module")
-def loaded(model_dirs):
-    """Every tiny model."""
-    return {
-        name: loading.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
-    }
-
-
-@pytest.fixture(scope="module")
-def bridge(loaded):
+def bridge(model_dirs):
     """A transformer_lens bridge over the tiny GPT-2."""
-    return open_bridge(loaded["gpt2"])
+    return open_bridge(loading.load(catalog.locate(str(model_dirs["gpt2"])), "cpu"))
 
 
 @pytest.fixture(scope="module")

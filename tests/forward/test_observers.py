@@ -9,11 +9,10 @@ from transformers import AttentionInterface
 
 import poskernel_core as pk
 from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.forward import attention, hooks, loading
+from poskernel_core.forward import attention, hooks
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.interventions import AblatedHeads, RemovedEmbeddings
 from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.models import catalog
 from poskernel_core.passes.plan import plan_for
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.statistics import STATISTICS
@@ -28,14 +27,6 @@ LENGTH = 23
 def small_blocks(monkeypatch):
     """Blocks of 11 rows, so that a window takes three."""
     monkeypatch.setattr(attention, "BLOCK", 11)
-
-
-@pytest.fixture(scope="module")
-def loaded(model_dirs):
-    """Every tiny model."""
-    return {
-        name: loading.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
-    }
 
 
 @pytest.fixture(scope="module")
@@ -220,3 +211,28 @@ def test_what_attentions_are_told(loaded, ids, name):
     known = hooks.WITHOUT_EFFECT | {"scaling", "sliding_window"}
     assert told <= known
     assert name == "gpt_neo" or {"dropout", "scaling", "position_ids"} <= told
+
+
+def test_a_pass_ends_at_the_last_attention(loaded, ids):
+    model, ran, recorder = loaded["gpt2"], [], Recorder()
+    handle = model.module.transformer.h[-1].mlp.register_forward_hook(lambda *_: ran.append(1))
+    assert 0 == model.run(ids, observers=[recorder], until=-1).numel()
+    handle.remove()
+    assert ([], 3) == (ran, len(recorder.calls))
+
+    model.run(ids)  # the observer is gone
+    assert 3 == len(recorder.calls)
+
+
+def test_an_observer_that_fails_is_taken_off(loaded, ids):
+    class Broken(Recorder):
+        def attention(self, call, batch) -> None:
+            raise ZeroDivisionError
+
+    model, recorder = loaded["llama"], Recorder()
+    with pytest.raises(ZeroDivisionError):
+        model.run(ids, observers=[Broken()])
+    with torch.inference_mode():
+        model.module(ids, use_cache=False)
+    model.run(ids, observers=[recorder])
+    assert 3 == len(recorder.calls)

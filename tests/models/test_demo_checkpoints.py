@@ -38,10 +38,7 @@ def test_steps_that_are_kept(tools):
 
 @pytest.mark.parametrize(
     ("name", "sizes"),
-    [
-        ("demo-training", {}),
-        ("demo-rotary", {"key_heads": 1, "head_width": 4, "inner": 5}),
-    ],
+    [("demo-training", {}), ("demo-rotary", {"key_heads": 1, "head_width": 4, "inner": 5})],
 )
 def test_a_training_leaves_a_run(tools, tmp_path, name, sizes):
     checkpoints, files, recipes, windows, train = tools

@@ -1,4 +1,4 @@
-"""Every family held against transformers' own eager attention, on tiny models, features on."""
+"""Families held against transformers' own eager attention, on tiny models, features on."""
 
 import gc
 import math
@@ -14,32 +14,20 @@ import poskernel_core as pk
 from poskernel_core.forward import attention, loading, proof
 from poskernel_core.forward.edits import Edit
 from poskernel_core.models import catalog
-from tests.support import builders
-from tests.support.builders.families import FAMILY_MODELS
+from tests.support import Made, builders
+from tests.support.builders.families import EVERY_MODEL, tried
 from tests.support.truth import Recorder
 
 TEXTS, LENGTH = 2, 37
-OWN_ATTENTION = ("gptj", "bloom", "mpt", "falcon")
-ALL = pytest.mark.parametrize("name", FAMILY_MODELS)
-
-
-class Made(dict):
-    """What is made of each model when it is first asked for."""
-
-    def __init__(self, make):
-        super().__init__()
-        self.make = make
-
-    def __missing__(self, name):
-        self[name] = self.make(name)
-        return self[name]
+OWN_ATTENTION = ("gpt_neo", "gptj", "bloom", "mpt", "falcon")
+ALL = pytest.mark.parametrize("name", tried())
 
 
 @pytest.fixture(scope="module")
 def family_dirs(tmp_path_factory):
     """A directory for each tiny model."""
     root = tmp_path_factory.mktemp("families")
-    return Made(lambda name: FAMILY_MODELS[name].build(root / name))
+    return Made(lambda name: EVERY_MODEL[name].build(root / name))
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +96,7 @@ def keep(kept, original, args, kwargs):
 
 def with_heads(name):
     """The layers of a model that have heads."""
-    one = FAMILY_MODELS[name]
+    one = EVERY_MODEL[name]
     return [layer for layer in range(one.layers) if layer not in one.bare]
 
 
@@ -130,7 +118,7 @@ def test_queries_keys_and_patterns(loaded, truths, monkeypatch, name):
     assert len(out.attentions) == len(layers)
     for place, layer in enumerate(layers):
         np.testing.assert_allclose(patterns[layer], out.attentions[place], atol=1e-5)
-        if FAMILY_MODELS[name].kind not in OWN_ATTENTION:
+        if EVERY_MODEL[name].kind not in OWN_ATTENTION:
             call = recorder.calls[layer]
             np.testing.assert_allclose(call.q, kept["q"][place], rtol=1e-5, atol=1e-5)
             np.testing.assert_allclose(call.k, kept["k"][place], rtol=1e-5, atol=1e-5)
@@ -140,7 +128,7 @@ def test_queries_keys_and_patterns(loaded, truths, monkeypatch, name):
 def test_scores_in_plain_loops(loaded, truths, name):
     out, _ = truths[name]
     calls, layers = seen_in(loaded[name]).calls, with_heads(name)
-    one, head, n = FAMILY_MODELS[name], 1, LENGTH - 4
+    one, head, n = EVERY_MODEL[name], 1, LENGTH - 4
 
     for place, layer in enumerate(layers):
         call = calls[layer]
@@ -181,7 +169,7 @@ def test_logits_and_stream(loaded, truths, name):
 
 @ALL
 def test_geometry_is_what_runs(loaded, name):
-    one, geometry = FAMILY_MODELS[name], loaded[name].geometry
+    one, geometry = EVERY_MODEL[name], loaded[name].geometry
     calls = seen_in(loaded[name]).calls
 
     assert one.layers == len(geometry.layers) == len(calls)
@@ -206,7 +194,7 @@ def test_proof(loaded, name):
 
 @ALL
 def test_mean_key_kernels_by_brute_force(loaded, name):
-    model, n, skip, one = loaded[name], LENGTH - 4, 3, FAMILY_MODELS[name]
+    model, n, skip, one = loaded[name], LENGTH - 4, 3, EVERY_MODEL[name]
     windows = builders.random_ids(5, LENGTH).numpy()
     gathered = pk.run_pass(model, windows, positions=(n,), queries_per_position=5)
     found = pk.analyse("kernel", gathered, query=n, skip=skip).values["kernel"]

@@ -7,20 +7,7 @@ import torch
 from transformers import AutoTokenizer
 
 from tests.support import builders, oracles
-
-# name: layers, heads, context, window of each layer
-SHAPES = {
-    "gpt2": (3, 5, 41, [None, None, None]),
-    "gpt2_inverse_layer": (3, 5, 37, [None, None, None]),
-    "gpt_neo": (3, 5, 43, [None, 5, None]),
-    "opt": (3, 5, 47, [None, None, None]),
-    "llama": (3, 6, 53, [None, None, None]),
-    "mistral": (3, 5, 59, [7, 7, 7]),
-    "qwen2": (3, 6, 61, [None, None, None]),
-    "qwen3": (3, 6, 43, [None, None, None]),
-    "gpt_neox": (3, 5, 53, [None, None, None]),
-    "attn_only": (2, 5, 41, [None, None]),
-}
+from tests.support.builders.architectures import SHAPES
 
 ALL = pytest.mark.parametrize("name", builders.ARCHITECTURES)
 
@@ -32,10 +19,6 @@ def attentions(model_dirs):
         name: builders.hf_eager_attentions(path, builders.random_ids(2, SHAPES[name][2]))
         for name, path in model_dirs.items()
     }
-
-
-def test_every_architecture_has_a_shape():
-    assert list(SHAPES) == list(builders.ARCHITECTURES)
 
 
 @ALL

@@ -266,10 +266,7 @@ def test_the_command(model_dirs, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (
-            ("x.zip", "--headvis", "y"),
-            "Give one of FILE, --gallery FOLDER, --hub-card FOLDER",
-        ),
+        (("x.zip", "--headvis", "y"), "Give one of FILE, --gallery FOLDER, --hub-card FOLDER"),
         (("x.zip", "--context", "64"), "--context is for a folder"),
         (("--headvis",), "expected the name of a folder, got nothing"),
         (("--headvis", "/dev/null/x"), "Cannot make the folder"),

@@ -114,8 +114,7 @@ def test_plain_transformers(model_dirs, name):
             expected = oracles_headvis.metrics(texts, ids.tolist())
             left = [
                 oracles_headvis.metrics(
-                    texts[:group] + texts[group + 1 :],
-                    np.delete(ids, group, axis=0).tolist(),
+                    texts[:group] + texts[group + 1 :], np.delete(ids, group, axis=0).tolist()
                 )
                 for group in range(10)
             ]

@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from poskernel_core.analyses.own_text import experiment as own_run
 from poskernel_core.analyses.own_text import spec
 from poskernel_core.analyses.own_text.experiment import row_shares
-from poskernel_core.analyses.own_text.spec import (
-    HeadOnText,
-    OwnText,
-    kept_around,
-    kept_queries,
-)
+from poskernel_core.analyses.own_text.spec import HeadOnText, OwnText, kept_around, kept_queries
 from poskernel_core.common.attention import first_visible
 from poskernel_core.common.errors import BadRequest
 from tests.support import oracles
@@ -35,16 +30,7 @@ CASES = {
     "window": ("mistral", 1, True, [7] * 3, [14**0.5] * 3),
 }
 SHARES = ("position_share", "content_share", "covariance_share")
-OTHERS = (
-    "gemma2",
-    "bloom",
-    "gpt-oss",
-    "llama4",
-    "gemma4",
-    "mpt",
-    "falcon-one-key",
-    "deepseek3",
-)
+OTHERS = ("gemma2", "bloom", "gpt-oss", "llama4", "gemma4", "mpt", "falcon-one-key", "deepseek3")
 """Soft caps, slopes, learned sinks, chunks, widths by layer, one key head, compressed keys."""
 
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    GPT2LMHeadModel,
-)
+from transformers import GPT2LMHeadModel
 
 from tests.support.builders.made import START, VOCABULARY, gpt2_config, save
 
