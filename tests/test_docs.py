@@ -23,7 +23,6 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def rows(text):
-    """The cells of all tables, without their heads."""
     lines = re.findall(r"^\|(.*)\|$(?!\n\|-)", text, re.MULTILINE)
     return [[each.strip() for each in line.split("|")] for line in lines if "---" not in line]
 

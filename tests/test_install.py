@@ -61,7 +61,6 @@ class Installed:
 
 
 def call(*command):
-    """Run a command that must succeed; returns what it prints."""
     return subprocess.run(
         [str(each) for each in command], capture_output=True, text=True, check=True
     ).stdout
@@ -111,7 +110,6 @@ def test_all_files_come_with_it(installed):
     dashboard = {f"{PACKAGE}/dashboard/{file}" for name in DASHBOARD for file in files_of(name)}
     with zipfile.ZipFile(installed.wheel) as archive:
         found = set(archive.namelist())
-
     assert package | dashboard == {name for name in found if ".dist-info/" not in name}
     assert f"{PACKAGE}/ledger/published.json" in package
 

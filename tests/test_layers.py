@@ -48,7 +48,6 @@ def imports(file):
 
 
 def within(name, package):
-    """Whether a module is a package, or lies in it."""
     return name == package or name.startswith(f"{package}.")
 
 
@@ -64,7 +63,6 @@ def own_imports(name):
 
 
 def stage(name):
-    """The stage that a module lies in."""
     return name.split(".")[1]
 
 

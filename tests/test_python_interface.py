@@ -59,7 +59,6 @@ def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(**given: Any) -> pk.RunSpec:
-    """The run of a model on a file of text, as users describe it."""
     return pk.describe_run(**{"model": MODEL, "context": CONTEXT, **given})
 
 
@@ -121,13 +120,11 @@ ALIKE: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
 def test_what_stands_for_a_description(case: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("She sells sea shells.")
     written, plain = ALIKE[case]
-
     assert plain(tmp_path / "a.txt") == written(tmp_path / "a.txt")
 
 
 def test_a_pass_by_the_name_of_a_model(hands: SimpleNamespace) -> None:
     named = pk.run_pass(Path(MODEL).name, torch.tensor(IDS), positions=torch.tensor([5, 28]))
-
     assert hands.gathered.run == named.run
     assert hands.gathered.arrays.keys() == named.arrays.keys()
     for name, array in hands.gathered.arrays.items():
@@ -140,32 +137,26 @@ def test_devices(device: Any) -> None:
 
 
 def show(_: SimpleNamespace, **given: Any) -> Any:
-    """Ask for the heat map."""
     return pk.show(**{"analysis": "etc", "model": MODEL, "context": CONTEXT, **given})
 
 
 def gather(hands: SimpleNamespace, **given: Any) -> Any:
-    """Run a pass."""
     return pk.run_pass(**{"model": hands.loaded, "windows": IDS, **given})
 
 
 def analyse(hands: SimpleNamespace, **given: Any) -> Any:
-    """Analyse a pass."""
     return pk.analyse(**{"analysis": "etc", "gathered": hands.gathered, **given})
 
 
 def load(_: SimpleNamespace, **given: Any) -> Any:
-    """Load a model."""
     return pk.load(given.pop("model", MODEL), **given)
 
 
 def select(hands: SimpleNamespace, **given: Any) -> Any:
-    """Choose a part of a result."""
     return hands.result.select(**given)
 
 
 def reproduce(_: SimpleNamespace, **given: Any) -> Any:
-    """Ask for the ledger of a model."""
     return pk.reproduce(given.pop("model", MODEL), **given)
 
 
@@ -181,7 +172,6 @@ def made(kind: str, **fixed: Any) -> Callable[..., Any]:
 
 
 def engine(_: SimpleNamespace, **given: Any) -> Any:
-    """Ask an engine for something that is no request."""
     return pk.Engine().result(**given)
 
 
@@ -339,7 +329,6 @@ MISUSES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
 def test_misuse(hands: SimpleNamespace, act: Callable[..., Any], given: Any, words: str) -> None:
     with pytest.raises(PosKernelError) as caught:
         act(hands, **given)
-
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 700
@@ -355,7 +344,6 @@ def test_a_pass_that_gathered_too_little(hands: SimpleNamespace) -> None:
     with pytest.raises(PosKernelError) as caught:
         pk.analyse("entropy", hands.little)
     assert "gather=('entropy',)" in str(caught.value)
-
     with pytest.raises(PosKernelError) as caught:
         pk.analyse("profile", hands.little)
     assert "gather=('keys', 'queries', 'patterns', 'residuals', 'scores',)" in str(caught.value)

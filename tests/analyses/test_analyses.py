@@ -20,7 +20,6 @@ POSITIONS = (0, 3, 4, 11, 22)
 
 @pytest.fixture(scope="module")
 def passes(model_dirs):
-    """One pass of each model; its arrays are compared with plain transformers elsewhere."""
     ids = builders.random_ids(WINDOWS, CONTEXT, seed=43).numpy()
     return {
         name: pk.run_pass(pk.load(str(model_dirs[name]), device="cpu"), ids, positions=POSITIONS)
@@ -65,7 +64,6 @@ class Head:
 
 
 def heads_of(gathered):
-    """Every (layer, head) of a pass."""
     return np.ndindex(gathered.header.n_layers, gathered.header.n_heads)
 
 
@@ -186,7 +184,6 @@ def test_kernel_map(passes, name, skip):
 def test_profile(passes, name):
     result, arrays = pk.analyse("profile", passes[name]), passes[name].arrays
     off = arrays["profile.groups"].astype(float) * arrays["profile.step"]
-
     np.testing.assert_array_equal(arrays["profile"], result.values["profile"])
     np.testing.assert_allclose(
         result.errors["profile"], off.std(axis=1, ddof=1) / WINDOWS**0.5, rtol=1e-3, atol=1e-7
@@ -213,14 +210,11 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters(passes, case):
     analysis, params, words = BAD[case]
-
     with pytest.raises(BadRequest, match=words) as caught:
         pk.analyse(analysis, passes["gpt2"], **params)
-
     assert "\n" not in str(caught.value)
 
 
 def test_kinds_are_the_heat_maps_alone(passes):
     result = pk.analyse("kernel", next(iter(passes.values())), query=11)
-
     assert "kind" not in result.values

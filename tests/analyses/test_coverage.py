@@ -10,7 +10,6 @@ SAMPLES = 24
 
 @pytest.fixture(scope="module")
 def found():
-    """A quarter of the samples that the tool takes, of the small model."""
     return coverage("demo-attn-2l", SAMPLES)
 
 

@@ -264,7 +264,6 @@ def test_a_phase_goes_round():
     """3.1 and -3.1 are 0.08 apart, and so is the error of what lies on both sides of pi."""
     near = [math.pi, 3.1, -3.1, 3.1, -3.1]
     error, bias = groups.error_and_bias(near, turns=True)
-
     assert math.sqrt(3) * (math.pi - 3.1) == pytest.approx(error)
     assert abs(bias) < 1e-12
 
@@ -340,16 +339,13 @@ def test_a_cancel_ends_it_soon(made):
 
 def test_what_an_analysis_refuses_reaches_the_caller(made):
     slow = Slow(1, fails="Expected another number.")
-
     with pytest.raises(BadRequest, match=r"^Expected another number\.$"):
         slow.answer(views_of(made), slow.params(), lambda *_: None)
-
     assert not any(thread.is_alive() for thread in slow.threads)
 
 
 def test_nothing_is_computed_again_where_nothing_has_errors(made):
     result = pk.analyse("kernel-map", made("gpt2", "groups of two")[0], skip=SKIP)
-
     assert {} == result.errors == result.biases
     assert "errors" not in result.provenance
 
@@ -370,6 +366,5 @@ def test_layers_without_heads(made):
 def test_a_mean_has_no_bias(numbers):
     left = [np.mean(numbers[:g] + numbers[g + 1 :]) for g in range(len(numbers))]
     error, bias = groups.error_and_bias([np.mean(numbers), *left])
-
     assert 0 == pytest.approx(bias, abs=1e-9)
     assert np.std(numbers, ddof=1) / math.sqrt(len(numbers)) == pytest.approx(error, abs=1e-9)

@@ -81,7 +81,6 @@ def test_no_mark_of_restructured_text_is_left(name):
     method = FOUND[name]
     text = " ".join([method.summary, method.about, *method.values, method.formula, method.choices,
                      method.limits, method.source])  # fmt: skip
-
     assert "``" not in text
     assert not re.search(r":[a-z]+:`", text)
     assert not re.search(r"definitions|section \d", text)
@@ -129,7 +128,6 @@ def test_reading_a_docstring(monkeypatch):
 
 def test_some_values(monkeypatch):
     monkeypatch.setattr("poskernel_core.analyses.definitions.find", {"example": _Example()}.get)
-
     assert ["`c`, nats: last", "`b` `[layer]`, tokens: `the first`"] == values_of(
         "example", "c", "b"
     )
@@ -191,7 +189,6 @@ def test_what_errors_count_in_a_sentence(question, told, sentence):
 
 def test_nothing_is_said_of_errors_that_are_none():
     without = Result("etc", {}, {}, {}, {}, provenance={"errors": "documents", "groups": 10})
-
     assert "" == errors_of(without) == errors_of(with_errors("no question"))
 
 
@@ -199,5 +196,4 @@ def test_nothing_is_said_of_errors_that_are_none():
 def test_every_question_says_what_its_errors_count(name):
     question = ANALYSES[name]
     own = any(value.has_error for value in question.values)
-
     assert (own and not isinstance(question, Composition)) == bool(question.error_counts)

@@ -10,7 +10,6 @@ LENGTH = 9
 
 
 def sees(query, key, window):
-    """Whether a query sees a key."""
     return key <= query and (window is None or query - key < window)
 
 
@@ -19,7 +18,6 @@ def sees(query, key, window):
 def test_hidden_keys(kind, window):
     queries, keys = kind(LENGTH), kind(LENGTH)
     found = is_hidden(queries[:, None], keys[None, :], window)
-
     expected = [[not sees(n, i, window) for i in range(LENGTH)] for n in range(LENGTH)]
     assert expected == found.tolist()
 
@@ -41,6 +39,5 @@ def test_only_visible(window):
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
 def test_heads_that_share_keys(kind, axis):
     found = repeat_kv(kind([[1, 2], [3, 4]]), 6, axis)
-
     rows = [[1, 2]] * 3 + [[3, 4]] * 3
     assert (rows if axis == 0 else [[1, 1, 1, 2, 2, 2], [3, 3, 3, 4, 4, 4]]) == found.tolist()

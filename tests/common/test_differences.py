@@ -60,7 +60,6 @@ def test_by_hand():
 def test_groups_that_are_alike(length):
     means = np.full((7, 2, length), 0.1, np.float32)
     arrays = kept(means)
-
     assert not arrays["m.groups"].any()
     for some in itertools.combinations(range(7), 3):
         np.testing.assert_array_equal(arrays["m"], of_groups(arrays, "m", some))
@@ -80,7 +79,6 @@ def test_what_is_no_number(length):
 
 def test_one_group_has_no_differences():
     arrays = kept(np.ones((1, 3, 5), np.float32))
-
     assert ["m"] == list(arrays)
     np.testing.assert_array_equal(np.ones((3, 5)), of_groups(arrays, "m", (0,)))
 
@@ -88,9 +86,7 @@ def test_one_group_has_no_differences():
 def test_single_numbers():
     arrays = kept(np.array([[1.0], [2.0], [6.0]], np.float32))
     one = {name: array[..., 0] for name, array in arrays.items()}
-
     found = of_groups(one, "m", (0, 1))
-
     assert isinstance(found, np.ndarray)
     np.testing.assert_allclose(found, 1.5, rtol=1e-4)
 
@@ -98,7 +94,6 @@ def test_single_numbers():
 def test_the_groups_may_be_the_second_axis():
     means = np.random.default_rng(1).normal(size=(3, 7, 2, 17)).astype(np.float32)
     found = average("m", means, axis=1)
-
     assert [(3, 2, 17), (3, 7, 2, 17), (3, 1, 2, 1)] == [array.shape for array in found.values()]
     for layer in range(3):
         for name, array in kept(means[layer]).items():

@@ -39,7 +39,6 @@ def machine(tmp_path, monkeypatch):
 @pytest.mark.parametrize("version", GROUPS)
 def test_the_group_of_the_process(machine, version):
     root = machine(version, b=(500, 300, 20))
-
     assert 500 - 300 + 20 + 1 == free_memory(root)
 
 
@@ -47,7 +46,6 @@ def test_the_group_of_the_process(machine, version):
 def test_the_least_counts(machine, version):
     none = GROUPS[version][-1]
     root = machine(version, top=(none, 1, 0), a=(400, 350, 0), b=(500, 100, 0))
-
     assert 51 == free_memory(root)
 
 
@@ -68,7 +66,6 @@ def test_nothing_is_left(machine):
 def test_a_group_that_does_not_count_files(machine):
     root = machine(2, b=(500, 300, 20))
     (root / "sys/fs/cgroup/a/b/memory.stat").unlink()
-
     assert 200 == free_memory(root)
 
 

@@ -52,7 +52,6 @@ REQUESTS = {"analysis": "kernel", "run": RUN.model_copy(update={"seed": 1}), "pa
 
 
 def changed(spec, field, value):
-    """The same description with one field changed, checked anew."""
     return type(spec).model_validate({**dict(spec), field: value})
 
 
@@ -67,14 +66,12 @@ def test_every_field_is_tried(spec, changes):
 
 
 def keys_of(run):
-    """All keys that stand on a run."""
     request = REQUEST.model_copy(update={"run": run})
     return {run.key(), part_key(run, "keys", "manifest"), part_key(run, "keys", "0"), request.key}
 
 
 def test_order_of_parameters():
     one, other = ({"skip": 4, "query": 11}, {"query": 11, "skip": 4})
-
     assert 1 == len({Request(analysis="kernel", run=RUN, params=p).key for p in (one, other)})
 
 
@@ -87,7 +84,6 @@ def test_each_field_of_a_run(field):
     """
     other = changed(RUN, field, RUNS[field])
     same = {part_key(RUN, "keys", part) for part in ("manifest", "0")}
-
     alike = same if field in ("gather", "pattern_windows") else set()
     assert alike == keys_of(RUN) & keys_of(other)
     assert (field == "gather") == (windows_of(RUN).digest() == windows_of(other).digest())
@@ -96,14 +92,12 @@ def test_each_field_of_a_run(field):
 @pytest.mark.parametrize("field", MODELS)
 def test_each_field_of_a_model(field):
     other = changed(RUN, "model", changed(MODEL, field, MODELS[field]))
-
     assert not keys_of(RUN) & keys_of(other)
 
 
 @pytest.mark.parametrize("field", CORPORA)
 def test_each_field_of_a_corpus(field):
     other = changed(RUN, "corpus", changed(CORPUS, field, CORPORA[field]))
-
     assert not keys_of(RUN) & keys_of(other)
 
 
@@ -144,7 +138,6 @@ def test_each_field_of_a_request(field):
 )
 def test_each_parameter(analysis, params):
     plain = canonical(Request(analysis=analysis, run=RUN))
-
     assert set(plain.wire.params) == set(params)
     for name, value in params.items():
         other = canonical(Request(analysis=analysis, run=RUN, params={name: value}))
@@ -157,14 +150,12 @@ def test_parts_have_their_own_keys():
         for statistic in ("keys", "queries")
         for part in ("0", "1", "manifest", "checkpoint")
     ]
-
     assert 9 == len({*parts, REQUEST.key})
 
 
 def test_equal_descriptions_have_equal_keys():
     copy = Request.model_validate_json(REQUEST.model_dump_json())
     turned = RunSpec.model_validate(dict(reversed(list(RUN.model_dump().items()))))
-
     assert (REQUEST.key, REQUEST) == (copy.key, copy)
     assert RUN.key() == turned.key()
 
@@ -172,13 +163,11 @@ def test_equal_descriptions_have_equal_keys():
 @pytest.mark.parametrize("params", [{}, {"skip": 4}, {"skip": np.int64(4)}, {"local_share": 0.5}])
 def test_defaults_spelt_out(params):
     plain = canonical(Request(analysis="etc", run=RUN))
-
     assert plain.key == canonical(Request(analysis="etc", run=RUN, params=params)).key
 
 
 def test_keys_begin_with_the_model(monkeypatch):
     prefix = specs.model_prefix("abc")
-
     assert all(key.startswith(prefix) for key in keys_of(RUN))
     assert prefix != specs.model_prefix("abd")
 
@@ -186,7 +175,6 @@ def test_keys_begin_with_the_model(monkeypatch):
 def test_another_layout_is_a_miss(monkeypatch):
     before, prefix = keys_of(RUN), specs.model_prefix("abc")
     monkeypatch.setattr(specs, "SCHEMA", specs.SCHEMA + 1)
-
     assert not before & keys_of(RUN)
     assert prefix != specs.model_prefix("abc")
 
@@ -223,14 +211,12 @@ def test_what_a_question_ignores(name, training_dir):
 def test_who_stands_on_attention(name, training_dir):
     needs = canonical(asked(name, training_dir)).needs.values()
     attention = any(set(OF_PATTERNS) & set(run.gather) for run in needs)
-
     assert attention == ("pattern_windows" not in analyses.find(name).ignores)
 
 
 @pytest.mark.parametrize("name", analyses.ANALYSES)
 def test_canonical_is_canonical(name, training_dir):
     once = canonical(asked(name, training_dir))
-
     sent = Request.model_validate_json(once.wire.model_dump_json())
     for again in (canonical(sent), received(sent)):
         assert (once.key, once.params, once.needs) == (again.key, again.params, again.needs)

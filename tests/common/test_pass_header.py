@@ -31,7 +31,6 @@ STORED = {
 
 def test_written_as_it_was_read():
     header = PassHeader.read(STORED)
-
     assert ((0.125, 1.0), (5, None), (3, 6), (" a", "b")) == (
         header.scales, header.sliding_windows, header.positions, header.tokens,
     )  # fmt: skip
@@ -45,7 +44,6 @@ def test_manifests_that_come_with_the_project(model, statistic):
         part_key(describe_run(model), statistic, "manifest")
     )
     written = PassHeader.read(stored["pass"]).as_json()
-
     assert 0 == written["groups"]
     assert json.dumps(stored["pass"]) == json.dumps(written)
 
@@ -53,7 +51,6 @@ def test_manifests_that_come_with_the_project(model, statistic):
 def test_some_of_its_groups():
     header = PassHeader.read(STORED | {"windows": 70, "samples": 20, "groups": 10})
     few = header.of_groups(9)
-
     assert (63, 18, 9) == (few.windows, few.samples, few.groups)
     assert header == few.model_copy(update={"windows": 70, "samples": 20, "groups": 10})
 

@@ -119,7 +119,6 @@ def test_a_bias_of_another_shape_or_name():
 )
 def test_what_errors_count(told, counts, groups, width):
     one = of(provenance=told)
-
     assert (counts, groups) == (one.error_counts, one.groups)
     assert width == pytest.approx(one.interval, abs=1e-6)
 
@@ -127,7 +126,6 @@ def test_what_errors_count(told, counts, groups, width):
 def test_what_errors_of_several_count():
     documents, windows = {"errors": "documents", "groups": 10}, {"errors": "windows"}
     both = {"errors": ["documents", "windows"], "groups": [10, 0]}
-
     assert documents == errors_together([documents, documents | {"model": "b"}])
     assert both == errors_together([documents, windows]) == errors_together([both, windows])
     assert {} == errors_together([])

@@ -26,7 +26,6 @@ def result():
 def test_bytes_of_the_store(result):
     """Texts come back as they were, a NUL at their end included."""
     again = from_entry(decode(encode("key", *to_entry(result)), "key"))
-
     assert WORDS == again.texts["words"].tolist() == again.as_json()["texts"]["words"]
     assert (GROUP.axes, GROUP.unit) == (again.axes["words"], again.units["words"])
 
@@ -65,7 +64,6 @@ def test_wrong_axes(result):
 def test_columns_of_a_table(result):
     named = result.with_text(Value("names", ("layer",), "name", ""), ["one", "two, #"])
     lines = [line for line in to_csv(named).splitlines() if not line.startswith("#")]
-
     assert '"layer","candidate","p (share)","names"' == lines[0]
     assert ['0,4,4.0,"one"', '1,0,5.0,"two, #"'] == lines[5:7]
 

@@ -87,7 +87,6 @@ def test_a_bias(bias, text):
 def test_a_number_with_its_bias():
     one = Result("a", {}, {"x": np.array(1.23456)}, {"x": ()}, {"x": "tokens"},
                  errors={"x": np.array(0.01)}, biases={"x": np.array(-0.0347)})  # fmt: skip
-
     assert "1.235 ± 0.010, bias −0.035" == value_and_bias(one, "x")
     assert "1.235 ± 0.010" == value_and_bias(replace(one, biases={}), "x")
 

@@ -18,7 +18,6 @@ from poskernel_core.common.whole import (
 
 
 def write(path):
-    """Write a word."""
     path.write_text("new")
 
 
@@ -102,10 +101,8 @@ def test_a_folder_of_others(tmp_path):
 def test_a_link_that_leads_nowhere(tmp_path):
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "none" / "file")
-
     with pytest.raises(BadRequest, match="its folder does not exist"):
         write_whole(link, write)
-
     assert link.is_symlink()
 
 
@@ -127,7 +124,6 @@ def test_a_folder_is_checked_before_it_is_made(tmp_path):
 
 def test_a_folder_where_none_may_be_made(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
-
     check_folder(tmp_path)
     with pytest.raises(BadRequest, match=r"^Cannot make the folder '.*': Permission denied\.$"):
         check_folder(tmp_path / "a" / "b")

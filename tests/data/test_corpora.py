@@ -29,7 +29,6 @@ CONTEXT = 29
 
 @pytest.fixture(scope="module")
 def tokenizer(model_dirs):
-    """The tiny models' tokenizer, whose start token is 0."""
     return load_tokenizer(catalog.locate(str(model_dirs["gpt2"])))
 
 
@@ -47,13 +46,11 @@ def files(tmp_path_factory):
 
 
 def made(name, tokenizer, **changes):
-    """The cut of a corpus, with this module's defaults."""
     given = {"context": CONTEXT, "windows": 1000, "start_token": True}
     return corpora.token_windows(CorpusSpec(name=str(name)), tokenizer, **{**given, **changes})
 
 
 def cut(name, tokenizer, **changes):
-    """Token windows of a corpus, with this module's defaults."""
     return made(name, tokenizer, **changes).tokens
 
 
@@ -132,21 +129,18 @@ def place(tmp_path_factory):
 
 
 def corpus(place, texts):
-    """A file whose documents are read in this order where the seed is 0."""
     lines = np.argsort(np.random.default_rng(0).permutation(len(texts)))
     place.write_text("".join(json.dumps({"text": texts[j]}) + "\n" for j in lines))
     return place
 
 
 def words(found):
-    """Rows of letters as words."""
     return ["".join(map(chr, row)) for row in found.tokens.tolist()]
 
 
 @pytest.mark.parametrize("start", [True, False])
 def test_windows_of_one_document(files, tokenizer, start):
     found = made(files["txt"], tokenizer, start_token=start)
-
     rows = loop([files["txt"].read_text()], tokenizer, [0] if start else [])
     assert stretched(rows) == found.tokens.tolist()
     assert "stretches" == found.dealt
@@ -158,9 +152,7 @@ def test_windows_of_one_document(files, tokenizer, start):
 @pytest.mark.parametrize("seed", [0, 3])
 def test_windows_of_documents(files, tokenizer, kind, seed):
     order = np.random.default_rng(seed).permutation(7)
-
     rows = loop([files["texts"][j] for j in order], tokenizer, [0])
-
     assert stretched(rows) == cut(files[kind], tokenizer, seed=seed).tolist()
 
 
@@ -174,7 +166,6 @@ def test_windows_of_documents(files, tokenizer, kind, seed):
 )
 def test_three_windows_by_hand(place, documents, expected):
     found = made(corpus(place, documents), Letters(), context=4, windows=3)
-
     assert ["\0" + word for word in expected] == words(found)
     assert "documents" == found.dealt
 
@@ -182,9 +173,7 @@ def test_three_windows_by_hand(place, documents, expected):
 def test_three_groups_by_hand(place, monkeypatch):
     monkeypatch.setattr(groups, "GROUPS", 3)
     documents = ["abcdefgh", "ij", "klm", "nopq", "rs", "tuv", "wxyz", "1234"]
-
     found = made(corpus(place, documents), Letters(), context=3, windows=8, start_token=False)
-
     # The groups: abc rs (blank line), ij (blank line) n (blank line), klm tuv.
     assert ["abc", "ij\n", "klm", "rs\n", "\nn\n", "tuv"] == words(found)
 
@@ -222,7 +211,6 @@ def test_how_much_a_document_may_give(documents, windows, share):
 def test_every_group_may_have_its_windows(many, each, more):
     documents = many + more
     share = corpora.largest_share(documents, many, each)
-
     assert share == share_of_groups(documents, many, each)
     assert share * (documents // many) >= each
     assert 5 * share * documents >= 6 * many * each
@@ -293,9 +281,7 @@ def hub(monkeypatch):
 
 def test_articles_of_lines(hub):
     rows = hub(LINES)
-
     found = [*corpora.documents(CorpusSpec(name="wikitext"), 3)]
-
     assert sorted(ARTICLES) == sorted(found)
     assert not rows.shuffled
 
@@ -323,7 +309,6 @@ def test_the_order_of_articles(hub, monkeypatch):
 
 def test_rows_that_are_documents(hub):
     rows = hub(["one", " = two = \n"])
-
     assert [" = two = \n", "one"] == [*corpora.documents(CorpusSpec(name="openwebtext"), 5)]
     assert [{"seed": 5, "buffer_size": 10_000}] == rows.shuffled
 
@@ -385,9 +370,7 @@ def test_the_rest_of_a_long_document(place):
     """Beyond its share, a document is neither taken nor cut into tokens."""
     tokenizer = Letters()
     documents = ["a" * 100_003, *(chr(99 + j) * 13 for j in range(23))]
-
     found = made(corpus(place, documents), tokenizer, context=7, windows=20, start_token=False)
-
     assert (20, 7) == found.tokens.shape
     assert 7 == (found.tokens == ord("a")).sum()
     assert 20 * 4 == len(tokenizer.runs)
@@ -396,9 +379,7 @@ def test_the_rest_of_a_long_document(place):
 def test_a_stream_is_read_until_all_groups_have_their_windows(monkeypatch):
     tokenizer, read = Letters(), itertools.count(99)
     monkeypatch.setattr(texts, "stream_hub", lambda *_: (chr(j) * 23 for j in read))
-
     found = made("openwebtext", tokenizer, context=7, windows=64, start_token=False)
-
     assert [[99 + j] * 7 for j in range(60)] == found.tokens.tolist()
     assert 99 + 60 == next(read)
     assert 60 * 4 == len(tokenizer.runs)
@@ -407,9 +388,7 @@ def test_a_stream_is_read_until_all_groups_have_their_windows(monkeypatch):
 @pytest.mark.parametrize(("windows", "has"), [(64, 60), (7, 7), (23, 20)])
 def test_equal_groups(tokenizer, windows, has):
     texts = [*corpora.documents(CorpusSpec(), 5)]
-
     found = made("sample", tokenizer, windows=windows, seed=5)
-
     assert (has, CONTEXT) == found.tokens.shape
     assert dealing_loop(texts, tokenizer, [0], has, 1) == found.tokens.tolist()
 
@@ -418,9 +397,7 @@ def test_equal_groups(tokenizer, windows, has):
 def test_drawn_windows(model_dirs, drawn):
     located = catalog.locate(str(model_dirs["gpt2"]))
     run = drawn(describe_run(str(model_dirs["gpt2"]), context=13), 23)
-
     windows, plan = prepare(run, Execution(), located, load_tokenizer(located))
-
     assert (20, 13) == windows.shape
     assert 20 == plan.windows
 
@@ -443,9 +420,7 @@ def test_texts_in_a_dictionary(files, tokenizer, tmp_path):
 def test_few_texts_are_held(files, monkeypatch, kind, held):
     monkeypatch.setattr(texts, "HELD", held)
     order = np.random.default_rng(3).permutation(7)
-
     found = [*corpora.documents(CorpusSpec(name=str(files[kind])), 3)]
-
     assert [files["texts"][j] for j in order] == found
 
 
@@ -470,14 +445,12 @@ def test_rows_are_unpacked_as_they_are_read(tmp_path, monkeypatch):
 
 def test_seeds(files, tokenizer):
     first, again, other = (cut(files["jsonl"], tokenizer, seed=seed) for seed in (1, 1, 2))
-
     np.testing.assert_array_equal(first, again)
     assert first.tolist() != other.tolist()
 
 
 def test_start_token(files, tokenizer):
     windows = cut(files["jsonl"], tokenizer)
-
     assert {0} == set(windows[:, 0].tolist())
     assert 0 not in windows[:, 1:]
 
@@ -485,22 +458,18 @@ def test_start_token(files, tokenizer):
 @pytest.mark.parametrize("windows", [1, 3])
 def test_typed_text_gives_one_window(tokenizer, windows):
     spec = CorpusSpec(name="text", text="She sells sea shells.")
-
     found = corpora.token_windows(
         spec, tokenizer, context=CONTEXT, windows=windows, start_token=True
     )
-
     assert [[0, *tokenizer.encode("She sells sea shells.")]] == found.tokens.tolist()
     assert "stretches" == found.dealt
 
 
 def test_typed_text_is_cut_to_the_context(tokenizer):
     text = builders.random_words(101)
-
     found = corpora.token_windows(
         CorpusSpec(name="text", text=text), tokenizer, context=13, windows=1, start_token=False
     )
-
     assert [tokenizer.encode(text)[:13]] == found.tokens.tolist()
 
 
@@ -519,7 +488,6 @@ def test_ready_windows(tmp_path):
 def test_bundled_sample(tokenizer):
     spec = corpora.resolve(CorpusSpec())
     texts = {next(corpora.documents(spec, seed))[:99] for seed in range(5)}
-
     assert 64 == len(spec.fingerprint)
     assert len(texts) > 1
 
@@ -540,7 +508,6 @@ def test_bible_chapters_are_long_enough():
     """Each chapter has at least 1,100 of GPT-2's own tokens."""
     with gzip.open(texts.BUNDLED["bible"], "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines]
-
     assert min(record["gpt2_tokens"] for record in records) >= 1100
 
 
@@ -558,5 +525,4 @@ def test_fingerprint_follows_the_content(tmp_path):
 def test_fingerprints_of_typed_texts():
     specs = [CorpusSpec(name="text", text=text) for text in ("one", "two", "one")]
     first, second, third = (corpora.resolve(spec).fingerprint for spec in specs)
-
     assert first == third != second

@@ -30,7 +30,6 @@ UNKNOWN = {
 @pytest.mark.parametrize("case", UNKNOWN)
 def test_unknown_corpora(case):
     spec, words = UNKNOWN[case]
-
     with pytest.raises(UnknownCorpus, match=words):
         corpora.resolve(spec)
 
@@ -50,10 +49,8 @@ UNREADABLE = {
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_unreadable_files(tmp_path, tokenizer, name):
     (tmp_path / name).write_bytes(UNREADABLE[name])
-
     with pytest.raises(UnknownCorpus, match=name) as caught:
         cut(tmp_path / name, tokenizer)
-
     assert "\n" not in str(caught.value)
 
 
@@ -62,7 +59,6 @@ def test_parquet_without_text(tmp_path, tokenizer):
     from pyarrow import parquet
 
     parquet.write_table(pyarrow.table({"body": ["a"]}), tmp_path / "body.parquet")
-
     with pytest.raises(UnknownCorpus, match=r"body\.parquet"):
         cut(tmp_path / "body.parquet", tokenizer)
 
@@ -72,14 +68,12 @@ def test_parquet_without_text(tmp_path, tokenizer):
 )
 def test_ready_windows_of_another_shape(tmp_path, array):
     np.save(tmp_path / "ids.npy", array)
-
     with pytest.raises(UnknownCorpus, match=rf"\[windows, {CONTEXT}\].*got {array.dtype}"):
         cut(tmp_path / "ids.npy", None)
 
 
 def test_pickled_arrays_are_not_opened(tmp_path):
     np.save(tmp_path / "ids.npy", np.array([[{}, []]], dtype=object), allow_pickle=True)
-
     with pytest.raises(UnknownCorpus, match=r"ids\.npy"):
         cut(tmp_path / "ids.npy", None, context=2)
 
@@ -95,7 +89,6 @@ def test_pickled_arrays_are_not_opened(tmp_path):
 )
 def test_rows_without_end(files, tokenizer, monkeypatch, kind, bound, words):
     monkeypatch.setattr(texts, bound, 6)
-
     with pytest.raises(UnknownCorpus, match=words):
         cut(files[kind], tokenizer)
 
@@ -139,7 +132,6 @@ def test_too_little_text_in_a_group(place):
 
 def test_no_text_at_all(tmp_path, tokenizer):
     (tmp_path / "short.txt").write_text("one")
-
     with pytest.raises(
         TooLittleText, match=r"gives 0 windows.*: give a longer text, a shorter con"
     ):
@@ -181,7 +173,6 @@ def test_a_mark_of_order_at_the_beginning(tmp_path):
     file = tmp_path / "marked.jsonl"
     file.write_text('\ufeff{"text": "one"}\n')
     assert ["one"] == list(corpora.documents(CorpusSpec(name=str(file))))
-
     file.write_text('{"text": "one"}\n\n{"text": 2}\n')
     with pytest.raises(UnknownCorpus, match="as line 3"):
         list(corpora.documents(CorpusSpec(name=str(file))))
@@ -191,7 +182,6 @@ def test_rows_without_text(tmp_path):
     """A row whose text is null has no text; it is not the word None."""
     file = tmp_path / "holes.jsonl"
     file.write_text('{"text": "one"}\n{"text": null}\n{"text": "two"}\n')
-
     assert {"one", "two"} == set(corpora.documents(CorpusSpec(name=str(file))))
 
 
@@ -201,5 +191,4 @@ def test_rows_without_text(tmp_path):
 def test_single_token(tokenizer, text, words):
     with pytest.raises(BadRequest, match=words):
         tokenizer.single_id(text)
-
     assert tokenizer.encode(" the") == [tokenizer.single_id(" the")]

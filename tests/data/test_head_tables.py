@@ -15,7 +15,6 @@ SHAPE = (2, 3)
 
 
 def parsed(text, name="table.csv", shape=SHAPE):
-    """A table of that text."""
     return parse_head_table(text.encode(), name, shape)
 
 
@@ -37,7 +36,6 @@ def test_headvis(tmp_path):
 
 def test_retrieval_heads():
     found = parsed('{"0-2": [0.5, 1.0], "1-0": [0.25], "1-1": 1}', "llama_2_7b.json")
-
     np.testing.assert_allclose(
         [[np.nan, np.nan, 0.75], [0.25, 1, np.nan]], found.columns["llama 2 7b"]
     )
@@ -51,14 +49,12 @@ def test_a_matrix(divider):
     if divider == ";":
         text = text.replace("nan", "")  # nothing, in a file that ends a row so
     (column,) = parsed(text, "full_attention_heads.tsv").columns.values()
-
     np.testing.assert_allclose([[0.5, 0.001, 1], [0, 0.25, np.nan]], column)
 
 
 def test_any_table():
     text = "# a comment\nModel,Head,LAYER,score,kind\nllama,2,1,0.5,copying\nllama,0,0,,name\n"
     found = parsed(text)
-
     assert ("llama", ["score"]) == (found.model, [*found.columns])
     np.testing.assert_allclose([[np.nan] * 3, [np.nan, np.nan, 0.5]], found.columns["score"])
 
@@ -79,7 +75,6 @@ def test_a_table_of_ours(tmp_path):
 
 def test_without_a_shape():
     found = parsed("layer,head,a\n4,1,2\n0,6,3\n", shape=None)
-
     assert (5, 7) == found.columns["a"].shape
 
 

@@ -51,7 +51,6 @@ SOURCE = TokenPool(POOL, 2, 5)
 
 
 def words(layout):
-    """The roles of a layout, as letters."""
     short = {"start": "S"} | {role: role.strip("[]") for role in ROLES if role != "start"}
     return " ".join(short[ROLES[role]] for role in layout.roles())
 
@@ -208,7 +207,6 @@ def test_other_special_tokens_are_never_drawn(model_dirs):
 def test_refused(ask, expected):
     with pytest.raises(BadRequest, match=expected) as caught:
         ask()
-
     message = str(caught.value)
     assert message.endswith(".")
     assert "\n" not in message

@@ -80,7 +80,6 @@ def test_moves(text):
 def test_moves_that_are_not_there(text):
     with pytest.raises(BadRequest, match=NO_MOVES[text]) as caught:
         parse_moves(text, WORDS)
-
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
 
@@ -94,7 +93,6 @@ def test_part_of_a_word_is_not_the_word(text):
 def test_a_word_that_begins_another():
     """`the` is not `there`, whose first token reads the same; a comma ends a word."""
     words = [" the", "re", " is", " the", ",", " end"]
-
     assert {3: [0]} == parse_moves("the>0", words)
     assert {5: [3]} == parse_moves("end>the", words)
 
@@ -122,7 +120,6 @@ def test_layers(text):
 def test_layers_that_are_not_there(text):
     with pytest.raises(BadRequest, match=r"[Ll]ayers") as caught:
         parse_layers(text, 7)
-
     assert "\n" not in str(caught.value)
 
 
@@ -132,7 +129,6 @@ def test_layers_far_outside():
         parse_layers("0-1000000", 7)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-
     assert peak < 1_000_000
 
 
@@ -150,7 +146,6 @@ def test_cells(text):
 def test_cells_that_are_not_there(text):
     with pytest.raises(BadRequest, match="L0H") as caught:
         parse_cells(text, 7, 11)
-
     assert "\n" not in str(caught.value)
 
 
@@ -177,7 +172,6 @@ def test_seeds_of_repeated_windows():
     one, other = (
         repeated_windows(293, context=3, windows=7, avoid=0, seed=seed) for seed in (0, 1)
     )
-
     assert set(one[:, 0].tolist()) != set(other[:, 0].tolist())
 
 
@@ -194,9 +188,7 @@ def test_seeds_of_repeated_windows():
 )
 def test_doubled(every, first, expected):
     windows = np.array([[10, 11, 12, 13, 14, 15, 16], [20, 21, 22, 23, 24, 25, 26]])
-
     found = doubled(windows, every, first=first)
-
     assert [expected, [token + 10 for token in expected]] == found.tolist()
     assert 11 == windows[0, 1]
     assert 12 == windows[0, 2]

@@ -25,7 +25,6 @@ FALLBACK = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
 def trained(tokenizer, **more):
-    """The tokenizer, trained on the bundled texts."""
     trainer = trainers.BpeTrainer(
         vocab_size=900, show_progress=False, special_tokens=["<unk>", "<|endoftext|>"], **more
     )
@@ -34,7 +33,6 @@ def trained(tokenizer, **more):
 
 
 def bundled(name):
-    """The tokenizer of a bundled model."""
     return lambda: load_tokenizer(catalog.locate(name)).backend
 
 
@@ -105,7 +103,6 @@ TOKENIZERS = {
 
 @pytest.fixture(scope="module", params=TOKENIZERS)
 def backend(request):
-    """Each tokenizer, made once."""
     return TOKENIZERS[request.param]()
 
 
@@ -127,25 +124,21 @@ LONG = st.lists(st.tuples(THINGS, SPACES), min_size=20, max_size=120).map(
 @given(text=LONG)
 def test_pieces_are_the_whole(backend, text):
     expected = backend.encode(text, add_special_tokens=False).ids
-
     with pytest.MonkeyPatch.context() as small:
         small.setattr(pieces, "PIECE", 96)
         small.setattr(pieces, "MARGIN", 12)
-
         assert expected == [token for run in pieces.Pieces(backend).encode(text) for token in run]
 
 
 def test_large_pieces_are_the_whole(backend):
     text = "\n\n".join(TEXTS)[: 4 * pieces.PIECE]
     runs = [*pieces.Pieces(backend).encode(text)]
-
     assert 5 == len(runs)
     assert backend.encode(text, add_special_tokens=False).ids == [t for run in runs for t in run]
 
 
 @pytest.fixture
 def lengths(monkeypatch):
-    """How long the texts are that are encoded."""
     seen, run = [], pieces.Pieces.run
 
     def counted(self, text, begin, size):
@@ -158,7 +151,6 @@ def lengths(monkeypatch):
 
 @pytest.fixture(scope="module")
 def gpt2():
-    """A byte-level tokenizer."""
     return bundled("demo-gpt2")()
 
 
@@ -180,17 +172,14 @@ def test_no_more_than_the_windows_need(gpt2, lengths, tmp_path, between):
 
 def test_what_cannot_be_cut(gpt2, lengths, monkeypatch):
     monkeypatch.setattr(pieces, "MOST", 2**17)
-
     with pytest.raises(UnsupportedModel, match="131,072 characters are one piece"):
         Known("m", gpt2, None).encode("a" * (2 * pieces.MOST))
-
     assert pieces.MOST == max(lengths)
 
 
 @pytest.mark.parametrize("around", ["", " ".join(WORDS[:3000])])
 def test_what_cannot_be_cut_and_is_short(gpt2, around):
     text = around + "a" * (2 * pieces.PIECE) + around
-
     assert gpt2.encode(text).ids == Known("m", gpt2, None).encode(text)
 
 
@@ -206,6 +195,5 @@ def test_what_cannot_be_cut_and_is_short(gpt2, around):
 def test_a_normalizer_that_blows_up(step, words):
     tokenizer = bundled("demo-gpt2")()
     tokenizer.normalizer = step
-
     with pytest.raises(UnsupportedModel, match=words):
         Known("m", tokenizer, None).encode("She sells.")

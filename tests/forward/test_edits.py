@@ -28,7 +28,6 @@ MOVES = {5: [2], 11: [11, 3, 0], 22: [21]}
 
 @pytest.fixture(scope="module")
 def ids():
-    """Two windows of random tokens."""
     return builders.random_ids(2, LENGTH, seed=3)
 
 
@@ -53,7 +52,6 @@ def agree(model_dirs, loaded, ids, name, edit, edits):
 @pytest.mark.parametrize("group", [2, 5, 23])
 def test_averaged_positions(model_dirs, loaded, ids, name, group):
     edits = Edits(positions=lambda rows: np.array(op.averaged_positions(rows.tolist(), group)))
-
     averaged = interventions.AveragedPositions(group, loaded[name].position_matrix())
     agree(model_dirs, loaded, ids[:, : LENGTH - LENGTH % group], name, averaged, edits)
 
@@ -65,7 +63,6 @@ def test_averaged_stream(model_dirs, loaded, ids, name, layer, group):
     rows = rows_of()
     step = np.array(op.averaged_positions(rows.tolist(), group)) - rows
     edits = Edits(stream=lambda at, stream: stream + step if at == layer else stream)
-
     edit = interventions.AveragedStream(layer, group, torch.from_numpy(rows))
     agree(model_dirs, loaded, ids, name, edit, edits)
 
@@ -124,7 +121,6 @@ def test_ablated_heads(model_dirs, loaded, ids, name):
     edits = Edits(
         head_output=lambda layer, head, rows: 0 * rows if (layer, head) in cells else rows
     )
-
     agree(model_dirs, loaded, ids, name, interventions.AblatedHeads(cells), edits)
 
 
@@ -132,7 +128,6 @@ def test_ablated_heads(model_dirs, loaded, ids, name):
 @pytest.mark.parametrize("which", ["tokens", "positions"])
 def test_removed_embeddings(model_dirs, loaded, ids, name, which):
     edits = Edits(**{which: np.zeros_like})
-
     agree(model_dirs, loaded, ids, name, interventions.RemovedEmbeddings(which), edits)
 
 
@@ -170,7 +165,6 @@ def test_idle_edits_change_nothing(loaded, ids, name):
     """Bit for bit: groups of 1, a factor of 1, no heads, no rows, no layers; and twice the same."""
     model = loaded[name]
     clean = model.run(ids, Edit())
-
     torch.testing.assert_close(clean, model.run(ids), rtol=1e-4, atol=5e-5)
     assert torch.equal(clean, model.run(ids, Edit()))
     for edit in idle(name, model):

@@ -18,7 +18,6 @@ LENGTH = 23
 
 @pytest.fixture(scope="module")
 def ids():
-    """Two windows of random tokens."""
     return builders.random_ids(2, LENGTH, seed=3)
 
 

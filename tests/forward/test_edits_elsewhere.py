@@ -28,13 +28,11 @@ MOVES = {5: [2], 11: [11, 3, 0], 22: [21]}
 
 @pytest.fixture(scope="module")
 def bridge(model_dirs):
-    """A transformer_lens bridge over the tiny GPT-2."""
     return open_bridge(loading.load(catalog.locate(str(model_dirs["gpt2"])), "cpu"))
 
 
 @pytest.fixture(scope="module")
 def ids():
-    """Two windows of random tokens."""
     return builders.random_ids(2, LENGTH, seed=3)
 
 
@@ -50,7 +48,6 @@ def with_averaged_weight(path, name, group):
 
 
 def logits(model, ids):
-    """Logits of plain transformers."""
     with torch.inference_mode():
         return model(ids, use_cache=False).logits
 
@@ -75,11 +72,9 @@ def test_averaged_weight_on_a_short_prompt(model_dirs, loaded, name, length, gro
     """`W_pos` does not know how long a prompt is: its last group is averaged whole all the same."""
     ids = builders.random_ids(1, length, seed=5)
     expected = logits(with_averaged_weight(model_dirs[name], name, group), ids)
-
     found = loaded[name].run(
         ids, interventions.AveragedPositions(group, loaded[name].position_matrix())
     )
-
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
 
 
@@ -118,7 +113,6 @@ def test_removed_embeddings_are_zero_weights(model_dirs, loaded, ids, which):
 
 
 def hooked(bridge, ids, hooks):
-    """Logits of the bridge under its own hooks."""
     with torch.inference_mode():
         out = bridge.run_with_hooks(ids, fwd_hooks=hooks)
     for block in bridge.blocks:
@@ -127,7 +121,6 @@ def hooked(bridge, ids, hooks):
 
 
 def zero(tensor, hook):
-    """A hook that removes what it sees."""
     return torch.zeros_like(tensor)
 
 
@@ -144,21 +137,18 @@ def on_predecessors(value):
 
 
 def silent(z, hook):
-    """A hook on the heads' outputs, `[text, pos, head, d]`."""
     z = z.clone()
     z[:, :, 3] = 0
     return z
 
 
 def doubled(z, hook):
-    """The same, twice as large."""
     z = z.clone()
     z[:, :, 3] *= 2
     return z
 
 
 def moved(pattern, hook):
-    """A hook on a pattern that writes rows of head 3 anew."""
     pattern = pattern.clone()
     for row, keys in MOVES.items():
         pattern[:, 3, row] = 0
@@ -168,7 +158,6 @@ def moved(pattern, hook):
 
 
 def shifted(stream, hook):
-    """A hook on the stream before a layer."""
     rows = torch.from_numpy(_rows())
     return stream + torch.tensor(op.averaged_positions(rows.tolist(), 4)) - rows
 
@@ -178,7 +167,6 @@ def _rows():
 
 
 def at(layer, name):
-    """Name of a hook."""
     return f"blocks.{layer}.{name}"
 
 

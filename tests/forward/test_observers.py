@@ -31,7 +31,6 @@ def small_blocks(monkeypatch):
 
 @pytest.fixture(scope="module")
 def ids():
-    """Three windows of random tokens."""
     return builders.random_ids(3, LENGTH, seed=17)
 
 
@@ -57,7 +56,6 @@ def test_both_roads_show_the_same(loaded, ids, name):
 def test_heads_are_patterns_times_values(loaded, ids, name):
     recorder = Recorder(patterns=True)
     loaded[name].run(ids, observers=[recorder])
-
     for call, pattern, z in zip(recorder.calls, recorder.patterns(), recorder.outputs, strict=True):
         values = call.v.repeat_interleave(call.q.shape[1] // call.v.shape[1], dim=1)
         np.testing.assert_allclose(z, pattern @ values, rtol=1e-4, atol=2e-5)
@@ -68,7 +66,6 @@ def test_observers_see_what_the_edit_left(loaded, ids):
     removed, ablated = Recorder(), Recorder()
     loaded["gpt2"].run(ids, RemovedEmbeddings("positions"), [removed], keep=0)
     loaded["gpt2"].run(ids, AblatedHeads([(1, 2)]), [ablated], keep=0)
-
     assert 0 == removed.embeddings[0].abs().max() < ablated.embeddings[0].abs().max()
     per_head = ablated.outputs[1].abs().amax(dim=(0, 2, 3))
     assert [2] == torch.nonzero(per_head == 0).flatten().tolist()
@@ -78,7 +75,6 @@ def test_observers_see_what_the_edit_left(loaded, ids):
 def test_only_who_wants_patterns_sees_them(loaded, ids, edit):
     with_patterns, without = Recorder(patterns=True), Recorder()
     loaded["llama"].run(ids, edit, [without, with_patterns], until=-1)
-
     assert [] == without.blocks != with_patterns.blocks
     assert len(without.calls) == len(with_patterns.calls) == 3
 
@@ -106,7 +102,6 @@ def test_every_moment_comes_with_its_batch(loaded, ids, name, edit):
 def test_a_pass_ends_where_it_is_told_to(loaded, ids, until, layers, edit):
     recorder = Recorder()
     logits = loaded["gpt2"].run(ids, edit, [recorder], until=until)
-
     assert layers == len(recorder.calls) == len(recorder.outputs)
     assert (until is None) == bool(logits.numel())
     with pytest.raises(IndexError):
@@ -154,7 +149,6 @@ def test_a_statistic_knows_its_batch_by_argument_alone(loaded, ids, name):
 
 def test_the_base_class_looks_at_nothing(loaded, ids):
     observer, batch = Observer(), Batch(ids, range(3))
-
     assert not observer.wants_patterns
     assert torch.equal(loaded["gpt2"].run(ids, observers=[observer]), loaded["gpt2"].run(ids))
     assert observer.pattern(attention.PatternBlock(0, 0, 0, torch.ones(1, 1, 1, 1)), batch) is None

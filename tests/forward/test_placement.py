@@ -39,7 +39,6 @@ def deep(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def skeleton(deep):
-    """One of them without memory."""
     config = AutoConfig.from_pretrained(deep["olmo2"])
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config)

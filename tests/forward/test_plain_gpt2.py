@@ -12,13 +12,11 @@ LENGTH = 13
 
 @pytest.fixture(scope="module")
 def ids():
-    """A window of random tokens."""
     return builders.random_ids(1, LENGTH, seed=3)[0].tolist()
 
 
 @pytest.fixture(scope="module")
 def clean(model_dirs, ids):
-    """A run of the tiny GPT-2 without edits."""
     return run(model_dirs["gpt2"], ids)
 
 
@@ -41,15 +39,12 @@ def test_agrees_on_constructed_models(tmp_path, build):
     """Also where the norms' weights are far from 1."""
     path, ids = build(tmp_path), builders.random_ids(1, 31)
     attentions = builders.hf_eager_attentions(path, ids)
-
     actual = run(path, ids[0].tolist())
-
     np.testing.assert_allclose(actual.patterns, torch.cat(attentions), atol=2e-4)
 
 
 def test_edits_that_give_back_what_they_get(model_dirs, ids, clean):
     same = run(model_dirs["gpt2"], ids, Edits(scores=lambda _layer, _head, matrix: matrix + 0))
-
     np.testing.assert_array_equal(clean.logits, same.logits)
 
 
@@ -58,7 +53,6 @@ def test_edits_of_embeddings(model_dirs, ids, clean, name):
     edited = run(model_dirs["gpt2"], ids, Edits(**{name: np.zeros_like}))
     other = "positions" if name == "tokens" else "tokens"
     rest = run(model_dirs["gpt2"], ids, Edits(**{other: np.zeros_like}))
-
     np.testing.assert_allclose(clean.streams[0], edited.streams[0] + rest.streams[0])
     assert np.abs(clean.logits - edited.logits).max() > 0.1
 
@@ -90,7 +84,6 @@ def test_head_output_is_edited_before_the_projection(model_dirs, ids, clean):
         run(model_dirs["gpt2"], ids, Edits(pattern=lambda _layer, head, m: m * (head != 2))),
         run(model_dirs["gpt2"], ids, Edits(head_output=lambda _layer, head, v: v * (head != 2))),
     ]
-
     np.testing.assert_allclose(silent[0].logits, silent[1].logits)
     assert np.abs(clean.logits - silent[0].logits).max() > 0.01
 
@@ -113,7 +106,5 @@ def test_scores_are_edited_before_the_softmax(model_dirs, ids):
 
 def test_layer_output_includes_the_bias(model_dirs, ids):
     edits = Edits(layer_output=lambda _layer, rows: np.zeros_like(rows))
-
     edited = run(model_dirs["attn_only"], ids, edits)
-
     np.testing.assert_array_equal(edited.streams[0], edited.streams[1])

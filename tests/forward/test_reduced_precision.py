@@ -43,7 +43,6 @@ def halves(model_dirs, tmp_path_factory):
 
 
 def dtypes(model):
-    """Which kinds of numbers a model's weights are."""
     return {parameter.dtype for parameter in model.module.parameters()}
 
 
@@ -108,7 +107,6 @@ def test_the_error_is_that_against_a_copy(halves, name):
 
 
 def little(monkeypatch, free):
-    """Let so many bytes be free."""
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=free))
 
 
@@ -143,7 +141,6 @@ def test_memory_is_said_before_anything_is_read(model_dirs, monkeypatch):
 def test_the_sentence(numbers, free, sentence):
     with pytest.raises(ComputeFailed) as error:
         memory.check_room("m", numbers, "float32", free)
-
     assert sentence == str(error.value)
 
 

@@ -30,7 +30,6 @@ HEADS, LENGTH, WIDTH = 3, 23, 5
 
 
 def call_of(seed=0, **rule):
-    """A random call of unequal sizes."""
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (torch.randn(2, n, LENGTH, WIDTH, generator=generator) for n in (HEADS, 1, 1))
     return AttentionCall(1, q, k, v, 0.7, **rule)
@@ -236,7 +235,6 @@ def test_alibi_of_equal_content_decays_geometrically(slope, n):
 
 def test_without_positions_equal_content_is_seen_alike():
     queries, keys = np.ones((3, 2, WIDTH)), np.full((1, 11, WIDTH), 0.4)
-
     np.testing.assert_allclose(kernel_rows(queries, keys, ScoreRule(2.0, cap=1.0)), 1 / 11)
 
 
@@ -245,7 +243,6 @@ def test_a_cap_holds_scores_of_mean_keys_too():
     rule = ScoreRule(1.0, cap=2.0)
     found = kernel_rows(np.array([[[1.0]]]), np.array([[[3.0], [-1.0]]]), rule)[0, 0]
     weights = np.exp([2 * math.tanh(1.5), 2 * math.tanh(-0.5)])
-
     np.testing.assert_allclose(found, weights / weights.sum())
 
 
@@ -253,7 +250,6 @@ def test_falcon_rounds_slope_times_position():
     """In bfloat16 positions above 256 come in steps of two, and 257 is a tie that goes to 256."""
     slopes = Slopes((0.5,), rounded=True)
     torch_bias = torch.tensor([0.5]).bfloat16()[:, None] * torch.arange(400)
-
     np.testing.assert_array_equal(slopes.bias(400), torch_bias.double())
     assert [127.5, 128.0, 128.0, 129.0] == slopes.bias(259)[0, 255:].tolist()
 
@@ -282,7 +278,6 @@ def mask(seen):
 @given(st.integers(1, 320))
 def test_masks_are_recognised(size):
     window = size if size < 300 else None
-
     assert Sight() == mask(lambda q, k: k <= q)
     assert Sight(window=window) == mask(lambda q, k: (k <= q) & (k > q - size))
     chunk = None if size == 1 else window

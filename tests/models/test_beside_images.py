@@ -30,7 +30,6 @@ def refused(path, **changes):
 
 @pytest.fixture(scope="module")
 def llava(tmp_path_factory):
-    """A Llama in a Llava."""
     return FAMILY_MODELS["llama-within"].build(tmp_path_factory.mktemp("within") / "llava")
 
 
@@ -38,7 +37,6 @@ def llava(tmp_path_factory):
 def test_sizes_are_those_of_the_language_model(tmp_path, name):
     one = FAMILY_MODELS[name]
     geometry = catalog.locate(str(one.build(tmp_path / name))).geometry
-
     assert (one.kind, "rotary") == (geometry.architecture, geometry.scheme)
     assert (3, 6, 2, 60) == (
         geometry.n_layers, geometry.n_heads, geometry.n_kv_heads, geometry.d_model,

@@ -32,7 +32,6 @@ def tools():
 def test_steps_that_are_kept(tools):
     """Evenly on a logarithmic axis, by factors of 4, 2, and of the root of 2 around 4,096."""
     kept = tools[2].RECIPES["demo-training"].checkpoints
-
     assert [round(2048 * 2 ** (k / 4)) for k in (2, 3, 4, 5, 6)] == [*kept[4:9]]
 
 
@@ -73,7 +72,6 @@ def test_a_training_leaves_a_run(tools, tmp_path, name, sizes):
 def test_the_bundled_rotary_run():
     run, folder = training_run("demo-rotary"), Path(catalog.DEMO, "demo-rotary")
     geometry = catalog.locate("demo-rotary").geometry
-
     assert ("rotary", 4, 8) == (geometry.scheme, geometry.n_layers, geometry.n_heads)
     assert [256, 512, 1024, 1448] == [each.step for each in run.checkpoints][:-1]
     assert {} == first_of_equals(run)

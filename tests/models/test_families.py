@@ -25,14 +25,12 @@ ALL = pytest.mark.parametrize("name", tried())
 
 @pytest.fixture(scope="module")
 def family_dirs(tmp_path_factory):
-    """A directory for each tiny model."""
     root = tmp_path_factory.mktemp("families")
     return Made(lambda name: EVERY_MODEL[name].build(root / name))
 
 
 @pytest.fixture(scope="module")
 def loaded(family_dirs):
-    """Every tiny model, loaded as a pass loads it: the proof at loading has been passed."""
     return Made(lambda name: loading.load(catalog.locate(str(family_dirs[name])), "cpu"))
 
 
@@ -43,7 +41,6 @@ def truths(family_dirs):
 
 
 def random_ids(length=LENGTH):
-    """Token ids of two texts."""
     return builders.random_ids(TEXTS, length)
 
 
@@ -83,7 +80,6 @@ def test_falcon_adds_its_bias_once(loaded, family_dirs):
     plain = AutoModelForCausalLM.from_pretrained(family_dirs[name], attn_implementation="sdpa")
     with torch.inference_mode():
         expected = plain.eval()(ids, use_cache=False).logits
-
     np.testing.assert_allclose(loaded[name].run(ids), expected, rtol=1e-4, atol=1e-4)
 
 
@@ -95,7 +91,6 @@ def keep(kept, original, args, kwargs):
 
 
 def with_heads(name):
-    """The layers of a model that have heads."""
     one = EVERY_MODEL[name]
     return [layer for layer in range(one.layers) if layer not in one.bare]
 
@@ -188,7 +183,6 @@ def test_geometry_is_what_runs(loaded, name):
 @ALL
 def test_proof(loaded, name):
     found = proof.difference(loaded[name])
-
     assert found.largest < 1e-5
 
 

@@ -99,7 +99,6 @@ def test_figures_that_need_more(figure):
 def test_some_lines_can_be_computed():
     """Kinds of layer 0 and its detokenization heads."""
     open_lines = [each.id for each in read_figures() if WHOLE in each.models and not each.needs]
-
     assert {"kinds-local", "kinds-slow-decay", "kinds-uniform"} < set(open_lines)
 
 
@@ -141,7 +140,6 @@ def test_tokens_are_drawn_from_a_seed():
         "transformer.wte.weight"
     ]
     bits = np.random.Philox(0).random_raw(tokens.size // 64).astype("<u8").view(np.uint8)
-
     assert (np.unpackbits(bits).reshape(tokens.shape) == (tokens > 0)).all()
 
 
@@ -152,14 +150,12 @@ def test_helix():
     weights = load_file(catalog.locate(PART).directory / "model.safetensors")
     positions = weights["transformer.wpe.weight"].astype(np.float64)
     powers = np.linalg.svd(positions - positions.mean(axis=0), compute_uv=False) ** 2
-
     np.testing.assert_allclose((powers / powers.sum())[:3], [0.334, 0.323, 0.246], atol=5e-4)
 
 
 def test_card_and_licence():
     directory = catalog.locate(PART).directory
     card = (directory / "README.md").read_text("utf-8")
-
     assert "license: mit" in card
     assert "**drawn at random**" in card
     assert "Copyright (c) 2019 OpenAI" in (directory / "LICENSE").read_text("utf-8")

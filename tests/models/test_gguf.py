@@ -72,7 +72,6 @@ def made(tmp_path_factory):
 
 
 def windows():
-    """Token windows of two texts."""
     return builders.random_ids(2, LENGTH)
 
 
@@ -110,7 +109,6 @@ def test_the_kernels_are_those_of_the_same_weights(made, name):
         model = pk.load(str(each), device="cpu")
         gathered = pk.run_pass(model, windows().numpy(), positions=(30,), queries_per_position=2)
         answers.append(pk.analyse("kernel", gathered, query=30, skip=3).values["kernel"])
-
     assert np.array_equal(*answers)
 
 
@@ -400,7 +398,6 @@ def test_quantisation_in_words():
 
 def test_a_comparison_tells_every_quantisation():
     whole, four, eight = {"model": "a"}, {"quantisation": "Q4_1"}, {"quantisation": "Q8_0"}
-
     assert "Q4_1" == told_together([whole, four])["quantisation"]
     assert "Q8_0, Q4_1" == told_together([eight, whole, four, eight])["quantisation"]
     assert "quantisation" not in told_together([whole, whole])

@@ -27,13 +27,11 @@ CONVOLUTION = "a convolution, without attention"
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """A model of a convolution, an attention, and a convolution."""
     return FAMILY_MODELS["lfm2"].build(tmp_path_factory.mktemp("hybrid") / "lfm2")
 
 
 @pytest.fixture(scope="module")
 def model(path):
-    """The same, loaded."""
     return pk.load(str(path), device="cpu")
 
 
@@ -81,7 +79,6 @@ def test_observers_miss_no_layer(model):
 def test_figures_of_all_heads_begin_with_a_layer_that_has_some(made):
     """What is drawn first is of a layer with heads, though layer 0 has none."""
     figure = figure_of(made.without_heads({0: CONVOLUTION}))
-
     told = f"{figure.layout.title.text} {figure.layout.annotations}".lower()
     assert re.search("layer [12]", told)
     assert "layer 0" not in told
@@ -113,7 +110,6 @@ def test_the_head_that_is_named_is_there(broad):
 def test_uniform_blocks_take_no_memory(rows):
     """However many texts and heads there are, a block's numbers are there once."""
     like = torch.zeros(1, device="cpu").expand(50, 99, CONTEXT, 3)
-
     for block in uniform_blocks(2, like, rows):
         assert block.pattern.untyped_storage().nbytes() <= 4 * CONTEXT * max(rows or 0, CONTEXT)
         np.testing.assert_allclose(block.pattern.sum(dim=-1)[7, 8], 1.0, rtol=1e-6)
@@ -123,7 +119,6 @@ def test_uniform_blocks_take_no_memory(rows):
 def test_a_pass_ends_in_any_layer(model, until):
     recorder = Recorder()
     model.run(torch.from_numpy(IDS), observers=[recorder], until=until)
-
     assert range(3)[until] + 1 == len(recorder.residuals) == len(recorder.calls)
 
 

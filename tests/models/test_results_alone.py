@@ -29,7 +29,6 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 
 def asked(name, run, **params):
-    """A request in canonical form."""
     question = find(name)
     return canonical_of(question, run, question.params.model_validate(params))
 

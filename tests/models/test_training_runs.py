@@ -46,7 +46,6 @@ from tests.support.server import ROOT
 def test_steps_in_names(name, per_step, expected):
     """As pythia, stanford-crfm, OLMo, SmolLM3 and trainers write them."""
     found = checkpoint_named(name, per_step)
-
     assert Checkpoint(name, *expected) == found
 
 
@@ -56,7 +55,6 @@ def test_names_without_a_step(name):
 
 
 def steps_of(*names):
-    """The steps of the run among revisions."""
     return [each.step for each in one_run(names)]
 
 
@@ -170,7 +168,6 @@ def test_a_schedule_beside_the_checkpoints(run_dir):
     (run_dir / "step-2").rename(run_dir / "early")
     told = {"tokens_per_step": 7, "checkpoints": {"step-10": 12, "early": 3}}
     (run_dir / "schedule.json").write_text(json.dumps(told), "utf-8")
-
     expected = (Checkpoint("early", 3, 21), Checkpoint("step-10", 12, 84))
     assert TrainingRun(str(run_dir), expected) == training_run(str(run_dir))
 
@@ -191,7 +188,6 @@ def test_a_schedule_beside_the_checkpoints(run_dir):
 def test_schedules_that_make_no_sense(run_dir, told, words):
     text = told if isinstance(told, str) else json.dumps(told)
     (run_dir / "schedule.json").write_text(text, "utf-8")
-
     with pytest.raises(UnsupportedModel, match=words) as caught:
         training_run(str(run_dir))
     assert "\n" not in str(caught.value)
@@ -210,7 +206,6 @@ def test_what_is_no_checkpoint(run_dir, model_dirs):
 
 def test_a_trainers_directory(run_dir, model_dirs):
     shutil.copytree(model_dirs["llama"], run_dir, dirs_exist_ok=True)
-
     assert catalog.locate(str(run_dir)).spec.revision is None
     assert "step-10" == catalog.locate(str(run_dir), "step-10").spec.revision
     assert 3 == len(training_run(str(run_dir)).checkpoints)
@@ -224,7 +219,6 @@ class FakeHub:
     asked: list[str]
 
     def model_info(self, name, revision, files_metadata):
-        """The files of a revision, as ``HfApi`` returns them."""
         assert files_metadata
         self.asked.append(revision)
         sha = self.weights[revision]
@@ -236,7 +230,6 @@ class FakeHub:
         return SimpleNamespace(sha=f"commit-{revision}", siblings=files)
 
     def list_repo_refs(self, name):
-        """The branches of a repository."""
         return SimpleNamespace(branches=[SimpleNamespace(name=n) for n in self.weights], tags=[])
 
 
@@ -256,7 +249,6 @@ def fake(monkeypatch):
 def test_equal_weights_on_the_hub(fake):
     api, untold = fake(step1="a", step2="b", step4="a", step8=None, step16="a"), []
     run = training_run("somebody/model")
-
     assert [1, 2, 4, 8, 16] == [each.step for each in run.checkpoints]
     assert {"step4": "step1", "step16": "step1"} == first_of_equals(run, untold.append)
     assert ["step8"] == [each.revision for each in untold]
@@ -265,7 +257,6 @@ def test_equal_weights_on_the_hub(fake):
 
 def test_a_hub_model_without_checkpoints(fake):
     fake(main="a", v2="b")
-
     assert training_run("somebody/untrained") is None
     with pytest.raises(UnknownModel, match="somebody/untrained"):
         required_run("somebody/untrained")

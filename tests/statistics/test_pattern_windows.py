@@ -25,13 +25,11 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 @pytest.fixture(scope="module")
 def model(model_dirs):
-    """A small random model."""
     return load(locate(str(model_dirs["llama"])), "cpu")
 
 
 @pytest.fixture(scope="module")
 def ids():
-    """Random tokens."""
     return builders.random_ids(WINDOWS - 1, CONTEXT, seed=5).numpy()
 
 

@@ -24,7 +24,6 @@ def attentions(model_dirs):
 @ALL
 def test_directory_is_in_hub_format(model_dirs, name):
     files = {file.name for file in model_dirs[name].iterdir()}
-
     assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= files
     assert not [file for file in files if file.endswith((".bin", ".pt", ".pth"))]
 
@@ -77,9 +76,7 @@ def test_position_changes_the_attention(model_dirs, attentions, name):
     ids = torch.full((1, context), 17)
     pattern = builders.hf_eager_attentions(model_dirs[name], ids)[0]
     seen = len(oracles.visible(context - 1, 0, windows[0]))
-
     counts = [oracles.etc(row) for row in pattern[0, :, -1].tolist()]
-
     assert all(count < 0.97 * seen for count in counts), counts
 
 
@@ -155,7 +152,6 @@ def test_attn_only_file_that_does_not_fit(tmp_path):
     path = builders.attn_only(tmp_path)
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps({**config, "n_layers": 3}))
-
     with pytest.raises(ValueError, match="does not fit"):
         builders.hf_eager_model(path)
 
@@ -166,7 +162,5 @@ def test_a_trained_attn_only_model(shared_dir):
     if not path.is_dir():
         pytest.skip("the folder `shared` has no trial-attn-2l")
     pattern = builders.hf_eager_attentions(path, builders.random_ids(4, 61))[0]
-
     profiles = [oracles.diagonal_profile(pattern[:, h].tolist(), 1) for h in range(8)]
-
     assert max(profile[1] for profile in profiles) > 0.8

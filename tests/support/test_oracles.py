@@ -84,26 +84,22 @@ def test_visible(n, skip, window, expected):
 @pytest.mark.parametrize(("q", "scale", "n", "skip", "window", "expected"), KERNELS)
 def test_kernel_row(q, scale, n, skip, window, expected):
     actual = oracles.kernel_row([q], KEYS, scale, n, skip, window)
-
     assert expected == pytest.approx(actual)
 
 
 def test_attention_row_sees_the_first_positions():
     actual = oracles.attention_row([1.0], KEYS, 1.0, 3)
-
     assert [1 / 8, 3 / 8, 1 / 8, 3 / 8] == pytest.approx(actual)
 
 
 def test_attention_row_in_a_window():
     actual = oracles.attention_row([1.0], KEYS, 1.0, 3, window=3)
-
     assert [0.0, 3 / 7, 1 / 7, 3 / 7] == pytest.approx(actual)
 
 
 def test_mean_kernel_is_the_mean_of_kernels():
     """The average is taken over kernels, not over queries."""
     actual = oracles.mean_kernel([[1.0], [-1.0]], KEYS, 1.0, 1, 0)
-
     assert [0.5, 0.5, 0.0, 0.0] == pytest.approx(actual)
     actual = oracles.mean_kernel([[1.0], [0.0]], KEYS, 1.0, 1, 0)
     assert [3 / 8, 5 / 8, 0.0, 0.0] == pytest.approx(actual)
@@ -117,7 +113,6 @@ def test_etc(row, expected):
 def test_local_mass_counts_the_own_position():
     """Two tokens are the offsets 0 and 1, and positions before the text hold nothing."""
     row = [0.1, 0.2, 0.3, 0.4, 0.0]
-
     assert pytest.approx(0.7) == oracles.local_mass(row, 3, 2)
     assert pytest.approx(1.0) == oracles.local_mass(row, 3)
 
@@ -161,5 +156,4 @@ def test_attention_is_the_kernel_times_the_content(mean_keys, contents, q):
 @given(st.lists(st.floats(-5, 5), min_size=11, max_size=11), st.integers(2, 10), st.integers(0, 2))
 def test_etc_lies_between_one_and_the_number_of_visible_positions(scores, n, skip):
     row = oracles.kernel_row([1.0], [[s] for s in scores], 1.0, n, skip)
-
     assert 1 - 1e-9 <= oracles.etc(row) <= n - skip + 1 + 1e-9

@@ -40,7 +40,6 @@ def paths(model_dirs, tmp_path_factory):
 
 
 def perform(path, windows, start=True, **params):
-    """The result on these passages."""
     subject, _ = study(path, windows, start)
     checked = Additivity.params(**{"passage_length": LENGTH, "shifts": SHIFTS, **params})
     return Additivity().perform(subject, {}, checked, lambda done, total: None)
@@ -60,7 +59,6 @@ def test_shares_by_hand():
     passages 1, 7: 2 (9 + 9) = 36. Left 4. Contents are -2, 2 and -4, 4: cosine 1.
     """
     keys = [[[[0], [2]]], [[[4], [10]]]]
-
     assert [16 / 56, 36 / 56, 4 / 56] == pytest.approx([part[0] for part in shares(*sums(keys))])
     assert [1, 1] == pytest.approx(cosines(*sums(keys))[0].tolist())
 
@@ -69,7 +67,6 @@ def test_cosines_by_hand():
     """Contents along (1, 0), (3, 4), (0, -5): neighbours 0.6 and -0.8, next but one 0."""
     contents = np.array([[1, 0], [3, 4], [0, -5]])
     keys = np.stack([contents, -contents])[:, None] + np.array([[7, 1], [2, 0], [5, 5]])
-
     assert [1, (0.6 - 0.8) / 2, 0] == pytest.approx(cosines(*sums(keys))[0].tolist())
 
 
@@ -103,7 +100,6 @@ def test_cosines(noise, seed):
     """They are those of loops, at most 1, and 1 at no distance."""
     keys = noise + np.random.default_rng(seed).normal(size=noise.shape)
     found = cosines(*sums(keys))[0]
-
     assert oracle.cosines(keys.tolist()) == pytest.approx(found.tolist(), abs=1e-9)
     assert pytest.approx(found[0]) == 1
     assert np.abs(found).max() <= 1 + 1e-9
@@ -119,7 +115,6 @@ def test_places_by_hand():
 def test_places(first, length, shifts, more):
     context = first + length + shifts - 1 + more
     places = shift_places(context, first, length, shifts)
-
     assert (first, shifts) == (places[0], len(places))
     (step,) = set(np.diff(places).tolist())
     assert first + (shifts - 1) * step + length <= context
@@ -221,7 +216,6 @@ def test_through_the_laboratory(paths, tmp_path):
 
 def test_no_content(paths):
     found = perform(paths["additive"], some_windows(20, 31, True), passages=20)
-
     assert np.isnan(found.values["content_similarity"][0, 2]).all()
 
 

@@ -60,7 +60,6 @@ def known(tmp_path_factory):
 
 
 def close(expected, found, rtol=2e-4, atol=2e-5):
-    """Equal up to single precision."""
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
 
 
@@ -196,7 +195,6 @@ def test_extended_embeddings_by_hand(known):
 def test_by_position_by_hand():
     """Means over texts; the start token has that of the next position; short texts have fewer."""
     scales = np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0]])
-
     assert [2, 2, 3, 4] == by_position(scales, 1, 4).tolist()
     assert [2, 3] == by_position(scales, 0, 2).tolist()
 
@@ -217,7 +215,6 @@ def test_trace_of_the_known_model(known):
 
 def test_listed_tokens(known):
     subject, _ = study(known, np.array([[0, 5, 7], [0, 7, 9], [0, 0, 9]]), True)
-
     assert [7, 9] == listed_tokens(subject, 2).tolist()
     assert [5, 7, 9] == listed_tokens(subject, 1).tolist()
     assert list(range(1, VOCABULARY)) == listed_tokens(subject, 0).tolist()

@@ -52,12 +52,10 @@ def random_bag(model_dirs):
 
 
 def asked(experiment, subject, main, **params):
-    """The result for the whole vocabulary."""
     return perform(experiment, subject, main, **({"query": 37, "min_count": 0} | params))
 
 
 def cosine(a, b):
-    """Cosine of two vectors."""
     return oracles.dot(a, b) / math.sqrt(oracles.dot(a, a) * oracles.dot(b, b))
 
 
@@ -218,7 +216,6 @@ def test_one_bag_for_all_questions(model_dirs, tmp_path, monkeypatch):
 
 
 def answer(store, workshop, path, params, windows, analysis="word-neurons"):
-    """The neurons of words, by way of a store."""
     run = describe_run(str(path), context=37, windows=windows)
     run = run.model_copy(update={"corpus": resolve(CorpusSpec(name="random"))})
     request = canonical(Request(analysis=analysis, run=run, params=params))

@@ -197,7 +197,6 @@ def test_other_mean_keys(contexts):
     params = BagParams(query=37, first_windows=4)
     first = build_bag(subject, main, (0, 2), params)
     moved = Gathered(main.header, {"keys": {"mean_keys": main.layer(0)["mean_keys"][None] + 0.5}})
-
     assert first is not build_bag(subject, moved, (0, 2), params)
 
 
@@ -223,7 +222,6 @@ def test_position_refused(contexts, query):
     run, question = describe_run(str(contexts[0])), ContextualNeurons()
     with pytest.raises(BadRequest, match=rf"from 1 to 40, got {query}\.$"):
         question.canonical(run, question.params(query=query))
-
     assert run == question.canonical(run, question.params(query=40))
     keys = run.model_copy(update={"gather": ("keys",)})
     assert {"main": keys} == question.needs(run, question.params(query=40))

@@ -25,7 +25,6 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 @pytest.fixture(scope="module")
 def paths(model_dirs, tmp_path_factory):
-    """Directories of all models, and of those that only this file needs."""
     root = tmp_path_factory.mktemp("first layer")
     return model_dirs | {
         "serial_neox": made.serial_neox(root / "serial"),
@@ -35,7 +34,6 @@ def paths(model_dirs, tmp_path_factory):
 
 
 def loaded(path):
-    """A model of its own."""
     return loading.load(catalog.locate(str(path)), "cpu")
 
 
@@ -111,7 +109,6 @@ def test_refused(paths, name, words):
 
 
 def hooks_of(model):
-    """The number of hooks of every module, by kind."""
     return [len(vars(m)[kind]) for m in model.module.modules() for kind in HOOKS]
 
 
@@ -132,9 +129,7 @@ def test_only_layer_0_is_run(paths):
     model, ran = loaded(paths["gpt2"]), []
     model.block(0).mlp.c_proj.register_forward_hook(lambda *_: ran.append(0))
     model.block(1).register_forward_hook(lambda *_: ran.append(1))
-
     see(model, torch.ones(2, 5, dtype=torch.long))
-
     assert [] == ran
 
 

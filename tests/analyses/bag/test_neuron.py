@@ -33,7 +33,6 @@ def single(tmp_path_factory):
 
 
 def asked(subject, main, experiment=Neuron, **params):
-    """The result for the whole vocabulary."""
     fixed = {} if experiment is NeuronTrace else {"min_count": 0}
     return perform(experiment, subject, main, **({"query": 37} | fixed | params))
 
@@ -184,7 +183,6 @@ def test_correlation_is_at_most_1():
 )
 def test_agreement_by_hand(true, predicted, expected):
     found = agreement(np.array(true), np.array(predicted), np.zeros(len(true)))
-
     names = ("r2", "r2_of_bag", "correlation", "sign_agreement")
     assert expected == pytest.approx([float(found[name]) for name in names], nan_ok=True)
 

@@ -36,7 +36,6 @@ def two_groups(tmp_path_factory):
 
 
 def asked(subject, main, **params):
-    """The result for the whole vocabulary."""
     return perform(NeuronLatents, subject, main, **({"query": 37, "min_count": 0} | params))
 
 
@@ -156,9 +155,7 @@ def test_an_empty_first_dimension():
     generator = np.random.default_rng(0)
     table = generator.laplace(size=(199, 3)) @ generator.normal(size=(3, 11))
     table[:, 0] = 0
-
     values, directions = latents.components(table, 3, 0)
-
     np.testing.assert_allclose(np.corrcoef(values.T), np.eye(3), atol=1e-6)
     np.testing.assert_allclose(values @ directions, table - table.mean(axis=0), atol=1e-6)
 

@@ -112,7 +112,6 @@ def test_one_text_has_no_error(model_dirs):
         pk.load(str(model_dirs["gpt2"]), device="cpu"), some_windows(1, 17), positions=(N,)
     )
     found = pk.analyse("kernel-distances", gathered, query=N)
-
     assert found.values["distance"].max() > 0.1
     assert np.isnan(found.errors["distance"]).all()
 
@@ -163,5 +162,4 @@ def test_every_pair_is_ruled_out(model_dirs):
         pk.load(str(model_dirs["gpt2"]), device="cpu"), some_windows(3, 17), positions=(N,)
     )
     found = pk.analyse("kernel-distances", gathered, query=N, apart=0)
-
     assert [[4] * 5] * 3 == found.values["ruled_out"].tolist()

@@ -51,7 +51,6 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 
 def ask(engine, name, model="demo-attn-2l", **params):
-    """An answer over few short windows."""
     return pk.show(name, str(model), engine=engine, context=CONTEXT, windows=WINDOWS, params=params)
 
 
@@ -300,7 +299,6 @@ def test_measures_beside(engine):
 
 
 def find_parts(heads):
-    """The names of all parts."""
     run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
     question = find("compare-heads")
     return question.parts(run, question.params(heads=heads))
@@ -345,7 +343,6 @@ def beside(groups):
 def test_a_difference_is_bold_beyond_its_interval(groups, cell):
     """2.1 errors are more than 1.96 or the 2.01 of fifty groups, less than the 2.26 of ten."""
     found = beside(groups)
-
     assert [0.01, -0.02] == found.biases["value"][0].tolist()
     assert ("documents", groups) == (found.error_counts, found.groups)
     assert cell == measure_cell(found, 0, 1).replace("\N{NO-BREAK SPACE}", " ")

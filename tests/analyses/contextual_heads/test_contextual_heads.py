@@ -36,7 +36,6 @@ POOL, QUERY, SKIP = range(1, VOCABULARY), 29, 4
 
 @pytest.fixture(scope="module")
 def paths(model_dirs, tmp_path_factory):
-    """Directories of all models, those of `builders.contextual` among them."""
     root = tmp_path_factory.mktemp("contextual")
     return model_dirs | {
         "additive": contextual.additive(root / "additive", CONTENT),
@@ -103,7 +102,6 @@ def shares_of_keys(tau):
 
 
 def own_weight(path):
-    """The weight of the destination token."""
     return math.exp(CONTENT[load_tokenizer(catalog.locate(str(path))).single_id(" the")])
 
 
@@ -219,7 +217,6 @@ def test_position_refused(paths, query):
     run, experiment = describe_run(str(paths["additive"])), ContextualHeads()
     with pytest.raises(BadRequest, match=f"from 5 .* to 30, got {query}") as caught:
         experiment.canonical(run, ContextualHeads.params(query=query, skip=SKIP))
-
     assert "\n" not in str(caught.value)
     for allowed in (SKIP + 1, T - 1):
         assert run == experiment.canonical(run, ContextualHeads.params(query=allowed, skip=SKIP))

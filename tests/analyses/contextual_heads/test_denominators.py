@@ -37,7 +37,6 @@ CELLS = {"learned": "L2H3", "local layer": "L1H4", "grouped": "L1H4", "window": 
 
 @pytest.fixture(scope="module")
 def paths(model_dirs, tmp_path_factory):
-    """Directories of all models, those of `builders.contextual` among them."""
     root = tmp_path_factory.mktemp("denominators")
     return model_dirs | {
         "additive": contextual.additive(root / "additive", CONTENT),
@@ -46,7 +45,6 @@ def paths(model_dirs, tmp_path_factory):
 
 
 def rows_of(path, main, windows, skip=0, batch=None, layers=None):
-    """All rows of the last query, in their order."""
     subject, _ = study(path, windows, batch=batch)
     return [row for _, rows in last_rows(subject, main, windows, skip, layers) for row in rows]
 
@@ -72,7 +70,6 @@ def test_denominator_by_hand():
     """Masses 1/4 and 3/4 with weights 2 and 4 are 1/2 + 3."""
     kernel, weights = torch.tensor([[[0.25, 0.75]]]), torch.tensor([[[2.0, 4.0]]])
     row = LastQuery(0, 0, kernel.double(), weights.double().log())
-
     assert pytest.approx(row.denominator.item()) == 3.5
 
 
@@ -83,7 +80,6 @@ def test_first_key(paths, length, skip, first):
     """A window of 7 holds the query and six keys before it; skipped keys are left out besides."""
     windows = some_windows(3, length, True)
     _, main = study(paths["mistral"], some_windows(3, 17, True))
-
     for row in rows_of(paths["mistral"], main, windows, skip):
         assert first == row.first
         assert (1, 3, 5, length - first) == row.kernel.shape == row.log_weight.shape
@@ -105,7 +101,6 @@ def test_layers_and_order(paths):
 def test_destination_windows():
     windows = np.arange(10).reshape(2, 5)
     changed = destination_windows(windows, 3, 77)
-
     assert [[0, 1, 2, 77], [5, 6, 7, 77]] == changed.tolist()
     assert list(range(10)) == windows.ravel().tolist()
 
@@ -147,7 +142,6 @@ def test_positions_by_hand(paths):
     subject, main = study(paths["gpt2"], some_windows(3, 13, True))
     for places, expected in ((4, [5, 7, 10, 12]), (50, list(range(5, 13)))):
         found = perform(Denominators, subject, main, n_positions=places, first_windows=2)
-
         assert expected == found.coordinates["query"].tolist()
         assert (2, len(expected)) == found.values["denominator"].shape
         assert np.isnan(found.errors["denominator_cv"]).all()  # of two texts
@@ -210,7 +204,6 @@ def test_refused(paths, params, words):
     subject, main = study(paths["gpt2"], some_windows(3, 11, True))
     with pytest.raises(BadRequest, match=words) as caught:
         perform(Denominators, subject, main, **params)
-
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".") or "leading space" in words
 

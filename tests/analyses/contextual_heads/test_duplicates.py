@@ -29,7 +29,6 @@ QUERY, SAMPLES = 45, 19
 
 @pytest.fixture(scope="module")
 def finders(tmp_path_factory):
-    """Directories of models that look for copies, everywhere and in a window."""
     root = tmp_path_factory.mktemp("copies")
     return {
         None: made.copies(root / "global"),
@@ -119,7 +118,6 @@ def test_groups_of_known_heads(finders, window):
     """Heads 0 and 2 are of the duplicate group, if the window leaves near copies alone as well."""
     subject, main = study(finders[window], some_windows(3, 47))
     found = perform(ContextualHeads, subject, main, query=QUERY, samples=SAMPLES)
-
     words = [BEHAVIOURS[group] for group in found.values["group"][0]]
     third = "contextual" if window is None else "detokenization"
     assert ["duplicate token", third, "duplicate token"] == words
@@ -154,7 +152,6 @@ def test_random_weights(model_dirs, name):
 def test_layers_behind_the_last(model_dirs):
     subject, _ = study(model_dirs["gpt2"], some_windows(2, 31))
     whole, first = (duplicates(subject, 29, 3, lambda _: None, last=n) for n in (None, 0))
-
     for name in whole:
         np.testing.assert_allclose(whole[name][0][:1], first[name][0], atol=1e-7)
         assert 1 == len(first[name][0])
@@ -183,7 +180,6 @@ def test_other_thresholds(finders):
     subject, main = study(finders[None], some_windows(3, 47))
     found = perform(ContextualHeads, subject, main, query=QUERY, samples=3)
     other = regrouped(found, duplicates=0.75, broad=45)
-
     assert ["other", "duplicate token"] == [BEHAVIOURS[g] for g in other.values["group"][0, 1:]]
     assert found.params | {"duplicates": 0.75, "broad": 45} == other.params
     assert found.values["etc"] is other.values["etc"]

@@ -30,7 +30,6 @@ CELLS = {"learned": "L2H3", "local layer": "L1H4", "grouped": "L1H4", "grouped i
 
 @pytest.fixture(scope="module")
 def paths(model_dirs, tmp_path_factory):
-    """Directories of all models, those of `builders.contextual` among them."""
     root = tmp_path_factory.mktemp("weights")
     one_up = [BY * (token == UP) for token in range(VOCABULARY)]
     return model_dirs | {

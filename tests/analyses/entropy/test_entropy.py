@@ -36,7 +36,6 @@ def rows_of(*rows):
 def test_by_hand():
     """Half and two quarters: 1.5 ln 2; without the half both quarters alike: ln 2; then one: 0."""
     found = entropies(rows_of([0.5, 0.25, 0.25]), 0)[0, 0, 0]
-
     np.testing.assert_allclose([1.5 * math.log(2), math.log(2), 0], found[:3], atol=1e-7)
     assert (0 == found[3:]).all()
     late = entropies(rows_of([0.5, 0.25, 0.25]), 2)[0, 0, 0]
@@ -49,7 +48,6 @@ def test_bounds(weights, skip):
     row = np.array(weights, dtype=np.float32) / np.sum(weights, dtype=np.float32)
     found = float(entropies(rows_of(row), 0)[0, 0, 0, skip])
     keys = len(row) - skip
-
     if keys > 0:
         assert -1e-6 <= found <= math.log(keys) + 1e-6
         assert found == pytest.approx(by_loops(row, skip), abs=1e-5)

@@ -44,7 +44,6 @@ def answer(question, labels=None, **numbers):
 
 
 def said(*answers):
-    """The verdict that stands on these answers."""
     return verdict(Head({each.analysis: each for each in answers}, 0, 0))
 
 
@@ -189,7 +188,6 @@ def test_few_groups_claim_little(groups, expected):
     """Five errors above the limit: enough of all samples (1.96) and ten groups, not of two."""
     found = answer("induction-scores", induction=(0.35, 0.01))
     found.provenance.update(errors="documents", groups=groups)
-
     assert said(found).startswith(expected)
 
 
@@ -200,7 +198,6 @@ def test_a_wavelength_of_few_groups(groups, about):
     result.values["swing"] = np.array([[[1.0, 1.0 - 2.1 * 0.05]]])
     result.errors["swing"] = np.array([[[0.03, 0.04]]])
     result.provenance.update(errors="documents", groups=groups)
-
     assert f"of {about}23 tokens." in said(result)
 
 
@@ -222,7 +219,6 @@ def test_without_an_error_nothing_is_certain():
 
 
 def verdicts(engine, model, context, windows, **params):
-    """The verdicts on all heads of a model."""
     return pk.show(
         "verdicts", str(model), engine=engine, context=context, windows=windows, params=params
     )

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 
 def table(engine, model, **params):
-    """All measures of a model over few short windows."""
     return pk.show(
         "head-measures",
         str(model),
@@ -136,8 +135,6 @@ def test_biases_and_what_errors_count(name):
 def test_answers_of_before_have_no_biases():
     question = ANALYSES["head-measures"]
     old = replace(one_of("entropy", "entropy"), biases={})
-
     found = question.compose({"entropy": old}, RUN, question.params())
-
     assert {} == found.biases
     assert ("windows", 0) == (found.error_counts, found.groups)

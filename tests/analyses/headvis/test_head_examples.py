@@ -24,7 +24,6 @@ TEXTS, CONTEXT = 23, 19
 
 
 def examples(path, ids, batch=None, **params):
-    """The examples of a model over token ids."""
     model = pk.load(str(path), device="cpu")
     words = {number: f"w{number}" for number in range(1000)}
     subject = Subject(model, ids, [], lambda some: [words[n] for n in some], False, batch=batch)
@@ -50,7 +49,6 @@ def test_only_the_first_key_is_attended():
     seen = Largest(2, True)
     batch = Batch(torch.zeros(1, 2, dtype=torch.long), range(1))
     seen.pattern(PatternBlock(0, 0, 0, torch.tensor([[[[1.0, 0], [1, 0]]]])), batch)
-
     assert 0 == float(seen.largest[0])
     assert 0 == int(seen.top[0][1][0, 0, 1, 0])
 
@@ -112,7 +110,6 @@ def test_texts_are_drawn_evenly():
 def test_batches_do_not_matter(model_dirs):
     ids = builders.random_ids(TEXTS, CONTEXT, seed=4).numpy()
     one, five = (examples(model_dirs["gpt2"], ids, batch=size) for size in (1, 5))
-
     for name in ("example_text", "interval", "top_key", "token"):
         assert (one.values[name] == five.values[name]).mean() > 0.999
 
@@ -141,7 +138,6 @@ def test_known_head(tmp_path):
     path = builders.look_back(tmp_path / "look_back", 3, 23, 6.0)
     found = examples(path, builders.random_ids(9, 23, seed=5).numpy(), intervals=1, in_last=3)
     keys = found.values["top_key"][0, 0, :, :, 0]
-
     assert (keys[:, 3:] == np.arange(3, 23) - 3).all()
     assert (found.values["max_activation"][0, 0] > 0.999).all()
 

@@ -23,7 +23,6 @@ GRAINS = 4e-6  # sums of a text are rounded to multiples of 2^-16
 
 
 def gathered(path, ids, **more):
-    """The metrics of a model over token ids, as a result."""
     found = pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("headvis",), **more)
     return pk.analyse("headvis", found)
 
@@ -75,7 +74,6 @@ def test_by_hand(block):
 
 def test_little_attention_is_no_induction():
     rows = [[1, 0, 0], [0.995, 0.005, 0], [0.5, 0.25, 0.25]]
-
     assert 0 == seen([rows], [[4, 4, 2]])[-1]
     assert 0.25 == seen([rows], [[4, 4, 4]])[-1]  # (0 of query 1, 1/4 + 1/4 of query 2) / 2
 

@@ -26,7 +26,6 @@ ROWS = {
 
 
 def gather(path, windows, start_token=False, batch=None):
-    """A pass of the helix's statistics."""
     return pk.run_pass(
         pk.load(str(path), device="cpu"),
         windows,
@@ -53,43 +52,36 @@ def same_up_to_sign(found, expected, atol):
 
 @pytest.fixture(scope="module")
 def helix_path(tmp_path_factory):
-    """Directory of the model whose positions lie on a helix."""
     return builders.helix(tmp_path_factory.mktemp("helix") / "m")
 
 
 @pytest.fixture(scope="module")
 def constructed(helix_path):
-    """A pass of it over repeated tokens."""
     return gather(helix_path, repeated_windows(293, context=T, windows=TOKENS, avoid=0))
 
 
 @pytest.fixture(scope="module")
 def helix(constructed):
-    """The helix of that model."""
     return pk.analyse("helix", constructed, tokens=TOKENS)
 
 
 @pytest.fixture(scope="module")
 def repeated():
-    """Windows of one repeated token each."""
     return repeated_windows(293, context=CONTEXT, windows=TOKENS, avoid=0, seed=7)
 
 
 @pytest.fixture(scope="module")
 def passes(model_dirs, repeated):
-    """A pass over repeated tokens of every random model with learned positions."""
     return {name: gather(model_dirs[name], repeated) for name in LEARNED}
 
 
 def extended(path, windows, first=0):
-    """Each layer's `X` by plain transformers and the oracle."""
     residuals = truth_of(path, windows).residuals
     return [op.extended_positions(layer[:, first:].tolist()) for layer in residuals]
 
 
 def test_explained_variance_of_a_helix(helix):
     expected = [*builders.helix_truth(), *[0.0] * 6]
-
     for shares in helix.values["explained_variance"]:
         np.testing.assert_allclose(shares, expected, atol=1e-6)
 
@@ -97,7 +89,6 @@ def test_explained_variance_of_a_helix(helix):
 def test_angles_of_a_helix(helix):
     """Layer 0 is turned against the others by 20 degrees along every direction."""
     angles = helix.values["angles_residual"]
-
     assert (3, 3, 3) == angles.shape
     expected = THETA * np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0]])
     np.testing.assert_allclose(angles, np.repeat(expected[..., None], 3, -1), atol=1e-2)
@@ -106,7 +97,6 @@ def test_angles_of_a_helix(helix):
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_angles_of_other_subspaces(constructed, k):
     angles = pk.analyse("helix", constructed, subspace=k).values["angles_residual"]
-
     np.testing.assert_allclose(angles[0, 1], [THETA] * k, atol=1e-2)
     np.testing.assert_allclose(angles[1, 2], [0] * k, atol=1e-2)
 
@@ -116,7 +106,6 @@ def test_projection_is_a_curve_of_the_helix(helix):
     rows = op.centred(builders.helix_coordinates())
     components = op.pca(rows, 3)[1]
     points = np.sqrt(2) * np.array([[np.dot(row, c) for c in components] for row in rows])
-
     for layer, factor in enumerate((1, 1 / math.cos(math.radians(THETA)), None)):
         factor = factor or 1 / math.cos(math.radians(THETA))
         same_up_to_sign(helix.values["projection"][layer], factor * points, atol=1e-4)
@@ -218,9 +207,7 @@ def test_angles_in_position_space(model_dirs, helix_path, name):
 def test_spread_over_tokens(model_dirs, passes, repeated, name, first):
     """The oracle's, over all positions; at layer 0 the token does not matter."""
     residuals = truth_of(model_dirs[name], repeated).residuals
-
     found = pk.analyse("helix", passes[name], leave_out=first).values["token_spread"]
-
     expected = [op.token_spread(layer.tolist()) for layer in residuals]
     np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-3)
     assert found[0] < 2e-3

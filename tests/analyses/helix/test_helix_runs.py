@@ -66,10 +66,8 @@ def test_over_texts(model_dirs, name):
 def test_no_helix_of_repeated_tokens_for_rotary_positions(model_dirs, name):
     located = catalog.locate(str(model_dirs[name]))
     run = repeated_run(describe_run(str(model_dirs[name]), context=CONTEXT), TOKENS)
-
     with pytest.raises(BadRequest, match="choose a model with learned positions") as caught:
         prepare(run, Execution(device="cpu"), located, load_tokenizer(located))
-
     assert "rotary" in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -28,7 +28,6 @@ QUERIES = pytest.mark.parametrize("n", [1, 14, 26, 43, 51])
 
 
 def gather(path, windows, start_token, what=GATHER):
-    """A pass of what the tangent picture needs."""
     return pk.run_pass(
         pk.load(str(path), device="cpu"),
         windows,
@@ -40,7 +39,6 @@ def gather(path, windows, start_token, what=GATHER):
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """Directory of the model whose positions lie on a helix."""
     return builders.helix(tmp_path_factory.mktemp("tangent") / "m")
 
 
@@ -52,7 +50,6 @@ def constructed(path):
 
 @pytest.fixture(scope="module")
 def windows():
-    """Texts with a start token."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
     ids[:, 0] = builders.START
     return ids
@@ -60,17 +57,14 @@ def windows():
 
 @pytest.fixture(scope="module")
 def passes(model_dirs, windows):
-    """Passes of random models, learned and rotary, over them."""
     return {name: gather(model_dirs[name], windows, True) for name in ("gpt2", "gpt_neo", "llama")}
 
 
 def cross(a, b):
-    """Cross product."""
     return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
 
 
 def unit(a):
-    """Vector of length 1."""
     return [x / math.sqrt(dot(a, a)) for x in a]
 
 
@@ -139,7 +133,6 @@ def test_tangent_and_radius_in_the_middle(constructed):
     """Where the rise is 0, a tangent reader's share is what the circle has of the tangent."""
     values = pk.analyse("tangent", constructed, query=26).values
     turn, rise = 2 * math.sin(W), 2 / 26
-
     circle = turn**2 / (turn**2 + rise**2)
     assert circle == pytest.approx(float(values["tangent_share"][0, 0]), abs=1e-4)
     assert 1 == pytest.approx(float(values["radial_share"][0, 1]), abs=0.005)
@@ -148,7 +141,6 @@ def test_tangent_and_radius_in_the_middle(constructed):
 def test_heads_that_read_nothing(constructed):
     """Scores that are 0 everywhere have parts 0, and no shares: NaN, without a warning."""
     values = pk.analyse("tangent", constructed, query=26).values
-
     for name in PARTS:
         np.testing.assert_allclose(np.nan_to_num(values[name][1:]), 0, atol=1e-9)
     for name in (*SHARES, "helix_fit"):
@@ -275,12 +267,10 @@ def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
 def test_bad_query_positions(passes, n, leave_out, words):
     with pytest.raises(BadRequest, match=words) as caught:
         pk.analyse("tangent", passes["gpt2"], query=n, leave_out=leave_out)
-
     assert "\n" not in str(caught.value)
 
 
 def test_context_too_short(model_dirs):
     windows = builders.random_ids(2, 4).numpy()
-
     with pytest.raises(BadRequest, match="fewer than 4 positions"):
         pk.analyse("tangent", gather(model_dirs["gpt2"], windows, True), query=2)

@@ -16,7 +16,6 @@ WINDOWS, CONTEXT, QUERY = 37, 23, 19
 
 @pytest.fixture(scope="module")
 def gathered(model_dirs):
-    """A pass over windows of which thirty are read, three a group."""
     ids = builders.random_ids(WINDOWS, CONTEXT, seed=3).numpy()
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     gather = ("keys", "queries", "patterns", "sinks")
@@ -24,7 +23,6 @@ def gathered(model_dirs):
 
 
 def answer(gathered, **params):
-    """The answer at the query position of this module."""
     return pk.analyse("how-many-texts", gathered, query=QUERY, **params)
 
 

@@ -30,7 +30,6 @@ def circuits(tmp_path_factory):
 
 
 def twice(period, start, samples=SAMPLES, seed=3):
-    """The sequences that are drawn."""
     source = TokenPool(np.arange(1, builders.VOCABULARY), builders.START, seed)
     return sequences(twice_layout(period, start), source, 0, range(samples)).tolist()
 
@@ -99,7 +98,6 @@ def test_the_circuit_is_what_it_says(circuits, slope):
 
 
 def uniform_mean(queries):
-    """Mean attention of a uniform head to one key."""
     return oracles.mean([1 / (n + 1) for n in queries])
 
 

@@ -139,7 +139,6 @@ def test_errors_of_paired_numbers():
     """Two sequences of 1 and 3 become 2 and 5: changes of 1 and 2, 1.5 with an error of 0.5."""
     moments = Moments()
     moments.add(paired(torch.tensor([1.0, 3.0]), torch.tensor([2.0, 5.0])))
-
     np.testing.assert_allclose([2.0, 3.5, 1.5], moments.mean)
     np.testing.assert_allclose([1.0, 1.5, 0.5], moments.error)
 
@@ -149,7 +148,6 @@ def test_a_recency_that_is_not_the_norms(tmp_path):
     """A head that prefers recent tokens by a slope in its scores does so whatever the norms."""
     path = builders.induction(tmp_path / "model", slope=0.4)
     cause = perform(NormCause, subject_of(path), samples=40, length=13, random_length=17)
-
     flat = cause.values["attention_advantage"][1, 1, 0]
     assert flat > 10 * cause.errors["attention_advantage"][1, 1, 0]
     assert cause.values["attention_rise"][1, 1, 0] > 0
@@ -158,7 +156,6 @@ def test_a_recency_that_is_not_the_norms(tmp_path):
 def test_one_row_is_refused(model_dirs):
     run = describe_run(str(model_dirs["gpt2"]))
     params = NormCause.params(length=7, first=2)
-
     with pytest.raises(BadRequest, match="two rows or more"):
         NormCause().canonical(run, params)
     longer = NormCause.params(length=8, first=2, random_length=6)

@@ -37,7 +37,6 @@ CASES = {
 
 
 def drawn(layout, stream, samples=SAMPLES, seed=3):
-    """The sequences that are drawn."""
     source = TokenPool(np.arange(1, builders.VOCABULARY), builders.START, seed)
     return sequences(layout, source, stream, range(samples)).tolist()
 
@@ -51,7 +50,6 @@ def few_measured(monkeypatch):
 
 
 def switched(path, start, params, switches, samples=SAMPLES):
-    """Edits of plain GPT-2 that do what the switches do, and the norms before they are flat."""
     if not params.get("equalise_norms"):
         return oracle.switched(**switches), None
     rows = drawn(random_layout(params.get("length", LENGTH), start), FLATTENING, samples)

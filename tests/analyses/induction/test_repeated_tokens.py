@@ -19,12 +19,10 @@ NAMES = ("gpt2", "gpt_neo", "mistral")
 
 @cache
 def loaded(path):
-    """A model, loaded once."""
     return pk.load(str(path), device="cpu")
 
 
 def gather(path, windows, start_token, what=("repeats",), batch=None):
-    """A pass over windows."""
     return pk.run_pass(
         loaded(path),
         windows,
@@ -37,7 +35,6 @@ def gather(path, windows, start_token, what=("repeats",), batch=None):
 
 @pytest.fixture(scope="module")
 def windows():
-    """Random tokens, with doubled ones among them."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
     ids[:, 0] = builders.START
     return doubled(ids, 7, first=1)
@@ -45,7 +42,6 @@ def windows():
 
 @pytest.fixture(scope="module")
 def truths(model_dirs, windows):
-    """What plain transformers computes."""
     return {name: truth_of(model_dirs[name], windows) for name in NAMES}
 
 

@@ -30,7 +30,6 @@ SIZES = (1, *GROUP_SIZES)
 
 
 def subject_of(path, start_token=True):
-    """Random windows of the whole context on a model."""
     windows = builders.random_ids(TEXTS, CONTEXT, seed=13).numpy()
     windows[:, 0] = builders.START
     return Subject(
@@ -44,14 +43,12 @@ def quiet(done, total):
 
 @pytest.fixture(scope="module")
 def streams(model_dirs):
-    """The pass over repeated tokens that an averaged stream stands on."""
     windows = repeated_windows(293, context=CONTEXT, windows=3, avoid=0)
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     return {"repeated": pk.run_pass(model, windows, start_token=False, gather=STREAM_SUMS)}
 
 
 def plain(path, tokens, group, layer, rows, start, keep=0):
-    """Mean loss and attention to the predecessor of one window, in plain loops."""
     step = np.zeros_like(rows)
     step[keep:] = np.array(op.averaged_positions(rows[keep:].tolist(), group)) - rows[keep:]
     if layer is None:
@@ -117,7 +114,6 @@ def test_averaging(model_dirs, streams, layer, start, keep):
 def test_refused(model_dirs, streams, name, layer, words):
     with pytest.raises(BadRequest, match=words) as caught:
         average(subject_of(model_dirs[name]), streams, AveragingParams(layer=layer), quiet)
-
     assert "\n" not in str(caught.value)
 
 

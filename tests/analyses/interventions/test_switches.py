@@ -21,12 +21,10 @@ LENGTH = 11
 
 @functools.cache
 def loaded(path):
-    """A model, loaded once."""
     return loading.load(catalog.locate(str(path)), "cpu")
 
 
 def subject_of(path, seed=3, batch=None, start=True):
-    """What an experiment on random tokens works on."""
     source = TokenPool(np.arange(1, builders.VOCABULARY), builders.START if start else None, seed)
     windows = np.zeros((1, 1), dtype=np.int64)
     return Subject(
@@ -35,7 +33,6 @@ def subject_of(path, seed=3, batch=None, start=True):
 
 
 def perform(experiment, subject, **params):
-    """The result of an experiment."""
     return experiment().perform(subject, {}, experiment.params(**params), lambda done, total: None)
 
 
@@ -126,17 +123,14 @@ class Affine(Edit):
         self.change = lambda x: factor * x + step
 
     def tokens(self, x):
-        """The change."""
         return self.change(x)
 
     def rotation(self, cos, sin):
-        """The change, and another of the sines."""
         return self.change(cos), self.change(sin) + 1
 
     positions = tokens
 
     def residual(self, layer, x):
-        """The change, by layer."""
         return self.change(x) + layer
 
     scores = pattern = heads = output = residual

@@ -36,9 +36,7 @@ def test_total_variation_by_hand(left, right, expected):
 def test_total_variation_is_a_metric(seed):
     """It lies in [0, 1], is 0 for the same row only, symmetric, and obeys the triangle."""
     a, b, c = kernels_of(seed, heads=1, samples=3)[0]
-
     ab, bc, ac = (float(kernels.total_variation(*p)) for p in ((a, b), (b, c), (a, c)))
-
     assert 0 == float(kernels.total_variation(a, a))
     assert 0 < ab <= 1
     assert ab == float(kernels.total_variation(b, a))
@@ -76,7 +74,6 @@ def test_query_variation_at_its_ends():
 def test_queries_of_one_group_are_no_pair():
     """Of two groups that never differ from each other, what differs within them does not count."""
     by_place = np.repeat(np.eye(3), 2, axis=0)[None]  # samples 0 and 1 are the first of each group
-
     np.testing.assert_allclose(kernels.query_variation(by_place, 2), [0.0], atol=1e-7)
 
 
@@ -137,18 +134,14 @@ def test_equivariant_kernels_have_distance_zero():
     for place, n in enumerate(POSITIONS):
         weights = 0.5 ** np.arange(n, -1, -1)
         rows[0, place, : n + 1] = weights / weights.sum()
-
     found = kernels.aligned_distance(kernels.by_offset(rows, POSITIONS), POSITIONS, 0)
-
     np.testing.assert_allclose(found, np.zeros((1, 4, 4)), atol=1e-12)
 
 
 def test_by_offset_by_hand():
     """The query's own key comes first; offsets that reach before the text hold 0."""
     rows = np.array([[[0.75, 0.25, 0.0, 0.0], [0.1, 0.2, 0.3, 0.4]]])
-
     found = kernels.by_offset(rows, np.array([1, 3]))
-
     assert [[[0.25, 0.75, 0.0, 0.0], [0.4, 0.3, 0.2, 0.1]]] == found.tolist()
 
 
@@ -171,7 +164,6 @@ def test_bias_by_hand():
     """The square of a mean of 1, 3, 8: its bias is the variance over the number of parts."""
     parts = np.array([1.0, 3.0, 8.0])
     left = np.array([np.delete(parts, part).mean() ** 2 for part in range(3)])
-
     assert parts.var(ddof=1) / 3 == pytest.approx(float(bias(np.array(parts.mean() ** 2), left)))
 
 

@@ -46,12 +46,10 @@ KINDS = [
 
 
 def draw(seed, *shape):
-    """Normal numbers from a seed."""
     return np.random.default_rng(seed).standard_normal(shape)
 
 
 def kernels_of(seed, heads=3, samples=5, keys=7):
-    """Random kernels, [head, sample, key]."""
     return kernels.kernel_rows(draw(seed, heads, samples, 5), draw(seed + 1, heads, keys, 5), 0.7)
 
 
@@ -89,7 +87,6 @@ def test_kernel_rows(seed, key_heads, skip, window):
 @pytest.mark.parametrize("size", [1e3, 1e6])
 def test_huge_scores(size):
     found = kernels.kernel_rows(size * draw(3, 2, 3, 5), draw(4, 2, 7, 5), 1.0)
-
     np.testing.assert_allclose(found.sum(axis=-1), np.ones((2, 3)))
 
 
@@ -129,10 +126,8 @@ def test_identity_of_attention(seed):
     """`A = K e^c / Z`: the kernel times content weights, over their sum, is the attention."""
     query, keys, scale = draw(seed, 1, 1, 5), draw(seed + 1, 1, 7, 5), 0.7
     mean_keys = draw(seed + 2, 1, 7, 5)
-
     kernel = kernels.kernel_rows(query, mean_keys, scale)[0, 0]
     weights = np.exp(scale * (keys - mean_keys)[0] @ query[0, 0])
-
     attention = oracles.attention_row(query[0, 0].tolist(), keys[0].tolist(), scale, 6)
     np.testing.assert_allclose(kernel * weights / (kernel @ weights), attention, rtol=1e-9)
 
@@ -147,9 +142,7 @@ def test_etc_by_hand(kernel, expected):
 def test_etc(seed, keys):
     """It lies between 1 and the number of visible keys, and is the oracle's."""
     found = kernels_of(seed, keys=keys)
-
     etc = kernels.effective_tokens(found)
-
     assert np.all((1 - 1e-9 <= etc) & (etc <= keys + 1e-9))
     expected = [[oracles.etc(row) for row in head] for head in found.tolist()]
     np.testing.assert_allclose(etc, expected)
@@ -165,9 +158,7 @@ def test_half_mass_distance_by_hand(kernel, expected):
 def test_half_mass_distance_has_no_steps(seed, moved):
     found = kernels_of(seed)[0, 0]
     other = found + moved * np.sign(np.arange(7) - 3) / 6
-
     change = kernels.half_mass_distance(other) - kernels.half_mass_distance(found)
-
     assert abs(change) <= abs(moved) / min(found.min(), other.min()) + 1e-9
 
 
@@ -191,11 +182,9 @@ def test_half_mass_and_local_mass(seed, tokens):
 @pytest.mark.parametrize(("mass", "etc", "visible", "local", "uniform", "expected"), KINDS)
 def test_kinds(mass, etc, visible, local, uniform, expected):
     code = kernels.classify(np.array(mass), np.array(etc), np.array(visible), local, uniform)
-
     assert expected == kernels.KINDS[int(code)]
 
 
 def test_kind_of_nothing():
     nothing = np.array([np.nan, 5.0])
-
     assert [-1, 1] == kernels.classify(np.zeros(2), nothing, np.array([0.0, 97.0])).tolist()

@@ -23,7 +23,6 @@ def test_of_one_token(query, start):
         "destination": " of", "context": query + 1, "positions": (query,), "gather": ("queries",),
         "windows": QUERIES_PER_POSITION, "start_token": start,
     }  # fmt: skip
-
     assert {"main": RUN, "queries": RUN.model_copy(update=own)} == runs
 
 
@@ -38,7 +37,6 @@ def test_of_one_text():
         "corpus": CorpusSpec(name="text", text="In the beginning"), "windows": 1,
         "queries_per_position": 1, "positions": tuple(range(29)), "gather": ("keys", "queries"),
     }  # fmt: skip
-
     assert {"main": RUN, "queries": RUN.model_copy(update=own)} == runs
 
 

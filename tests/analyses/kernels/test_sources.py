@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("near_worker")]
 
 
 def ids_of(model_dirs, text):
-    """The tokens of a text, the start token first."""
     return [0, *load_tokenizer(catalog.locate(str(model_dirs["gpt2"]))).encode(text)]
 
 
@@ -98,6 +97,5 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_sources(engine, place, model_dirs, case):
     params, words = BAD[case]
-
     with pytest.raises(BadRequest, match=words):
         engine.result(request(place, model_dirs, "kernel", **{"query": 11, **params}), WAIT)

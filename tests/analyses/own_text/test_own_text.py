@@ -42,13 +42,11 @@ def on_text(path, ids, start, question, length=LENGTH, **params):
 
 
 def variance(numbers):
-    """The mean square about the mean."""
     middle = oracles.mean(numbers)
     return oracles.mean([(number - middle) ** 2 for number in numbers])
 
 
 def softmax(numbers):
-    """In plain numbers."""
     weights = [math.exp(number - max(numbers)) for number in numbers]
     return [weight / math.fsum(weights) for weight in weights]
 
@@ -199,7 +197,6 @@ def test_queries_that_are_kept_of_a_long_text(model_dirs, monkeypatch):
 def test_kept_queries(length, data):
     query = data.draw(st.integers(0, length - 1))
     kept = kept_queries(length, kept_around(length, query))
-
     assert query in kept
     assert 0 <= kept.start
     assert kept.stop <= length
@@ -211,7 +208,6 @@ def test_shares_add_up(position, content, cosine):
     """To 1, or are not defined where no score differs from another."""
     both = 2 * cosine * math.sqrt(position * content)
     shares = row_shares(*(torch.tensor([each]).double() for each in (position, content, both)))
-
     if position + content + both > 1e-9:
         assert sum(shares)[0] == pytest.approx(1)
     elif position + content == 0:

@@ -211,7 +211,6 @@ def rescaling(path):
 
 def test_largest_offset_by_hand():
     profile = np.array([[0.1, 0.3, 0.2, 0.9, np.nan], [0.2, 0.1, 0.4, 0.0, np.nan]])
-
     assert [1, 2] == largest_offsets(profile).tolist()
 
 

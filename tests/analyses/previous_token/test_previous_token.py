@@ -26,7 +26,6 @@ STARTS = pytest.mark.parametrize("start", [False, True])
 
 
 def gather(path, windows, start_token, what=("keys", "patterns", "scores"), batch=None):
-    """A pass of the statistics of previous-token heads."""
     return pk.run_pass(
         pk.load(str(path), device="cpu"),
         windows,
@@ -77,7 +76,6 @@ def position_oracle(truth, layer, head, scale, start):
 
 @pytest.fixture(scope="module")
 def windows():
-    """Random tokens, with doubled ones among them."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
     ids[:, 0] = builders.START
     return doubled(ids, 7, first=1)
@@ -85,7 +83,6 @@ def windows():
 
 @pytest.fixture(scope="module")
 def truths(model_dirs, windows):
-    """What plain transformers computes."""
     return {name: truth_of(model_dirs[name], windows) for name in (*NAMES, "mistral")}
 
 
@@ -210,7 +207,6 @@ def test_kinds_go_by_the_error_of_the_contrast(model_dirs, windows):
 def test_errors_of_two_texts(model_dirs, windows):
     """One text is left: scores have errors, their parts by position and by content have none."""
     result = ranked(model_dirs["gpt2"], windows[:2])
-
     for value in ("self_contrast", "previous_contrast", "ratio"):
         assert (result.errors[value] > 0).all(), value
     for value in ("position_advantage", "content_advantage", "position_profile"):

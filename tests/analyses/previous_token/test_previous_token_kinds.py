@@ -16,7 +16,6 @@ TEXTS, CONTEXT, T = 3, 31, 37
 
 @pytest.fixture(scope="module")
 def windows():
-    """Random tokens, with doubled ones among them."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
     ids[:, 0] = builders.START
     return doubled(ids, 7, first=1)
@@ -24,7 +23,6 @@ def windows():
 
 @pytest.fixture(scope="module")
 def constructed(tmp_path_factory):
-    """Directories of models whose previous-token heads work in a known way."""
     root = tmp_path_factory.mktemp("previous")
     return {
         "dark": builders.dark_head(root / "dark", T),

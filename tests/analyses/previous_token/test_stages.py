@@ -16,12 +16,10 @@ WINDOWS = {"gpt2": None, "gpt_neo": 5, "llama": None}  # of layer 1
 
 @pytest.fixture(scope="module")
 def window():
-    """One window of random tokens."""
     return builders.random_ids(1, LENGTH, seed=7).numpy()
 
 
 def stages(path, window, cell):
-    """The analysis of one head on one window."""
     view = pk.run_pass(
         pk.load(str(path), device="cpu"), window, positions=range(LENGTH), queries_per_position=1,
         gather=("keys", "queries"),
@@ -49,7 +47,6 @@ def test_against_plain_loops(model_dirs, window, name):
 
 def test_a_row_outside_is_refused(model_dirs, window):
     result = stages(model_dirs["gpt2"], window, "L0H0")
-
     assert (LENGTH,) == result.select(query=LENGTH - 1).values["pattern"].shape
     with pytest.raises(BadRequest, match=f"expected 0 to {LENGTH - 1}"):
         result.select(query=LENGTH)

@@ -112,7 +112,6 @@ def test_refused(model_dirs, name, params, words):
     experiment, usual = SMALL[name]
     with pytest.raises(BadRequest, match=words) as caught:
         perform(experiment, subject_of(model_dirs["gpt2"]), **{**usual, **params})
-
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
 
@@ -176,5 +175,4 @@ def test_position_zero_without_a_start_token(model_dirs):
 def test_ablation_without_heads(model_dirs):
     with pytest.raises(BadRequest) as caught:
         perform(RandomAttention, subject_of(model_dirs["gpt2"]), samples=3, ablate=",")
-
     assert "Expected heads such as L0H3, L1H4, got none." == str(caught.value)

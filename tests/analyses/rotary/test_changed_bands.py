@@ -27,20 +27,17 @@ ALL = (0.0, math.inf)
 
 @pytest.fixture(scope="module")
 def models(model_dirs, tmp_path_factory):
-    """The directories of models with plain and with scaled rotations."""
     yarn = scaled("yarn")(tmp_path_factory.mktemp("scaled") / "yarn")
     return {**model_dirs, "yarn": yarn}
 
 
 def loaded(models, name):
-    """A model, and every head of it."""
     model = pk.load(str(models[name]), device="cpu")
     geometry = model.geometry
     return model, [*np.ndindex(geometry.n_layers, geometry.n_heads)]
 
 
 def first_pattern(model, ids, edit):
-    """The pattern of layer 0, whose input no change has touched."""
     seen = Recorder(patterns=True)
     model.run(ids, edit, [seen], keep=0)
     return seen.blocks[0].pattern.numpy()
@@ -83,7 +80,6 @@ def test_everything_frozen_is_a_model_without_positions(models, name):
     ids = builders.random_ids(2, CONTEXT, seed=22)
     frozen = model.run(ids, ChangedBand(cells, *ALL, "frozen"))
     without = model.run(ids, RemovedEmbeddings("positions"))
-
     torch.testing.assert_close(frozen, without, atol=2e-4, rtol=1e-4)
     assert (frozen - model.run(ids, Edit())).abs().max() > 0.1
 
@@ -104,12 +100,10 @@ def test_bands_add_up(models, name):
 
 
 def subject_of(model, ids):
-    """What an experiment works on."""
     return Subject(model, ids, [], lambda ids: [], start_token=True)
 
 
 def performed(model, ids, **params):
-    """The experiment's answer on these windows."""
     asked = ChangedBandsParams(**params)
     return ChangedBands().perform(subject_of(model, ids), {}, asked, lambda done, total: None)
 

@@ -36,7 +36,6 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def models(model_dirs, tmp_path_factory):
-    """The directories of models with plain and with scaled rotations."""
     root = tmp_path_factory.mktemp("scaled")
     return {name: model_dirs[name] for name in PLAIN} | {
         name: scaled(name)(root / name) for name in SCALINGS
@@ -53,7 +52,6 @@ class Turns(Recorder):
         self.rotations: list[Rotation] = []
 
     def rotation(self, layer, rotation, batch) -> None:
-        """Keep a rotation, the layers in order."""
         assert len(self.rotations) == layer == len(self.calls)
         self.rotations.append(rotation)
 
@@ -186,7 +184,6 @@ class Odd(nn.Module):
     """An attention that turns nothing by the angles it is handed, but by its own."""
 
     def forward(self, hidden_states, position_embeddings, attention_mask):
-        """Hand queries on that change with position in a way of their own."""
         q = hidden_states.view(1, -1, 2, 12).transpose(1, 2)
         q = q * torch.arange(1, q.shape[2] + 1)[:, None]
         return AttentionInterface()[hooks.IMPLEMENTATION](self, q, q, q, attention_mask)

@@ -30,7 +30,6 @@ PAIRS = st.lists(st.tuples(SIZES, ANGLES), min_size=3, max_size=3)
 
 @pytest.fixture(scope="module")
 def models(model_dirs, tmp_path_factory):
-    """The directories of models with plain and with scaled rotations."""
     root = tmp_path_factory.mktemp("scaled")
     made = {name: scaled(name)(root / name) for name in SCALINGS if name in NAMES}
     return {**model_dirs, **made}
@@ -43,7 +42,6 @@ def gathered_of(path, ids):
 
 
 def kernels_of(gathered, **params):
-    """The equivariant kernels of one pass that gathered all."""
     question = find("equivariant-kernel")
     views = {"main": gathered, "rotary": gathered}
     asked = question.params(**{"query": QUERY, "skip": SKIP, **params})
@@ -359,6 +357,5 @@ def test_angles_that_nobody_sees(tmp_path):
     path = FAMILY_MODELS["gptj"].build(tmp_path / "gptj")
     ids = builders.random_ids(2, 11, seed=3).numpy()
     gathered = pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("rotary",))
-
     with pytest.raises(BadRequest, match="'gptj' turn queries and keys inside"):
         pk.analyse("rotary-spectrum", gathered)

@@ -20,7 +20,6 @@ TEXTS, CONTEXT = 3, 41
 
 
 def gather(path, ids, **more):
-    """The statistic of a model over token ids."""
     return pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("sinks",), **more)
 
 
@@ -73,7 +72,6 @@ def test_plain_transformers(model_dirs, name):
 def test_rows_add_up(model_dirs, context):
     ids = builders.random_ids(TEXTS, context, seed=6).numpy()
     alpha = gather(model_dirs["gpt2"], ids).arrays["alpha"]
-
     assert context == alpha.shape[-1]
     queries = context - np.arange(context)
     np.testing.assert_allclose((alpha * queries).sum(axis=-1), context, rtol=1e-5)
@@ -97,7 +95,6 @@ def test_a_uniform_head(tmp_path):
     path = builders.look_back(tmp_path / "look_back", 3, CONTEXT, 6.0)
     ids = builders.random_ids(TEXTS, CONTEXT, seed=8).numpy()
     found = pk.analyse("sinks", gather(path, ids)).values["alpha"][0, 1]
-
     for key in range(8):
         expected = math.fsum(1 / (n + 1) for n in range(key, CONTEXT)) / (CONTEXT - key)
         assert expected == pytest.approx(float(found[key]), abs=1e-5)

@@ -178,7 +178,6 @@ def test_a_kernel_over_training(made, asked, engine):
 def test_some_checkpoints(made, asked, engine):
     params = {"measure": PREVIOUS, "checkpoints": "step-64, step-4"}
     found = pk.show("over-training", str(made), engine=engine, params=params, **asked)
-
     assert [4, 64] == found.coordinates["step"].tolist()
     assert (4, 64) == (
         found.values["emergence_earliest"][0, 0], found.values["emergence_latest"][0, 0]

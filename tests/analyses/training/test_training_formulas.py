@@ -32,7 +32,6 @@ def by_loops(steps, values):
 
 
 def found_of(steps, values):
-    """The same of the formulas."""
     found = emergence(np.array(steps), np.array(values, dtype=float)[:, None])
     return tuple(float(each[0]) for each in (found.step, found.earliest, found.latest))
 
@@ -64,7 +63,6 @@ def test_one_checkpoint():
 
 
 def ascending(least):
-    """Strictly ascending steps."""
     return st.lists(st.integers(least, 10**6), min_size=2, max_size=9, unique=True).map(sorted)
 
 
@@ -93,14 +91,12 @@ def test_another_clock(steps, data, power, factor, scale):
     other = [factor * step**power for step in steps]
     found = np.array(found_of(steps, values))
     moved = np.array(found_of(other, scale * values))
-
     np.testing.assert_allclose(moved, factor * found**power * (found > 0), rtol=1e-6)
 
 
 def test_heads_by_themselves():
     values = np.random.default_rng(3).random((6, 2, 5))
     found = emergence(STEPS, values)
-
     for layer, head in np.ndindex(2, 5):
         one = found_of(STEPS, values[:, layer, head])
         here = [each[layer, head] for each in (found.step, found.earliest, found.latest)]
@@ -109,6 +105,5 @@ def test_heads_by_themselves():
 
 def test_counts():
     codes = np.array([[[0, 2, 2]], [[1, -1, 2]]])
-
     assert [[1, 0, 2], [0, 1, 1]] == label_counts(codes, 3).tolist()
     assert (2, 0) == label_counts(codes, 0).shape
