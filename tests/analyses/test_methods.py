@@ -8,7 +8,7 @@ import pytest
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import Analysis, Composition, Params
-from poskernel_core.analyses.definitions import SECTIONS, as_markdown, errors_of, methods, values_of
+from poskernel_core.analyses.definitions import SECTIONS, as_markdown, errors_of, methods
 from poskernel_core.analyses.training.spec import OfCheckpoints
 from poskernel_core.common.result import Result, each
 
@@ -65,27 +65,6 @@ def test_every_question_is_defined(name):
     assert all(meaning for *_, meaning in method.params)
 
 
-def test_bounds():
-    bounds = {(name, each[0]): each[2] for name, method in FOUND.items() for each in method.params}
-
-    assert ("skip", "4", "0 to 32", "first key positions left out") in FOUND["etc"].params
-    assert "at least 0" == bounds["kernel", "query"]
-    assert "above 0, up to 10" == bounds["helix", "far"]
-    assert "1 to 64 characters" == bounds["kernel", "token"]
-    assert "up to 100,000 characters" == bounds["kernel", "text"]
-    assert "" == bounds["kernel", "source"]
-
-
-@pytest.mark.parametrize("name", ANALYSES)
-def test_no_mark_of_restructured_text_is_left(name):
-    method = FOUND[name]
-    text = " ".join([method.summary, method.about, *method.values, method.formula, method.choices,
-                     method.limits, method.source])  # fmt: skip
-    assert "``" not in text
-    assert not re.search(r":[a-z]+:`", text)
-    assert not re.search(r"definitions|section \d", text)
-
-
 class _Example(Analysis):
     r"""One sentence.
 
@@ -124,15 +103,6 @@ def test_reading_a_docstring(monkeypatch):
         method.formula, method.choices, method.limits, method.source
     )  # fmt: skip
     assert ((), False) == (method.params, method.runs_model)
-
-
-def test_some_values(monkeypatch):
-    monkeypatch.setattr("poskernel_core.analyses.definitions.find", {"example": _Example()}.get)
-    assert ["`c`, nats: last", "`b` `[layer]`, tokens: `the first`"] == values_of(
-        "example", "c", "b"
-    )
-    with pytest.raises(KeyError):
-        values_of("example", "d")
 
 
 def test_markdown():

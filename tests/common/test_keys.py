@@ -26,28 +26,16 @@ REQUEST = Request(analysis="etc", run=RUN, params={"skip": 4})
 
 MODELS = {"name": "gpt3", "revision": "main", "fingerprint": "abd"}
 CORPORA = {
-    "name": "bible",
-    "item": "Genesis 24",
-    "text": "In the beginning",
-    "whole": True,
-    "revision": "main",
-    "fingerprint": "deg",
-}
+    "name": "bible", "item": "Genesis 24", "text": "In the beginning", "whole": True,
+    "revision": "main", "fingerprint": "deg",
+}  # fmt: skip
 RUNS = {
     "model": ModelSpec(name="gpt2", fingerprint="abd"),
     "corpus": CorpusSpec(name="sample", fingerprint="deg"),
-    "context": 43,
-    "windows": 499,
-    "start_token": False,
-    "dtype": "bfloat16",
-    "seed": 1,
-    "positions": (3, 13),
-    "queries_per_position": 63,
-    "gather": ("keys", "queries"),
-    "destination": " the",
-    "repeat_every": 8,
-    "pattern_windows": 64,
-}
+    "context": 43, "windows": 499, "start_token": False, "dtype": "bfloat16", "seed": 1,
+    "positions": (3, 13), "queries_per_position": 63, "gather": ("keys", "queries"),
+    "destination": " the", "repeat_every": 8, "pattern_windows": 64,
+}  # fmt: skip
 REQUESTS = {"analysis": "kernel", "run": RUN.model_copy(update={"seed": 1}), "params": {"skip": 5}}
 
 
@@ -89,15 +77,13 @@ def test_each_field_of_a_run(field):
     assert (field == "gather") == (windows_of(RUN).digest() == windows_of(other).digest())
 
 
-@pytest.mark.parametrize("field", MODELS)
-def test_each_field_of_a_model(field):
-    other = changed(RUN, "model", changed(MODEL, field, MODELS[field]))
-    assert not keys_of(RUN) & keys_of(other)
-
-
-@pytest.mark.parametrize("field", CORPORA)
-def test_each_field_of_a_corpus(field):
-    other = changed(RUN, "corpus", changed(CORPUS, field, CORPORA[field]))
+@pytest.mark.parametrize(
+    ("part", "spec", "field", "value"),
+    [("model", MODEL, *each) for each in MODELS.items()]
+    + [("corpus", CORPUS, *each) for each in CORPORA.items()],
+)
+def test_each_field_of_a_model_and_of_a_corpus(part, spec, field, value):
+    other = changed(RUN, part, changed(spec, field, value))
     assert not keys_of(RUN) & keys_of(other)
 
 
@@ -106,34 +92,15 @@ def test_each_field_of_a_request(field):
     assert REQUEST.key != changed(REQUEST, field, REQUESTS[field]).key
 
 
+SOURCE = {"source": "text", "text": "a", "text_corpus": "sample", "text_item": "b", "token": " a"}
+
+
 @pytest.mark.parametrize(
     ("analysis", "params"),
     [
         ("etc", {"skip": 5, "local_tokens": 11, "local_share": 0.6, "uniform_share": 0.6}),
-        (
-            "kernel",
-            {
-                "skip": 5,
-                "query": 11,
-                "source": "text",
-                "text": "a",
-                "text_corpus": "sample",
-                "text_item": "b",
-                "token": " a",
-            },
-        ),
-        (
-            "kernel-map",
-            {
-                "skip": 5,
-                "head": "L1H1",
-                "source": "text",
-                "text": "a",
-                "text_corpus": "sample",
-                "text_item": "b",
-                "token": " a",
-            },
-        ),
+        ("kernel", {"skip": 5, "query": 11, **SOURCE}),
+        ("kernel-map", {"skip": 5, "head": "L1H1", **SOURCE}),
     ],
 )
 def test_each_parameter(analysis, params):

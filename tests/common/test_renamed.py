@@ -1,6 +1,5 @@
 """Old names: each leads to a name that there is, and whoever uses one is told the new one."""
 
-import json
 import re
 import shutil
 
@@ -13,7 +12,7 @@ from poskernel_core.cli.main import main
 from poskernel_core.cli.options import Run
 from poskernel_core.common import renamed
 from poskernel_core.common.errors import BadRequest, UnknownAnalysis, UnknownModel
-from poskernel_core.common.specs import CorpusSpec, ModelSpec, Request, RunSpec
+from poskernel_core.common.specs import ModelSpec, Request, RunSpec
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.requests import check_params
 from poskernel_core.models.catalog import BUNDLED_MODELS, locate
@@ -48,32 +47,6 @@ MEASURES = {declared.title for each in ANALYSES.values() for declared in each.me
 def test_every_new_name_exists(table, known):
     assert set(table.values()) <= known
     assert not table.keys() & set(table.values())
-
-
-@pytest.mark.parametrize("table", [renamed.QUESTIONS, renamed.MEASURES, renamed.KEYS])
-def test_no_old_name_is_in_use(table):
-    assert not table.keys() & ({*ANALYSES} | MEASURES | KEYS)
-
-
-def test_no_question_has_both_names():
-    for fields in FIELDS:
-        assert not [old for old, new in renamed.PARAMETERS.items() if {old, new} <= fields]
-
-
-def test_choices_exist():
-    for name, choices in renamed.CHOICES.items():
-        offered = [
-            json.dumps(each.params.model_json_schema()["properties"][name])
-            for each in ANALYSES.values()
-            if name in each.params.model_fields
-        ]
-        assert offered
-        assert all(f'"{new}"' in each for new in choices.values() for each in offered)
-    assert renamed.SHOWN.keys() <= KEYS
-    sources = "".join(file.read_text("utf-8") for file in (ROOT / "pages").rglob("*.py"))
-    for choices in renamed.SHOWN.values():
-        for new in choices.values():
-            assert new in {*ANALYSES, *BUNDLED_MODELS} | MEASURES or f'"{new}"' in sources
 
 
 @pytest.mark.parametrize("old", renamed.QUESTIONS)
@@ -119,13 +92,6 @@ def test_words_of_a_run(given, sentence):
     assert str(error.value).startswith(sentence)
 
 
-def test_fields_of_a_run():
-    run = {"model": ModelSpec(name=MODEL), "corpus": CorpusSpec(), "context": 9, "positions": (3,)}
-    for old, value in (("samples", 3), ("doubling", 3)):
-        with pytest.raises(BadRequest, match=f"'{old}' is called"):
-            RunSpec(**run, **{old: value})
-
-
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -160,11 +126,6 @@ def test_values():
     with pytest.raises(KeyError, match=r"^'spread'$"):
         found.values["spread"]
     assert found.values.get("fidelity") is None
-
-
-def test_measures():
-    with pytest.raises(BadRequest, match="'fidelity' is called 'distance to observed attention'"):
-        pk.show("depth", MODEL, params={"measure": "fidelity"})
 
 
 @pytest.mark.parametrize("old", renamed.MODELS)

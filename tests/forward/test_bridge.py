@@ -19,7 +19,8 @@ def test_patterns(model_dirs, name):
     ids = random_ids(2, 23)
     expected = hf_eager_attentions(model_dirs[name], ids)
     with torch.inference_mode():
-        _, cache = bridge.run_with_cache(ids)
+        logits, cache = bridge.run_with_cache(ids)
+    torch.testing.assert_close(logits, model.run(ids), atol=1e-4, rtol=1e-4)
     for layer, pattern in enumerate(expected):
         got = cache[f"blocks.{layer}.attn.hook_pattern"]
         torch.testing.assert_close(got, pattern, atol=1e-5, rtol=0)

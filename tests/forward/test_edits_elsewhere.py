@@ -1,12 +1,10 @@
-"""Edits of a pass against edits of the weights, and against transformer_lens' own hooks."""
+"""Edits of a pass against edits of the weights."""
 
 import numpy as np
 import pytest
 import torch
 
-from poskernel_core.forward import interventions, loading
-from poskernel_core.forward.bridge import open_bridge
-from poskernel_core.models import catalog
+from poskernel_core.forward import interventions
 from tests.support import builders
 from tests.support import oracles_positions as op
 from tests.support.builders.architectures import SHAPES
@@ -23,12 +21,6 @@ PROJECTIONS = {
     "gpt_neox": "gpt_neox.layers.{}.attention.dense",
     "opt": "model.decoder.layers.{}.self_attn.out_proj",
 }
-MOVES = {5: [2], 11: [11, 3, 0], 22: [21]}
-
-
-@pytest.fixture(scope="module")
-def bridge(model_dirs):
-    return open_bridge(loading.load(catalog.locate(str(model_dirs["gpt2"])), "cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -110,111 +102,3 @@ def test_removed_embeddings_are_zero_weights(model_dirs, loaded, ids, which):
     found = loaded["opt"].run(ids, interventions.RemovedEmbeddings(which))
 
     np.testing.assert_allclose(found, logits(model, ids), atol=1e-4, rtol=1e-4)
-
-
-def hooked(bridge, ids, hooks):
-    with torch.inference_mode():
-        out = bridge.run_with_hooks(ids, fwd_hooks=hooks)
-    for block in bridge.blocks:
-        block.attn._pattern = None
-    return out
-
-
-def zero(tensor, hook):
-    return torch.zeros_like(tensor)
-
-
-def on_predecessors(value):
-    """A hook on scores or a pattern: a value for the predecessor at every fifth position."""
-
-    def hook(square, hook):
-        square = square.clone()
-        for n in range(5, LENGTH, 5):
-            square[:, :, n, n - 1] = value
-        return square
-
-    return hook
-
-
-def silent(z, hook):
-    z = z.clone()
-    z[:, :, 3] = 0
-    return z
-
-
-def doubled(z, hook):
-    z = z.clone()
-    z[:, :, 3] *= 2
-    return z
-
-
-def moved(pattern, hook):
-    pattern = pattern.clone()
-    for row, keys in MOVES.items():
-        pattern[:, 3, row] = 0
-        for key in keys:
-            pattern[:, 3, row, key] = 1 / len(keys)
-    return pattern
-
-
-def shifted(stream, hook):
-    rows = torch.from_numpy(_rows())
-    return stream + torch.tensor(op.averaged_positions(rows.tolist(), 4)) - rows
-
-
-def _rows():
-    return np.random.default_rng(5).standard_normal((LENGTH, 35)).astype(np.float32)
-
-
-def at(layer, name):
-    return f"blocks.{layer}.{name}"
-
-
-HOOKED = {
-    "averaged positions": (None, []),
-    "no positions": (interventions.RemovedEmbeddings("positions"), [("hook_pos_embed", zero)]),
-    "no tokens": (interventions.RemovedEmbeddings("tokens"), [("hook_embed", zero)]),
-    "averaged stream": (
-        interventions.AveragedStream(1, 4, torch.from_numpy(_rows())),
-        [(at(1, "hook_resid_pre"), shifted)],
-    ),
-    "blind after the softmax": (
-        interventions.PredecessorKnockout(5, (0, 2), "pattern"),
-        [(at(layer, "attn.hook_pattern"), on_predecessors(0.0)) for layer in (0, 2)],
-    ),
-    "blind before the softmax": (
-        interventions.PredecessorKnockout(5, (0, 2), "scores"),
-        [(at(layer, "attn.hook_attn_scores"), on_predecessors(-torch.inf)) for layer in (0, 2)],
-    ),
-    "moved and doubled": (
-        interventions.MovedAttention(1, 3, MOVES, "pattern", 10.0, 2.0, "head"),
-        [(at(1, "attn.hook_pattern"), moved), (at(1, "attn.hook_z"), doubled)],
-    ),
-    "moved, its layer doubled": (
-        interventions.MovedAttention(1, 3, MOVES, "pattern", 10.0, 2.0, "layer"),
-        [
-            (at(1, "attn.hook_pattern"), moved),
-            (at(1, "hook_attn_out"), lambda tensor, hook: 2 * tensor),
-        ],
-    ),
-    "silent": (interventions.AblatedHeads([(1, 3)]), [(at(1, "attn.hook_z"), silent)]),
-}
-
-
-def test_bridge_is_the_model(loaded, bridge, ids):
-    np.testing.assert_allclose(hooked(bridge, ids, []), loaded["gpt2"].run(ids), atol=1e-4)
-
-
-@pytest.mark.parametrize("case", HOOKED)
-def test_hooks_of_the_bridge(loaded, bridge, ids, case):
-    edit, hooks = HOOKED[case]
-    if edit is None:
-        matrix = loaded["gpt2"].position_matrix()
-        rows = torch.tensor(op.averaged_positions(matrix.tolist(), 4))[: ids.shape[1]]
-        edit = interventions.AveragedPositions(4, matrix)
-        hooks = [("hook_pos_embed", lambda tensor, hook: rows.expand_as(tensor))]
-
-    found = loaded["gpt2"].run(ids, edit)
-
-    np.testing.assert_allclose(found, hooked(bridge, ids, hooks), atol=1e-4)
-    assert (found - loaded["gpt2"].run(ids)).abs().max() > 1e-2

@@ -127,23 +127,6 @@ def test_memory_is_said_before_anything_is_read(model_dirs, monkeypatch):
     assert {torch.bfloat16} == dtypes(loading.load(located, "cpu", "bfloat16"))
 
 
-@pytest.mark.parametrize(
-    ("numbers", "free", "sentence"),
-    [
-        (4 * 10**9, 12e9, "'m' needs 18 GB of memory in float32, 12 GB are free: choose bfloat16 "
-         "as precision (8.8 GB), a smaller model, or another machine; or let weights stay on the "
-         "disk, which is many times slower (POSKERNEL_WEIGHTS_ON_DISK=1)."),
-        (10**9, 1e9, "'m' needs 4.4 GB of memory in float32, 1 GB are free: choose a smaller "
-         "model, or another machine; or let weights stay on the disk, which is many times slower "
-         "(POSKERNEL_WEIGHTS_ON_DISK=1)."),
-    ],
-)  # fmt: skip
-def test_the_sentence(numbers, free, sentence):
-    with pytest.raises(ComputeFailed) as error:
-        memory.check_room("m", numbers, "float32", free)
-    assert sentence == str(error.value)
-
-
 def test_another_attention_is_refused_with_its_figure(tmp_path, monkeypatch):
     located = catalog.locate(str(FAMILY_MODELS["gemma2"].build(tmp_path / "gemma2")))
     with_all = hooks.AttentionCall

@@ -6,8 +6,6 @@ from typing import Any
 
 from tests.support.alone import run_alone
 
-__all__ = ["STREAM", "Wire", "ask", "scope"]
-
 STREAM = "/_stcore/stream"
 
 

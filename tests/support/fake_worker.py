@@ -5,8 +5,6 @@ import os
 import subprocess
 import time
 
-__all__ = ["WAIT", "FakeWorker", "until"]
-
 WAIT = 10.0
 """Seconds that a test waits for another thread."""
 

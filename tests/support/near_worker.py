@@ -21,8 +21,6 @@ from poskernel_core.engine import worker_client
 from poskernel_core.engine.worker import Worker
 from poskernel_core.storage.store import Store
 
-__all__ = ["NearWorker", "command_line_here"]
-
 
 class NearWorker(subprocess.Popen):
     """What the engine takes for its worker's process; no process is started."""

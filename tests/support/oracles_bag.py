@@ -16,8 +16,6 @@ from tests.support import oracles
 from tests.support.oracles_first_layer import inside, layer_of
 from tests.support.truth import truth_of
 
-__all__ = ["Bag", "Prediction", "Setting", "agreement", "jackknife", "moments"]
-
 SHARES = (1 / 8, 3 / 8, 5 / 8, 7 / 8)
 
 

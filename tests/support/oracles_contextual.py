@@ -17,22 +17,6 @@ from tests.support import oracles
 from tests.support.builders import hf_eager_model
 from tests.support.truth import Truth, truth_of
 
-__all__ = [
-    "Rows",
-    "cosines",
-    "head_rows",
-    "jackknife",
-    "keys_at",
-    "mean_keys",
-    "mean_keys_kept",
-    "moments",
-    "moments_and_errors",
-    "numbers",
-    "relative_spread",
-    "shares",
-    "token_scores",
-]
-
 GROUPS = 10
 LEARNED = ("wpe", "embed_positions")
 

@@ -16,8 +16,6 @@ from torch import Tensor
 from tests.support import oracles
 from tests.support.builders import hf_eager_model
 
-__all__ = ["Inside", "Layer", "inside", "layer_of"]
-
 _GPT2 = ("transformer.h.0", "ln_1", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
 _LLAMA = (
     "model.layers.0", "input_layernorm", "self_attn.o_proj",

@@ -15,16 +15,6 @@ import torch
 from tests.support import oracles
 from tests.support.truth import Recorder
 
-__all__ = [
-    "Head",
-    "choices",
-    "error_and_bias",
-    "groups_of",
-    "heads_of",
-    "mean_of",
-    "query_variation",
-]
-
 LARGEST = 32767
 SHORT = 16
 

@@ -9,24 +9,6 @@ from collections.abc import Mapping, Sequence
 
 from tests.support.oracles import Row, dot, mean, mean_row
 
-__all__ = [
-    "averaged_positions",
-    "canonical_angles",
-    "canonical_angles_left",
-    "centred",
-    "contrasts",
-    "extended_positions",
-    "far_share",
-    "group_means",
-    "kl",
-    "largest_two",
-    "nll",
-    "pca",
-    "previous_mass",
-    "score_profile",
-    "token_spread",
-]
-
 Matrix = Sequence[Row]
 
 _SWEEPS = 50

@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-__all__ = ["Edits", "Run", "run"]
-
 Weights = dict[str, np.ndarray]
 
 

@@ -14,8 +14,6 @@ from torch import Tensor
 from poskernel_core.forward.observers import Observer
 from tests.support.builders import hf_eager_model
 
-__all__ = ["Recorder", "Truth", "projections_of", "truth_of"]
-
 
 @dataclass
 class Truth:

@@ -28,17 +28,6 @@ CASES = {
 LENGTH, SHIFTS = 7, 3
 
 
-@pytest.fixture(scope="module")
-def paths(model_dirs, tmp_path_factory):
-    """Directories of all models, those of `builders.contextual` among them."""
-    root = tmp_path_factory.mktemp("additivity")
-    return model_dirs | {
-        "additive": contextual.additive(root / "additive", CONTENT),
-        "turning": contextual.turning(root / "turning"),
-        "grouped": contextual.grouped(root / "grouped"),
-    }
-
-
 def perform(path, windows, start=True, **params):
     subject, _ = study(path, windows, start)
     checked = Additivity.params(**{"passage_length": LENGTH, "shifts": SHIFTS, **params})

@@ -34,15 +34,6 @@ from tests.support.truth import truth_of
 POOL, QUERY, SKIP = range(1, VOCABULARY), 29, 4
 
 
-@pytest.fixture(scope="module")
-def paths(model_dirs, tmp_path_factory):
-    root = tmp_path_factory.mktemp("contextual")
-    return model_dirs | {
-        "additive": contextual.additive(root / "additive", CONTENT),
-        "grouped": contextual.grouped(root / "grouped"),
-    }
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_every_head(paths, case):
     name, query, skip, start, window, divisor = CASES[case]

@@ -17,7 +17,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.views import Gathered
 from tests.support import builders
 from tests.support import oracles_contextual as oracle
-from tests.support.builders import VOCABULARY, contextual
+from tests.support.builders import VOCABULARY
 from tests.support.builders.contextual import (
     CASES,
     CONTENT,
@@ -33,15 +33,6 @@ from tests.support.truth import truth_of
 
 CELLS = {"learned": "L2H3", "local layer": "L1H4", "grouped": "L1H4", "window": "L2H1",
          "grouped in window": "L0H3"}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def paths(model_dirs, tmp_path_factory):
-    root = tmp_path_factory.mktemp("denominators")
-    return model_dirs | {
-        "additive": contextual.additive(root / "additive", CONTENT),
-        "grouped": contextual.grouped(root / "grouped"),
-    }
 
 
 def rows_of(path, main, windows, skip=0, batch=None, layers=None):

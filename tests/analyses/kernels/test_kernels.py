@@ -135,6 +135,7 @@ def test_identity_of_attention(seed):
 @pytest.mark.parametrize(("kernel", "expected"), ETC)
 def test_etc_by_hand(kernel, expected):
     assert expected == pytest.approx(float(kernels.effective_tokens(np.array(kernel))))
+    assert expected == pytest.approx(oracles.etc(kernel))
 
 
 @few
@@ -151,6 +152,7 @@ def test_etc(seed, keys):
 @pytest.mark.parametrize(("kernel", "expected"), HALF_MASS)
 def test_half_mass_distance_by_hand(kernel, expected):
     assert expected == pytest.approx(float(kernels.half_mass_distance(np.array(kernel))))
+    assert expected == pytest.approx(oracles.half_mass_distance(kernel, len(kernel) - 1))
 
 
 @few
