@@ -8,11 +8,9 @@ import torch
 
 import poskernel_core as pk
 from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.engine.engine import Engine
 from poskernel_core.forward import loading
 from poskernel_core.models import catalog
 from poskernel_core.models.geometry import read_geometry
-from poskernel_core.storage.store import Store
 from tests.support import builders
 from tests.support.builders.families import FAMILY_MODELS
 
@@ -71,21 +69,16 @@ def test_the_same_language_model_alone(tmp_path, llava):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama-within", "qwen2-vl"])
-def test_questions_that_change_the_model(tmp_path, name):
+def test_questions_that_change_the_model(tmp_path, fresh_engine, name):
     path = str(FAMILY_MODELS[name].build(tmp_path / name))
-    engine = Engine(Store(tmp_path / "store"))
-    try:
-        for question, asked in (
-            ("rotary-spectrum", {}),
-            ("changed-bands", {"head": "L1H0"}),
-            ("additivity", {"params": {"passages": 4}}),
-            ("position-vs-token", {"params": {"length": 7, "samples": 50}}),
-        ):
-            found = pk.show(question, path, windows=8, context=32, engine=engine, **asked)
-            assert all(np.isfinite(array).any() for array in found.values.values()), question
-    finally:
-        engine.close()
-        engine.store.close()
+    for question, asked in (
+        ("rotary-spectrum", {}),
+        ("changed-bands", {"head": "L1H0"}),
+        ("additivity", {"params": {"passages": 4}}),
+        ("position-vs-token", {"params": {"length": 7, "samples": 50}}),
+    ):
+        found = pk.show(question, path, windows=8, context=32, engine=fresh_engine, **asked)
+        assert all(np.isfinite(array).any() for array in found.values.values()), question
 
 
 def test_prompts_that_look_ahead(llava):

@@ -245,20 +245,10 @@ def test_too_few_windows_of_the_first_run(engine):
     found = ask(engine, "compare-kernels", heads="L0H1,L0H1@demo-gpt2;context=64;windows=9")
     fewer = replace(found, provenance=found.provenance | {"windows": "5, 9"})
     run = Run(
-        model="demo-attn-2l",
-        revision=None,
-        corpus="sample",
-        corpus_item=None,
-        corpus_revision=None,
-        windows=WINDOWS,
-        pattern_windows=None,
-        context=CONTEXT,
-        no_start_token=False,
-        seed=0,
-        dtype="float32",
-        device=None,
-        batch=None,
-    )
+        model="demo-attn-2l", revision=None, corpus="sample", corpus_item=None,
+        corpus_revision=None, windows=WINDOWS, pattern_windows=None, context=CONTEXT,
+        no_start_token=False, seed=0, dtype="float32", device=None, batch=None,
+    )  # fmt: skip
 
     check_windows(found, run)
     with pytest.raises(TooLittleText, match=rf"gives 5 windows of {CONTEXT} tokens, {WINDOWS} "):

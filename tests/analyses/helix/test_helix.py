@@ -11,6 +11,7 @@ from poskernel_core.analyses.helix.formulas import STREAM_SUMS, far_out
 from poskernel_core.data.made import repeated_windows
 from tests.support import builders
 from tests.support import oracles_positions as op
+from tests.support import passes as small
 from tests.support.truth import truth_of
 
 T, THETA, TOKENS = 53, 20.0, 5
@@ -26,14 +27,7 @@ ROWS = {
 
 
 def gather(path, windows, start_token=False, batch=None):
-    return pk.run_pass(
-        pk.load(str(path), device="cpu"),
-        windows,
-        positions=(windows.shape[1] - 1,),
-        start_token=start_token,
-        gather=STREAM_SUMS,
-        batch=batch,
-    )
+    return small.gather(path, windows, start_token, STREAM_SUMS, batch)
 
 
 def test_positions_far_from_all_others():

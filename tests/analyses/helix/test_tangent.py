@@ -18,6 +18,7 @@ from tests.support import builders
 from tests.support import oracles_positions as op
 from tests.support.oracles import dot, mean
 from tests.support.oracles_groups import error_and_bias
+from tests.support.passes import gather
 
 T, W = 53, 2 * math.pi * 5 / 53
 TEXTS, CONTEXT = 5, 37
@@ -25,16 +26,6 @@ PARTS = ("position_score", "tangent_part", "radial_part", "third_part", "rest")
 SHARES = ("tangent_share", "radial_share", "third_share")
 GATHER = ("keys", "residuals", "scores")
 QUERIES = pytest.mark.parametrize("n", [1, 14, 26, 43, 51])
-
-
-def gather(path, windows, start_token, what=GATHER):
-    return pk.run_pass(
-        pk.load(str(path), device="cpu"),
-        windows,
-        positions=(windows.shape[1] - 1,),
-        start_token=start_token,
-        gather=what,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +36,7 @@ def path(tmp_path_factory):
 @pytest.fixture(scope="module")
 def constructed(path):
     """A pass of it over texts of one token each, whose mean stream is the helix itself."""
-    return gather(path, repeated_windows(293, context=T, windows=TEXTS, avoid=0), False)
+    return gather(path, repeated_windows(293, context=T, windows=TEXTS, avoid=0), False, GATHER)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +48,10 @@ def windows():
 
 @pytest.fixture(scope="module")
 def passes(model_dirs, windows):
-    return {name: gather(model_dirs[name], windows, True) for name in ("gpt2", "gpt_neo", "llama")}
+    return {
+        name: gather(model_dirs[name], windows, True, GATHER)
+        for name in ("gpt2", "gpt_neo", "llama")
+    }
 
 
 def cross(a, b):
@@ -193,7 +187,7 @@ def test_errors(passes, model_dirs, windows, name):
     residuals = passes[name].arrays["mean_residuals"]
     without = []
     for text in range(TEXTS):
-        left = gather(model_dirs[name], np.delete(windows, text, axis=0), True)
+        left = gather(model_dirs[name], np.delete(windows, text, axis=0), True, GATHER)
         arrays = {**left.arrays, "mean_residuals": residuals}
         without.append(pk.analyse("tangent", replace(left, parts={"keys": arrays}), query=17))
 
@@ -222,7 +216,7 @@ def test_the_figure_has_the_past_on_the_right(passes, reach):
 
 
 def test_helix_of_repeated_tokens(path, constructed):
-    texts = gather(path, builders.random_ids(TEXTS, T).numpy(), False)
+    texts = gather(path, builders.random_ids(TEXTS, T).numpy(), False, GATHER)
     params = TangentParams(query=17, helix_from="repeated", tokens=TEXTS)
 
     result = Tangent().compute(
@@ -273,4 +267,4 @@ def test_bad_query_positions(passes, n, leave_out, words):
 def test_context_too_short(model_dirs):
     windows = builders.random_ids(2, 4).numpy()
     with pytest.raises(BadRequest, match="fewer than 4 positions"):
-        pk.analyse("tangent", gather(model_dirs["gpt2"], windows, True), query=2)
+        pk.analyse("tangent", gather(model_dirs["gpt2"], windows, True, GATHER), query=2)

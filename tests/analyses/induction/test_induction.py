@@ -19,7 +19,7 @@ from tests.support import oracles_random as oracle
 from tests.support.builders import LOOK_BACK_SCORE
 
 SAMPLES, PERIOD = 7, 5
-HEIGHT, GAIN, SLOPE = 4.0, 2.0, 0.2
+HEIGHT, SLOPE = 4.0, 0.2
 
 
 @pytest.fixture(scope="module")

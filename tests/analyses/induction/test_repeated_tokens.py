@@ -1,36 +1,22 @@
 """Attention to repeated tokens, and sums that do not depend on batches."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 
-import poskernel_core as pk
 from poskernel_core.data.made import doubled
 from poskernel_core.forward import attention
 from tests.analyses.previous_token.test_previous_token_kinds import different
 from tests.support import builders, oracles
 from tests.support import oracles_positions as op
+from tests.support.passes import gather as gathered
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 3, 31
 NAMES = ("gpt2", "gpt_neo", "mistral")
 
 
-@cache
-def loaded(path):
-    return pk.load(str(path), device="cpu")
-
-
 def gather(path, windows, start_token, what=("repeats",), batch=None):
-    return pk.run_pass(
-        loaded(path),
-        windows,
-        positions=(windows.shape[1] - 1,),
-        start_token=start_token,
-        gather=what,
-        batch=batch,
-    ).arrays
+    return gathered(path, windows, start_token, what, batch).arrays
 
 
 @pytest.fixture(scope="module")

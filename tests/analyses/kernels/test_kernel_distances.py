@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from poskernel_core.analyses.kernels import formulas as kernels
 from poskernel_core.common.attention import ScoreRule, Slopes, first_visible
-from poskernel_core.common.jackknife import bias, jackknife
 from tests.analyses.kernels.test_kernels import SEEDS, kernels_of
 from tests.support import oracles
-from tests.support.oracles_groups import error_and_bias, query_variation
+from tests.support.oracles_groups import query_variation
 
 few = settings(max_examples=23)
 
@@ -143,33 +142,6 @@ def test_by_offset_by_hand():
     rows = np.array([[[0.75, 0.25, 0.0, 0.0], [0.1, 0.2, 0.3, 0.4]]])
     found = kernels.by_offset(rows, np.array([1, 3]))
     assert [[[0.25, 0.75, 0.0, 0.0], [0.4, 0.3, 0.2, 0.1]]] == found.tolist()
-
-
-@few
-@given(SEEDS)
-def test_jackknife(seed):
-    found = kernels_of(seed)[:, :, 0]
-    left = np.stack([np.delete(found, group, axis=1).mean(axis=1) for group in range(5)])
-
-    whole = np.log(found.mean(axis=1))
-    error, off = error_and_bias([whole, *np.log(left)])
-    np.testing.assert_allclose(jackknife(np.log(left)), error)
-    np.testing.assert_allclose(bias(whole, np.log(left)), off, atol=1e-12)
-
-    np.testing.assert_allclose(jackknife(left), found.std(axis=1, ddof=1) / math.sqrt(5))
-    np.testing.assert_allclose(bias(found.mean(axis=1), left), 0, atol=1e-12)
-
-
-def test_bias_by_hand():
-    """The square of a mean of 1, 3, 8: its bias is the variance over the number of parts."""
-    parts = np.array([1.0, 3.0, 8.0])
-    left = np.array([np.delete(parts, part).mean() ** 2 for part in range(3)])
-    assert parts.var(ddof=1) / 3 == pytest.approx(float(bias(np.array(parts.mean() ** 2), left)))
-
-
-def test_one_query_has_no_error():
-    assert np.isnan(jackknife(np.ones((3, 1)), axis=-1)).all()
-    assert np.isnan(bias(np.ones(3), np.ones((3, 1)), axis=-1)).all()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from poskernel_core.analyses.position_vs_token.experiment.parts import largest_offsets
-from poskernel_core.analyses.position_vs_token.experiment.zero import CASES, PLACES
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS, PositionVsToken
 from poskernel_core.data.layouts import random_layout
 from tests.analyses.induction.test_recency import drawn
@@ -212,9 +211,3 @@ def rescaling(path):
 def test_largest_offset_by_hand():
     profile = np.array([[0.1, 0.3, 0.2, 0.9, np.nan], [0.2, 0.1, 0.4, 0.0, np.nan]])
     assert [1, 2] == largest_offsets(profile).tolist()
-
-
-def test_cases_of_position_zero():
-    for words, (start, first) in zip(CASES, PLACES, strict=True):
-        assert start == words.startswith("start token")
-        assert words.endswith(f"position {first}")

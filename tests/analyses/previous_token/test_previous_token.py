@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
-import poskernel_core as pk
 from poskernel_core.analyses.previous_token import formulas
 from poskernel_core.analyses.previous_token.formulas import contrasts
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.attention import ScoreRule, Slopes
-from poskernel_core.common.specs import BAND, CorpusSpec, ModelSpec, RunSpec
+from poskernel_core.common.specs import BAND
 from poskernel_core.data.made import doubled
 from tests.support import builders, oracles
 from tests.support import oracles_positions as op
+from tests.support.passes import gather
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT, T = 3, 31, 37
@@ -23,17 +23,6 @@ NAMES = ("gpt2", "gpt_neo", "llama")
 SCALES = {"gpt2": 7**-0.5, "gpt_neo": 1.0, "llama": 10**-0.5}
 
 STARTS = pytest.mark.parametrize("start", [False, True])
-
-
-def gather(path, windows, start_token, what=("keys", "patterns", "scores"), batch=None):
-    return pk.run_pass(
-        pk.load(str(path), device="cpu"),
-        windows,
-        positions=(windows.shape[1] - 1,),
-        start_token=start_token,
-        gather=what,
-        batch=batch,
-    )
 
 
 def ranked(path, windows, start_token=True, **params):
@@ -252,20 +241,3 @@ def offset_by_offset(queries, keys, rule, start):
             scores = scores if bias is None else scores + bias[:, early] - bias[:, late]
             profile[:, BAND + offset] = scores.mean(axis=1)
     return profile
-
-
-def test_needs():
-    run = RunSpec(
-        model=ModelSpec(name="m", fingerprint="f"),
-        corpus=CorpusSpec(name="c", fingerprint="g"),
-        context=CONTEXT,
-        positions=(3,),
-    )
-    needs = PreviousToken().needs(run, PreviousTokenParams())
-
-    assert run == needs["main"]
-    assert (100, 8, ("repeats",)) == (
-        needs["doubled"].windows, needs["doubled"].repeat_every, needs["doubled"].gather,
-    )  # fmt: skip
-    other = PreviousToken().needs(run, PreviousTokenParams(repeat_every=5))
-    assert needs["doubled"].key() != other["doubled"].key()

@@ -7,18 +7,10 @@ import pytest
 
 from poskernel_core.analyses.previous_token.kinds import read_kind
 from poskernel_core.common.specs import BAND
-from poskernel_core.data.made import doubled
 from tests.analyses.previous_token.test_previous_token import different, ranked
 from tests.support import builders
 
 TEXTS, CONTEXT, T = 3, 31, 37
-
-
-@pytest.fixture(scope="module")
-def windows():
-    ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
-    ids[:, 0] = builders.START
-    return doubled(ids, 7, first=1)
 
 
 @pytest.fixture(scope="module")

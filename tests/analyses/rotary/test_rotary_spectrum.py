@@ -338,14 +338,9 @@ def test_learned_positions_are_refused_at_once(tmp_path):
 
 
 @pytest.mark.slow
-def test_through_the_engine(models, tmp_path):
-    engine = pk.Engine(pk.Store(tmp_path))
-    try:
-        found = pk.show("equivariant-kernel", str(models["llama"]), windows=12, context=CONTEXT,
-                        query=QUERY, engine=engine)  # fmt: skip
-    finally:
-        engine.close()
-        engine.store.close()
+def test_through_the_engine(models, fresh_engine):
+    found = pk.show("equivariant-kernel", str(models["llama"]), windows=12, context=CONTEXT,
+                    query=QUERY, engine=fresh_engine)  # fmt: skip
     assert found.values["etc"].shape == (3, 6)
     assert np.isfinite(found.errors["band_distance"]).all()
 
